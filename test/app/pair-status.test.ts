@@ -33,7 +33,7 @@ const config = loadConfig({
 });
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a pool that is pushed away from the feeds alarms, until a price is too old to tell', async () => {
+  test('a pool that is pushed away from the feeds is reported, until a price is too old to compare', async () => {
     const [clock, metrics] = [createTestClock(later(0)), createMetrics('test')];
     const options = { version: 'test', config, database: database(), nodes: undefined, proof: undefined };
     const writes = createWriteHealth(database(), clock);

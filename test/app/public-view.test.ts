@@ -28,7 +28,7 @@ const config = loadConfig({
 const view = createPublicView(config);
 const shown = (message: string) => view.checks({ one: { ok: true, message } }).one?.message;
 
-test('texts of the public status name nodes by their place in the configuration, and no host', () => {
+test('the public status names nodes by their position in the configuration and shows no host', () => {
   const texts = {
     [`https://node.example: 404 at /v2/${KEY}`]: 'chain.rpc[0]: 404 at …',
     'https://node.example names 7, https://geth:8545 names 8.': 'chain.rpc[0] names 7, chain.rpc[1] names 8.',
@@ -55,7 +55,7 @@ test('texts of the public status name nodes by their place in the configuration,
   assert.deepEqual(Object.fromEntries(Object.keys(texts).map((text) => [text, shown(text)])), texts);
 });
 
-test('price sources keep names that tell them apart, and no host', () => {
+test('price sources keep distinct names without a host', () => {
   const [price] = STATUS_EXAMPLE.prices;
   assert.ok(price !== undefined);
   const [first] = price.sources;

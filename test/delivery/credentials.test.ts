@@ -22,7 +22,7 @@ import { waitUntil } from '../kit/wait.ts';
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('what is sent more than a second after a revocation or rotation carries nothing of the former', async () => {
+  test("a webhook sent more than a second after a revocation or rotation doesn't carry the old key", async () => {
     const clock = createTestClock(later(0));
     const store = { database: database(), keyRing };
     const { watcherId, keyId, key } = await issueKey(store, 'acme', clock.now());

@@ -123,7 +123,7 @@ async function startStory(
 const urlsOf = (...watcherIds: number[]) => new Set(watcherIds.map((id) => `https://${id}.example/hook`));
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('where more lanes have work than may be at work, those at work go on until they had their turn', async () => {
+  test('when more lanes have work than a worker may lease, leased lanes continue until they have had their turn', async () => {
     const story = await startStory(database(), { watchers: 3, lanesMax: 2 });
     await story.step();
     assert.deepEqual(new Set(await story.underWay(2 * AT_ONCE)), urlsOf(1, 2));
@@ -133,7 +133,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await story.stop();
   });
 
-  test('a lane that had its turn gives way to those that wait, and comes after them with what it has left', async () => {
+  test('a lane that has had its turn gives way to waiting lanes, and sends the rest after them', async () => {
     const story = await startStory(database(), { watchers: 3, lanesMax: 2 });
     await story.step();
     await story.underWay(2 * AT_ONCE);
@@ -150,7 +150,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await story.stop();
   });
 
-  test('where 200 receivers share 48 places, each has its turn before any has a second', async () => {
+  test('when 200 receivers share 48 lanes, each gets a turn before any gets a second one', async () => {
     const [watchers, lanesMax] = [200, 48];
     const story = await startStory(database(), { watchers, lanesMax });
     const all = Array.from({ length: watchers }, (_, index) => index + 1);
@@ -180,7 +180,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await story.stop();
   });
 
-  test('a receiver that did not answer is sent a few at a time when its lane is worked again', async () => {
+  test("a receiver that didn't respond gets a few webhooks at a time when its lane is leased again", async () => {
     const story = await startStory(database(), { watchers: 1 });
     await story.step();
     await story.underWay(AT_ONCE);
@@ -195,7 +195,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await story.stop();
   });
 
-  test('lanes whose lease the database grants too late are given back unused', async () => {
+  test('lanes whose lease arrives too late are given back unused', async () => {
     const story = await startStory(database(), { watchers: 1 });
     const late: Database = {
       ...database(),
@@ -213,7 +213,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await Promise.all([slow.stop(), story.stop()]);
   });
 
-  test('lanes whose lock is gone with its session start nothing more, before any step says so', async () => {
+  test("lanes start no further attempt once the worker's session is lost, even before the next step", async () => {
     const story = await startStory(database(), { watchers: 1 });
     await story.step();
     await story.underWay(AT_ONCE);
@@ -233,7 +233,7 @@ onPostgres(({ database, place }) => {
     return startWorker(await place().open(), { clock, session, lanesMax });
   }
 
-  test('lanes that have had their turn are shared out among the workers that live', async (context) => {
+  test('lanes that have had their turn are shared among the living workers', async (context) => {
     const clock = createTestClock();
     await pay(database(), clock, 5);
     const [former, newcomer] = [await startLiving(context, clock), await startLiving(context, clock)];
@@ -258,7 +258,7 @@ onPostgres(({ database, place }) => {
     assert.ok((await listStates(database())).every((state) => state === 'processed'));
   });
 
-  test('while a watcher has its lanes locked other watchers notice nothing, and it keeps its lanes', async (context) => {
+  test("locked lanes of one watcher don't delay other watchers, and keep their leases", async (context) => {
     await database().script(
       `do $$ begin execute format('alter database %I set lock_timeout = ''3s''', current_database()); end $$`,
     );
@@ -307,7 +307,7 @@ onPostgres(({ database, place }) => {
     await worker.stop();
   });
 
-  test('a worker that is alone keeps its lanes and takes more, also while one of them ends', async (context) => {
+  test('a single worker keeps its lanes and leases more, even while one of them ends', async (context) => {
     const clock = createTestClock();
     await pay(database(), clock, 3);
     const alone = await startLiving(context, clock);
@@ -326,7 +326,7 @@ onPostgres(({ database, place }) => {
     await alone.stop();
   });
 
-  test('a worker that is stopped is given lanes once, and then not again for a minute; other watchers notice nothing', async (context) => {
+  test('a paused worker is offered lanes once and then not for a minute, without delay for other watchers', async (context) => {
     const clock = createTestClock();
     const payOther = async (watcherId: number) => {
       const address = addressOf(watcherId);
@@ -368,7 +368,7 @@ onPostgres(({ database, place }) => {
     await Promise.all([busy.stop(), stopped.stop()]);
   });
 
-  test('whoever has no more than the others gives nothing, and goes on', async (context) => {
+  test('a worker with no more lanes than the others gives none away and continues', async (context) => {
     const clock = createTestClock();
     await pay(database(), clock, 4);
     const [one, other] = [await startLiving(context, clock, 2), await startLiving(context, clock)];

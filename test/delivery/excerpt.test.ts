@@ -48,7 +48,7 @@ function assertHidden(text: string, key: string): void {
     assert.ok(!decoded.includes(secret.slice(at, at + RUN)), text);
 }
 
-test('the API key of a webhook is not kept in any form: as it is, escaped, in base64, in hexadecimal, without its prefix', () => {
+test('the stored response contains no form of the API key: plain, escaped, base64, hexadecimal, or without its prefix', () => {
   for (let count = 0; count < 50; count += 1) {
     const { text: key } = generateApiKey();
     for (const form of formsOf(key)) {
@@ -59,7 +59,7 @@ test('the API key of a webhook is not kept in any form: as it is, escaped, in ba
   }
 });
 
-test('nor is a part of it where the answer breaks off', () => {
+test('a response cut in the middle of the API key stores no part of it', () => {
   const { text: key } = generateApiKey();
   const forms = [
     ...[key, key.slice('cb_live_'.length), secretOf(key), hexText(secretOf(key))],
@@ -70,7 +70,7 @@ test('nor is a part of it where the answer breaks off', () => {
       assertHidden(excerpt(Buffer.from(`it is ${form.slice(0, length)}`), false, `Bearer ${key}`), key);
 });
 
-test('ordinary answers are kept as they are, up to a KiB', () => {
+test('ordinary responses are stored unchanged, up to 1 KiB', () => {
   const { text: key } = generateApiKey();
   for (const text of [
     '',

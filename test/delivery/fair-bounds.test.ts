@@ -32,7 +32,7 @@ const hostile: fc.Arbitrary<Hostile> = fc.record({
   sharesOrigin: fc.boolean(),
 });
 
-test('a healthy watcher waits for no more than the hand-over time and one of each other watcher, and open attempts are bounded', async () => {
+test('a healthy watcher waits at most for the hand-over time and one attempt of each other watcher, and open attempts are bounded', async () => {
   const property = async (others: readonly Hostile[]) => {
     const line = startLine(LIMITS);
     const healthy = line.join({ watcherId: HEALTHY, rows: 0 });
@@ -79,7 +79,7 @@ test('a healthy watcher waits for no more than the hand-over time and one of eac
   await fc.assert(fc.asyncProperty(populations, property), { numRuns: 40 });
 });
 
-test('the slot time of two watchers that always have work differs by less than what they have open, for any receivers', async () => {
+test('the slot time of two always busy watchers differs by less than their open attempts, for any receivers', async () => {
   const property = async (tookMs: readonly [number, number]) => {
     const line = startLine(MANY_SLOTS);
     const used = [0, 0];

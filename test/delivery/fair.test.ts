@@ -10,7 +10,7 @@ const countOf = (started: readonly Attempt[], watcherId: number) =>
   started.filter((attempt) => attempt.watcherId === watcherId).length;
 const few: FairLimits = { unproven: 8, proven: 8, hung: 8, open: 24, perOrigin: 8 };
 
-test('no watcher has more attempts under way than it leaves free', async () => {
+test('a watcher never has more attempts under way than it leaves free slots', async () => {
   const line = startLine(few);
   for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId: 1 }).seat.want();
   await line.settle();
@@ -20,7 +20,7 @@ test('no watcher has more attempts under way than it leaves free', async () => {
   assert.equal(countOf(line.started, 2), 1);
 });
 
-test('the watcher that has used the least slot time is served first, and of its receivers likewise', async () => {
+test('the watcher with the least slot time goes first, and among its receivers the one with the least', async () => {
   const line = startLine({ ...few, unproven: 1, proven: 1 });
   for (const watcherId of [1, 2]) line.join({ watcherId, rows: 100 }).seat.want();
   await line.settle();
@@ -36,7 +36,7 @@ test('the watcher that has used the least slot time is served first, and of its 
   assert.equal(order.filter((watcherId) => watcherId === 1).length, 4);
 });
 
-test('two watchers that always have work share the slot time, whatever their receivers take', async () => {
+test('two always busy watchers share the slot time equally, however slow their receivers are', async () => {
   const line = startLine({ ...few, unproven: 64, proven: 64 });
   const took: Record<number, number> = { 1: 900, 2: 150 };
   const used: Record<number, number> = { 1: 0, 2: 0 };
@@ -57,7 +57,7 @@ test('two watchers that always have work share the slot time, whatever their rec
   assert.ok(Math.abs(one - two) <= 64 * HAND_OVER_MS, `${one} ms and ${two} ms of slot time`);
 });
 
-test('a healthy watcher starts at once while 100 others hang, and 1,536 attempts are the most', async () => {
+test('a healthy watcher starts at once while 100 others hang, and at most 1,536 attempts are open', async () => {
   const line = startLine();
   const healthy = line.join({ watcherId: 1, rows: 0 });
   healthy.add(1);
@@ -78,7 +78,7 @@ test('a healthy watcher starts at once while 100 others hang, and 1,536 attempts
   }
 });
 
-test('receivers that answered and then hang give their slots back after the hand-over time', async () => {
+test('receivers that responded before and then hang free their slots after the hand-over time', async () => {
   const line = startLine(few);
   const turning = Array.from({ length: 8 }, () => line.join({ watcherId: 1, rows: 1e6 }));
   const healthy = line.join({ watcherId: 2, rows: 1 });
@@ -97,7 +97,7 @@ test('receivers that answered and then hang give their slots back after the hand
   assert.equal(countOf(line.started, 2), 1);
 });
 
-test('a receiver takes more at once when it has used what it had, and fewer when it does not answer', async () => {
+test("a receiver's concurrency grows while it is used, and shrinks when the receiver doesn't respond", async () => {
   const line = startLine();
   const lane = line.join({ watcherId: 1, rows: 200 });
   lane.seat.want();
@@ -117,7 +117,7 @@ test('a receiver takes more at once when it has used what it had, and fewer when
   assert.equal(idle.seat.limit(), 4, 'one at a time shows nothing');
 });
 
-test('a receiver that takes long but answers is sent more at once all the same', async () => {
+test('the concurrency of a slow receiver that responds still grows', async () => {
   const line = startLine();
   const lane = line.join({ watcherId: 1, rows: 100 });
   lane.seat.want();
@@ -127,7 +127,7 @@ test('a receiver that takes long but answers is sent more at once all the same',
   assert.ok(line.started.length > 4);
 });
 
-test('of one origin no watcher takes the last connections', async () => {
+test('a watcher never takes the last connections to an origin', async () => {
   const line = startLine({ ...few, unproven: 100, hung: 100, perOrigin: 8 });
   for (let lane = 0; lane < 3; lane += 1) line.join({ watcherId: 1, rows: 10, origin: 'shared' }).seat.want();
   await line.settle();
@@ -138,7 +138,7 @@ test('of one origin no watcher takes the last connections', async () => {
   assert.deepEqual([countOf(line.started, 1), countOf(line.started, 2)], [5, 1]);
 });
 
-test('a watcher without credit is full, and the bell rings when it has some again', async () => {
+test("a watcher that can't start another lane is full, and onCredit is called when it can again", async () => {
   const line = startLine(few);
   for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId: 1 }).seat.want();
   await line.settle();
@@ -149,7 +149,7 @@ test('a watcher without credit is full, and the bell rings when it has some agai
   assert.ok(line.credits > 0);
 });
 
-test('what a watcher used beyond its share is not forgotten when its lanes leave', async () => {
+test('slot time that a watcher used beyond its share still counts after its lanes leave', async () => {
   const line = startLine({ ...few, unproven: 1, proven: 1 });
   const greedy = line.join({ watcherId: 1, rows: 1 });
   greedy.seat.want();
@@ -168,7 +168,7 @@ test('what a watcher used beyond its share is not forgotten when its lanes leave
   );
 });
 
-test('a lane that has nothing to start is not asked again before it wants to be', async () => {
+test('a lane with nothing to send is not asked again before it calls want', async () => {
   const line = startLine(few);
   const lane = line.join({ watcherId: 1, rows: 0 });
   lane.seat.want();
@@ -181,7 +181,7 @@ test('a lane that has nothing to start is not asked again before it wants to be'
   assert.equal(countOf(line.started, 1), 1);
 });
 
-test('a lane that reads what to send holds a slot meanwhile, so no more lanes read than may send', async () => {
+test('a lane holds a slot while it reads, so no more lanes read than may send', async () => {
   const line = startLine(few);
   const reads: PromiseWithResolvers<void>[] = [];
   for (let id = 1; id <= 10; id += 1) {
@@ -205,7 +205,7 @@ test('a lane that reads what to send holds a slot meanwhile, so no more lanes re
   assert.equal(reads.length, 6, 'two slots are free again, and two more lanes read');
 });
 
-test('where every place for hung attempts is taken, a watcher tries one unproven receiver at a time', async () => {
+test('when the hung budget is full, a watcher tries one unproven receiver at a time', async () => {
   const line = startLine(few);
   const wantAll = (watcherId: number) => {
     for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId }).seat.want();
@@ -223,7 +223,7 @@ test('where every place for hung attempts is taken, a watcher tries one unproven
   assert.equal(countOf(line.started, 3), 1, 'the next one, once the first has answered');
 });
 
-test('lanes that wait for more turns than their watcher still has are surplus', async () => {
+test("waiting lanes beyond their watcher's slots are surplus", async () => {
   const line = startLine(few);
   const lanes = Array.from({ length: 30 }, () => line.join({ watcherId: 1 }));
   for (const { seat } of lanes) seat.want();
@@ -264,7 +264,7 @@ function startReaders(watcherIds: readonly number[], limits: FairLimits) {
   return { reads, started, endReads };
 }
 
-test('a lane that has read for its turn takes it, and none of the others has to read for it', async () => {
+test('a lane that has read its rows sends first, and no other lane reads for the same slot', async () => {
   const { reads, started, endReads } = startReaders(
     Array.from({ length: 20 }, () => 1),
     {
@@ -276,14 +276,14 @@ test('a lane that has read for its turn takes it, and none of the others has to 
   assert.deepEqual([reads.length, started.length], [1, 1]);
 });
 
-test('while one lane of a watcher reads for its turn, the next turn is another watcher’s', async () => {
+test('while one lane of a watcher reads, the next slot goes to another watcher', async () => {
   const { reads, endReads } = startReaders([1, 1, 1, 1, 2, 3], { ...few, unproven: 4 });
   await nextTurn();
   assert.deepEqual(reads, [1, 2, 3]);
   await endReads();
 });
 
-test('a hundred new watchers are not all served before one that is served all the time', async () => {
+test("a hundred new watchers don't all go before a watcher that is always busy", async () => {
   const line = startLine();
   const known = line.join({ watcherId: 1, rows: 0 });
   for (let count = 0; count < 3; count += 1) {

@@ -115,7 +115,7 @@ function failedWith(outcome: ConnectFailure['outcome']): (error: unknown) => boo
   return (error) => error instanceof ConnectFailure && error.outcome === outcome;
 }
 
-test('no way to write a private host gets one connection to a listener on all interfaces', async () => {
+test('no spelling of a private host connects to a listener on all interfaces', async () => {
   await using v4 = await startReceiver({ host: '0.0.0.0' });
   await using v6 = await startReceiver({ host: '::' });
   const policy = { allowHttp: true, allowCidrs: [], ports: [v4.port, v6.port] };
@@ -153,7 +153,7 @@ test('no way to write a private host gets one connection to a listener on all in
   }
 });
 
-test('one private answer among public ones refuses the name, and looks like a name without an address', async () => {
+test('one private address among public ones refuses the name, with the outcome of an unknown name', async () => {
   await using receiver = await startReceiver();
   const resolve: Resolver = async () => [
     { address: '127.0.0.1', family: 4 },
@@ -165,7 +165,7 @@ test('one private answer among public ones refuses the name, and looks like a na
   assert.equal(receiver.connectionCount(), 0);
 });
 
-test('a name that changes its address is judged anew, once for each connection', async () => {
+test('a name that changes its address is checked again for each connection', async () => {
   await using receiver = await startReceiver();
   let resolutionCount = 0;
   const resolve: Resolver = async () => {
@@ -199,7 +199,7 @@ test('a connection whose peer turns out to be private is dropped before a byte i
   assert.equal(receiver.requests.length, 0);
 });
 
-test('a scheme or a port that the policy does not list is refused without asking for the name', async () => {
+test('a scheme or port outside the policy is refused without resolving the name', async () => {
   const resolve: Resolver = async () => assert.fail('resolved');
   const { signal } = new AbortController();
   const guard = guardOf({ allowHttp: false, allowCidrs: LOOPBACK, ports: [443] }, resolve);
@@ -212,7 +212,7 @@ test('a scheme or a port that the policy does not list is refused without asking
     await assert.rejects(guard(targetOf(url), signal), failedWith('refused'), url);
 });
 
-test('an address in a URL is judged and used as it stands, without asking a name server', async () => {
+test('an address in a URL is checked and used directly, without a DNS query', async () => {
   await using receiver = await startReceiver();
   const resolve: Resolver = async () => assert.fail('resolved');
   const guard = guardOf({ allowHttp: true, allowCidrs: LOOPBACK, ports: [receiver.port] }, resolve);
@@ -220,7 +220,7 @@ test('an address in a URL is judged and used as it stands, without asking a name
   assert.equal(receiver.connectionCount(), 1);
 });
 
-test('a name server that never answers, or has no answer, is a DNS failure and nobody else waits for it', async () => {
+test('a name server that never answers, or finds no address, is a DNS failure that delays no other name', async () => {
   const policy: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
   const secureContext = tls.createSecureContext();
   const silent = createGuard({

@@ -88,24 +88,24 @@ async function countSent(
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('what is due is sent', async () => {
+  test('a due notification is sent', async () => {
     assert.equal(await countSent(database(), () => {}), 1);
   });
 
-  test('in strict order a lane goes from one notification to the next under one lease, and no bell has to ring', async () => {
+  test('in strict order a lane sends one notification after the other under one lease, without a NOTIFY', async () => {
     const settings = { strictOrder: true };
     assert.equal(await countSent(database(), () => {}, { settings, count: 3 }), 3);
   });
 
-  test('a lane that is told to stop while it reads sends nothing of it', async () => {
+  test('a lane that is stopped while it reads sends none of those rows', async () => {
     assert.equal(await countSent(database(), (_run, stopping) => stopping.abort()), 0);
   });
 
-  test('a lane that loses its lease while it reads sends nothing of it', async () => {
+  test('a lane that loses its lease while it reads sends none of those rows', async () => {
     assert.equal(await countSent(database(), (run) => run.lose()), 0);
   });
 
-  test('a bell that rings while the lane is given back starts nothing under its former lease', async () => {
+  test('a ring while the lane is given back starts no attempt under the old lease', async () => {
     let isGivenBack = false;
     const beforeRelease = async (run: LaneRun) => {
       if (isGivenBack) return;

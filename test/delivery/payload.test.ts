@@ -37,7 +37,7 @@ const sending = {
   now: new Date('2026-01-02T03:04:06.999Z'),
 };
 
-test('the body is the 13 fields of the specification in their order, a 78-digit amount to the last digit', () => {
+test('the body has the 13 fields of the specification in their order, and all 78 digits of an amount', () => {
   assert.equal(
     renderMessage(notification, sending).body,
     `{"id":42,"watched_addresses_id":"0198c7a0-7b1e-7c55-9a58-2f0f3c1d2e3f","watcher_id":7,"hash":"0x${'ab'.repeat(32)}",` +
@@ -47,7 +47,7 @@ test('the body is the 13 fields of the specification in their order, a 78-digit 
   );
 });
 
-test('a coin transfer names the native coin; a missing receiver is an empty string, a first attempt has no retry time', () => {
+test('a coin transfer names the native coin; a missing receiver is an empty string, and a first attempt has no retry time', () => {
   const first = {
     ...notification,
     type: 'COIN_TRANSFER',
@@ -59,14 +59,14 @@ test('a coin transfer names the native coin; a missing receiver is an empty stri
   assert.deepEqual([body.asset, body.receiver, body.next_retry_at], ['BELL', '', null]);
 });
 
-test('the key is in header and body when there is one, and nowhere when there is none', () => {
+test('the API key is in header and body if there is one, and in neither without one', () => {
   assert.equal(renderMessage(notification, sending).headers.authorization, 'Bearer wk_1');
   const without = renderMessage(notification, { ...sending, apiKey: undefined });
   assert.equal('authorization' in without.headers, false);
   assert.equal(JSON.parse(without.body).api_key, null);
 });
 
-test('every attempt carries the same webhook-id and its own webhook-timestamp', () => {
+test('all attempts carry the same webhook-id, and each its current webhook-timestamp', () => {
   const { headers, url } = renderMessage(notification, sending);
   assert.equal(url, notification.webhookUrl);
   assert.equal(headers['content-type'], 'application/json');
@@ -79,7 +79,7 @@ test('every attempt carries the same webhook-id and its own webhook-timestamp', 
   assert.deepEqual([later['webhook-id'], later['webhook-timestamp']], ['42', '1767323646']);
 });
 
-test('every attempt is signed anew over exactly its id, its time and its body', () => {
+test('the signature of each attempt covers exactly its id, its timestamp and its body', () => {
   const webhook = new Webhook(secretText(signingKeys[0]));
   const now = new Date();
   const [first, second] = [notification, { ...notification, nextRetryAt: '2026-01-02 04:14:05.678901' }].map(
@@ -91,7 +91,7 @@ test('every attempt is signed anew over exactly its id, its time and its body', 
   assert.throws(() => webhook.verify(second.body, first.headers));
 });
 
-test('a removal notice, and the transfer canonical again, are messages of their own about the same id', () => {
+test('a removal notice, and a later revival of the transfer, are separate messages about the same id', () => {
   const of = (revision: number) => renderMessage({ ...notification, revision }, sending);
   assert.deepEqual(
     [0, 1, 2].map((revision) => [
@@ -107,7 +107,7 @@ test('a removal notice, and the transfer canonical again, are messages of their 
   assert.deepEqual([of(1).body, of(2).body], [of(0).body, of(0).body]);
 });
 
-test('headers name the revision, the block, and the notification that this one stands in for', () => {
+test('headers name the revision, the block, and the notification that this one replaces', () => {
   const headersOf = (parts: Partial<DueNotification>) =>
     renderMessage({ ...notification, ...parts }, sending).headers;
   const own = (headers: Record<string, string>) =>

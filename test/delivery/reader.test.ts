@@ -39,7 +39,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(statements[0] ?? '', new RegExp(`\\b${MANY + 1}\\b`));
   });
 
-  test("many watchers are read with a few statements, and one whose credentials can't be read fails alone", async () => {
+  test("many watchers are read with a few statements, and a watcher whose credentials can't be read fails alone", async () => {
     const watchers: { watcherId: number; key: string }[] = [];
     for (let index = 0; index < 20; index += 1) {
       const { watcherId, key } = await issueKey({ database: database(), keyRing }, `watcher ${index}`, noon);

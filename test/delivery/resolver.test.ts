@@ -49,7 +49,7 @@ async function startNameServer(zone: Zone, signal: AbortSignal): Promise<string>
   return `127.0.0.1:${server.address().port}`;
 }
 
-test('a name stands for all its addresses of both families, or of the one that answers; a name without any rejects', async () => {
+test('a name resolves to its addresses of both families, or of the family that is answered; without any it rejects', async () => {
   const stop = new AbortController();
   const zone: Zone = {
     'both.example.com': {
@@ -75,7 +75,7 @@ test('a name stands for all its addresses of both families, or of the one that a
   stop.abort();
 });
 
-test('names under a silent name server do not hold up the others, however many they are', async () => {
+test('any number of names with a silent name server delay no other name', async () => {
   const stop = new AbortController();
   const zone: Zone = { 'good.example.com': { [TYPE_A]: [[192, 0, 2, 1]] } };
   const silentNames = Array.from({ length: 50 }, (_, index) => `silent${index}.example.com`);
@@ -91,7 +91,7 @@ test('names under a silent name server do not hold up the others, however many t
   stop.abort();
 });
 
-test('a deployment with private ranges resolves names the way the machine does, its hosts file included', async () => {
+test('a deployment with private ranges resolves names as the machine does, including its hosts file', async () => {
   const resolve = createResolver({ allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports: [443] });
   const found = await resolve('localhost');
   assert.ok(found.some(({ address }) => address === '127.0.0.1' || address === '::1'));

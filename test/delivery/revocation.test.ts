@@ -118,7 +118,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       describe: 'everything to be delivered',
     });
 
-  test('a webhook that waits for a place in its lane goes out without the key that was revoked meanwhile', async () => {
+  test('a webhook that waits in its lane is sent without a key revoked meanwhile', async () => {
     await using story = await startStory(database());
     const acme = await story.join('acme', AT_ONCE + 4);
     await story.step();
@@ -131,7 +131,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(story.receiver.requests.length, AT_ONCE + 4);
   });
 
-  test('a webhook that waits for a connection which others use goes out without the key that was revoked', async () => {
+  test('a webhook that waits for a busy connection is sent without a key revoked meanwhile', async () => {
     await using story = await startStory(database());
     const others = CONNECTIONS_PER_ORIGIN_MAX;
     for (let count = 1; count <= others; count += 1) await story.join(`other ${count}`, 1);
@@ -147,7 +147,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(story.receiver.requests.length, CONNECTIONS_PER_ORIGIN_MAX + AT_ONCE);
   });
 
-  test('a webhook whose connection comes late goes out without the key that was revoked meanwhile', async () => {
+  test('a webhook whose connection opens late is sent without a key revoked meanwhile', async () => {
     const names = startNameServer();
     await using story = await startStory(database(), names);
     story.answer();
@@ -165,7 +165,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(story.receiver.connectionCount(), 4);
   });
 
-  test('a webhook whose connection comes late, while the database is away, is not sent and does not count', async () => {
+  test("a webhook whose connection opens late while the database is down is not sent, and doesn't count as an attempt", async () => {
     const names = startNameServer();
     await using story = await startStory(database(), names);
     story.answer();
@@ -185,7 +185,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(story.carrying(acme.key), []);
   });
 
-  test('what was read before the database went away is not sent on while the key may be revoked', async () => {
+  test('rows read before the database went down are not sent, because the key may be revoked', async () => {
     await using story = await startStory(database());
     const acme = await story.join('acme', AT_ONCE + 4);
     await story.step();

@@ -36,7 +36,7 @@ async function startPair(
   return { receiver, send: startSender(context, [receiver], options) };
 }
 
-test('the message arrives as it was rendered, as one POST', async (context) => {
+test('the message arrives as rendered, in one POST', async (context) => {
   const { receiver, send } = await startPair(context, { status: 202, body: 'thanks' });
   const result = await send(messageTo(`${receiver.url}?tenant=1`), never);
   assert.deepEqual(
@@ -61,7 +61,7 @@ test('the message arrives as it was rendered, as one POST', async (context) => {
   assert.equal(request?.headers.host, `127.0.0.1:${receiver.port}`);
 });
 
-test('only a 2xx is a success; the status says which failure it was', async (context) => {
+test('only a 2xx is a success, and the outcome names the class of any other status', async (context) => {
   const { receiver, send } = await startPair(context, {});
   const expected = {
     200: 'success',
@@ -79,7 +79,7 @@ test('only a 2xx is a success; the status says which failure it was', async (con
   }
 });
 
-test('nothing listening is a connect failure', async (context) => {
+test('a port without a listener is a connect failure', async (context) => {
   const { receiver, send } = await startPair(context, {});
   await receiver.close();
   const { outcome, requestCount } = await send(messageTo(receiver.url), never);
@@ -112,14 +112,14 @@ test('a URL that the policy no longer allows is refused without a connection', a
   assert.equal(receiver.connectionCount(), 0);
 });
 
-test('connections are kept alive: one after the other, many messages take few connections', async (context) => {
+test('connections are kept alive, so consecutive messages share few connections', async (context) => {
   const { receiver, send } = await startPair(context, { body: 'ok' });
   for (let count = 0; count < 20; count += 1)
     assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
   assert.equal(receiver.connectionCount(), 1);
 });
 
-test('of all idle connections only so many are kept: the one that has been idle for longest ends', async (context) => {
+test('beyond the limit of idle connections, the one that has been idle longest is closed', async (context) => {
   const receivers = await Promise.all([startReceiver(), startReceiver(), startReceiver()]);
   for (const receiver of receivers) context.after(() => receiver.close());
   const [first, second, third] = receivers;
@@ -133,7 +133,7 @@ test('of all idle connections only so many are kept: the one that has been idle 
   );
 });
 
-test('a message goes out once more at most, and never after a byte of an answer', async (context) => {
+test('a message is repeated at most once, and never after a byte of a response', async (context) => {
   const always = await startPair(context, (index) => (index === 0 ? {} : 'reset'));
   await always.send(messageTo(always.receiver.url), never);
   const again = await always.send(messageTo(always.receiver.url), never);
@@ -155,7 +155,7 @@ test('a message goes out once more at most, and never after a byte of an answer'
   assert.equal(silent.receiver.requests.length, 2);
 });
 
-test('an origin never has more connections than its limit, and waiting for one is not part of the time', async (context) => {
+test("an origin never has more connections than its limit, and waiting for one doesn't count toward the timeout", async (context) => {
   let openMax = 0;
   const { receiver, send } = await startPair(
     context,
@@ -171,7 +171,7 @@ test('an origin never has more connections than its limit, and waiting for one i
   assert.equal(openMax, 2);
 });
 
-test('an aborted attempt rejects with the reason, before it begins, in the queue, and under way', async (context) => {
+test('an aborted attempt rejects with the reason: before it starts, while it waits, and under way', async (context) => {
   const { receiver, send } = await startPair(context, 'hang', { connectionsPerOriginMax: 1 });
   const stop = new AbortController();
   const underWay = send(messageTo(receiver.url), stop.signal);
@@ -214,7 +214,7 @@ test('close waits for the attempts under way', async () => {
   await waitUntil(() => receiver.openCount() === 0);
 });
 
-test('the API key is not in what is kept of an answer, not even a part of it', async (context) => {
+test('the stored response contains no part of the API key', async (context) => {
   const { receiver, send } = await startPair(context, { body: `\0 {"seen":"Bearer ${KEY}"} ${KEY}` });
   const whole = await send(messageTo(receiver.url), never);
   assert.equal(whole.responseText, '\ufffd {"seen":"Bearer [redacted]"} [redacted]');
@@ -236,7 +236,7 @@ test('the API key is not in what is kept of an answer, not even a part of it', a
   assert.equal(long.responseText, `${'é'.repeat(500)}[redacted][redacted][red`);
 });
 
-test('a key or signing secret that a receiver quotes is not kept either, however it was encoded', async (context) => {
+test('a key or signing secret that a receiver quotes is not stored, however it is encoded', async (context) => {
   const { text } = generateApiKey();
   const secret = secretText(readSigningKeys(Buffer.alloc(64, 0xfb)));
   const quotes = [text, secret, encodeURIComponent(secret), secret.replaceAll('/', '\\/'), text.slice(0, 30)];
@@ -245,7 +245,7 @@ test('a key or signing secret that a receiver quotes is not kept either, however
   assert.equal(responseText, quotes.map(() => '[redacted]').join('; '));
 });
 
-test('a file of authorities that holds none is refused at the start', () => {
+test('a file of certificate authorities without a certificate is refused at the start', () => {
   const policy = { allowHttp: false, allowCidrs: [], ports: [443] };
   const broken = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
   for (const caCertificates of ['', 'no PEM', broken, `${createAuthority().certificate}${broken}`]) {

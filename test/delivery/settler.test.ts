@@ -24,7 +24,7 @@ async function outcomesOf(database: Database, lane: Lane): Promise<Settlement[]>
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('outcomes that come in one turn of the event loop after another are recorded by one statement', async () => {
+  test('outcomes from consecutive turns of the event loop are recorded with one statement', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()]);
     const [lane] = await leaseDue(database(), { now: noon });
@@ -53,7 +53,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  test('an outcome whose lane is locked is tried again until it is recorded; those of other watchers never wait', async () => {
+  test('an outcome whose lane is locked is retried until it is recorded, without delay for other watchers', async () => {
     await watchAddress(database());
     await watchAddress(database(), { watcherId: 2, url: 'https://two.example/' });
     await mine(database(), headerOf(1), [transferOf(), transferOf()]);
@@ -84,7 +84,7 @@ onPostgres(({ database, place }) => {
     await holder.close();
   });
 
-  test('an outcome whose lane stays locked does not keep a process that stops', async () => {
+  test("an outcome whose lane stays locked doesn't delay a shutdown", async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
     const [lane] = await leaseDue(database(), { now: noon });

@@ -13,7 +13,7 @@ function startMany() {
   return line;
 }
 
-test('attempts at receivers that have not answered begin 32 at a time, and an answer makes room at once', async () => {
+test('attempts at unproven receivers start 32 at a time, and a response makes room at once', async () => {
   const line = startMany();
   await line.settle();
   assert.equal(line.started.length, 32);
@@ -28,7 +28,7 @@ test('attempts at receivers that have not answered begin 32 at a time, and an an
   assert.equal(line.started.length, 64, 'one has ended, and another has begun');
 });
 
-test('receivers of such a watcher that answered last are tried as usual, so one that has an outage among its own keeps its pace', async () => {
+test('a watcher with some hanging receivers is served at the usual pace at those that responded last', async () => {
   const line = startLine();
   const lanes = Array.from({ length: 60 }, () => line.join({ watcherId: 1, rows: 0 }));
   const want = async (from: number, to: number) => {
@@ -46,7 +46,7 @@ test('receivers of such a watcher that answered last are tried as usual, so one 
   assert.equal(line.started.length, 8 + 32);
 });
 
-test('where receivers hang they begin 6 at a time, and a watcher that has nothing under way need not wait', async () => {
+test('attempts of a watcher with hanging receivers start 6 at a time, but a watcher with none under way need not wait', async () => {
   const line = startMany();
   await line.settle();
   await line.pass(HAND_OVER_MS);
@@ -59,7 +59,7 @@ test('where receivers hang they begin 6 at a time, and a watcher that has nothin
   assert.equal(countOf(line.started, 2), 2, 'its receivers do not hang');
 });
 
-test('what hangs at 100 watchers begins 6 at a time too, so that it does not end in waves', async () => {
+test("hanging attempts of 100 watchers also start 6 at a time, so they don't end in waves", async () => {
   const line = startLine();
   for (let watcherId = 1; watcherId <= 100; watcherId += 1)
     for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId, rows: 100 }).seat.want();

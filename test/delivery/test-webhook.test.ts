@@ -14,7 +14,7 @@ const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 const { signal } = new AbortController();
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a test webhook has the form of any other, is marked, moves nothing, and is on no record', async () => {
+  test("a test webhook has the form of any other, is marked as a test, has a zero amount, and isn't stored", async () => {
     const { key, watcherId } = await issueKey({ database: database(), keyRing }, 'acme', noon);
     const record = await watchAddress(database(), { watcherId });
     const sent: Message[] = [];

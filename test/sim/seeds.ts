@@ -29,7 +29,7 @@ export function testSeeds(first: 1 | 2): void {
   const chosen = sampleOf(all, { shares: 10 });
   for (const from of chosen) {
     const to = Math.min(from + SEEDS_PER_TEST - 2, SEEDS);
-    test(`nothing is lost, doubled or made up in the stories of seeds ${from}, ${from + 2} … ${to}`, async () => {
+    test(`no notification is lost, duplicated or invented in the simulations of seeds ${from}, ${from + 2} … ${to}`, async () => {
       for (let seed = from; seed <= to; seed += 2) {
         const story = await simulate(stage, { seed });
         if (story.problem !== undefined) assert.fail(reportOf(story));
@@ -40,7 +40,7 @@ export function testSeeds(first: 1 | 2): void {
 
   // A sample may miss a rare point.
   if (chosen.length < all.length) return;
-  test('every named point has failed or killed, before it and after it', () => {
+  test('the simulations fail and kill at every named point, before and after it', () => {
     const mustBefall = WRITING.flatMap((point) => ['before', 'after'].map((when) => ({ point, when })));
     const missing = mustBefall.filter(
       ({ point, when }) => ![...mishaps].some((one) => one.startsWith(`${point}, `) && one.endsWith(when)),

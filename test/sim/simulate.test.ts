@@ -10,7 +10,7 @@ before(async () => {
 });
 after(() => stage[Symbol.asyncDispose]());
 
-test('a seed tells the same story again, whatever was told before it', async () => {
+test('a seed gives the same simulation again, whatever ran before it', async () => {
   for (const seed of sampleOf([3, 4], { shares: 2 })) {
     const { lines } = await simulate(stage, { seed });
     await simulate(stage, { seed: seed + 100 });
