@@ -1,6 +1,6 @@
 /**
- * Blocks that a quorum of the nodes anchors (docs/explanation/quorum.md): the last one of each request is named by a
- * quorum, and the others are its ancestors.
+ * Anchors requested blocks in a quorum of the nodes (docs/explanation/quorum.md): a quorum names the last block of each request,
+ * and the others are its ancestors.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
@@ -13,29 +13,28 @@ import { openBallot } from './ballot.ts';
 import { mostNamed, type Voice } from './head-votes.ts';
 import { byReadiness, type Node, overdueMs } from './node.ts';
 
-/** Who votes, and how one node is asked. */
+/** The voting nodes, and how to ask one of them. */
 export type Electorate = {
   /** In order of preference. */
   nodes: readonly Node[];
   quorum: Quorum<Node>;
   clock: Clock;
-  /** One node's header; undefined when it does not know the block. @throws Fault. */
+  /** One node's header. Undefined if it doesn't know the block. @throws Fault */
   headerOf(node: Node, reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
 };
 
 type AnchorOptions = Electorate & {
-  /** The votes that the nodes' heads have given. */
+  /** The votes that the heads of the nodes have cast. */
   voices(): readonly Voice[];
-  /** The same blocks from one node, without traces. @throws Fault. */
+  /** The same blocks from one node without traces. @throws Fault */
   fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
 };
 
 type Anchors = {
   /**
-   * The blocks that `fetch` gets from the node, if a quorum that includes this node names the last one, each
-   * block is the parent of the next, and a quorum has the same contents for those that are not proved in
-   * full.
-   * @throws Fault `inconsistent` otherwise; those of `fetch`.
+   * The blocks that `fetch` gets from the node. A quorum that includes this node must name the last one, each block must be
+   * the parent of the next, and a quorum must have the same contents for blocks that are not proved in full.
+   * @throws Fault `inconsistent` otherwise, and those of `fetch`
    */
   anchor(
     node: Node,
@@ -43,90 +42,19 @@ type Anchors = {
     signal: AbortSignal,
     fetch: () => Promise<Bundle[]>,
   ): Promise<Bundle[]>;
-  /** The header at a height that a quorum names; undefined when none does. */
+  /** The header at a height that a quorum names. Undefined without a quorum. */
   corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined>;
 };
 
-export function createAnchors({
-  nodes,
-  quorum,
-  clock,
-  headerOf,
-  voices,
-  fetchPlain,
-}: AnchorOptions): Anchors {
-  const ordered = () => byReadiness(nodes, clock.now().getTime());
-  const lateMs = ({ headTimes }: Node) => overdueMs(headTimes);
-
-  /** Asks other nodes for the block at a height, unless their heads already include it, and compares. */
-  function openAnchor(node: Node, number: number, signal: AbortSignal) {
-    const counting = new Set(voices());
-    const others = ordered().filter((other) => other !== node);
-    const knowing = others.filter(
-      ({ voice }) => voice !== undefined && counting.has(voice) && voice.hashes.has(number),
-    );
-    const ballot = openBallot<Node, { hash: Hash }>({
-      ...{ clock, signal, lateMs },
-      voters: others.filter((other) => !knowing.includes(other)),
-      vote: (other, abort) => headerOf(other, number, abort),
-    });
-    for (const other of knowing) {
-      const hash = other.voice?.hashes.get(number);
-      ballot.add(other, hash && { hash });
-    }
-    ballot.ask(Math.max(0, quorum.needed() - 1 - knowing.length));
-    return {
-      close: ballot.close,
-      async confirm({ hash }: BlockHeader): Promise<void> {
-        ballot.add(node, { hash });
-        const votes = await ballot.settle(quorum.needed(), hash);
-        const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
-        const winner = mostNamed(named, quorum.needed(), hash);
-        if (winner === hash) return;
-        if (winner !== undefined) node.suspectNumber ??= number;
-        const each = Array.from(votes, ([voter, vote]) => `${voter.rpc.name} ${vote?.hash ?? 'no answer'}`);
-        throw new Fault(
-          'inconsistent',
-          `${node.rpc.name} gave block ${number} as ${hash}, which no ${quorum.needed()} of ${nodes.length} nodes name: ${each.join(', ')}`,
-        );
-      },
-    };
-  }
-
-  async function compareContents(node: Node, bundles: readonly Bundle[], signal: AbortSignal): Promise<void> {
-    if (quorum.needed() === 1 || bundles.every(({ proved }) => proved)) return;
-    const references = bundles.map(({ header }) => header.hash);
-    let isDisproof = false;
-    const ballot = openBallot<Node, { hash: Hash }>({
-      ...{ clock, signal },
-      voters: ordered().filter((other) => other !== node),
-      vote: async (other, abort) => ({ hash: digestOf(await fetchPlain(other, references, abort)) }),
-      lateMs: ({ bundleTimes }) => overdueMs(bundleTimes),
-    });
-    try {
-      const hash = digestOf(bundles);
-      ballot.add(node, { hash });
-      const votes = await ballot.settle(quorum.needed(), hash);
-      const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
-      const winner = mostNamed(named, quorum.needed(), hash);
-      if (winner === hash) return;
-      isDisproof = winner !== undefined;
-    } finally {
-      ballot.close();
-    }
-    const [first, last] = [bundles[0]?.header.number, bundles.at(-1)?.header.number];
-    throw new Fault(
-      'inconsistent',
-      `${node.rpc.name} gave blocks ${first} to ${last}, which are not proved in full, with contents that no ${quorum.needed()} of ${nodes.length} nodes have`,
-      { isDisproof },
-    );
-  }
+export function createAnchors(options: AnchorOptions): Anchors {
+  const { quorum, clock, headerOf } = options;
 
   return {
     async anchor(node, references, signal, fetch) {
       const last = references.at(-1);
-      // A hash was corroborated before it was asked for.
-      const anchor = typeof last === 'number' ? openAnchor(node, last, signal) : undefined;
+      // A hash was confirmed by a quorum before it was requested.
+      const anchor =
+        typeof last === 'number' ? openAnchor(options, { node, number: last }, signal) : undefined;
       try {
         const bundles = await fetch();
         const newest = bundles.at(-1)?.header;
@@ -136,7 +64,7 @@ export function createAnchors({
           throw new Fault('inconsistent', `${node.rpc.name} gave ${what}`);
         }
         await anchor?.confirm(newest);
-        await compareContents(node, bundles, signal);
+        await compareContents(options, { node, bundles }, signal);
         return bundles;
       } finally {
         anchor?.close();
@@ -145,7 +73,7 @@ export function createAnchors({
     async corroborated(number, signal) {
       const ballot = openBallot<Node, BlockHeader>({
         ...{ clock, signal, lateMs },
-        voters: ordered(),
+        voters: ordered(options),
         vote: (node, abort) => headerOf(node, number, abort),
       });
       try {
@@ -158,4 +86,82 @@ export function createAnchors({
       }
     },
   };
+}
+
+const ordered = ({ nodes, clock }: Electorate) => byReadiness(nodes, clock.now().getTime());
+const lateMs = ({ headTimes }: Node) => overdueMs(headTimes);
+
+/** Asks other nodes for the block at a height, except those whose heads already include it, and compares their hashes. */
+function openAnchor(
+  options: AnchorOptions,
+  { node, number }: { node: Node; number: number },
+  signal: AbortSignal,
+) {
+  const { nodes, quorum, clock, headerOf, voices } = options;
+  const counting = new Set(voices());
+  const others = ordered(options).filter((other) => other !== node);
+  const knowing = others.filter(
+    ({ voice }) => voice !== undefined && counting.has(voice) && voice.hashes.has(number),
+  );
+  const ballot = openBallot<Node, { hash: Hash }>({
+    ...{ clock, signal, lateMs },
+    voters: others.filter((other) => !knowing.includes(other)),
+    vote: (other, abort) => headerOf(other, number, abort),
+  });
+  for (const other of knowing) {
+    const hash = other.voice?.hashes.get(number);
+    ballot.add(other, hash && { hash });
+  }
+  ballot.ask(Math.max(0, quorum.needed() - 1 - knowing.length));
+  return {
+    close: ballot.close,
+    async confirm({ hash }: BlockHeader): Promise<void> {
+      ballot.add(node, { hash });
+      const votes = await ballot.settle(quorum.needed(), hash);
+      const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
+      const winner = mostNamed(named, quorum.needed(), hash);
+      if (winner === hash) return;
+      if (winner !== undefined) node.suspectNumber ??= number;
+      const each = Array.from(votes, ([voter, vote]) => `${voter.rpc.name} ${vote?.hash ?? 'no answer'}`);
+      throw new Fault(
+        'inconsistent',
+        `${node.rpc.name} gave block ${number} as ${hash}, which no ${quorum.needed()} of ${nodes.length} nodes name: ${each.join(', ')}`,
+      );
+    },
+  };
+}
+
+/** Compares blocks that are not proved in full with those of other nodes. @throws Fault `inconsistent` */
+async function compareContents(
+  options: AnchorOptions,
+  { node, bundles }: { node: Node; bundles: readonly Bundle[] },
+  signal: AbortSignal,
+): Promise<void> {
+  const { nodes, quorum, clock, fetchPlain } = options;
+  if (quorum.needed() === 1 || bundles.every(({ proved }) => proved)) return;
+  const references = bundles.map(({ header }) => header.hash);
+  let isDisproof = false;
+  const ballot = openBallot<Node, { hash: Hash }>({
+    ...{ clock, signal },
+    voters: ordered(options).filter((other) => other !== node),
+    vote: async (other, abort) => ({ hash: digestOf(await fetchPlain(other, references, abort)) }),
+    lateMs: ({ bundleTimes }) => overdueMs(bundleTimes),
+  });
+  try {
+    const hash = digestOf(bundles);
+    ballot.add(node, { hash });
+    const votes = await ballot.settle(quorum.needed(), hash);
+    const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
+    const winner = mostNamed(named, quorum.needed(), hash);
+    if (winner === hash) return;
+    isDisproof = winner !== undefined;
+  } finally {
+    ballot.close();
+  }
+  const [first, last] = [bundles[0]?.header.number, bundles.at(-1)?.header.number];
+  throw new Fault(
+    'inconsistent',
+    `${node.rpc.name} gave blocks ${first} to ${last}, which are not proved in full, with contents that no ${quorum.needed()} of ${nodes.length} nodes have`,
+    { isDisproof },
+  );
 }

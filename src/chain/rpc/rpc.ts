@@ -1,6 +1,6 @@
 /**
- * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors,
- * within the limits that the node has shown.
+ * JSON-RPC over HTTP to one node: single calls and batches with a deadline, a size limit and typed errors, within the observed
+ * limits of the node.
  */
 import { Agent, errors, request } from 'undici';
 import { startAbort } from '../../core/abort.ts';
@@ -20,12 +20,11 @@ export type RpcAnswer =
   | { ok: false; code: number; message: string; limit?: Limit };
 
 export type Rpc = {
-  /** scheme://host, for logs: the path may hold a key. */
+  /** scheme://host, for logs, because the path may contain a key. */
   readonly name: string;
   /**
-   * The answers in the order of the calls, in one HTTP exchange unless the node has shown that it takes
-   * smaller batches.
-   * @throws Fault `unavailable`, at once when the node limits requests.
+   * The answers in the order of the calls, in one HTTP exchange unless the node accepts only smaller batches.
+   * @throws Fault `unavailable`, at once if the node limits requests
    */
   batch(calls: readonly RpcCall[], signal: AbortSignal): Promise<RpcAnswer[]>;
   /** One call's result. @throws Fault `unavailable` for transport errors and for JSON-RPC errors. */
@@ -36,141 +35,43 @@ export type Rpc = {
 /** Called with each piece of an answer as it arrives. */
 export type OnBytes = (bytes: number) => void;
 
-/** With what was learned of the node. */
+/** With the observed limits and health of the node. */
 export type LearningRpc = Rpc & {
   readonly throttle: Throttle;
   readonly health: Health;
-  /** The same node; what it answers is counted. */
+  /** The same node, with the bytes of its answers counted. */
   counted(onBytes: OnBytes): LearningRpc;
 };
 
-/** How the calls of one caller are made. */
+/** The options of one caller's calls. */
 type Manner = { patienceMs: number; onBytes: OnBytes };
 
 export type NodeRpc = LearningRpc & {
   /**
-   * The same, but waits while the node limits requests, and asks again for what it refused, up to
-   * PATIENCE_MS_MAX.
+   * The same, but it waits while the node limits requests, and repeats refused calls, for up to PATIENCE_MS_MAX.
    */
   readonly patient: LearningRpc;
 };
 
-/** A traced mainnet block can take seconds; beyond this the node is taken for dead. */
+/** A traced mainnet block can take seconds. A node that needs longer than this counts as dead. */
 const REQUEST_MS_MAX = 30_000;
-/** As for an answer: who waits longer should hear why. */
+/** As long as for an answer. A caller that waits longer should get the reason. */
 const PATIENCE_MS_MAX = REQUEST_MS_MAX;
 /** The largest answer read: some 50 traced mainnet blocks. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
-/** What a node says goes to the log and to the status page; some send whole stack traces. */
+/** A node's message goes to the log and to the status page, and some send whole stack traces. */
 const MESSAGE_CHARACTERS_MAX = 500;
-/** JSON-RPC 2.0 section 5.1, and what nodes say instead of it. */
+/** JSON-RPC 2.0, section 5.1. */
 const METHOD_NOT_FOUND = -32_601;
 
 export function createRpc(url: string, metrics: Metrics, clock: Clock = systemClock()): NodeRpc {
-  const name = new URL(url).origin;
-  const redact = redactorOf(url);
-  const target = splitCredentials(url);
   const agent = new Agent({ connections: CONCURRENCY_MAX, maxResponseSize: ANSWER_BYTES_MAX });
+  const name = new URL(url).origin;
   const throttle = createThrottle(clock, name);
   const health = createHealth(clock);
-  let lastId = 0;
-
-  /** The JSON that the node answers, or what it says instead when that is a limit. */
-  async function post(
-    body: string,
-    signal: AbortSignal,
-    onBytes: OnBytes,
-  ): Promise<{ json: unknown } | { refusal: RpcAnswer }> {
-    const timeout = startAbort(signal, REQUEST_MS_MAX);
-    try {
-      const {
-        statusCode,
-        headers,
-        body: answer,
-      } = await request(target.url, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', ...target.headers },
-        body,
-        dispatcher: agent,
-        signal: timeout.signal,
-      });
-      const text = await readText(answer, onBytes);
-      if (statusCode === 200) return { json: parseJson(text, name) };
-      const retryAfter = headers['retry-after']?.toString();
-      const pause = retryAfter === undefined ? '' : redact(`, retry-after ${retryAfter}`);
-      const message = `HTTP ${statusCode}${pause}`.slice(0, MESSAGE_CHARACTERS_MAX);
-      const beginning = text.slice(0, MESSAGE_CHARACTERS_MAX);
-      const limit = limitOfHttp({ statusCode, retryAfter, text: beginning, now: clock.now() });
-      if (limit !== undefined) return { refusal: { ok: false, code: statusCode, message, limit } };
-      // Some say by HTTP 400 what belongs into a JSON-RPC error: that they lack a method.
-      const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
-      if (refusal !== undefined) return { json: refusal };
-      throw new Fault('unavailable', `${name} answered ${message}`);
-    } catch (error) {
-      if (error instanceof Fault) throw error;
-      if (error instanceof errors.ResponseExceededMaxSizeError)
-        return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };
-      // Without the cause: its text would join the message as it is.
-      throw new Fault('unavailable', `${name}: ${redact(messageOf(error))}`);
-    } finally {
-      timeout.release();
-    }
-  }
-
-  /** One HTTP exchange, in a slot that was taken; undefined for a call that the node's limits left open. */
-  async function exchange(
-    calls: readonly RpcCall[],
-    signal: AbortSignal,
-    onBytes: OnBytes,
-  ): Promise<(RpcAnswer | undefined)[]> {
-    const startedAt = clock.now().getTime();
-    const method = calls.length > 1 ? 'batch' : calls[0]?.method;
-    const stop = metrics.rpcSeconds.startTimer({ node: name, ...(method !== undefined && { method }) });
-    const note = (outcomes: readonly CallOutcome[]) => {
-      health.note(calls, outcomes, clock.now().getTime() - startedAt);
-      for (const [index, call] of calls.entries()) {
-        const kind = outcomes[index]?.kind ?? 'failed';
-        const outcome = kind === 'lacking' ? 'error' : kind;
-        metrics.rpcRequests.inc({ node: name, method: call.method, outcome });
-      }
-    };
-    try {
-      const ids = calls.map(() => ++lastId);
-      const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
-      const text = JSON.stringify(messages.length === 1 ? messages[0] : messages);
-      const reply = await post(text, signal, onBytes);
-      const answers =
-        'json' in reply ? readAnswers(reply.json, ids, { name, redact }) : calls.map(() => reply.refusal);
-      const limits = noteLimits(answers);
-      // geth refuses a batch in the answer of its first call and leaves the others unanswered.
-      const unanswered = calls[answers.indexOf(undefined)];
-      if (unanswered !== undefined && !limits.has('too much'))
-        throw new Fault('inconsistent', `${name} left ${unanswered.method} unanswered`);
-      const outcomes = answers.map((answer) => outcomeOf(answer, calls.length > 1));
-      note(outcomes);
-      return answers.map((answer, index) => (outcomes[index]?.kind === 'limited' ? undefined : answer));
-    } catch (error) {
-      const message = messageOf(error);
-      // Who is no longer wanted has not failed.
-      if (!signal.aborted) note(calls.map(() => ({ kind: 'failed', message })));
-      throw error;
-    } finally {
-      throttle.leave();
-      stop();
-    }
-  }
-
-  /** Tells the throttle what the answers say; which kinds of limits they met. */
-  function noteLimits(answers: readonly (RpcAnswer | undefined)[]): Set<Limit['kind']> {
-    const met = new Set<Limit['kind']>();
-    for (const answer of answers) {
-      if (answer === undefined || answer.ok || answer.limit === undefined) continue;
-      if (!met.has(answer.limit.kind)) throttle.noteLimit(answer.limit, answers.length, answer.message);
-      met.add(answer.limit.kind);
-    }
-    if (met.size === 0) throttle.noteAnswered(answers.length);
-    return met;
-  }
+  const redact = redactorOf(url);
+  const post = createPost({ target: splitCredentials(url), agent, name, redact, clock });
+  const exchange = createExchange({ name, redact, throttle, health, post, metrics, clock });
 
   async function batch(
     calls: readonly RpcCall[],
@@ -220,6 +121,145 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
   return { ...hasty, patient: inManner({ patienceMs: PATIENCE_MS_MAX, onBytes }) };
 }
 
+type Reply = { json: unknown } | { refusal: RpcAnswer };
+type Post = (body: string, signal: AbortSignal, onBytes: OnBytes) => Promise<Reply>;
+
+/** Posts a body. Returns the JSON of the node's answer, or the node's refusal if that is a limit. */
+function createPost({
+  target,
+  agent,
+  name,
+  redact,
+  clock,
+}: {
+  target: ReturnType<typeof splitCredentials>;
+  agent: Agent;
+  name: string;
+  redact(text: string): string;
+  clock: Clock;
+}): Post {
+  return async (body, signal, onBytes) => {
+    const timeout = startAbort(signal, REQUEST_MS_MAX);
+    try {
+      const {
+        statusCode,
+        headers,
+        body: answer,
+      } = await request(target.url, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...target.headers },
+        body,
+        dispatcher: agent,
+        signal: timeout.signal,
+      });
+      const text = await readText(answer, onBytes);
+      if (statusCode === 200) return { json: parseJson(text, name) };
+      const retryAfter = headers['retry-after']?.toString();
+      const pause = retryAfter === undefined ? '' : redact(`, retry-after ${retryAfter}`);
+      const message = `HTTP ${statusCode}${pause}`.slice(0, MESSAGE_CHARACTERS_MAX);
+      const beginning = text.slice(0, MESSAGE_CHARACTERS_MAX);
+      const limit = limitOfHttp({ statusCode, retryAfter, text: beginning, now: clock.now() });
+      if (limit !== undefined) return { refusal: { ok: false, code: statusCode, message, limit } };
+      // Some nodes send HTTP 400 with the JSON-RPC error that they lack a method.
+      const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
+      if (refusal !== undefined) return { json: refusal };
+      throw new Fault('unavailable', `${name} answered ${message}`);
+    } catch (error) {
+      if (error instanceof Fault) throw error;
+      if (error instanceof errors.ResponseExceededMaxSizeError)
+        return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };
+      // Without the cause, because its text would be appended to the message unredacted.
+      throw new Fault('unavailable', `${name}: ${redact(messageOf(error))}`);
+    } finally {
+      timeout.release();
+    }
+  };
+}
+
+/** One HTTP exchange in a slot that was taken. Undefined for a call that the node's limits left unanswered. */
+type Exchange = (
+  calls: readonly RpcCall[],
+  signal: AbortSignal,
+  onBytes: OnBytes,
+) => Promise<(RpcAnswer | undefined)[]>;
+
+function createExchange({
+  name,
+  redact,
+  throttle,
+  health,
+  post,
+  metrics,
+  clock,
+}: {
+  name: string;
+  redact(text: string): string;
+  throttle: Throttle;
+  health: Health;
+  post: Post;
+  metrics: Metrics;
+  clock: Clock;
+}): Exchange {
+  let lastId = 0;
+
+  function countOutcomes(
+    calls: readonly RpcCall[],
+    outcomes: readonly CallOutcome[],
+    durationMs: number,
+  ): void {
+    health.note(calls, outcomes, durationMs);
+    for (const [index, call] of calls.entries()) {
+      const kind = outcomes[index]?.kind ?? 'failed';
+      const outcome = kind === 'lacking' ? 'error' : kind;
+      metrics.rpcRequests.inc({ node: name, method: call.method, outcome });
+    }
+  }
+
+  return async (calls, signal, onBytes) => {
+    const startedAt = clock.now().getTime();
+    const method = calls.length > 1 ? 'batch' : calls[0]?.method;
+    const stop = metrics.rpcSeconds.startTimer({ node: name, ...(method !== undefined && { method }) });
+    const note = (outcomes: readonly CallOutcome[]) =>
+      countOutcomes(calls, outcomes, clock.now().getTime() - startedAt);
+    try {
+      const ids = calls.map(() => ++lastId);
+      const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
+      const text = JSON.stringify(messages.length === 1 ? messages[0] : messages);
+      const reply = await post(text, signal, onBytes);
+      const answers =
+        'json' in reply ? readAnswers(reply.json, ids, { name, redact }) : calls.map(() => reply.refusal);
+      const limits = noteLimits(throttle, answers);
+      // geth refuses a batch in the answer of its first call and leaves the others unanswered.
+      const unanswered = calls[answers.indexOf(undefined)];
+      if (unanswered !== undefined && !limits.has('too much'))
+        throw new Fault('inconsistent', `${name} left ${unanswered.method} unanswered`);
+      const outcomes = answers.map((answer) => outcomeOf(answer, calls.length > 1));
+      note(outcomes);
+      return answers.map((answer, index) => (outcomes[index]?.kind === 'limited' ? undefined : answer));
+    } catch (error) {
+      const message = messageOf(error);
+      // An aborted request does not count as a failure.
+      if (!signal.aborted) note(calls.map(() => ({ kind: 'failed', message })));
+      throw error;
+    } finally {
+      throttle.leave();
+      stop();
+    }
+  };
+}
+
+/** Reports the answers to the throttle. Returns the kinds of limits that they met. */
+function noteLimits(throttle: Throttle, answers: readonly (RpcAnswer | undefined)[]): Set<Limit['kind']> {
+  const met = new Set<Limit['kind']>();
+  for (const answer of answers) {
+    if (answer === undefined || answer.ok || answer.limit === undefined) continue;
+    if (!met.has(answer.limit.kind)) throttle.noteLimit(answer.limit, answers.length, answer.message);
+    met.add(answer.limit.kind);
+  }
+  if (met.size === 0) throttle.noteAnswered(answers.length);
+  return met;
+}
+
 async function readText(answer: AsyncIterable<Uint8Array>, onBytes: OnBytes): Promise<string> {
   const pieces: Uint8Array[] = [];
   for await (const piece of answer) {
@@ -229,7 +269,7 @@ async function readText(answer: AsyncIterable<Uint8Array>, onBytes: OnBytes): Pr
   return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
-/** The answers by their ids; undefined where the node left one out. @throws Fault when it gave two under one id. */
+/** The answers by their ids. Undefined if the node omitted one. @throws Fault if two have the same id */
 function readAnswers(
   json: unknown,
   ids: readonly number[],
@@ -238,19 +278,19 @@ function readAnswers(
   const byId = new Map<unknown, RpcAnswer>();
   for (const answer of Array.isArray(json) ? json : [json]) {
     if (!isRecord(answer)) continue;
-    // Which of them is the call's cannot be told, and not everything that is asked can be proved.
+    // It is unknown which one answers the call, and not every answer can be proved.
     if (ids.some((id) => id === answer.id) && byId.has(answer.id))
       throw new Fault('inconsistent', `${name} answered one call of a batch twice`);
     byId.set(answer.id, parseAnswer(answer, redact));
   }
-  // A node that cannot batch answers a batch with one error object whose id is null; a result is of one call
-  // only.
+  // A node that doesn't support batches answers with one error whose id is null. A result without an id can only belong to a
+  // single call.
   const nameless = byId.get(null);
   const rest = nameless?.ok === true && ids.length > 1 ? undefined : nameless;
   return ids.map((id) => byId.get(id) ?? rest);
 }
 
-/** What became of a call. One that was too much alone cannot be made smaller: that is its answer. */
+/** The outcome of a call. A single call that is too large can't be split, so its refusal is the answer. */
 function outcomeOf(answer: RpcAnswer | undefined, isBatch: boolean): CallOutcome {
   if (answer === undefined) return { kind: 'limited' };
   if (answer.ok) return { kind: 'ok' };
@@ -259,7 +299,7 @@ function outcomeOf(answer: RpcAnswer | undefined, isBatch: boolean): CallOutcome
   return { kind: lacksMethod(answer) ? 'lacking' : 'error', message: answer.message };
 }
 
-/** The result of an answer. @throws Fault `unavailable` when it is an error. */
+/** The result of an answer. @throws Fault `unavailable` if it is an error */
 export function resultOf(rpc: Rpc, method: string, answer: RpcAnswer | undefined): unknown {
   if (answer?.ok === true) return answer.result;
   throw new Fault(
@@ -268,13 +308,13 @@ export function resultOf(rpc: Rpc, method: string, answer: RpcAnswer | undefined
   );
 }
 
-/** Whether the answer says that the node does not have the method at all ("header not found" does not). */
+/** Whether the answer says that the node lacks the method ("header not found" doesn't say so). */
 export function lacksMethod(answer: RpcAnswer | undefined): boolean {
   if (answer === undefined || answer.ok) return false;
   return answer.code === METHOD_NOT_FOUND || LACKS_METHOD.test(answer.message);
 }
 
-/** How nodes say it that use another error code. */
+/** Messages of nodes that use another error code. */
 const LACKS_METHOD =
   /method.*(not (be )?(found|available|supported|exist|allowed)|unavailable)|(unsupported|unknown|invalid) method/i;
 
@@ -284,12 +324,12 @@ function parseAnswer(answer: Record<string, unknown>, redact: (text: string) => 
   const text = typeof message === 'string' ? message : 'an error without a message';
   const error = { code: typeof code === 'number' ? code : 0, message: text.slice(0, MESSAGE_CHARACTERS_MAX) };
   const limit = limitOfError({ ...error, data });
-  // Nodes repeat paths and keys of their URL here. A key that is cut off would not be found.
+  // Nodes repeat paths and keys of their URL here. Redact before cutting, because a cut key would not be recognized.
   const shown = redact(text).slice(0, MESSAGE_CHARACTERS_MAX);
   return { ok: false, code: error.code, message: shown, ...(limit !== undefined && { limit }) };
 }
 
-/** @throws Fault without the parser's words, which quote the page. */
+/** @throws Fault without the parser's message, which quotes the page */
 function parseJson(text: string, name: string): unknown {
   try {
     return JSON.parse(text);
@@ -298,7 +338,7 @@ function parseJson(text: string, name: string): unknown {
   }
 }
 
-/** The JSON-RPC error in the body of an HTTP error; undefined when it is anything else. */
+/** The JSON-RPC error in the body of an HTTP error. Undefined for any other body. */
 function parseRefusal(text: string): unknown {
   try {
     const answer: unknown = JSON.parse(text);

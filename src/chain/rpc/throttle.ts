@@ -1,28 +1,27 @@
 /**
- * How much is asked of one node at a time, learned from its answers: requests under way grow by one after a
- * run of good ones and are halved at a limit; the calls of a batch likewise. A wait that the node asks for is
- * kept to the end.
+ * Limits the requests to one node, adapted to its answers. The concurrency grows by one after a run of good answers and is halved
+ * at a limit, and so is the size of batches. A pause that the node requests is kept to its end.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Limit } from './node-limits.ts';
 
 export type ThrottleStatus = {
-  /** How many requests may be under way, and how many are. */
+  /** Requests that may be under way, and those that are. */
   concurrency: number;
   inFlight: number;
-  /** Undefined as long as no batch was too large. */
+  /** Undefined until a batch was too large. */
   batchCallsMax: number | undefined;
-  /** The node asks to be left alone until then, and why. */
+  /** The end of the pause that the node requested, and its reason. */
   limited: { until: Date; reason: string } | undefined;
 };
 
 export type Throttle = {
-  /** Takes a slot at once; false when none is free or the node wants to be left alone. */
+  /** Takes a slot at once. False if none is free or the node has requested a pause. */
   tryEnter(): boolean;
   /**
-   * Takes a slot when one is free.
-   * @throws Fault `unavailable` when the node's wait ends after `giveUpAtMs`.
+   * Waits for a slot and takes it.
+   * @throws Fault `unavailable` if the pause of the node ends after `giveUpAtMs`, or if the signal aborts
    */
   enter(signal: AbortSignal, giveUpAtMs: number): Promise<void>;
   /** Gives the slot back. */
@@ -31,44 +30,38 @@ export type Throttle = {
   noteAnswered(callCount: number): void;
   /** An exchange of this many calls met a limit. */
   noteLimit(limit: Limit, callCount: number, reason: string): void;
-  /** The calls that one batch may have. */
+  /** The maximum number of calls in a batch. */
   batchCallsMax(): number;
-  /** Whether the node wants to be left alone. */
+  /** Whether the node has requested a pause that is not over. */
   isLimited(): boolean;
-  /** Until when it wanted that last, in ms. */
+  /** The end of the last requested pause, in ms. */
   limitedUntilMs(): number;
   status(): ThrottleStatus;
 };
 
-/** Connections to one node. A node of one's own takes that many; a provider says when it does not. */
+/** Connections to one node. The operator's own node can take that many, and a hosted one reports its limit. */
 export const CONCURRENCY_MAX = 16;
-/** Good exchanges in a row before one more is allowed, per request under way. */
+/** Good exchanges in a row for each request under way before the concurrency grows by one. */
 const GROW_AFTER = 10;
-/** Good full batches before a batch may have one call more: a refused batch costs a request. */
+/** Good full batches before batches grow by one call. Slow, because a refused batch costs a request. */
 const GROW_BATCH_AFTER = 20;
-/** Where the node does not say how long: doubling, from the window in which most providers count. */
+/** The pause if the node doesn't name one. It doubles, and begins with the window in which most hosted nodes count. */
 const WAIT_MS_MIN = 1_000;
 const WAIT_MS_MAX = 60_000;
-/** A quota of a day does not come back within seconds. */
+/** A daily quota does not come back within seconds. */
 const QUOTA_WAIT_MS = 600_000;
-/** What a node asks for is kept, except that "0 s" is no wait and a year would be for ever. */
+/** Bounds of the pause that a node requests, because "0 s" is no pause and a year would be forever. */
 const ASKED_WAIT_MS_MIN = 100;
 const ASKED_WAIT_MS_MAX = 86_400_000;
 
 export function createThrottle(clock: Clock, name: string): Throttle {
-  let concurrency = CONCURRENCY_MAX;
+  const limits = createLimits(clock);
   let inFlight = 0;
-  let goodCount = 0;
-  let batchCallsMax = Number.POSITIVE_INFINITY;
-  let goodBatchCount = 0;
-  let limitsInRow = 0;
-  let limitedUntil = Number.NEGATIVE_INFINITY;
-  let reason = '';
   const queue: (() => void)[] = [];
   const nowMs = () => clock.now().getTime();
 
   function wakeNext(): void {
-    for (let free = concurrency - inFlight; free > 0; free -= 1) queue.shift()?.();
+    for (let free = limits.concurrency() - inFlight; free > 0; free -= 1) queue.shift()?.();
   }
 
   function waitForSlot(signal: AbortSignal): Promise<void> {
@@ -87,7 +80,7 @@ export function createThrottle(clock: Clock, name: string): Throttle {
   }
 
   function tryEnter(now = nowMs()): boolean {
-    if (inFlight >= concurrency || now < limitedUntil) return false;
+    if (inFlight >= limits.concurrency() || now < limits.limitedUntilMs()) return false;
     inFlight += 1;
     return true;
   }
@@ -96,17 +89,17 @@ export function createThrottle(clock: Clock, name: string): Throttle {
     tryEnter: () => tryEnter(),
     async enter(signal, giveUpAtMs) {
       for (;;) {
-        // Read once: a pause that ends between two readings would leave it waiting for a slot that is free.
+        // Read the time once. If the pause ended between two readings, this would wait for a slot that is free.
         const now = nowMs();
         if (!signal.aborted && tryEnter(now)) return;
-        const until = limitedUntil;
+        const until = limits.limitedUntilMs();
         const isLimited = until > now;
         if (signal.aborted || (isLimited && until > giveUpAtMs)) {
-          // Who was woken and does not go in lets the next one.
+          // A woken request that doesn't enter lets the next one enter.
           wakeNext();
           const reasonToEnd = signal.aborted
             ? 'no longer wanted'
-            : `limits requests until ${new Date(until).toISOString()}: ${reason}`;
+            : `limits requests until ${new Date(until).toISOString()}: ${limits.reason()}`;
           throw new Fault('unavailable', `${name} ${reasonToEnd}`);
         }
         await (isLimited ? clock.wait(until - now, signal) : waitForSlot(signal));
@@ -116,7 +109,40 @@ export function createThrottle(clock: Clock, name: string): Throttle {
       inFlight -= 1;
       wakeNext();
     },
-    noteAnswered(callCount) {
+    noteAnswered: limits.noteAnswered,
+    noteLimit: limits.noteLimit,
+    batchCallsMax: limits.batchCallsMax,
+    isLimited: () => nowMs() < limits.limitedUntilMs(),
+    limitedUntilMs: limits.limitedUntilMs,
+    status() {
+      const [until, callsMax] = [limits.limitedUntilMs(), limits.batchCallsMax()];
+      return {
+        concurrency: limits.concurrency(),
+        inFlight,
+        batchCallsMax: Number.isFinite(callsMax) ? callsMax : undefined,
+        limited: until > nowMs() ? { until: new Date(until), reason: limits.reason() } : undefined,
+      };
+    },
+  };
+}
+
+/** The limits of a node, adapted to its answers. */
+function createLimits(clock: Clock) {
+  let concurrency = CONCURRENCY_MAX;
+  let goodCount = 0;
+  let batchCallsMax = Number.POSITIVE_INFINITY;
+  let goodBatchCount = 0;
+  let limitsInRow = 0;
+  let limitedUntil = Number.NEGATIVE_INFINITY;
+  let reason = '';
+  const nowMs = () => clock.now().getTime();
+
+  return {
+    concurrency: () => concurrency,
+    batchCallsMax: () => batchCallsMax,
+    limitedUntilMs: () => limitedUntil,
+    reason: () => reason,
+    noteAnswered(callCount: number): void {
       if (nowMs() >= limitedUntil) limitsInRow = 0;
       goodCount += 1;
       if (goodCount >= GROW_AFTER * concurrency && concurrency < CONCURRENCY_MAX) {
@@ -129,15 +155,15 @@ export function createThrottle(clock: Clock, name: string): Throttle {
       batchCallsMax += 1;
       goodBatchCount = 0;
     },
-    noteLimit(limit, callCount, why) {
+    noteLimit(limit: Limit, callCount: number, why: string): void {
       if (limit.kind === 'too much') {
         goodBatchCount = 0;
-        // One call that is too much alone says nothing about batches.
+        // A single call that is too large says nothing about batches.
         if (callCount > 1) batchCallsMax = Math.min(batchCallsMax, callCount >> 1);
         return;
       }
       const now = nowMs();
-      // Those that were under way when the first of them was refused say nothing new.
+      // Requests that were under way at the first refusal say nothing new.
       if (now >= limitedUntil) {
         concurrency = Math.max(1, concurrency >> 1);
         limitsInRow += 1;
@@ -148,14 +174,5 @@ export function createThrottle(clock: Clock, name: string): Throttle {
       limitedUntil = Math.max(limitedUntil, now + waitMs);
       reason = why;
     },
-    batchCallsMax: () => batchCallsMax,
-    isLimited: () => nowMs() < limitedUntil,
-    limitedUntilMs: () => limitedUntil,
-    status: () => ({
-      concurrency,
-      inFlight,
-      batchCallsMax: Number.isFinite(batchCallsMax) ? batchCallsMax : undefined,
-      limited: limitedUntil > nowMs() ? { until: new Date(limitedUntil), reason } : undefined,
-    }),
   };
 }
