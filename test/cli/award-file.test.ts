@@ -67,7 +67,12 @@ test('numbers keep every digit that the file has', async () => {
 test('each problem of a file is reported with its line', async () => {
   const cut = Buffer.from([0xff, 0x22, 0x7d]);
   const cases: [name: string, file: string | Buffer, line: number, message: RegExp][] = [
-    ['unknown field', lineOf({ amount: 1 }), 1, /^has amount; the fields are user, category/],
+    [
+      'unknown field',
+      lineOf({ amount: 1 }),
+      1,
+      /^has unknown fields: amount\. The fields are user, category/,
+    ],
     ['a list', `\n${lineOf()}\n[1]`, 3, /^is not a JSON object/],
     [
       'a list of all',

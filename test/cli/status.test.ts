@@ -188,7 +188,7 @@ describe('status without a service', () => {
       assert.deepEqual([code, out], [69, '']);
       assert.match(
         err,
-        /no service answers at http:\/\/127\.0\.0\.1:2 \(.*ECONNREFUSED.*\): start it with chainbell start, or name it with --url/,
+        /no service answers at http:\/\/127\.0\.0\.1:2 \(.*ECONNREFUSED.*\)\. Start it with chainbell start, or give its URL with --url/,
       );
     }
   });

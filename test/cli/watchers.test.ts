@@ -112,7 +112,7 @@ for (const kind of sampledKinds(import.meta.url))
       assert.equal(code, 0, err);
       assert.match(
         err,
-        /^gone soon is being deleted: nothing is sent, and it cannot be resumed\nto finish that: chainbell watchers delete \d+\n$/,
+        /^gone soon is being deleted: nothing is sent, and it cannot be resumed\nto finish deleting it: chainbell watchers delete \d+\n$/,
       );
       assert.equal((await run('delete', String(id), '--yes')).err, 'gone soon is deleted\n');
     });

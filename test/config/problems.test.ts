@@ -65,7 +65,7 @@ limits:
   records: 0
 `,
     report: `
-chainbell.yaml:5:12  limits.records: must be "off", which is no limit, or a whole number from 1 to 1000000000
+chainbell.yaml:5:12  limits.records: must be "off" (no limit) or a whole number from 1 to 1000000000
     5 |   records: 0
       |            ^
 `,
@@ -360,7 +360,7 @@ chain: { id: 1 }
 chain: { id: 2 }
 `,
     report: `
-chainbell.yaml:2:1  YAML: the file must hold one document: remove the second ---
+chainbell.yaml:2:1  YAML: the file must contain one document. Remove the second ---
     2 | ---
       | ^^^
 `,
@@ -596,7 +596,7 @@ chainbell.yaml:21:13  pairs[1].token1: is the same as pairs[1].token0
 chainbell.yaml:21:13  pairs[1].token1: is not pairs[0].token1, and only one can be the wrapped native coin
    21 |     token1: 0x000000000000000000000000000000000000000a
       |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-      say which in chain.native.wrapped
+      set chain.native.wrapped to the right one
 `,
   },
   {
@@ -672,7 +672,7 @@ secret: c2hvcnQ=
 chainbell.yaml:4:9  secret: must be 32 bytes in base64
     4 | secret: ********
       |         ^^^^^^^^
-      make one with: openssl rand -base64 32
+      generate one with: openssl rand -base64 32
 `,
   },
   {
@@ -689,7 +689,7 @@ secret: \${CHAINBELL_SECRET:-}
 chainbell.yaml:6:9  secret: is required when database.url is set
     6 | secret: \${CHAINBELL_SECRET:-}
       |         ^^^^^^^^^^^^^^^^^^^^^
-      make one with: openssl rand -base64 32
+      generate one with: openssl rand -base64 32
 `,
   },
   {
@@ -890,7 +890,7 @@ chainbell.yaml:9:15  prices.native.sources[0].path: must be a path into the JSON
 chainbell.yaml:10:19  prices.native.sources[0].timePath: must be a path into the JSON answer such as $.price or $['a'].b[0]
    10 |         timePath: $.a[
       |                   ^^^^
-chainbell.yaml:11:20  prices.native.sources[0].headers.x y: cannot be the name of a header
+chainbell.yaml:11:20  prices.native.sources[0].headers.x y: is not a valid name of an HTTP header
    11 |         headers: {*************
       |                    ^^^^^
 chainbell.yaml:12:29  prices.native.sources[1].pair: no pair has the id 1
@@ -927,10 +927,10 @@ prices:
 chainbell.yaml:7:46  prices.native.maxAgeSeconds: must be at least everySeconds (60): a price would be too old before the next one
     7 |   native: { everySeconds: 60, maxAgeSeconds: 59, sources: [{ type: fixed, price: "1" }] }
       |                                              ^^
-chainbell.yaml:9:5  prices.tokens.eth: is the native coin: it is prices.native
+chainbell.yaml:9:5  prices.tokens.eth: is the native coin, whose feed is prices.native
     9 |     eth: { sources: [{ type: fixed, price: "1" }] }
       |     ^^^
-chainbell.yaml:10:5  prices.tokens.RWD: is the reward token: its price is that of pair 1 in the native coin
+chainbell.yaml:10:5  prices.tokens.RWD: is the reward token, whose price comes from pair 1
    10 |     RWD: { sources: [{ type: fixed, price: "1" }] }
       |     ^^^
 chainbell.yaml:11:5  prices.tokens.sol: is written SOL in tokens
@@ -962,7 +962,7 @@ prices:
 chainbell.yaml:11:43  prices.tokens.DOGE.sources[0].pair: pair 4 has no token with the address of tokens.DOGE
    11 |     DOGE: { sources: [{ type: pair, pair: 4 }] }
       |                                           ^
-chainbell.yaml:12:42  prices.tokens.SOL.sources[0].pair: pair 4 tells the price in the native coin, and prices.native is not given
+chainbell.yaml:12:42  prices.tokens.SOL.sources[0].pair: pair 4 gives the price in the native coin, but prices.native is not set
    12 |     SOL: { sources: [{ type: pair, pair: 4 }] }
       |                                          ^
 chainbell.yaml:13:42  prices.tokens.XRP.sources[0].pair: no pair has the id 6
@@ -982,7 +982,7 @@ prices:
   native: { sources: [{ type: pair, pair: 1 }] }
 `,
     report: `
-chainbell.yaml:7:43  prices.native.sources[0].pair: pair 1 tells no price in USD: its other token is none of tokens with usd
+chainbell.yaml:7:43  prices.native.sources[0].pair: pair 1 gives no price in USD, because its other token has no usd under tokens
     7 |   native: { sources: [{ type: pair, pair: 1 }] }
       |                                           ^
 `,
@@ -999,7 +999,7 @@ supply:
     vesting: { team: 0x0000000000000000000000000000000000000000 }
 `,
     report: `
-chainbell.yaml:7:22  supply.locked.vesting.team: is the burn address, whose balance is subtracted anyway
+chainbell.yaml:7:22  supply.locked.vesting.team: is the burn address, whose balance is always subtracted
     7 |     vesting: { team: 0x0000000000000000000000000000000000000000 }
       |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 `,
@@ -1073,10 +1073,10 @@ http: *chain
 metrics: { port: *nowhere }
 `,
     report: `
-chainbell.yaml:4:7  http: an alias can stand for a single value only
+chainbell.yaml:4:7  http: an alias can only stand for a single value, not for a list or a map
     4 | http: *chain
       |       ^^^^^^
-chainbell.yaml:5:18  metrics.port: nothing before this is marked &nowhere
+chainbell.yaml:5:18  metrics.port: no value before this has the anchor &nowhere
     5 | metrics: { port: *nowhere }
       |                  ^^^^^^^^
 `,
@@ -1121,7 +1121,7 @@ chain:
     },
     report: `
 CHAINBELL_SECRET  secret: must be 32 bytes in base64
-      make one with: openssl rand -base64 32
+      generate one with: openssl rand -base64 32
 CHAINBELL_HTTP_PORT  http.port: must be a whole number, not text
 CHAINBELL_WEBHOOKS_RETRY_MINUTES  webhooks.retryMinutes[1]: must be a number, not text
 `,
@@ -1160,7 +1160,7 @@ chain:
 `,
     env: { CHAINBELL_DATA_DIR: 'a', CHAINBELL_DATADIR: 'b' },
     report: `
-CHAINBELL_DATADIR  dataDir: is given by CHAINBELL_DATA_DIR and by CHAINBELL_DATADIR
+CHAINBELL_DATADIR  dataDir: is set by both CHAINBELL_DATA_DIR and CHAINBELL_DATADIR
 `,
   },
   {
@@ -1170,7 +1170,7 @@ CHAINBELL_DATADIR  dataDir: is given by CHAINBELL_DATA_DIR and by CHAINBELL_DATA
 CHAINBELL_CHAIN_ID  chain.id: is required
 CHAINBELL_CHAIN_RPC  chain.rpc: is required
 CHAINBELL_SECRET  secret: is required when database.url is set
-      make one with: openssl rand -base64 32
+      generate one with: openssl rand -base64 32
 `,
   },
   {
