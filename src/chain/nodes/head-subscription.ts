@@ -59,7 +59,7 @@ const RECONNECT_MS_MIN = 250;
 const RECONNECT_MS_MAX = 10_000;
 
 /** The newest head that one ws URL brought, with the node's own JSON. */
-type PushedHead = { url: string; number: number; json: unknown };
+export type PushedHead = { url: string; number: number; json: unknown };
 
 /**
  * The WebSocket subscriptions of all ws URLs, and the newest head that each brought since it was last asked

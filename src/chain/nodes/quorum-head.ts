@@ -12,7 +12,7 @@ import { corroborate, hear, hearBelow, isNamedBy, reachedBy, VOTE_MS_MAX, type V
 import { headPatienceMs, isOverdue, isReady, isSound, type Node } from './node.ts';
 import { createProgress } from './progress.ts';
 
-type HeadReader = {
+export type HeadReader = {
   /**
    * Asks the nodes and returns the highest block with a quorum. It does not wait for late nodes once a quorum
    * names a new head. `announced` is the height of a block that a node has just pushed: nodes that lack it

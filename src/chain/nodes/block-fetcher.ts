@@ -1,0 +1,100 @@
+/**
+ * Fetches blocks from the first ready node that can provide them, and has other nodes confirm what no proof covers.
+ */
+import type { Clock } from '../../core/clock.ts';
+import type { Log } from '../../core/log.ts';
+import type { BlockReference } from '../../domain/block.ts';
+import type { Bundle } from '../blocks/bundle.ts';
+import type { Verifier } from '../proof/verifier.ts';
+import type { LearningRpc } from '../rpc/rpc.ts';
+import type { createAnchors } from './anchor.ts';
+import { type BundleOptions, createFetch, HEDGED_BLOCKS_MAX } from './fetch.ts';
+import type { createFirstNode } from './first-node.ts';
+import { attempt, byReadiness, isOverdue, type Node } from './node.ts';
+import type { NodeReader } from './node-reader.ts';
+import { sampleOf } from './sampling.ts';
+import type { createVoting } from './unhashed-data.ts';
+
+type BlockFetcherOptions = {
+  nodes: readonly Node[];
+  internalTransfers: 'auto' | 'off' | 'required';
+  clock: Clock;
+  log: Log;
+  verifier?: Verifier;
+  reader: Pick<NodeReader, 'prepare' | 'rpcFor'>;
+  firstNode: ReturnType<typeof createFirstNode>;
+  confirmed: ReturnType<typeof createVoting>['confirmed'];
+};
+
+type FetchBundles = (
+  references: readonly BlockReference[],
+  signal: AbortSignal,
+  options?: BundleOptions,
+) => Promise<Bundle[]>;
+
+type BlockFetcher = {
+  /** The same blocks from one node, without traces. @throws Fault. */
+  fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
+  /** @throws Fault when no node can provide the blocks. */
+  bundles: FetchBundles;
+  /** Like `bundles`, but a quorum must name the last block. */
+  anchoredBy(anchor: ReturnType<typeof createAnchors>['anchor']): FetchBundles;
+};
+
+export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
+  const { nodes, clock, verifier, reader, firstNode, confirmed } = options;
+  const fetch = createFetch({ ...options, prepare: reader.prepare, blockNodes });
+
+  /**
+   * The nodes to ask for whole blocks. A node that cannot trace is left out if another node can, because its
+   * blocks would lack internal transfers.
+   */
+  function blockNodes(): readonly Node[] {
+    const isTraced = nodes.some(({ canTrace }) => canTrace === true);
+    return isTraced ? nodes.filter(({ canTrace }) => canTrace !== false) : nodes;
+  }
+
+  /** Samples the nodes that are known to answer, if there are any, and otherwise all nodes. */
+  async function calibrate(references: readonly BlockReference[], signal: AbortSignal): Promise<void> {
+    const now = clock.now().getTime();
+    const ordered = byReadiness(nodes, now);
+    const known = ordered.filter((node) => node.capabilities !== undefined && !isOverdue(node, now));
+    const samplings = (known.length > 0 ? known : ordered).map((node) =>
+      sampleOf({ clock, prepare: reader.prepare }, node, references, signal),
+    );
+    await verifier?.calibrate(samplings);
+  }
+
+  async function fromFirstNode(
+    references: readonly BlockReference[],
+    signal: AbortSignal,
+    { parts }: BundleOptions,
+    fetchFrom: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Bundle[]>,
+  ): Promise<Bundle[]> {
+    await calibrate(references, signal);
+    const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
+    const candidates = parts === undefined ? blockNodes() : nodes;
+    return firstNode(signal, fetchFrom, { hedgeBy: isUrgent ? 'bundleTimes' : undefined, candidates });
+  }
+
+  return {
+    fetchPlain: (node, references, signal) =>
+      attempt(node, clock, signal, () =>
+        fetch(node, reader.rpcFor(node), references, signal, { parts: 'without traces' }),
+      ),
+    bundles: (references, signal, bundleOptions = {}) =>
+      fromFirstNode(references, signal, bundleOptions, (node, rpc, abort) =>
+        confirmed(node, { references, ...bundleOptions }, abort, () =>
+          fetch(node, rpc, references, abort, bundleOptions),
+        ),
+      ),
+    anchoredBy:
+      (anchor) =>
+      (references, signal, bundleOptions = {}) =>
+        fromFirstNode(references, signal, bundleOptions, (node, rpc, abort) =>
+          confirmed(node, { references, ...bundleOptions }, abort, () =>
+            anchor(node, references, abort, () => fetch(node, rpc, references, abort, bundleOptions)),
+          ),
+        ),
+  };
+}

@@ -1,0 +1,66 @@
+/**
+ * Asks the nodes in order of readiness until one of them answers, with a hedged request beside a slow node.
+ */
+import type { Clock } from '../../core/clock.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import type { Metrics } from '../../core/metrics.ts';
+import type { LearningRpc } from '../rpc/rpc.ts';
+import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
+import { attempt, byReadiness, isReady, type Node, noteLost, overdueMs } from './node.ts';
+import type { NodeReader } from './node-reader.ts';
+
+type FirstNodeOptions = {
+  nodes: readonly Node[];
+  clock: Clock;
+  metrics: Metrics;
+  rpcFor: NodeReader['rpcFor'];
+};
+
+/**
+ * The first answer that is not undefined. `hedgeBy` names the measured times that decide when a node counts as
+ * slow; without it, one node is asked at a time. `candidates` are all nodes by default.
+ * @throws Fault with the message of each node when none answers.
+ */
+type FirstNode = <T>(
+  signal: AbortSignal,
+  work: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<T>,
+  options?: { hedgeBy?: 'headTimes' | 'bundleTimes' | undefined; candidates?: readonly Node[] },
+) => Promise<T>;
+
+export function createFirstNode({ nodes, clock, metrics, rpcFor }: FirstNodeOptions): FirstNode {
+  const budget = createBudget();
+  const nowMs = () => clock.now().getTime();
+
+  const hedging = (times: 'headTimes' | 'bundleTimes'): Hedging<Node> => ({
+    // Ask an unmeasured node early; otherwise a first node that is always slow would keep its place.
+    afterMs: (slow, next) => overdueMs(next[times].count() === 0 ? undefined : slow[times]),
+    start(next) {
+      const isAffordable = isReady(next, nowMs()) && budget.take();
+      if (!isAffordable) return false;
+      metrics.rpcHedges.inc({ node: next.rpc.name });
+      next.hedges += 1;
+      return true;
+    },
+    lost: (slow) => noteLost(slow, nowMs()),
+  });
+  const hedgings = { headTimes: hedging('headTimes'), bundleTimes: hedging('bundleTimes') };
+
+  return async (signal, work, { hedgeBy, candidates = nodes } = {}) => {
+    budget.earn();
+    const found = await firstAnswer(
+      { clock, signal, hedging: hedgeBy && hedgings[hedgeBy] },
+      byReadiness(candidates, nowMs()),
+      (node, abort) => attempt(node, clock, abort, () => work(node, rpcFor(node), abort)),
+    );
+    if ('answer' in found) return found.answer;
+    throw joinFaults(found.faults);
+  };
+}
+
+/** One Fault for all nodes. `inconsistent` and `unavailable` take precedence over other codes. */
+function joinFaults(faults: readonly Fault[]): Fault {
+  const code = (['inconsistent', 'unavailable'] as const).find((one) =>
+    faults.some((fault) => fault.code === one),
+  );
+  return new Fault(code ?? faults[0]?.code ?? 'unavailable', faults.map(messageOf).join('; '));
+}

@@ -1,0 +1,114 @@
+/**
+ * Reads the identity, capabilities and headers of a single node.
+ */
+import type { Clock } from '../../core/clock.ts';
+import { disproof } from '../../core/fault.ts';
+import type { Log } from '../../core/log.ts';
+import type { BlockHeader, BlockReference } from '../../domain/block.ts';
+import { quantityOf } from '../blocks/bundle.ts';
+import { readProvedHeader } from '../proof/prove-header.ts';
+import type { Verifier } from '../proof/verifier.ts';
+import { parseHeader } from '../rpc/parse.ts';
+import { type LearningRpc, resultOf } from '../rpc/rpc.ts';
+import { attempt, isHopeful, type Node, needsIdentity } from './node.ts';
+import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
+
+/** Each read throws the node's Fault, and records success or failure in the node. */
+export type NodeReader = {
+  /** The connection to use: it waits for a rate-limited node only if no other node can answer. */
+  rpcFor(node: Node): LearningRpc;
+  /** The node's capabilities. Probes them, and the node's identity, if they are unknown. */
+  prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
+  /** Whether a header that hashes to its hash commits to its parent and contents on this chain. */
+  isHashBinding(): boolean;
+  /** Parses a header, and checks its hash where the hash is binding. */
+  parse(nodeName: string, json: unknown): BlockHeader;
+  /** The node's newest block. Checks the node's identity if the block may be of another chain. */
+  head(node: Node, signal: AbortSignal): Promise<BlockHeader>;
+  /** One header; undefined if the node does not know the block. */
+  header(node: Node, reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
+  /** The block that the node calls finalized; undefined if it does not support the tag. */
+  finalized(node: Node, signal: AbortSignal): Promise<BlockHeader | undefined>;
+  identity(node: Node, signal: AbortSignal): Promise<ChainIdentity>;
+  /** The identity that every node must have; the genesis hash is undefined until `pin`. */
+  pinned(): ChainIdentity;
+  pin(identity: ChainIdentity): void;
+};
+
+type NodeReaderOptions = {
+  nodes: readonly Node[];
+  chainId: number;
+  internalTransfers: 'auto' | 'off' | 'required';
+  clock: Clock;
+  log: Log;
+  verifier?: Verifier;
+};
+
+export function createNodeReader(options: NodeReaderOptions): NodeReader {
+  const { nodes, clock, log, verifier } = options;
+  let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
+
+  const rpcFor = (node: Node) =>
+    nodes.some((other) => other !== node && isHopeful(other)) ? node.rpc : node.rpc.patient;
+  const isHashBinding = () => verifier?.status().checks.headerHash === 'enforced';
+  const parse = (name: string, json: unknown) =>
+    isHashBinding() ? readProvedHeader(name, json) : parseHeader(json);
+
+  async function prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities> {
+    if (node.capabilities !== undefined) return node.capabilities;
+    const wantTraces = options.internalTransfers !== 'off';
+    const { capabilities, isCertain } = await probe(rpc, pinned, wantTraces, signal);
+    if (isCertain) node.capabilities = capabilities;
+    node.canTrace = capabilities.traces !== 'none';
+    log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
+    return capabilities;
+  }
+
+  /** Runs `work` against a node whose identity and capabilities are known. */
+  const read = <T>(
+    node: Node,
+    signal: AbortSignal,
+    work: (rpc: LearningRpc, capabilities: Capabilities) => Promise<T>,
+  ): Promise<T> =>
+    attempt(node, clock, signal, async () => {
+      const rpc = rpcFor(node);
+      return work(rpc, await prepare(node, rpc, signal));
+    });
+
+  return {
+    ...{ rpcFor, prepare, isHashBinding, parse },
+    head: (node, signal) =>
+      read(node, signal, async (rpc) => {
+        const startedAt = clock.now().getTime();
+        const head = parse(rpc.name, await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
+        node.headTimes.add(clock.now().getTime() - startedAt);
+        if (needsIdentity(node, head, clock)) await readIdentity(rpc, pinned, signal);
+        return head;
+      }),
+    header: (node, reference, signal) =>
+      read(node, signal, async (rpc) => {
+        const method = typeof reference === 'number' ? 'eth_getBlockByNumber' : 'eth_getBlockByHash';
+        const id = typeof reference === 'number' ? quantityOf(reference) : reference;
+        const json = await rpc.call(method, [id, false], signal);
+        if (json === null) return undefined;
+        const header = parse(rpc.name, json);
+        if (header.hash === reference || header.number === reference) return header;
+        throw disproof(
+          `${rpc.name} returned block ${header.number} (${header.hash}) for the request of ${reference}`,
+        );
+      }),
+    finalized: (node, signal) =>
+      read(node, signal, async (rpc, { finalizedTag }) => {
+        if (!finalizedTag) return undefined;
+        const call = { method: 'eth_getBlockByNumber', params: ['finalized', false] };
+        const json = resultOf(rpc, call.method, (await rpc.batch([call], signal))[0]);
+        return json === null ? undefined : parse(rpc.name, json);
+      }),
+    identity: (node, signal) =>
+      attempt(node, clock, signal, () => readIdentity(rpcFor(node), pinned, signal)),
+    pinned: () => pinned,
+    pin(identity) {
+      pinned = identity;
+    },
+  };
+}
