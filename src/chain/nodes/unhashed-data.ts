@@ -96,6 +96,7 @@ const MEET_MS = 5_000;
 /** A node that is a moment behind the others is asked again after these. */
 const BEHIND_MS = [25, 50, 100, 200];
 
+// oxlint-disable-next-line max-lines-per-function -- votes about traces and calls share the record of who was outvoted
 export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: VotingOptions): Voting {
   const outvoted = new Map<Node, Outvoted>();
   const gasChecks = new Map<Node, GasCheck>();

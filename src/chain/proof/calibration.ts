@@ -45,12 +45,12 @@ export type Calibration = {
 };
 
 /**
- * Chains of Ethereum's own clients: the blocks of mainnet and Sepolia that tests have are proved, and Holesky
- * and Hoodi are made by the same programs. They need no calibration.
+ * Public chains of Ethereum, which need no calibration. Tests prove blocks of mainnet and Sepolia, and Holesky and Hoodi are made by
+ * the same programs.
  */
 const HONOURING_CHAIN_IDS: readonly number[] = [1, 11_155_111, 17_000, 560_048];
 
-/** Blocks of one node that decide about a check. */
+/** Blocks of one node that are enough to decide about a check. */
 const EVIDENCE_BLOCKS_MIN = 3;
 
 type Tally = { held: number; failed: number };
@@ -63,19 +63,16 @@ export function createCalibration({
   enforced,
 }: CalibrationOptions): Calibration {
   const isKnown = HONOURING_CHAIN_IDS.includes(chainId);
-  const first = (name: CheckName): CheckState =>
-    mode === 'off'
-      ? 'off'
-      : mode === 'strict' || isKnown || enforced.includes(name)
-        ? 'enforced'
-        : 'calibrating';
-  const states = eachCheck(first);
+  const isEnforced = (name: CheckName) => mode === 'strict' || isKnown || enforced.includes(name);
+  const states = eachCheck(
+    (name): CheckState => (mode === 'off' ? 'off' : isEnforced(name) ? 'enforced' : 'calibrating'),
+  );
   const tallies = eachCheck((): Tally => ({ held: 0, failed: 0 }));
-  /** How many nodes of the current sample break a check. */
+  /** Nodes of the current sample that break each check. */
   let against = eachCheck(() => 0);
   let needsSample = checkNames.some((name) => states[name] === 'calibrating');
 
-  /** Once enforced a check stays so; once off, until the next start, or until another program knows better. */
+  /** An enforced check stays enforced. One that is off stays off until the next start, or until another process enforces it. */
   function decide(name: CheckName): void {
     const { held, failed } = tallies[name];
     if (states[name] !== 'calibrating') return;
@@ -83,18 +80,17 @@ export function createCalibration({
     else if (failed > held && hasEnoughAgainst(name)) states[name] = 'off';
   }
 
-  function hasEnoughAgainst(name: CheckName): boolean {
-    return nodeCount > 1 ? against[name] >= quorum : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
-  }
+  const hasEnoughAgainst = (name: CheckName): boolean =>
+    nodeCount > 1 ? against[name] >= quorum : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
 
   /**
-   * Whether the block must not be used: it breaks what is enforced, what more blocks kept than broke so far,
-   * or what another node may still show to be honoured.
+   * Whether the block must not be used. It breaks an enforced check, a check that more blocks kept than broke so far, or a check that
+   * another node may still show to be honored.
    */
   function refuses(name: CheckName, checks: Checks): boolean {
     const verdict = checks[name];
     if (states[name] === 'off' || verdict === 'holds' || verdict === 'none') return false;
-    // Ethereum's own chains have no transaction that only they can encode: a node has made it up.
+    // Ethereum's public chains have no transaction types that only they can encode, so the node invented it.
     if (verdict === 'unknown') return mode === 'strict' || isKnown;
     return states[name] === 'enforced' || nodeCount > 1 || tallies[name].held > tallies[name].failed;
   }
@@ -125,10 +121,10 @@ export function createCalibration({
     judge(name, checks) {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
-        // Where the check is still open all nodes are asked about this very block.
+        // While the check is open, all nodes are asked about this block.
         if (nodeCount > 1 && broken.some((check) => states[check] === 'calibrating')) needsSample = true;
         const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
-        // While a check is open, the chain may be one that does not honour it.
+        // While a check is open, the chain may not honor it.
         const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
         throw new Fault('inconsistent', `${name} is not proved: ${what}`, { isDisproof });
       }

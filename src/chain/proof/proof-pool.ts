@@ -43,7 +43,7 @@ type Work = { raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] };
 type Task = { work: Work; attempts: number } & Pick<PromiseWithResolvers<unknown>, 'resolve' | 'reject'>;
 type Slot = { worker: Worker | undefined; running: Map<number, Task> };
 
-/** Threads start with the first block. One that dies is replaced, and its blocks are proved by the next. */
+/** Threads start with the first block. A thread that dies is replaced, and the next one proves its blocks. */
 export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover {
   const size = Math.min(WORKERS_MAX, Math.max(1, availableParallelism() - 1));
   const slots: Slot[] = Array.from({ length: size }, () => ({ worker: undefined, running: new Map() }));
@@ -51,7 +51,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
   let lastId = 0;
   let isClosed = false;
 
-  /** Hands waiting blocks to the workers with the least to do. */
+  /** Gives waiting blocks to the workers with the fewest tasks. */
   function dispatch(): void {
     while (queue.length > 0 && !isClosed) {
       const [slot] = slots
@@ -63,19 +63,6 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
       slot.running.set(lastId, task);
       slot.worker ??= startWorker(slot);
       send(slot.worker, slot.running, { id: lastId, ...task.work });
-    }
-  }
-
-  /** The copy is made only now: what waits in the queue costs none. */
-  function send(worker: Worker, running: Slot['running'], message: ProofTask): void {
-    try {
-      worker.postMessage(message);
-    } catch (error) {
-      // Lists in lists in lists, deeper than the stack: no block is like that.
-      running
-        .get(message.id)
-        ?.reject(new Fault('inconsistent', 'the block cannot be copied', { cause: error }));
-      running.delete(message.id);
     }
   }
 
@@ -94,7 +81,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
       const [culprit, ...others] = slot.running.values();
       slot.worker = undefined;
       slot.running.clear();
-      // Blocks are proved in their order: it died at the first, and the others only lost their turn.
+      // Blocks are proved in order, so the thread died at the first one. The others go back to the front of the queue.
       queue.unshift(...others);
       if (culprit !== undefined) retry(culprit, reason);
       dispatch();
@@ -124,10 +111,23 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
     async close() {
       isClosed = true;
       await Promise.all(slots.map(async ({ worker }) => worker?.terminate()));
-      // What ran has come back to the queue.
+      // Running tasks have come back to the queue.
       for (const task of queue.splice(0)) task.reject(closedFault());
     },
   };
+}
+
+/** Sends a task to the worker. Only this makes a copy, so waiting blocks cost none. */
+function send(worker: Worker, running: Slot['running'], message: ProofTask): void {
+  try {
+    worker.postMessage(message);
+  } catch (error) {
+    // Lists nested deeper than the stack. No real block has them.
+    running
+      .get(message.id)
+      ?.reject(new Fault('inconsistent', 'the block cannot be copied', { cause: error }));
+    running.delete(message.id);
+  }
 }
 
 const PROGRAM = new URL('./proof-worker.ts', import.meta.url);

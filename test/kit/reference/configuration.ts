@@ -12,8 +12,8 @@ type Schema = {
   title?: string;
   description?: string;
   default?: unknown;
-  enum?: unknown[];
-  const?: unknown;
+  enum?: (string | number)[];
+  const?: string;
   anyOf?: Schema[];
   items?: Schema;
   properties?: Record<string, Schema>;
@@ -79,7 +79,7 @@ function formOf(schema: Schema): string {
   const { title, type, minimum, exclusiveMinimum, maximum } = schema;
   if (title !== undefined) return title;
   if (schema.enum !== undefined) return schema.enum.map((value) => code(String(value))).join(', ');
-  if (schema.const !== undefined) return code(String(schema.const));
+  if (schema.const !== undefined) return code(schema.const);
   if (type === 'integer' || type === 'number') {
     const name = type === 'integer' ? 'whole number' : 'number';
     const from = exclusiveMinimum === undefined ? `${minimum} to` : `above ${exclusiveMinimum}, up to`;
