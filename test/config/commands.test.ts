@@ -20,13 +20,13 @@ afterEach(() => {
   process.exitCode = 0;
 });
 
-test('config check of a good file says so on standard error and exits with 0', async () => {
+test('config check reports a valid file on standard error and exits with 0', async () => {
   using config = writeConfig(GOOD);
   const run = await chainbell('config', 'check', '--config', config.file);
   assert.deepEqual(run, { out: '', err: `${config.file}: no problems\n`, exitCode: 0 });
 });
 
-test('config check warns of nodes of one operator and of a quorum that is too low, and shows no key', async () => {
+test('config check warns about nodes of one operator and about a quorum that is too low, and shows no API key', async () => {
   using config = writeConfig(`chain:
   id: 1
   rpc: [https://eth.one.example/v2/KEY, https://two.example, wss://eth.one.example, https://one.example/v2/KEY]
@@ -43,7 +43,7 @@ ${config.file}: no problems
   });
 });
 
-test('config check of a bad file reports on standard error and exits with 78', async () => {
+test('config check reports the problems of an invalid file on standard error and exits with 78', async () => {
   using config = writeConfig(BAD);
   const run = await chainbell('config', 'check', '--config', config.file);
   assert.deepEqual(run, {
@@ -57,7 +57,7 @@ test('config check of a bad file reports on standard error and exits with 78', a
   });
 });
 
-test('config check --json gives the problems as JSON on standard output', async () => {
+test('config check --json prints the problems as JSON on standard output', async () => {
   using good = writeConfig(GOOD);
   assert.deepEqual(JSON.parse((await chainbell('config', 'check', '--json', '--config', good.file)).out), []);
   using bad = writeConfig(BAD);
@@ -76,7 +76,7 @@ test('config check --json gives the problems as JSON on standard output', async 
   ]);
 });
 
-test('without --config, chainbell.yaml of the working folder is used, or the environment if there is none', async () => {
+test('without --config, the commands read chainbell.yaml in the working folder, or only the environment if it is missing', async () => {
   using config = writeConfig(BAD);
   const workingFolder = process.cwd();
   try {
@@ -95,7 +95,7 @@ test('without --config, chainbell.yaml of the working folder is used, or the env
   }
 });
 
-test('config print shows what is in effect, in the keys of the file, without any secret', async () => {
+test('config print shows the effective configuration under the keys of the file, without secrets', async () => {
   using config = writeConfig(GOOD);
   const run = await chainbell('config', 'print', '--config', config.file);
   assert.equal(run.exitCode, 0);
@@ -115,7 +115,7 @@ test('config print shows what is in effect, in the keys of the file, without any
   assert.deepEqual(JSON.parse(json.out), printed);
 });
 
-test('config print of a bad file reports its problems and prints nothing', async () => {
+test('config print reports the problems of an invalid file and prints no configuration', async () => {
   using config = writeConfig(BAD);
   const run = await chainbell('config', 'print', '--config', config.file);
   assert.equal(run.exitCode, 78);
@@ -123,7 +123,7 @@ test('config print of a bad file reports its problems and prints nothing', async
   assert.match(run.err, /4:3 {2}chain.confirmatons: unknown key/);
 });
 
-test('config schema is a JSON Schema in which only what has no default is required', async () => {
+test('config schema prints a JSON Schema that requires only keys without a default', async () => {
   const schema = JSON.parse((await chainbell('config', 'schema')).out);
   assert.equal(schema.$schema, 'https://json-schema.org/draft/2020-12/schema');
   assert.deepEqual(schema.required, ['chain']);

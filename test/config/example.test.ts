@@ -13,7 +13,7 @@ import { writeConfig } from './write-config.ts';
 
 const file = fileURLToPath(new URL('../../chainbell.example.yaml', import.meta.url));
 
-test('the example loads without a problem, with and without its variables', () => {
+test('the example configuration is valid, with and without its environment variables', () => {
   assert.equal(loadConfig({ file, env: {} }).database.url, '');
   const env = {
     DATABASE_URL: 'postgres://db.example/chainbell',
@@ -24,14 +24,14 @@ test('the example loads without a problem, with and without its variables', () =
   assert.equal(config.secret, env.CHAINBELL_SECRET);
 });
 
-test('the file that the README begins with is a configuration', () => {
+test('the first configuration in the README is valid', () => {
   const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
   const [, text] = /^ *echo '(.+)' > chainbell\.yaml/m.exec(readme) ?? [];
   using first = writeConfig(`${text}\n`);
   assert.deepEqual(loadConfig({ file: first.file, env: {} }).chain.rpc, ['https://node.example']);
 });
 
-test('the example names every key', () => {
+test('the example contains every configuration key', () => {
   const values = parse(readFileSync(file, 'utf8'));
   const absent = listVariables().filter(({ pointer }) => findAt(values, pointer) === undefined);
   assert.deepEqual(
@@ -40,7 +40,7 @@ test('the example names every key', () => {
   );
 });
 
-test('the values that the example calls defaults are the defaults', () => {
+test('every value that the example shows as a default is the default', () => {
   using minimal = writeConfig('chain: { id: 31337, rpc: [http://127.0.0.1:8545, ws://127.0.0.1:8545] }\n');
   const { dataDir: _minimalFolder, ...defaults } = loadConfig({ file: minimal.file, env: {} });
   const {
@@ -68,7 +68,7 @@ test('the values that the example calls defaults are the defaults', () => {
   assert.ok(points.referral?.firstWins && points.referral.noSelf && points.rules.length > 0);
 });
 
-test('the JSON Schema accepts the example as it is written, variables included', () => {
+test('the JSON Schema accepts the example with its variables unreplaced', () => {
   const values = parse(readFileSync(file, 'utf8'), {
     customTags: (tags) => tags.filter((tag) => typeof tag === 'string' || !('format' in tag)),
   });
@@ -77,7 +77,7 @@ test('the JSON Schema accepts the example as it is written, variables included',
   assert.notDeepEqual(Errors(configJsonSchema(), { ...values, http: { port: 'eighty' } })[1], []);
 });
 
-test('what is printed loads again as the same configuration, but for what is hidden', () => {
+test('the printed configuration loads as the same configuration, except for redacted values', () => {
   const config = loadConfig({ file, env: {} });
   using printed = writeConfig(JSON.stringify(printableConfig(config)));
   const again = loadConfig({ file: printed.file, env: {} });

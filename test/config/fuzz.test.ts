@@ -70,7 +70,7 @@ const environment = fc.dictionary(
   { maxKeys: 4 },
 );
 
-test('whatever the file and the environment say, nothing but a ConfigError is thrown', () => {
+test('for any file and any environment, loading throws only ConfigError', () => {
   using config = writeConfig('');
   fc.assert(
     fc.property(yamlText, environment, (text, env) => {
@@ -82,7 +82,7 @@ test('whatever the file and the environment say, nothing but a ConfigError is th
   );
 });
 
-test('a file that is nested deeper than the parser goes is a ConfigError', () => {
+test('a file that is nested too deeply for the parser throws a ConfigError', () => {
   for (const text of ['['.repeat(200_000), '{a: '.repeat(100_000), '- '.repeat(100_000), `a: &a [*a]`]) {
     using config = writeConfig(text);
     onlyConfigError(() => loadConfig({ file: config.file, env: {} }));

@@ -11,7 +11,7 @@ const MINIMAL = 'chain:\n  id: 31337\n  rpc: [http://127.0.0.1:8545]\n';
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 const FORMER = Buffer.alloc(32, 6).toString('base64');
 
-test('a chain id and one node are enough: everything else has its default', () => {
+test('only a chain id and one node are required, and every other key has a default', () => {
   assert.deepEqual(load(MINIMAL, {}, { dataDir: '/data' }), {
     chain: {
       id: 31337,
@@ -57,7 +57,7 @@ test('a chain id and one node are enough: everything else has its default', () =
   });
 });
 
-test('unquoted addresses survive YAML, in block and in flow style, and come out lower case', () => {
+test('unquoted addresses are read as text, in block and in flow style, and become lower case', () => {
   const config = load(`${MINIMAL}
 tokens:
   USDT:
@@ -78,7 +78,7 @@ tokens:
   );
 });
 
-test('a value is frozen at every depth', () => {
+test('the loaded configuration is frozen at every depth', () => {
   const config = load(`${MINIMAL}tokens: { USDT: { address: 0x${'1'.repeat(40)}, decimals: 6 } }\n`);
   const pending: unknown[] = [config];
   for (const value of pending) {
@@ -88,7 +88,7 @@ test('a value is frozen at every depth', () => {
   assert.ok(pending.length > 40);
 });
 
-test('variables are replaced in quoted and in plain values, and take the type of their key', () => {
+test('variables are replaced in quoted and in plain values, and are read with the type of their key', () => {
   const config = load(
     `chain: { id: \${ID}, rpc: "\${NODES}", native: { symbol: \${SYMBOL:-POL} } }
 http: { host: "\${HOST:-0.0.0.0}", port: "\${PORT:-80}" }
@@ -107,7 +107,7 @@ log:
   assert.equal(config.log.level, 'debug');
 });
 
-test('everything can come from the environment, without a file', () => {
+test('every key can be set in the environment, without a file', () => {
   const config = loadConfig({
     env: {
       CHAINBELL_CHAIN_ID: '10',
@@ -148,7 +148,7 @@ test('everything can come from the environment, without a file', () => {
   assert.equal(config.dataDir, resolve('.chainbell'));
 });
 
-test('the program is stronger than the environment, and the environment than the file', () => {
+test('values given by the program override the environment, and the environment overrides the file', () => {
   const text = `${MINIMAL}http: { host: 0.0.0.0, port: none }\nlog: { level: warn }\n`;
   const config = load(
     text,
@@ -159,18 +159,18 @@ test('the program is stronger than the environment, and the environment than the
   assert.equal(config.log.level, 'trace');
 });
 
-test('a variable that is not set does not matter where the environment gives the key', () => {
+test('an unset variable in the file is ignored if the environment sets the key', () => {
   const config = load(`${MINIMAL}http: { port: \${PORT} }\n`, { CHAINBELL_HTTP_PORT: '1' });
   assert.equal(config.http.port, 1);
 });
 
-test('a wrong value of the program is reported without a position of the file', () => {
+test('an invalid value given by the program is reported without a position in the file', () => {
   assert.throws(() => load(`${MINIMAL}http: { port: 1 }\n`, {}, { http: { port: -1 } }), {
     message: 'http.port: must be at least 0',
   });
 });
 
-test('DATABASE_URL serves where nothing else gives database.url', () => {
+test('DATABASE_URL sets database.url if nothing else does', () => {
   const env = { DATABASE_URL: 'postgres://db.example/one', CHAINBELL_SECRET: SECRET };
   assert.equal(load(MINIMAL, env).database.url, 'postgres://db.example/one');
   assert.equal(load(`${MINIMAL}database: { url: "" }\n`, env).database.url, '');
@@ -178,7 +178,7 @@ test('DATABASE_URL serves where nothing else gives database.url', () => {
   assert.equal(load(MINIMAL, both).database.url, 'postgres://db.example/two');
 });
 
-test('variables that Kubernetes makes for a service of this name do no harm', () => {
+test('variables that Kubernetes sets for a service named chainbell are ignored', () => {
   load(MINIMAL, {
     CHAINBELL_PORT: 'tcp://10.0.0.1:8080',
     CHAINBELL_PORT_8080_TCP: 'tcp://10.0.0.1:8080',
@@ -188,24 +188,24 @@ test('variables that Kubernetes makes for a service of this name do no harm', ()
   });
 });
 
-test('every key has a variable of its own, also with its underscores left out', () => {
+test('every key has a distinct variable, even if underscores are left out', () => {
   const names = listVariables().map(({ name }) => name.replaceAll('_', ''));
   assert.equal(new Set(names).size, names.length);
   assert.ok(names.length > 30);
 });
 
-test('relative paths start at the folder of the file', () => {
+test('relative paths are resolved from the folder of the file', () => {
   using file = writeConfig(`${MINIMAL}dataDir: data\nwebhooks: { caFile: ca.pem }\n`);
   const config = loadConfig({ file: file.file, env: {} });
   assert.equal(config.dataDir, join(file.folder, 'data'));
   assert.equal(config.webhooks.caFile, join(file.folder, 'ca.pem'));
 });
 
-test('a section whose lines are all commented out has its defaults', () => {
+test('a section with only commented lines has its defaults', () => {
   assert.equal(load(`${MINIMAL}http:\n  # port: 1\n`).http.port, 8080);
 });
 
-test('a single value can be written once and used again', () => {
+test('a single value can be reused through a YAML alias', () => {
   const config = load(`${MINIMAL}http: { host: &host 0.0.0.0 }\nmetrics: { host: *host }\n`);
   assert.equal(config.metrics.host, '0.0.0.0');
 });

@@ -42,26 +42,26 @@ const forms: [form: string, points: string, position: string][] = [
 ];
 
 for (const [form, points, position] of forms) {
-  test(`a mistake in an expression ${form} is shown at its character`, () => {
+  test(`an error in an expression ${form} is shown at its character`, () => {
     const message = '"amuont" is no argument of the event that can be read: there is user, amount';
     assert.deepEqual(problemsOf(rule(points)), [`${position} points.rules[0].points: ${message}`]);
   });
 }
 
-test('a mistake in an expression with escapes is shown at the text', () => {
+test('an error in an expression with escapes is shown at the start of the expression', () => {
   assert.deepEqual(problemsOf(rule('"amuont \\u002b 1"')), [
     '11:15 points.rules[0].points: "amuont" is no argument of the event that can be read: there is user, amount (at character 1)',
   ]);
 });
 
-test('a mistake in a signature is shown at its character', () => {
+test('an error in an event signature is shown at its character', () => {
   const yaml = rule('"1"').replace('uint256 amount', 'uint257 amount');
   assert.deepEqual(problemsOf(yaml), [
     '9:52 points.rules[0].source.event: "uint257" is no type of an event\'s argument',
   ]);
 });
 
-test('one rule that has no form does not hide what is wrong with the next one', () => {
+test('a malformed rule does not hide the problems of the next rule', () => {
   const yaml = rule('"1"').replace('version: 1', 'vers: 1') + rule('"x"').split('rules:\n')[1];
   const problems = problemsOf(yaml);
   assert.ok(
@@ -74,7 +74,7 @@ test('one rule that has no form does not hide what is wrong with the next one', 
   );
 });
 
-test('wrong seasons, a wrong referral and wrong contracts do not hide what is wrong with expressions', () => {
+test('invalid seasons, an invalid referral and invalid contracts do not hide errors in expressions', () => {
   const more =
     '      referralShare: 0.1\n      multipliers: [{ season: s1, x: 2 }]\n  seasons: { s1: { from: 2026-02-30, to: 2026-03-01 } }\n';
   assert.deepEqual(problemsOf(rule('"amount + "', more)), [
@@ -91,7 +91,7 @@ test('wrong seasons, a wrong referral and wrong contracts do not hide what is wr
   ]);
 });
 
-test('a day that is none, and a number without quotes, are told in plain words', () => {
+test('an invalid day and an unquoted number are reported in plain words', () => {
   const problems = problemsOf(rule('10', '      from: 2026-02-30\n'));
   assert.deepEqual(problems, [
     '11:15 points.rules[0].points: must be an expression in quotes, not a number',
@@ -99,7 +99,7 @@ test('a day that is none, and a number without quotes, are told in plain words',
   ]);
 });
 
-test('addresses in rules come out in small letters', () => {
+test('addresses in rules become lower case', () => {
   using written = writeConfig(
     rule('"1"').replace('[token:USDT]', '["0xF39FD6E51AAD88F6F4CE6AB8827279CFFFB92266"]'),
   );

@@ -1,5 +1,5 @@
 /**
- * Every report is compared as people see it: position, path, reason, line, caret and suggestion.
+ * Compares each report as people see it: position, path, reason, line, caret and suggestion.
  */
 import assert from 'node:assert/strict';
 import { sep } from 'node:path';
@@ -9,10 +9,10 @@ import { loadConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/problem-report.ts';
 import { writeConfig } from './write-config.ts';
 
-/** Texts begin on the line below their quote; without `yaml` there is no file. */
+/** The texts begin on the line after the opening quote. Without `yaml`, there is no file. */
 const cases: { promise: string; yaml?: string; env?: Environment; report: string }[] = [
   {
-    promise: 'a misspelt key is named with the right one',
+    promise: 'a misspelled key, with the key that was probably meant',
     yaml: `
 chain:
   id: 1
@@ -27,7 +27,7 @@ chainbell.yaml:4:3  chain.confirmatons: unknown key
 `,
   },
   {
-    promise: 'a key in the wrong section is named with its place',
+    promise: 'a key in the wrong section, with the section that it belongs to',
     yaml: `
 chain:
   id: 1
@@ -42,7 +42,7 @@ chainbell.yaml:4:1  confirmations: unknown key
 `,
   },
   {
-    promise: 'a key that nothing resembles is named without a guess',
+    promise: 'an unknown key that resembles no other, without a suggestion',
     yaml: `
 chain:
   id: 1
@@ -56,7 +56,7 @@ chainbell.yaml:4:1  colour: unknown key
 `,
   },
   {
-    promise: 'a limit of 0 is refused with the word for no limit',
+    promise: 'a limit of 0, with the value that means no limit',
     yaml: `
 chain:
   id: 1
@@ -71,7 +71,7 @@ chainbell.yaml:5:12  limits.records: must be "off" (no limit) or a whole number 
 `,
   },
   {
-    promise: 'a missing key is shown at the section that lacks it',
+    promise: 'a missing key, at the section that lacks it',
     yaml: `
 log: { level: info }
 chain:
@@ -84,7 +84,7 @@ chainbell.yaml:2:1  chain.rpc: is required
 `,
   },
   {
-    promise: 'an empty section lacks its required keys',
+    promise: 'an empty section, with its required keys',
     yaml: `
 log: { level: info }
 chain:
@@ -99,7 +99,7 @@ chainbell.yaml:2:1  chain.rpc: is required
 `,
   },
   {
-    promise: 'an empty file lacks the required keys',
+    promise: 'an empty file, with the required keys',
     yaml: `
 `,
     report: `
@@ -108,7 +108,7 @@ chainbell.yaml:1:1  chain.rpc: is required
 `,
   },
   {
-    promise: 'text where a number is wanted',
+    promise: 'text instead of a number',
     yaml: `
 chain:
   id: one
@@ -121,7 +121,7 @@ chainbell.yaml:2:7  chain.id: must be a whole number, not text
 `,
   },
   {
-    promise: 'a chain id in hexadecimal is shown in decimal',
+    promise: 'a chain id in hexadecimal, with its decimal form',
     yaml: `
 chain:
   id: 0x7a69
@@ -135,7 +135,7 @@ chainbell.yaml:2:7  chain.id: must be a whole number, not text
 `,
   },
   {
-    promise: 'a number where text is wanted',
+    promise: 'a number instead of text',
     yaml: `
 chain:
   id: 1
@@ -151,7 +151,7 @@ chainbell.yaml:5:9  http.host: must be text, not a number
 `,
   },
   {
-    promise: 'an amount without quotes is refused before it is rounded',
+    promise: 'an amount without quotes, before it is rounded',
     yaml: `
 chain:
   id: 1
@@ -167,7 +167,7 @@ chainbell.yaml:5:12  supply.initial: must be a decimal number in quotes, with at
 `,
   },
   {
-    promise: 'text where a list is wanted',
+    promise: 'text instead of a list',
     yaml: `
 chain:
   id: 1
@@ -180,7 +180,7 @@ chainbell.yaml:3:8  chain.rpc: must be a list, not text
 `,
   },
   {
-    promise: 'a list where a section is wanted',
+    promise: 'a list instead of a section',
     yaml: `
 chain:
   id: 1
@@ -194,7 +194,7 @@ chainbell.yaml:4:11  webhooks: must be a map (key: value), not a list
 `,
   },
   {
-    promise: 'a fraction where a whole number is wanted',
+    promise: 'a fraction instead of a whole number',
     yaml: `
 chain:
   id: 1
@@ -222,7 +222,7 @@ chainbell.yaml:4:21  http.adminToken: must be 32 to 200 characters without space
 `,
   },
   {
-    promise: 'a token of the operator API that is too short, which is not shown',
+    promise: 'a token of the operator API that is too short, without showing it',
     yaml: `
 chain:
   id: 1
@@ -236,7 +236,7 @@ chainbell.yaml:4:21  http.adminToken: must be 32 to 200 characters without space
 `,
   },
   {
-    promise: 'a truth value that YAML 1.2 reads as text',
+    promise: 'a boolean that YAML 1.2 reads as text',
     yaml: `
 chain:
   id: 1
@@ -280,7 +280,7 @@ chainbell.yaml:4:18  chain.confirmations: must be at least 0
 `,
   },
   {
-    promise: 'a word that is not a choice is named with the nearest',
+    promise: 'an unknown choice, with the nearest valid one',
     yaml: `
 chain:
   id: 1
@@ -314,7 +314,7 @@ chainbell.yaml:4:15  chain.startBlock: must be "latest" or a block number
 `,
   },
   {
-    promise: 'broken YAML: a list that does not end',
+    promise: 'invalid YAML: a list that does not end',
     yaml: `
 chain:
   id: 1
@@ -327,7 +327,7 @@ chainbell.yaml:3:27  YAML: Flow sequence in block collection must be sufficientl
 `,
   },
   {
-    promise: 'broken YAML: a tab for indentation',
+    promise: 'invalid YAML: a tab for indentation',
     yaml: `
 chain:
 \tid: 1
@@ -340,7 +340,7 @@ chainbell.yaml:2:1  YAML: Tabs are not allowed as indentation
 `,
   },
   {
-    promise: 'broken YAML: a wrong escape',
+    promise: 'invalid YAML: an invalid escape',
     yaml: `
 chain:
   id: 1
@@ -353,7 +353,7 @@ chainbell.yaml:3:29  YAML: Invalid escape sequence \\q
 `,
   },
   {
-    promise: 'broken YAML: two documents',
+    promise: 'invalid YAML: two documents',
     yaml: `
 chain: { id: 1 }
 ---
@@ -366,7 +366,7 @@ chainbell.yaml:2:1  YAML: the file must contain one document. Remove the second 
 `,
   },
   {
-    promise: 'broken YAML: an unknown tag',
+    promise: 'invalid YAML: an unknown tag',
     yaml: `
 chain:
   id: 1
@@ -391,7 +391,7 @@ chainbell.yaml:1:1  must be a map of settings (key: value)
 `,
   },
   {
-    promise: 'a key that is given twice',
+    promise: 'a duplicate key',
     yaml: `
 chain:
   id: 1
@@ -420,7 +420,7 @@ chainbell.yaml:3:9  chain.rpc[0]: the variable RPC_KEY is not set
 `,
   },
   {
-    promise: 'a variable that is not well formed',
+    promise: 'a malformed variable',
     yaml: `
 chain:
   id: 1
@@ -435,7 +435,7 @@ chainbell.yaml:4:10  dataDir: has a \${ that does not begin a variable
 `,
   },
   {
-    promise: 'a value from a variable is checked like any other',
+    promise: 'an invalid value from a variable, like any other',
     yaml: `
 chain:
   id: 1
@@ -464,7 +464,7 @@ chainbell.yaml:5:20  tokens.USDT.address: must be an address: 0x and 40 hexadeci
 `,
   },
   {
-    promise: 'an address with a wrong checksum is named with the right spelling',
+    promise: 'an address with a wrong checksum, with the right spelling',
     yaml: `
 chain:
   id: 1
@@ -480,7 +480,7 @@ chainbell.yaml:5:20  tokens.USDT.address: has a wrong EIP-55 checksum: check the
 `,
   },
   {
-    promise: 'an address that is too short says how long it is',
+    promise: 'an address that is too short, with its length',
     yaml: `
 chain:
   id: 1
@@ -557,7 +557,8 @@ chainbell.yaml:27:14  pairs[2].address: is the same as pairs[0].address
 `,
   },
   {
-    promise: 'a pair of one token, with other decimals than the list of tokens, and two wrapped coins',
+    promise:
+      'a pair with one token on both sides, decimals that contradict the list of tokens, and two wrapped coins',
     yaml: `
 chain:
   id: 1
@@ -661,7 +662,7 @@ chainbell.yaml:5:10  retention.swaps: must be between 2d and 36500d
 `,
   },
   {
-    promise: 'a secret that is too short, which is not shown',
+    promise: 'a secret that is too short, without showing it',
     yaml: `
 chain:
   id: 1
@@ -708,7 +709,7 @@ chainbell.yaml:5:8  database.url: must be a postgres:// or postgresql:// URL, or
 `,
   },
   {
-    promise: 'a network without its bits, and one in a short form',
+    promise: 'a network without a prefix length, and one in a short form',
     yaml: `
 chain:
   id: 1
@@ -734,7 +735,7 @@ chainbell.yaml:5:41  webhooks.allowCidrs[3]: must be a network such as 10.0.0.0/
 `,
   },
   {
-    promise: 'a node with an unknown scheme, whose key is not shown',
+    promise: 'a node with an unknown scheme, without showing its API key',
     yaml: `
 chain:
   id: 1
@@ -747,7 +748,7 @@ chainbell.yaml:3:9  chain.rpc[0]: must be an http, https, ws or wss URL
 `,
   },
   {
-    promise: 'nodes without one that speaks HTTP',
+    promise: 'a list of nodes without an HTTP URL',
     yaml: `
 chain:
   id: 1
@@ -760,7 +761,7 @@ chainbell.yaml:3:8  chain.rpc: must have at least one http or https URL: blocks 
 `,
   },
   {
-    promise: 'a node that is named twice, and would bear out its own word',
+    promise: 'a node that is listed twice, and so would confirm its own answers',
     yaml: `
 chain:
   id: 1
@@ -774,7 +775,7 @@ chainbell.yaml:3:65  chain.rpc[2]: is the same node as chain.rpc[0]
 `,
   },
   {
-    promise: 'one machine under two names, which would have two votes',
+    promise: 'one machine under two names, which would have two votes in the quorum',
     yaml: `
 chain:
   id: 1
@@ -836,7 +837,7 @@ chainbell.yaml:5:24  webhooks.retryMinutes[2]: must be more than 0
 `,
   },
   {
-    promise: 'a price source of an unknown type, and one that names no pair',
+    promise: 'a price source of an unknown type, and one without a pair',
     yaml: `
 chain:
   id: 1
@@ -866,7 +867,7 @@ chainbell.yaml:9:24  prices.native.sources[2].pric: unknown key
 `,
   },
   {
-    promise: 'a path that leads nowhere, a header that cannot be sent, and an average over too short a time',
+    promise: 'an invalid JSON path, a header that cannot be sent, and an average over too short a time',
     yaml: `
 chain:
   id: 1
@@ -908,7 +909,7 @@ chainbell.yaml:14:34  prices.native.sources[3].symbol: must be a symbol of Binan
 `,
   },
   {
-    promise: 'prices that would be too old before the next ones, and symbols that are something else already',
+    promise: 'prices that would expire before the next round, and symbols that are already taken',
     yaml: `
 chain:
   id: 1
@@ -942,7 +943,7 @@ chainbell.yaml:12:5  prices.tokens.native: cannot be a symbol: it ends the path 
 `,
   },
   {
-    promise: 'pairs that cannot tell the price that they are a source of',
+    promise: 'pairs that cannot determine the price for which they are a source',
     yaml: `
 chain:
   id: 1
@@ -971,7 +972,7 @@ chainbell.yaml:13:42  prices.tokens.XRP.sources[0].pair: no pair has the id 6
 `,
   },
   {
-    promise: 'a pair without a fixed value, which tells no price of the native coin',
+    promise: 'a pair without a fixed value as a source of the native coin',
     yaml: `
 chain:
   id: 1
@@ -988,7 +989,7 @@ chainbell.yaml:7:43  prices.native.sources[0].pair: pair 1 gives no price in USD
 `,
   },
   {
-    promise: 'the burn address, which is subtracted anyway',
+    promise: 'the burn address in a list of subtracted addresses, because it is always subtracted',
     yaml: `
 chain:
   id: 1
@@ -1024,7 +1025,7 @@ chainbell.yaml:9:13  supply.locked.vesting.team: is the same as supply.locked.va
 `,
   },
   {
-    promise: 'tokens that would answer at one path',
+    promise: 'tokens that would have the same API path',
     yaml: `
 chain:
   id: 1
@@ -1044,7 +1045,7 @@ chainbell.yaml:7:3  tokens.native: cannot be a symbol: it ends the path /api/pri
 `,
   },
   {
-    promise: 'keys that are no plain text, or that JavaScript gives a meaning of its own',
+    promise: 'keys that are not plain text, or that have a special meaning in JavaScript',
     yaml: `
 chain:
   id: 1
@@ -1082,7 +1083,7 @@ chainbell.yaml:5:18  metrics.port: no value before this has the anchor &nowhere
 `,
   },
   {
-    promise: 'every problem in one report, in the order of the file',
+    promise: 'several problems, in the order of the file',
     yaml: `
 chain:
   id: 0
@@ -1108,7 +1109,7 @@ chainbell.yaml:6:10  log.level: must be trace, debug, info, warn or error
 `,
   },
   {
-    promise: 'a value from the environment is named by its variable',
+    promise: 'an invalid value from the environment, by its variable',
     yaml: `
 chain:
   id: 1
@@ -1127,7 +1128,7 @@ CHAINBELL_WEBHOOKS_RETRY_MINUTES  webhooks.retryMinutes[1]: must be a number, no
 `,
   },
   {
-    promise: 'a misspelt variable is named with the right one',
+    promise: 'a misspelled variable, with the variable that was probably meant',
     yaml: `
 chain:
   id: 1
@@ -1140,7 +1141,7 @@ CHAINBELL_HTTP_PROT  unknown variable
 `,
   },
   {
-    promise: 'a list of maps in a variable must be YAML',
+    promise: 'a list of maps in a variable that is not YAML',
     yaml: `
 chain:
   id: 1
@@ -1164,7 +1165,7 @@ CHAINBELL_DATADIR  dataDir: is set by both CHAINBELL_DATA_DIR and CHAINBELL_DATA
 `,
   },
   {
-    promise: 'without a file, missing keys are missing variables',
+    promise: 'missing keys without a file, as missing variables',
     env: { DATABASE_URL: 'postgres://db.example/x' },
     report: `
 CHAINBELL_CHAIN_ID  chain.id: is required
@@ -1174,7 +1175,7 @@ CHAINBELL_SECRET  secret: is required when database.url is set
 `,
   },
   {
-    promise: 'in a long line, the part around the token is shown',
+    promise: 'a problem in a long line, with the part around it',
     yaml: `
 chain:
   id: 1
@@ -1192,7 +1193,7 @@ chainbell.yaml:4:125  webhooks.more: unknown key
 `,
   },
   {
-    promise: 'Windows line ends change nothing',
+    promise: 'a problem in a file with Windows line ends, as in any other file',
     yaml: `
 chain:\r
   id: x\r
@@ -1212,7 +1213,7 @@ for (const { promise, yaml, env = {}, report } of cases) {
   });
 }
 
-test('a file that is not there is one clear problem', () => {
+test('a missing file is reported as one problem', () => {
   assert.throws(() => loadConfig({ file: 'nowhere/chainbell.yaml', env: {} }), {
     name: 'ConfigError',
     message: 'nowhere/chainbell.yaml  there is no such file',
@@ -1220,7 +1221,7 @@ test('a file that is not there is one clear problem', () => {
   });
 });
 
-test('a file that cannot be read is one clear problem', () => {
+test('an unreadable file is reported as one problem', () => {
   using config = writeConfig('');
   assert.throws(() => loadConfig({ file: config.folder, env: {} }), {
     name: 'ConfigError',
@@ -1228,7 +1229,7 @@ test('a file that cannot be read is one clear problem', () => {
   });
 });
 
-test('a file of more than a mebibyte is not read', () => {
+test('a file of more than 1 MiB is not read', () => {
   using config = writeConfig(`# ${'x'.repeat(1_048_576)}\n`);
   assert.throws(() => loadConfig({ file: config.file, env: {} }), {
     name: 'ConfigError',
@@ -1236,7 +1237,7 @@ test('a file of more than a mebibyte is not read', () => {
   });
 });
 
-test('problems are data too: file, line, column, path, message and suggestion', () => {
+test('each problem also has its file, line, column, path, message and suggestion as fields', () => {
   using config = writeConfig('chain:\n  id: 1\n  rpc: [http://node.example]\n  confirmatons: 12\n');
   assert.throws(() => loadConfig({ file: config.file, env: { CHAINBELL_HTTP_PORT: 'x' } }), {
     problems: [
@@ -1253,7 +1254,7 @@ test('problems are data too: file, line, column, path, message and suggestion', 
   });
 });
 
-test('more mistakes than a validator commonly collects are all in one report', () => {
+test('one report contains every problem, even if there are dozens', () => {
   const ports = Array.from({ length: 50 }, () => '0').join(', ');
   const report = reportOf(
     `chain:\n  id: 1\n  rpc: [http://node.example]\nwebhooks: { ports: [${ports}] }\n`,

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { starSecrets } from '../../src/config/excerpt.ts';
 import { redactDatabaseUrl, redactUrl } from '../../src/core/redact.ts';
 
-test('of a URL, only scheme and host are shown', () => {
+test('only the scheme and the host of a URL are shown', () => {
   const shown = {
     'https://user:pw@rpc.example/v2/KEY?x=1': 'https://rpc.example/…',
     'https://rpc.example?key=KEY': 'https://rpc.example/…',
@@ -19,7 +19,7 @@ test('of a URL, only scheme and host are shown', () => {
   assert.deepEqual(Object.fromEntries(Object.keys(shown).map((url) => [url, redactUrl(url)])), shown);
 });
 
-test('of a database URL, everything but the passwords is shown', () => {
+test('a database URL is shown without its passwords', () => {
   const shown = {
     'postgres://user:pw@one.example:5432,two.example:5433/chainbell?sslmode=require':
       'postgres://user:…@one.example:5432,two.example:5433/chainbell?sslmode=require',
@@ -32,7 +32,7 @@ test('of a database URL, everything but the passwords is shown', () => {
   assert.deepEqual(Object.fromEntries(Object.keys(shown).map((url) => [url, redactDatabaseUrl(url)])), shown);
 });
 
-test('a line of the file is shown with stars for its secrets, as long as before', () => {
+test('a line of the file is shown with its secrets replaced by asterisks of the same length', () => {
   const shown = [
     [
       'rpc: [https://user:pw@a.example/v2/KEY?x=1, "ws://b"]',

@@ -1,5 +1,5 @@
 /**
- * Where the tokens of configured pairs get their prices from, and whether a pool is part of that itself.
+ * Chooses a price source for the tokens of configured pairs, and recognizes pools that are part of that source.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -36,7 +36,7 @@ const valued = (prices: NonNullable<ConfigOverrides['prices']>) =>
     }),
   );
 
-test('a token is worth what is fixed, else its own feed, the wrapped coin the feed of the native one', () => {
+test('a token has its fixed price or else the price of its feed, and the wrapped coin has the price of the native coin', () => {
   const [stable, priced, unpriced] = valued({ native: fixed, tokens: { SOL: fixed } });
   const { value0 } = stable ?? {};
   assert.equal(value0 !== undefined && 'fixed' in value0 && decimalText(value0.fixed), '1.01');
@@ -44,12 +44,12 @@ test('a token is worth what is fixed, else its own feed, the wrapped coin the fe
   assert.deepEqual([unpriced?.value0, unpriced?.value1], [undefined, { asset: 'BELL' }]);
 });
 
-test('maxAgeSeconds of a feed is part of the value', () => {
+test('the value of a token carries the maxAgeSeconds of its feed', () => {
   const [, priced] = valued({ native: { ...fixed, maxAgeSeconds: 60 }, tokens: { SOL: fixed } });
   assert.deepEqual([priced?.value1, priced?.value0], [{ asset: 'BELL', maxAgeMs: 60_000 }, { asset: 'SOL' }]);
 });
 
-test('a pool is judged by prices that it has no part in, on either side', () => {
+test('a pool is compared only with prices that it does not contribute to, on either side', () => {
   const independent = (prices: Parameters<typeof valued>[0]) =>
     valued(prices).flatMap(({ id, areIndependent }) => (areIndependent ? [id] : []));
   assert.deepEqual(independent({ native: fixed, tokens: { SOL: fixed } }), [2, 4]);

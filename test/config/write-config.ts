@@ -1,11 +1,11 @@
 /**
- * A configuration file for one test.
+ * Writes a configuration file for one test.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A folder with a chainbell.yaml of this text; it is removed when the scope ends. */
+/** Creates a folder with a chainbell.yaml of this text. The folder is removed when the scope ends. */
 export function writeConfig(text: string): { folder: string; file: string; [Symbol.dispose](): void } {
   const folder = mkdtempSync(join(tmpdir(), 'chainbell-config-'));
   const file = join(folder, 'chainbell.yaml');
