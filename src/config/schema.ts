@@ -219,7 +219,8 @@ export const ConfigSchema = Type.Object(
     formerSecrets: Type.Array(SecretText, {
       maxItems: 10,
       default: [],
-      description: 'Secrets that `secret` has replaced. Keep them here until `keys rekey` is done.',
+      description:
+        'Secrets that are accepted in addition to `secret`, so that the old and the new one both work during a rotation. Remove them after `keys rekey` is done.',
     }),
     http: Type.Object(
       {
