@@ -1,5 +1,5 @@
 /**
- * What a quorum of the nodes says about the whole chain: its genesis block, and which blocks are final.
+ * Lets a quorum of the nodes decide the genesis block and which blocks are final.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -11,7 +11,7 @@ import { mostNamed } from './head-votes.ts';
 import { isOverdue, type Node } from './node.ts';
 import type { ChainIdentity } from './probe.ts';
 
-/** The newest height that a quorum calls final; its hash, where the quorum names the same block. */
+/** The newest height that a quorum calls final. It has a hash if the quorum names the same block. */
 export type Finalized = { number: number; hash: Hash | undefined };
 
 const silence = new Fault('unavailable', 'no answer');
@@ -23,15 +23,14 @@ type Options<Answer> = {
   ask(node: Node, signal: AbortSignal): Promise<Answer>;
 };
 
-/** Two calls; nodes that take longer have no vote. */
+/** Enough for two calls. A node that takes longer has no vote. */
 const IDENTITY_MS_MAX = 5_000;
 const FINALIZED_MS_MAX = 1_000;
 
 /**
- * The genesis hash that a quorum names; undefined where a quorum has pruned that block, so that nothing can
- * be pinned.
- * @throws Fault `conflict` when all nodes are on another chain, `inconsistent` without a quorum, else
- * `unavailable`.
+ * The genesis hash that a quorum names. Undefined if a quorum has pruned that block, so nothing can be pinned.
+ * @throws Fault `conflict` if all nodes are on another chain, `unavailable` if no node answers, `inconsistent`
+ * if no quorum names the same block
  */
 export async function agreeOnGenesis(
   { nodes, quorum, clock, ask }: Options<ChainIdentity>,
@@ -72,9 +71,9 @@ export async function agreeOnGenesis(
 }
 
 /**
- * What a quorum calls final; undefined where too few nodes have the tag. `ask` returns undefined for one
- * without it.
- * @throws Fault `unavailable` when too few of those that may have it answer.
+ * The newest block that a quorum calls final. Undefined if too few nodes support the `finalized` tag; `ask`
+ * returns undefined for a node that doesn't support it.
+ * @throws Fault `unavailable` if too few of the nodes that may support the tag answer
  */
 export async function agreeOnFinalized(
   { nodes, quorum, clock, ask }: Options<BlockHeader | undefined>,
@@ -83,7 +82,7 @@ export async function agreeOnFinalized(
   const needed = quorum.needed();
   const prompt = nodes.filter((node) => !isOverdue(node, clock.now().getTime()));
   const known = prompt.filter(({ capabilities }) => capabilities !== undefined);
-  // One that has not answered yet is not waited for where the others suffice.
+  // If the other nodes suffice, don't wait for a node that has not answered yet.
   const voters = known.length >= needed ? known : prompt;
   const answers = [...(await gather({ clock, signal, voters, ask, ms: FINALIZED_MS_MAX })).values()];
   const faults = answers.filter((answer) => answer instanceof Fault);

@@ -1,13 +1,13 @@
 /**
- * Asking several nodes at once, without waiting for those that hang.
+ * Asks several nodes at once, without waiting for nodes that hang.
  */
 import { startAbort } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 
 /**
- * The answer of each voter within `ms`, or until there are enough; requests still in progress are then
- * aborted. Voters that did not answer are missing in the result.
+ * The answers that arrive within `ms`, or until `isEnough`. Aborts the requests that are then still under way.
+ * The result has no entry for a voter that did not answer.
  */
 export async function gather<Voter, Answer>({
   clock,

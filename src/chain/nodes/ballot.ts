@@ -1,5 +1,5 @@
 /**
- * Asking nodes, a few at a time, until enough of them have named the same block.
+ * Asks nodes, a few at a time, until enough of them have named the same block.
  */
 import { startAbort } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
@@ -9,13 +9,13 @@ import type { Hash } from '../../core/hex.ts';
 import { mostNamed } from './head-votes.ts';
 
 type Ballot<Voter, Vote> = {
-  /** Adds a vote that came otherwise. */
+  /** Adds a vote that is already known, so the voter isn't asked. */
   add(voter: Voter, vote: Vote | undefined): void;
-  /** Asks the next voters, so many. */
+  /** Asks the next `count` voters. */
   ask(count: number): void;
-  /** The votes, once `quorum` voters agree (on `claim`, if given) or no voter is left to ask. */
+  /** The votes, as soon as `quorum` voters agree (on `claim`, if given) or no voter is left to ask. */
   settle(quorum: number, claim?: Hash): Promise<ReadonlyMap<Voter, Vote | undefined>>;
-  /** Breaks off what is still under way. */
+  /** Aborts the requests that are still under way. */
   close(): void;
 };
 
@@ -24,9 +24,9 @@ type BallotOptions<Voter, Vote> = {
   signal: AbortSignal;
   /** In the order in which they are asked. */
   voters: readonly Voter[];
-  /** Undefined where the voter does not know. A Fault is no vote. */
+  /** Undefined if the voter doesn't know the block. A Fault counts as no vote. */
   vote(voter: Voter, signal: AbortSignal): Promise<Vote | undefined>;
-  /** How long a voter may take before the next one is asked beside it. */
+  /** How long a voter may take before the next one is asked too. */
   lateMs(voter: Voter): number;
 };
 

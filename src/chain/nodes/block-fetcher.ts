@@ -1,5 +1,6 @@
 /**
- * Fetches blocks from the first ready node that can provide them, and has other nodes confirm what no proof covers.
+ * Fetches blocks from the first ready node that can provide them. Other nodes confirm the data that no proof
+ * covers.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Log } from '../../core/log.ts';
@@ -33,9 +34,9 @@ type FetchBundles = (
 ) => Promise<Bundle[]>;
 
 type BlockFetcher = {
-  /** The same blocks from one node, without traces. @throws Fault. */
+  /** The same blocks from one node, without traces. @throws Fault */
   fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
-  /** @throws Fault when no node can provide the blocks. */
+  /** @throws Fault if no node can provide the blocks */
   bundles: FetchBundles;
   /** Like `bundles`, but a quorum must name the last block. */
   anchoredBy(anchor: ReturnType<typeof createAnchors>['anchor']): FetchBundles;
@@ -46,7 +47,7 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
   const fetch = createFetch({ ...options, prepare: reader.prepare, blockNodes });
 
   /**
-   * The nodes to ask for whole blocks. A node that cannot trace is left out if another node can, because its
+   * The nodes to ask for whole blocks. If some node can trace, this leaves out nodes that can't, because their
    * blocks would lack internal transfers.
    */
   function blockNodes(): readonly Node[] {
@@ -54,7 +55,7 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
     return isTraced ? nodes.filter(({ canTrace }) => canTrace !== false) : nodes;
   }
 
-  /** Samples the nodes that are known to answer, if there are any, and otherwise all nodes. */
+  /** Samples the nodes that are known to answer, or all nodes if there are none. */
   async function calibrate(references: readonly BlockReference[], signal: AbortSignal): Promise<void> {
     const now = clock.now().getTime();
     const ordered = byReadiness(nodes, now);

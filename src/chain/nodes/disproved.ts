@@ -1,5 +1,5 @@
 /**
- * The answers of one node that a proof or a quorum of the other nodes contradicted.
+ * Counts and logs the answers of one node that a proof or a quorum of the nodes contradicted.
  */
 import type { Clock } from '../../core/clock.ts';
 import { type Fault, messageOf } from '../../core/fault.ts';
@@ -7,7 +7,7 @@ import type { Log } from '../../core/log.ts';
 import type { Metrics } from '../../core/metrics.ts';
 
 export type Disproved = {
-  /** Counts the answer, and logs it unless this node's last line is less than a minute old. */
+  /** Counts the answer. Logs it unless this node's last log line is less than a minute old. */
   note(fault: Fault): void;
   /** Since the start. */
   status(): { count: number; last: { message: string; at: Date } | undefined };
@@ -26,7 +26,7 @@ export function createDisproved(
   let loggedMs = Number.NEGATIVE_INFINITY;
   return {
     note(fault) {
-      // One answer may be read inside of several attempts.
+      // Attempts can be nested, so the same Fault can arrive more than once.
       if (fault === newest) return;
       newest = fault;
       count += 1;

@@ -1,5 +1,5 @@
 /**
- * Finding out where a node's chain leaves the stored one.
+ * Finds the block at which a node's chain leaves the stored chain.
  */
 import { startAbort } from '../../core/abort.ts';
 import { Fault } from '../../core/fault.ts';
@@ -8,25 +8,25 @@ import type { Log } from '../../core/log.ts';
 import type { Electorate } from './anchor.ts';
 import type { Node } from './node.ts';
 
-/** What is stored, as far as a node's chain is compared with it. */
+/** The stored blocks that a node's chain is compared with. */
 export type StoredChain = {
   /** The first and the newest stored block. */
   from: number;
   to: number;
   hashAt(number: number): Promise<Hash | undefined>;
-  /** The nodes have been on another branch for so long that it is no ordinary reorg. */
+  /** The nodes have been on another branch for longer than an ordinary reorg lasts. */
   isLeft?: boolean;
 };
 
 /** A difference this close to the tip may be an ordinary reorg that one node has not seen yet. */
 const REORG_BLOCKS_USUAL = 3;
-/** Steps of the search: enough for a million blocks. */
+/** Steps of the binary search, enough for a million blocks. */
 const SEARCH_STEPS_MAX = 20;
-/** Comparing a node takes some 20 headers; one that is slower is compared again later. */
+/** A comparison reads about 20 headers. A node that takes longer is compared again later. */
 const COMPARE_MS_MAX = 5_000;
 
 /**
- * Notes where the node's chain leaves the stored one, or that they agree again. Never throws a node's Fault.
+ * Records where the node's chain leaves the stored one, or that they agree again. Ignores Faults of the node.
  */
 export async function compareNode(
   { clock, log, headerOf }: Pick<Electorate, 'clock' | 'headerOf'> & { log: Log },
@@ -57,9 +57,9 @@ export async function compareNode(
 }
 
 /**
- * The first stored block that differs on the node, if that is more than three blocks below the tip, or at the
- * node's head if that is lower; otherwise undefined. `hashAt` is the node's canonical hash, undefined if it
- * has none.
+ * The first stored block that differs on the node. Undefined if the chains agree up to the highest block that is
+ * compared: more than three blocks below the tip, and at most the node's head. `hashAt` reads the node's
+ * canonical hash, or undefined if it has none.
  */
 async function findDifference(
   stored: StoredChain,
@@ -73,7 +73,7 @@ async function findDifference(
     return { number, hash, storedHash };
   };
   const { voice, disagreement, suspectNumber } = node;
-  // Where it differed before, the same block tells whether it still does.
+  // After a known difference, comparing that block again is enough.
   if (disagreement !== undefined && disagreement.number <= to && disagreement.number >= from)
     return differenceAt(disagreement.number);
   const height = Math.min(deepest(stored), voice?.head.number ?? to, suspectNumber ?? to);
@@ -90,5 +90,5 @@ async function findDifference(
   return first;
 }
 
-/** The newest stored block that no ordinary reorg replaces. */
+/** The newest stored block that an ordinary reorg doesn't replace. */
 const deepest = ({ to, isLeft = false }: StoredChain): number => (isLeft ? to : to - REORG_BLOCKS_USUAL - 1);

@@ -1,17 +1,17 @@
 /**
- * An answer on which several nodes agree. It decides data that no hash covers: traces, the results of
- * contract calls, and senders without a signature.
+ * Asks nodes until enough of them give equal answers. This decides data that no hash covers: traces, results of
+ * contract calls, and senders without a usable signature.
  */
 import { startAbort, type WorkAbort } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 
-/** What one node answered. Answers are equal when their keys are. */
+/** The answer of one node. Two answers are equal if their keys are equal. */
 export type Vote<C, T> = { voter: C; key: string; answer: T };
 
 export type Poll<C, T> = {
-  /** The votes for the answer that enough voters gave; undefined when there is none. */
+  /** The votes for the answer that enough voters gave. Undefined if there is no such answer. */
   agreed: Vote<C, T>[] | undefined;
   votes: Vote<C, T>[];
   faults: Fault[];
@@ -21,9 +21,9 @@ export type Poll<C, T> = {
 const LATE_MS = 1_000;
 
 /**
- * Asks voters in their order until `quorum` of them gave equal answers: only as many at a time as can still
- * decide, and one more whenever an answer is late. `cast` are votes that are known already. @throws errors
- * that are not Faults.
+ * Asks voters in their order until `quorum` of them have given equal answers. It asks only as many at a time as
+ * are still needed, and one more whenever an answer is late. `cast` holds votes that are already known.
+ * @throws errors that are not Faults
  */
 export async function poll<C, T>(
   { clock, signal, quorum, cast = [], patienceMs }: PollOptions<C, T>,
@@ -88,7 +88,7 @@ type PollOptions<C, T> = {
   signal: AbortSignal;
   quorum: number;
   cast?: readonly Vote<C, T>[];
-  /** After this long a voter without an answer is given up; by default as long as requests may last. */
+  /** How long to wait for the next answer. By default, as long as requests may last. */
   patienceMs?: number | undefined;
 };
 

@@ -1,5 +1,5 @@
 /**
- * Blocks from one node, in the way that it can give them, each proved.
+ * Fetches blocks from one node with the methods that it supports, and proves each of them.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -14,10 +14,12 @@ import { hasLostMethod, type Node, noteBundleTime } from './node.ts';
 import type { Capabilities } from './probe.ts';
 
 /**
- * `parts` leaves out traces if the caller doesn't need them. `onBytes` counts the answers of every node
- * asked. With `scrutiny`, everything that no hash covers is checked now, even if it matches no watched
- * address: all senders, and internal transfers by other nodes. `onLie` is called for each node that such a
- * check exposes, even if another node then gives the blocks, and `onDispute` with a block about which nodes disagree.
+ * - `parts` leaves out traces if the caller doesn't need them.
+ * - `scrutiny` checks all data that no hash covers, even if it matches no watched address: it recovers all
+ *   senders, and other nodes confirm the internal transfers.
+ * - `onBytes` counts the bytes of the answers of every node.
+ * - `onLie` is called for each node that such a check exposes, even if another node then gives the blocks.
+ * - `onDispute` is called with a block about which nodes disagree.
  */
 export type BundleOptions = {
   parts?: 'without traces';
@@ -27,7 +29,7 @@ export type BundleOptions = {
   onDispute?: (block: number) => void;
 };
 
-/** As many blocks as live following fetches; a larger request is not urgent. */
+/** The follower requests this many blocks at most at the head. A larger request is not urgent. */
 export const HEDGED_BLOCKS_MAX = 3;
 
 type FetchOptions = {
@@ -35,14 +37,14 @@ type FetchOptions = {
   internalTransfers: 'auto' | 'off' | 'required';
   clock: Clock;
   log: Log;
-  /** Proves each block; without it none is. */
+  /** Proves each block. Without it, blocks are not proved. */
   verifier?: Verifier;
   prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
-  /** Who is asked for whole blocks. */
+  /** The nodes that are asked for whole blocks. */
   blockNodes(): readonly Node[];
 };
 
-/** @throws Fault when the node cannot give them. */
+/** @throws Fault if the node can't give the blocks */
 type Fetch = (
   node: Node,
   rpc: LearningRpc,

@@ -1,5 +1,5 @@
 /**
- * Asks the nodes in order of readiness until one of them answers, with a hedged request beside a slow node.
+ * Asks the nodes in order of readiness until one of them answers. While a node is slow, it asks another one too.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -18,8 +18,8 @@ type FirstNodeOptions = {
 
 /**
  * The first answer that is not undefined. `hedgeBy` names the measured times that decide when a node counts as
- * slow; without it, one node is asked at a time. `candidates` are all nodes by default.
- * @throws Fault with the message of each node when none answers.
+ * slow. Without it, one node is asked at a time. By default, `candidates` are all nodes.
+ * @throws Fault with the message of each node if none answers
  */
 type FirstNode = <T>(
   signal: AbortSignal,

@@ -1,5 +1,5 @@
 /**
- * Asks nodes for their heads at the same time, for no longer than necessary.
+ * Asks nodes for their heads at the same time, and waits no longer than necessary.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
@@ -17,8 +17,8 @@ type HeadPollOptions = {
 };
 
 /**
- * The returned function resolves with the Faults of nodes that failed: when all have answered, when the votes name a new head, or
- * when the other nodes have waited long enough for the late ones.
+ * The returned function resolves with the Faults of the nodes that failed. It resolves when all nodes have
+ * answered, when the votes name a new head, or when the late nodes have used up their time.
  */
 export function createHeadPoll({ clock, ask, note, isDecided }: HeadPollOptions) {
   async function askNode(node: Node, signal: AbortSignal): Promise<void> {

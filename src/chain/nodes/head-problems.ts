@@ -1,5 +1,5 @@
 /**
- * Reasons why the head does not move, for /status and for errors.
+ * Describes why the head stands still, for `/status` and for errors.
  */
 import type { Clock } from '../../core/clock.ts';
 import { type Fault, messageOf } from '../../core/fault.ts';
@@ -11,7 +11,7 @@ import type { Progress } from './progress.ts';
 
 export type HeadProblem = { message: string; since: Date };
 
-/** Blocks above the head at which a node counts as ahead. One block a little earlier than others is normal. */
+/** Blocks above the head at which a node counts as ahead. It is normal that a node has one block first. */
 const AHEAD_BLOCKS_MIN = 2;
 
 export function createHeadProblems({

@@ -1,6 +1,6 @@
 /**
- * newHeads over WebSocket: rings on each head; a socket that goes quiet is closed and opened again.
- * Polling runs beside it. A head that a node pushes is that node's vote, as one that it was asked for.
+ * Subscribes to `newHeads` over WebSockets and calls `onHead` for each head. It replaces a socket that goes
+ * quiet. Polling continues at the same time. A pushed head counts as the node's vote, like a requested one.
  */
 import { type RawData, WebSocket } from 'ws';
 import { startAbort } from '../../core/abort.ts';
@@ -14,7 +14,7 @@ import { redactorOf } from '../../core/redact.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { parseHeader, quantity } from '../rpc/parse.ts';
 
-/** What became of the subscription of one ws URL. */
+/** The state of the subscription to one ws URL. */
 export type SocketStatus = {
   name: string;
   /** Undefined while it is not connected. */
@@ -30,40 +30,39 @@ type SocketsOptions = {
   chainId: number;
   clock: Clock;
   log: Log;
-  /** Rung at each head, and when a socket comes or goes. */
+  /** Called for each head, and when a socket connects or closes. */
   onHead(): void;
 };
 
 type HeadSocketOptions = {
   url: string;
-  /** A socket to another chain is closed before it says anything. */
+  /** A socket to a node on another chain is closed before it can give a head. */
   chainId: number;
   clock: Clock;
   signal: AbortSignal;
-  /** Quiet for this long means dead: max(3 × median block time, 5 s), computed again for each wait. */
+  /** A socket that is quiet for this long counts as dead. Computed again for each wait. */
   silenceMsMax(): number;
   onHead(head: BlockHeader, json: unknown): void;
   onState(state: 'connected' | 'closed', reason: string): void;
 };
 
-/** Heads arrive at least this often, or a socket counts as silent (DESIGN §4). */
+/** The least time before a quiet socket counts as silent. It rises to 3 times the median block time. */
 const SILENCE_MS_MIN = 5_000;
 const BLOCK_TIMES_KEPT = 15;
-/** A header is below 4 KiB. */
+/** Ample, because a header is below 4 KiB. */
 const MESSAGE_BYTES_MAX = 1024 * 1024;
-/** What a node says goes to the log and to the status page. */
+/** A node's message goes to the log and to the status page. */
 const REASON_CHARACTERS_MAX = 300;
 const CHAIN_ID_CALL = 1;
 const SUBSCRIBE_CALL = 2;
 const RECONNECT_MS_MIN = 250;
 const RECONNECT_MS_MAX = 10_000;
 
-/** The newest head that one ws URL brought, with the node's own JSON. */
+/** The newest head from one ws URL, with the JSON that the node sent. */
 export type PushedHead = { url: string; number: number; json: unknown };
 
 /**
- * The WebSocket subscriptions of all ws URLs, and the newest head that each brought since it was last asked
- * for.
+ * Subscribes to all ws URLs. `takeHeads` returns the newest head of each URL since its last call.
  */
 export function openSockets(options: SocketsOptions) {
   const { clock, log } = options;
@@ -101,13 +100,13 @@ export function openSockets(options: SocketsOptions) {
           status.connectedSince = state === 'connected' ? clock.now() : undefined;
           if (state === 'closed') status.lastReason = reason;
           log.debug({ node: name, state, reason }, 'node.websocket');
-          // While it was away heads may have passed: ask at once.
+          // Heads may have passed while the socket was down, so the caller must ask at once.
           options.onHead();
         },
       });
     });
   return {
-    /** Whether one of the ws URLs that count is connected. */
+    /** Whether a ws URL for which `counts` holds is connected. */
     isConnected: (counts: (url: string) => boolean) =>
       [...byUrl].some(([url, { connectedSince }]) => connectedSince !== undefined && counts(url)),
     status: () => Array.from(byUrl.values(), (status) => ({ ...status })),
@@ -123,7 +122,7 @@ export function openSockets(options: SocketsOptions) {
   };
 }
 
-/** Keeps one subscription alive until the signal aborts. Never rejects. */
+/** Keeps one subscription open until the signal aborts. Never rejects. */
 export async function followHeads(options: HeadSocketOptions): Promise<void> {
   const { clock, signal } = options;
   let retryMs = RECONNECT_MS_MIN;
@@ -135,7 +134,7 @@ export async function followHeads(options: HeadSocketOptions): Promise<void> {
   }
 }
 
-/** One socket from opening to its end; how many heads it brought and why it ended. */
+/** Runs one socket until it ends. Returns how many heads it brought and why it ended. */
 async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
   const { clock, signal } = options;
   const { url, headers } = splitCredentials(options.url);
@@ -147,7 +146,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   let lastWord = clock.now().getTime();
   const end = (why: string) => {
     if (connection.signal.aborted) return;
-    // Nodes repeat paths and keys of their URL. A key that is cut off would not be found.
+    // Nodes repeat paths and keys of their URL. Redact before cutting, because a cut key would not be recognized.
     reason = redact(why).slice(0, REASON_CHARACTERS_MAX);
     connection.abort();
   };
@@ -156,7 +155,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   });
   socket.on('message', (data: RawData) => {
     lastWord = clock.now().getTime();
-    // The other forms come only when they are asked for.
+    // ws uses the other types only if its `binaryType` is changed.
     if (!Buffer.isBuffer(data)) return;
     try {
       const message = parseMessage(data.toString());
@@ -190,7 +189,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
     else await clock.wait(allowedMs - quietMs, connection.signal);
   }
   connection.release();
-  // A node that hangs would never answer a closing handshake.
+  // Don't start a closing handshake, because a node that hangs would never answer it.
   socket.terminate();
   return { heads, reason };
 }

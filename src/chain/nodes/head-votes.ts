@@ -1,11 +1,13 @@
 /**
- * Votes on block hashes: which block a quorum of nodes names as canonical. Pure; quorum-head.ts collects the votes.
+ * Counts votes on block hashes: which block a quorum of nodes names as canonical. These functions are pure;
+ * `quorum-head.ts` collects the votes.
  */
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader, BlockId } from '../../domain/block.ts';
 
 /**
- * The canonical hashes that one node named: its head, what links below it, and heights that it was asked for.
+ * The canonical hashes that one node named: its head, the ancestors that its heads link to, and heights that it
+ * was asked for.
  */
 export type Voice = {
   head: BlockHeader;
@@ -14,15 +16,15 @@ export type Voice = {
   hashes: ReadonlyMap<number, Hash>;
 };
 
-/** Linked headers kept for each node: a vote for a block is a vote for this many of its ancestors. */
+/** Linked hashes kept for each node. A vote for a block is also a vote for that many of its ancestors. */
 export const LINKED_MAX = 64;
 
-/** A vote counts for so long. Nodes are polled at least every two seconds. */
+/** How long a vote counts. Nodes are polled at least every two seconds. */
 export const VOTE_MS_MAX = 5_000;
 
 /**
- * Adds a header that the node calls its head. Hashes that it named before stay only where the header links to
- * them.
+ * Adds a header that the node calls its head. Keeps the hashes that the node named before only if the header
+ * links to them.
  */
 export function hear(known: Voice | undefined, head: BlockHeader, atMs: number): Voice {
   const { number, hash, parentHash } = head;
@@ -34,7 +36,7 @@ export function hear(known: Voice | undefined, head: BlockHeader, atMs: number):
   return { head, atMs, hashes };
 }
 
-/** Whether the hashes that the node named show that this header continues them. */
+/** Whether this header continues the chain that the node named before. */
 export function isLinked(known: Voice | undefined, { number, hash, parentHash }: BlockHeader): boolean {
   return known?.hashes.get(number) === hash || known?.hashes.get(number - 1) === parentHash;
 }
@@ -46,8 +48,8 @@ export function hearBelow(known: Voice, { number, hash }: BlockId): Voice {
 
 /**
  * The highest block that at least `quorum` voices name. If half of the nodes are a quorum, two blocks of one
- * height can both have one: then the one with more votes wins, among equals `served`, and otherwise the
- * preferred node's.
+ * height can both have one. Then the block with more votes wins. Among equals it is `served`, or else the block
+ * of the preferred node.
  */
 export function corroborate(voices: readonly Voice[], quorum: number, served?: BlockId): BlockId | undefined {
   const heights = new Set(voices.flatMap(({ hashes }) => [...hashes.keys()]));
@@ -59,7 +61,7 @@ export function corroborate(voices: readonly Voice[], quorum: number, served?: B
   return undefined;
 }
 
-/** The hash with the most votes, at least `quorum`; among equals the preferred one, else the first. */
+/** The hash with the most votes, at least `quorum`. Among equals it is the preferred one, or else the first. */
 export function mostNamed(named: readonly Hash[], quorum: number, preferred?: Hash): Hash | undefined {
   const counts = new Map<Hash, number>();
   for (const hash of named) counts.set(hash, (counts.get(hash) ?? 0) + 1);
@@ -71,7 +73,7 @@ export function mostNamed(named: readonly Hash[], quorum: number, preferred?: Ha
   return best;
 }
 
-/** The greatest height that at least `quorum` nodes have reached; undefined when fewer have spoken. */
+/** The greatest height that at least `quorum` nodes have reached. Undefined if there are fewer votes. */
 export function reachedBy(voices: readonly Voice[], quorum: number): number | undefined {
   return voices.map(({ head }) => head.number).sort((one, other) => other - one)[quorum - 1];
 }

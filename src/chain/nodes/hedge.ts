@@ -1,6 +1,6 @@
 /**
- * Asking one node after the other for the same, and a second one beside a first that takes too long: within a
- * budget, so that nodes that are slow under load do not get more of it.
+ * Asks one node after the other for the same data, and a second node at the same time if the first takes too long.
+ * A budget limits the additional requests, so nodes that are slow under load don't get more of it.
  */
 import { startAbort, type WorkAbort } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
@@ -8,19 +8,19 @@ import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 
 export type Hedging<C> = {
-  /** How long the first may take before the next is asked beside it. */
+  /** How long the first candidate may take before the next one is asked too. */
   afterMs(first: C, next: C): number;
-  /** Whether there is budget for it; takes it. */
+  /** Takes one request from the budget. False if nothing is left or `next` is not ready. */
   start(next: C): boolean;
-  /** The one that was asked beside it answered before it. */
+  /** Called if a candidate that was asked later answers before `first`. */
   lost(first: C): void;
 };
 
 type Budget = { earn(): void; take(): boolean };
 
-/** One extra request for so many ordinary ones, in the long run. */
+/** In the long run, one additional request is allowed for this many ordinary ones. */
 const REQUESTS_PER_HEDGE = 20;
-/** As many in a row, until a node that hangs is known to be slow. */
+/** Additional requests allowed in a row, enough until a node that hangs is known to be slow. */
 const HEDGES_MAX = 10;
 
 export function createBudget(): Budget {
@@ -38,9 +38,10 @@ export function createBudget(): Budget {
 }
 
 /**
- * The first answer that is not undefined of candidates asked in order: the next when one has failed or does
- * not know, and two at a time once the first takes too long. What is still under way then is aborted.
- * Undefined when one answered that and none answered better; else why each one failed.
+ * The first answer that is not undefined. It asks candidates in their order, and the next one after a Fault or an
+ * `undefined`. After one answer is late, it asks two at a time. It aborts the requests that are still under
+ * way at the end. The answer is undefined if a candidate answered `undefined` and none gave an answer. If all
+ * failed, it returns their Faults.
  */
 export async function firstAnswer<C, T>(
   { clock, signal, hedging }: { clock: Clock; signal: AbortSignal; hedging?: Hedging<C> | undefined },
@@ -53,7 +54,7 @@ export async function firstAnswer<C, T>(
   const faults: Fault[] = [];
   let unknown: { answer: T } | undefined;
   let mayHedge = hedging !== undefined;
-  /** How many are asked at a time: two once the first is late. */
+  /** How many candidates are asked at a time. */
   let width = 1;
 
   function start(candidate: C): void {
@@ -68,7 +69,7 @@ export async function firstAnswer<C, T>(
     running.set(candidate, { abort, outcome });
   }
 
-  /** The first to end, or 'late' when it takes too long and there is somebody else to ask. */
+  /** The first outcome, or 'late' if it takes too long and there is another candidate to ask. */
   async function nextOutcome(): Promise<Outcome | 'late'> {
     const outcomes = Array.from(running.values(), ({ outcome }) => outcome);
     const [next] = waiting;
