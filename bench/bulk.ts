@@ -1,6 +1,6 @@
 /**
- * How long a million new watched addresses take: lines of JSON over several connections at once, with the memory of the
- * service while it follows its chain.
+ * Measures how long it takes to create a million watched addresses. Several connections send lines of JSON at once while the
+ * service follows its chain. The memory of the service is measured too.
  */
 import { once } from 'node:events';
 import { request } from 'node:http';
@@ -36,7 +36,7 @@ export async function bulk(): Promise<Figures> {
   return { conditions: { records: RECORDS, database: 'PostgreSQL' }, rows };
 }
 
-/** Streams so many addresses, reading the answers meanwhile; returns how many lines say success. */
+/** Streams this many addresses and reads the response meanwhile. Returns how many lines report success. */
 async function load(
   { apiUrl, key, receiver }: { apiUrl: string; key: string; receiver: { url: string } },
   { start, count }: { start: number; count: number },

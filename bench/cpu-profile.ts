@@ -1,5 +1,5 @@
 /**
- * Profiles of V8 (`--cpu-prof`) as tables: the functions with the most self time.
+ * Turns V8 profiles (`--cpu-prof`) into tables of the functions with the most self time.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -17,16 +17,16 @@ type SelfTime = { function: string; selfMs: number; percent: number };
 const FUNCTIONS = 25;
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 
-/** What a program needs on its command line to leave its profiles in a folder when it ends. */
+/** Node flags that make a program write its profiles to a folder when it ends. */
 export function profileFlags(folder: string): string[] {
   return ['--cpu-prof', `--cpu-prof-dir=${folder}`];
 }
 
-/** The profiles in a folder by thread, `main thread` and `worker n`; printed too. */
+/** Reads the profiles in a folder, by thread (`main thread`, `worker n`), and prints them. */
 export async function readProfiles(folder: string): Promise<Record<string, SelfTime[]>> {
   const threads: Record<string, SelfTime[]> = {};
   for (const file of (await readdir(folder)).sort()) {
-    // CPU.<day>.<time>.<process>.<thread>.<sequence>.cpuprofile; thread 0 is the main one.
+    // The format is CPU.<day>.<time>.<process>.<thread>.<sequence>.cpuprofile; thread 0 is the main one.
     const thread = file.split('.')[4];
     const parsed: CpuProfile = JSON.parse(await readFile(path.join(folder, file), 'utf8'));
     const name = thread === '0' ? 'main thread' : `worker ${thread}`;

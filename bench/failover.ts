@@ -1,6 +1,6 @@
 /**
- * How soon the service goes on after a standby has taken over from a primary that was killed under load, and whether anything is
- * lost. Ten runs each with both servers in database.url, and with an address that moves to the standby.
+ * Measures how soon the service resumes after a standby takes over from a primary that was killed under load, and whether any
+ * data is lost. Makes ten runs with both servers in database.url, and ten with an address that moves to the standby.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
@@ -12,11 +12,11 @@ import { spreadOf } from './spread.ts';
 import { type Stage, setStage } from './stage.ts';
 
 const RUNS = 10;
-/** From the death to the promotion; the longer one lets every back-off grow to its limit. */
+/** Time from the primary's death to the promotion. The longer one lets every back-off grow to its limit. */
 const OUTAGES_MS = [2_000, 10_000];
 const TRANSFER_EVERY_MS = 100;
 const REQUEST_EVERY_MS = 50;
-/** Webhooks before the primary dies, and answers of the API. */
+/** Webhooks and API responses to wait for before the primary dies. */
 const WARM_UP = 20;
 const RESUME_MS_MAX = 60_000;
 const ADDRESSES_FROM = 2n ** 150n;
@@ -127,7 +127,7 @@ async function once(way: Way, outageMs: number): Promise<Run> {
   };
 }
 
-/** Both servers, the one that will be the standby last, or these ports instead. */
+/** A URL with both servers, or with these ports instead. The future standby comes last. */
 function urlOf(pair: PostgresPair, ports = [pair.primary.port, pair.standby.port]): string {
   const { username, password, pathname } = new URL(pair.primary.url);
   const hosts = ports.map((port) => `127.0.0.1:${port}`).join();
@@ -135,7 +135,7 @@ function urlOf(pair: PostgresPair, ports = [pair.primary.port, pair.standby.port
   return `postgres://${username}:${password}@${hosts}${pathname}${parameters}`;
 }
 
-/** One after the other, each in a block of its own. */
+/** Sends one transfer after the other, each in a separate block. */
 function sendTransfers({ chain }: Stage, over: AbortSignal) {
   const [from, to] = chain.accounts;
   const sent: { hash: string; sentAt: number }[] = [];
@@ -149,7 +149,7 @@ function sendTransfers({ chain }: Stage, over: AbortSignal) {
   return { sent, done: send() };
 }
 
-/** What the API has answered with success must not be lost. */
+/** Creates watched addresses. A record that the API has confirmed must not be lost. */
 function createRecords({ apiUrl, key, receiver }: Stage, over: AbortSignal) {
   const acknowledged: { id: string; answeredAt: number }[] = [];
   const create = async (address: string) => {
@@ -173,7 +173,7 @@ function createRecords({ apiUrl, key, receiver }: Stage, over: AbortSignal) {
   return { acknowledged, done: work() };
 }
 
-/** A number from the server that is or will be the primary. */
+/** Reads a number from the server that is, or will become, the primary. */
 async function ask(pair: PostgresPair, text: string): Promise<number> {
   const client = new pg.Client({ connectionString: pair.standby.url });
   await client.connect();

@@ -1,8 +1,8 @@
 /**
- * What a scenario of `npm run bench` returns.
+ * The result of a scenario of `npm run bench`.
  */
 
-/** Rows of a table, one object each; units are in the names. */
+/** Rows of a table, one object each. The names contain the units. */
 export type Figures = {
   conditions: Record<string, string | number>;
   rows: Record<string, string | number>[];

@@ -1,5 +1,5 @@
 /**
- * How long a transfer takes from being mined to its row and to its webhook, over WebSocket, one block at a time.
+ * Measures how long a transfer takes from mining to its row and to its webhook, over WebSocket, one block at a time.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
@@ -28,7 +28,7 @@ export async function live(): Promise<Figures> {
   const toRow: number[] = [];
   const toWebhook: number[] = [];
   for (let block = 0; block < WARM_UP_BLOCKS + BLOCKS; block += 1) {
-    // Before the call, so that mining itself is inside: the block cannot be older.
+    // Taken before the call, so that the time includes mining: the block cannot be older.
     const minedAt = performance.now();
     const hash = await chain.send({ from: sender, to: receiver, valueWei: 1n });
     const rowAt = await waitForRow(client, hash);

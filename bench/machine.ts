@@ -1,5 +1,5 @@
 /**
- * On what and with what a figure was measured.
+ * Describes the machine and the software versions of a measurement.
  */
 import { execFileSync } from 'node:child_process';
 import { cpus, loadavg, totalmem } from 'node:os';
@@ -13,7 +13,7 @@ export type Machine = {
   commit: string;
 };
 
-/** `commit` ends in `+` when the work tree differs from it. */
+/** `commit` ends in `+` when the work tree has uncommitted changes. */
 export function describeMachine(): Machine {
   const git = (...words: string[]) => execFileSync('git', words, { encoding: 'utf8' }).trim();
   const isDirty = git('status', '--porcelain', '--', 'src', 'package.json', 'package-lock.json') !== '';
@@ -27,7 +27,7 @@ export function describeMachine(): Machine {
   };
 }
 
-/** Processor time of all cores together since the machine started, whoever had it. */
+/** Processor time of all cores since the machine started, including that of other programs. */
 export function readBusySeconds(): number {
   const busyMs = cpus().map(({ times: { user, nice, sys, irq } }) => user + nice + sys + irq);
   return busyMs.reduce((sum, ms) => sum + ms, 0) / 1000;

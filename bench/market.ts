@@ -1,5 +1,6 @@
 /**
- * The volume of the last 24 hours over a million swaps of one pair, beside adding them all up; and what storing swaps costs.
+ * Measures the 24-hour volume over a million swaps of one pair, compared with adding up all swaps. Also measures the cost of
+ * storing swaps.
  */
 import { performance } from 'node:perf_hooks';
 import pg from 'pg';
@@ -12,7 +13,7 @@ import { percentile } from './stage.ts';
 
 const SWAPS_IN_WINDOW = 1_000_000;
 const DAY_MS = 86_400_000;
-/** The present moves over so long, so that both ends of the window fall anywhere between two sums. */
+/** The present moves over this time, so that both ends of the window fall at any point between two sums. */
 const SPAN_MS = 3_600_000;
 const ASKED = 300;
 const STORED_BATCH = 1_000;
@@ -28,7 +29,7 @@ export async function market(): Promise<Figures> {
       const until = new Date(END.getTime() - Math.round((index * SPAN_MS) / ASKED));
       return { after: new Date(until.getTime() - DAY_MS), until };
     });
-    // Connections, plans and pages are warm in a running service.
+    // Warm up connections, plans and pages, which are warm in a running service.
     for (const window of windows) await sumSwapValue(database, 1, window);
     const rows = [];
     const times = await timeEach(windows, (window) => sumSwapValue(database, 1, window));
@@ -57,7 +58,7 @@ export async function market(): Promise<Figures> {
   }
 }
 
-/** A swap every 86.4 ms over the window and the time in which it moves, with values of 20 digits after the point. */
+/** Stores a swap every 86.4 ms over the window and its movement. Values have 20 digits after the decimal point. */
 async function fill(url: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -80,7 +81,7 @@ async function fill(url: string): Promise<void> {
   await client.end();
 }
 
-/** Of blocks after those of the window. */
+/** Makes swaps of blocks that follow those of the window. */
 function swapsOf(round: number): PricedSwap[] {
   return Array.from({ length: STORED_BATCH }, (_, index) => ({
     ...{

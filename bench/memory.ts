@@ -1,5 +1,5 @@
 /**
- * The memory of the service on PostgreSQL while it follows 10,000 blocks live, each with one transfer that rings.
+ * Measures the service's memory on PostgreSQL while it follows 10,000 new blocks, each with one transfer that causes a webhook.
  */
 import { waitUntil } from '../test/kit/wait.ts';
 import type { Figures } from './figures.ts';
@@ -21,7 +21,7 @@ export async function memory(): Promise<Figures> {
   const { chain } = stage;
   const [sender, receiver] = chain.accounts;
   await stage.watch(receiver);
-  // By hand: anvil's own mining falls behind, and puts several transactions into one block.
+  // Mine explicitly, because anvil's automatic mining falls behind and puts several transactions into one block.
   await chain.pauseMining();
   const rows: Figures['rows'] = [];
   for (let block = 1; block <= BLOCKS; block += 1) {
@@ -34,7 +34,7 @@ export async function memory(): Promise<Figures> {
     });
     const { resident, peak } = stage.memoryMiB();
     rows.push({ blocks: block, webhooks: receivedCount, residentMiB: resident, peakMiB: peak });
-    // The receiver of the test kit keeps every request; only the service's memory is of interest here.
+    // Drop the requests that the test receiver keeps, because only the service's memory matters here.
     stage.receiver.requests.length = 0;
   }
   return { conditions: { blocks: BLOCKS, internalTransfers: 'off', database: 'PostgreSQL' }, rows };

@@ -1,7 +1,7 @@
 /**
- * What questions about points cost with many awards, users and months: the service as operators run it, on PostgreSQL,
- * asked over HTTP by a thread of its own, from the request until the last byte of the answer. No request is made twice,
- * so that no answer comes from the cache. `npm run bench -- points --profile` tells where a leaderboard's time goes.
+ * Measures the cost of reading points with many awards, users and months. The service runs as operators run it, on PostgreSQL.
+ * A separate thread sends the requests over HTTP and measures until the last byte of the response. No request is sent twice,
+ * so no response comes from the cache. `npm run bench -- points --profile` shows where a leaderboard's time goes.
  */
 import { monthOf, monthPeriod } from '../src/domain/month.ts';
 import type { Database } from '../src/store/db/db.ts';
@@ -15,7 +15,7 @@ import { type PointsApi, startApi } from './points/service.ts';
 import { spreadOf } from './spread.ts';
 import { percentile } from './stage.ts';
 
-/** Awards of this month and the last one, a hundred of each user. */
+/** Numbers of awards in this month and the last one; each user has a hundred of them. */
 const AWARDS = [100_000, 10_000_000];
 const AWARDS_PER_USER = 100;
 const BOARDS: readonly Boards[] = [
@@ -70,7 +70,7 @@ async function timeQuestions(api: PointsApi, { awards, users }: { awards: number
   return rows;
 }
 
-/** Half of the months with nothing beside, the other half while it is asked something small all the time. */
+/** Reads half of the months alone, and the other half while small requests arrive all the time. */
 async function timeBoards(api: PointsApi, { year, months }: Boards) {
   const alone = [];
   const beside = [];
@@ -87,7 +87,7 @@ async function timeBoards(api: PointsApi, { year, months }: Boards) {
   };
 }
 
-/** Of so many users each, as blocks bring them. */
+/** Times writes of awards for this many users each, as blocks bring them. */
 async function timeWrites(database: Database, users: number) {
   const times: number[] = [];
   for (let batch = 0; batch < BATCHES; batch += 1) {

@@ -1,5 +1,5 @@
 /**
- * A contestant's process: what it costs, and its end. Linux: the figures are the kernel's, from /proc.
+ * A contestant's process: its CPU time, its memory and its end. Linux only, because the figures come from /proc.
  */
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -14,21 +14,21 @@ export type Program = {
 };
 
 export type RunningProgram = {
-  /** Throws, with what its output says of an error, when the process has ended. */
+  /** Throws an Error with an excerpt of the output when the process has ended. */
   assertAlive(): Promise<void>;
-  /** CPU time so far and highest resident memory, of the process with its children; to be asked now and then. */
+  /** CPU time so far and peak resident memory, of the process and its children. Must be called from time to time. */
   usage(): { cpuSeconds: number; peakMiB: number };
-  /** Resident memory now, of the process with its children. */
+  /** Current resident memory of the process and its children. */
   residentMiB(): number;
-  /** Ends it as a crash would, without waiting. */
+  /** Kills the process, as a crash would, without waiting. */
   kill(): void;
-  /** Ends it and waits for its end. */
+  /** Ends the process and waits until it is gone. */
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 const STOP_MS_MAX = 20_000;
 const EXCERPT_CHARACTERS_MAX = 300;
-/** Linux reports CPU time in these, whatever the kernel's own clock (USER_HZ). */
+/** Linux reports CPU time in this unit (USER_HZ), independent of the kernel's internal clock. */
 const TICKS_PER_SECOND = 100;
 
 export async function startProgram({ command, folder, environment }: Program): Promise<RunningProgram> {
@@ -80,14 +80,14 @@ export async function startProgram({ command, folder, environment }: Program): P
   };
 }
 
-/** One line from the first error on, without this machine's folder; the end where no error is named. */
+/** One line from the first error on, without this machine's folder. Without an error, the end of the output. */
 function excerptOf(output: string, folder: string): string {
   const line = output.replaceAll(folder, '.').replaceAll(/\s+/g, ' ');
   const from = line.search(/error/i);
   return from === -1 ? line.slice(-EXCERPT_CHARACTERS_MAX) : line.slice(from, from + EXCERPT_CHARACTERS_MAX);
 }
 
-/** The process and its descendants; those that end meanwhile are left out. */
+/** The process and its descendants. Skips those that end during the listing. */
 function listTree(pid: number): number[] {
   const children = orElse([], () =>
     readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
@@ -104,7 +104,7 @@ export function cpuSecondsOf(pid: number): number {
   return sum(fields.slice(11, 15).map(Number)) / TICKS_PER_SECOND;
 }
 
-/** proc(5), status: in KiB there. */
+/** proc(5), status: memory, which that file gives in KiB. */
 function memoryMiB(pid: number, name: 'VmRSS' | 'VmHWM'): number {
   const status = orElse('', () => readFileSync(`/proc/${pid}/status`, 'utf8'));
   return Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024;

@@ -1,5 +1,6 @@
 /**
- * What the proof of a block costs: keccak, tries and signature libraries to choose from, the way to the thread, and the whole proof there.
+ * Measures the cost of proving a block: libraries for keccak, tries and signatures, the transfer to a thread, and the whole
+ * proof in a thread.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -26,7 +27,7 @@ const REPEATS = 9;
 const REPEAT_MICROSECONDS_MIN = 20_000;
 /** Blocks that a thread proves before its memory is read and its time is taken. */
 const WARM_UP_BLOCKS = 200;
-/** As the prover gives its threads. */
+/** The same value that the prover gives its threads. */
 const YOUNG_MB_MAX = 8;
 
 type Row = Figures['rows'][number];
@@ -89,7 +90,7 @@ async function compareKeccaks(block: SyntheticBlock): Promise<Row[]> {
   return rows;
 }
 
-/** What is hashed in the proof of a block, but for the nodes of its tries: transactions as such and as a leaf, receipts. */
+/** Everything that a proof hashes except trie nodes: transactions, both as such and as leaves, and receipts. */
 function valuesOf({ block, receipts }: SyntheticBlock): Uint8Array[] {
   const transactions = block.transactions.map(encodeTransaction);
   return [...transactions, ...transactions, ...encodedReceipts({ block, receipts })];
@@ -112,7 +113,7 @@ async function compareTries(block: SyntheticBlock): Promise<Row[]> {
   return [...rows, { part: 'receipts root of 200 receipts', candidate: '@ethereumjs/mpt: not installed' }];
 }
 
-/** The root by @ethereumjs/mpt, when somebody has installed it (`npm install --no-save @ethereumjs/mpt`). */
+/** The root by @ethereumjs/mpt, if it is installed (`npm install --no-save @ethereumjs/mpt`). */
 async function findEthereumjs() {
   const name = '@ethereumjs/mpt';
   const library: unknown = await import(name).catch(() => undefined);
@@ -138,7 +139,7 @@ function isMpt(library: unknown): library is Mpt {
   return typeof library === 'object' && library !== null && 'createMPT' in library;
 }
 
-/** The public key of who signed: without the hashes before and after, which are the same for all. */
+/** Compares libraries that recover a signer's public key. The hashing before and after is the same for all of them. */
 async function compareRecoveries(): Promise<Row[]> {
   const libauth = await instantiateSecp256k1();
   const hash = new Uint8Array(createHash('sha256').update('what is signed').digest());
@@ -154,7 +155,7 @@ async function compareRecoveries(): Promise<Row[]> {
   });
 }
 
-/** What the way to a thread costs the main one and the thread. */
+/** Measures what sending a block to a thread costs the main thread and that thread. */
 async function compareTransports(block: SyntheticBlock): Promise<Row[]> {
   const program = new URL(`data:text/javascript,${encodeURIComponent(RECEIVER)}`);
   await using thread = await startThread(program);
@@ -176,7 +177,7 @@ async function compareTransports(block: SyntheticBlock): Promise<Row[]> {
         handingMs += performance.now() - startedAt;
         await answer;
       }
-      // The first one warms up.
+      // The first repeat warms up.
       if (repeat === 0) continue;
       main.add(name, (handingMs * 1000) / TRANSPORTED_BLOCKS);
       other.add(name, ((await thread.cpuMicroseconds()) - before) / TRANSPORTED_BLOCKS);
@@ -195,7 +196,7 @@ const RECEIVER = `import { parentPort } from 'node:worker_threads';
     parentPort.postMessage({ id });
   });`;
 
-/** By block: until the answer is there, and the thread's processor time, in which other programs have no part. */
+/** For each block: the time until the answer, and the thread's CPU time, which other programs don't affect. */
 async function measureProof(
   thread: Thread,
   part: string,
@@ -209,7 +210,7 @@ async function measureProof(
     const before = await thread.cpuMicroseconds();
     const startedAt = performance.now();
     for (const raw of blocks) checkProved(await thread.ask(raw, scope));
-    // The first one warms up.
+    // The first repeat warms up.
     if (repeat === 0) continue;
     times.add(
       'wall time from asking to the answer',
@@ -257,20 +258,20 @@ async function startThread(program: URL) {
   };
 }
 
-/** This thread's processor time of each candidate, one after the other, again and again. */
+/** Measures the thread's CPU time of each candidate, in turn and repeatedly. */
 async function compare(part: string, runs: Record<string, () => unknown>): Promise<Row[]> {
   const times = createSeries();
   for (let repeat = 0; repeat <= REPEATS; repeat += 1) {
     for (const [name, run] of Object.entries(runs)) {
       const microseconds = await timeOf(run);
-      // The first one warms up.
+      // The first repeat warms up.
       if (repeat > 0) times.add(name, microseconds);
     }
   }
   return times.rows(part);
 }
 
-/** Of one run, from as many as last long enough. */
+/** The average time of one run, over as many runs as last long enough to measure. */
 async function timeOf(run: () => unknown): Promise<number> {
   for (let count = 1; ; count *= 2) {
     const before = process.threadCpuUsage();
@@ -283,7 +284,7 @@ async function timeOf(run: () => unknown): Promise<number> {
   }
 }
 
-/** Figures by candidate. */
+/** Collects figures by candidate. */
 function createSeries() {
   const all = new Map<string, number[]>();
   return {

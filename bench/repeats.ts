@@ -1,26 +1,26 @@
 /**
- * What benchmarks with several contestants share: numbers on the command line, turns, and the file of their results.
+ * Helpers that benchmarks with several contestants share: numbers from the command line, the order of runs, and result files.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 
-/** What one run came to; units are in the names. */
+/** The figures of one run. The names contain the units. */
 export type Figures = Record<string, number>;
-/** Figures of a run, or with `failure` why it has no others than the load before it. */
+/** The figures of a run. If it failed, `failure` says why, and `figures` holds only the load before the run. */
 export type Outcome = { figures: Figures; failure?: string };
 
-/** @throws Error for anything but a whole number from 1 to `max`. */
+/** @throws Error for anything except an integer from 1 to `max`. */
 export function parseCount(text: string, max: number): number {
   if (!/^[1-9]\d{0,9}$/.test(text) || Number(text) > max) throw new Error(`${text} is not a count`);
   return Number(text);
 }
 
-/** The tasks of this repeat, from 1, in an order that turns around each time. */
+/** The tasks of this repeat (counted from 1). Every second repeat reverses the order. */
 export function inTurn<T>(tasks: readonly T[], repeat: number): readonly T[] {
   return repeat % 2 === 1 ? tasks : tasks.toReversed();
 }
 
-/** Runs it with the machine's load beforehand; a contestant that fails is a result too. */
+/** Runs it and records the machine's load beforehand. A contestant's failure becomes part of the results. */
 export async function outcomeOf(run: () => Promise<Figures>): Promise<Outcome> {
   const load = Number(loadavg()[0]?.toFixed(1));
   try {
@@ -30,11 +30,11 @@ export async function outcomeOf(run: () => Promise<Figures>): Promise<Outcome> {
   }
 }
 
-/** bench/results/NAME.json, whose parts are replaced one by one. */
+/** bench/results/NAME.json. Each part is replaced separately. */
 export function resultsFile<Results extends object>(name: string) {
   const file = new URL(`./results/${name}.json`, import.meta.url);
   return {
-    /** What is there; nothing before the first run. */
+    /** The stored results; empty before the first run. */
     async read(): Promise<Partial<Results>> {
       return JSON.parse(await readFile(file, 'utf8').catch(() => '{}'));
     },

@@ -1,8 +1,8 @@
 /**
  * `npm run bench [-- scenario …]`: runs the scenarios, prints their tables, writes bench/results/<scenario>.json.
- * `follow`, `deliver` and `api` take up to an hour and have words of their own (bench/follow/run.ts, bench/deliver/run.ts,
- * bench/api/run.ts): each runs when it is asked for, alone.
- * Figures depend on the machine: they are for comparing two states of the code in one sitting, and are never asserted.
+ * `follow`, `deliver` and `api` take up to an hour and have options (bench/follow/run.ts, bench/deliver/run.ts,
+ * bench/api/run.ts). Each of them runs alone, and only on request.
+ * Figures depend on the machine. Use them to compare two states of the code in one sitting; tests never assert them.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { api } from './api/run.ts';

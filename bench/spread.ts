@@ -1,8 +1,8 @@
 /**
- * Several runs in one cell of a table.
+ * Formats several runs for one cell of a table.
  */
 
-/** The median and, in brackets, the lowest and the highest; a dash for none. */
+/** The median, with the lowest and the highest value in brackets; a dash for no values. */
 export function spreadOf(values: readonly number[]): string {
   const sorted = values.toSorted((one, other) => one - other);
   const [lowest] = sorted;

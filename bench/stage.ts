@@ -1,5 +1,5 @@
 /**
- * The stage of a scenario: anvil, PostgreSQL, a receiver, and Chainbell as the process that operators run.
+ * The setup of a scenario: anvil, PostgreSQL, a receiver, and Chainbell as the process that operators run.
  */
 import { execFile, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -15,19 +15,19 @@ import { type AnswerTo, type Receiver, startReceiver } from '../test/kit/receive
 import { waitUntil } from '../test/kit/wait.ts';
 
 export type Stage = {
-  /** Mines each transaction in a block of its own. */
+  /** Mines each transaction in a separate block. */
   chain: Chain;
   database: Pick<TestDatabase, 'url'>;
   receiver: Receiver;
   apiUrl: string;
-  /** Of the watcher `bench`. */
+  /** The API key of watcher `bench`. */
   key: string;
   metricsUrl: string;
   /** Registers an address with the receiver's URL. */
   watch(address: string): Promise<void>;
-  /** Resident memory of the service now, and at its highest, in MiB. */
+  /** Current and peak resident memory of the service, in MiB. */
   memoryMiB(): { resident: number; peak: number };
-  /** False when the service has ended. */
+  /** False after the service has ended. */
   isRunning(): boolean;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -36,9 +36,9 @@ const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
 export type StageOptions = {
   answer: AnswerTo;
-  /** anvil stops for good at times when it is traced while it mines as fast as it can. */
+  /** anvil sometimes hangs for good when it is traced while it mines at full speed. */
   internalTransfers: 'auto' | 'off';
-  /** Instead of a test database: an empty one, by its URL. */
+  /** The URL of an empty database, in place of a test database. */
   databaseUrl?: string;
 };
 
@@ -71,7 +71,7 @@ export async function setStage({ answer, internalTransfers, databaseUrl }: Stage
   const create = [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'];
   const { stdout } = await promisify(execFile)(process.execPath, create, options);
   const { key }: { key: string } = JSON.parse(stdout);
-  // With the flags of this process: bootstrap.mjs gives the same ones to every program.
+  // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
   const child = spawn(process.execPath, [...process.execArgv, MAIN, 'start'], {
     ...options,
     stdio: 'ignore',
@@ -111,7 +111,7 @@ const isReady = (apiUrl: string) =>
     () => false,
   );
 
-/** proc(5): VmRSS and VmHWM, in KiB there. */
+/** proc(5): VmRSS and VmHWM, which that file gives in KiB. */
 function readMemory(pid: number | undefined): { resident: number; peak: number } {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   const mebibytes = (name: string) =>

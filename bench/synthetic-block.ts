@@ -1,5 +1,5 @@
 /**
- * A block of the size of a busy one of Ethereum mainnet, whose header hash and roots hold.
+ * A made-up block as large as a busy block of Ethereum mainnet, with a valid header hash and valid roots.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -15,10 +15,10 @@ export type SyntheticBlock = { block: Json & { transactions: Json[] }; receipts:
 
 const TRANSACTIONS = 200;
 const LOGS = 500;
-/** Bytes of input, in turn: the quantiles of the stored mainnet blocks, with their mean of some 730 bytes. */
+/** Input sizes, used in turn: the quantiles of the stored mainnet blocks, with the same mean of about 730 bytes. */
 const INPUT_BYTES = [0, 0, 0, 68, 68, 68, 132, 260, 708, 5_900];
 
-/** 200 transactions with a fee market and 500 logs of three topics, with all the fields that nodes give. */
+/** 200 transactions with a fee market and 500 logs with three topics each, with all fields that nodes return. */
 export function makeMainnetSizedBlock(): SyntheticBlock {
   const transactions = Array.from({ length: TRANSACTIONS }, (_, index) => {
     const draft = {
@@ -51,7 +51,7 @@ export function makeMainnetSizedBlock(): SyntheticBlock {
   };
   const hash = headerHash(draft);
   const block = { ...draft, hash, transactions: transactions.map((one) => ({ ...one, blockHash: hash })) };
-  // As text and back: its strings are then of the kind that a node's answer has.
+  // Serialize and parse, so that its strings have the same internal form as those of a node's response.
   return JSON.parse(
     JSON.stringify({
       block,
@@ -64,12 +64,12 @@ export function makeMainnetSizedBlock(): SyntheticBlock {
   ) as SyntheticBlock;
 }
 
-/** 500 over 200 receipts. */
+/** Distributes 500 logs over 200 receipts. */
 const logsOf = (index: number) => (LOGS / TRANSACTIONS) * 2 * (index % 2);
 
 const quantity = (number: number) => `0x${number.toString(16)}`;
 
-/** So many bytes that look random and are the same in each run. */
+/** `count` bytes that look random and are the same in each run. */
 function bytes(count: number, ...seed: readonly (string | number)[]): string {
   return `0x${createHash('shake256', { outputLength: Math.max(1, count) })
     .update(seed.join(' '))

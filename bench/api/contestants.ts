@@ -1,5 +1,5 @@
 /**
- * Who answers: Chainbell's API as operators start it, and Nitro with cachedEventHandler on the same tables.
+ * The two contestants: Chainbell's API as operators start it, and Nitro with cachedEventHandler on the same tables.
  */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -14,7 +14,7 @@ import { type Program, type RunningProgram, startProgram } from '../program.ts';
 
 export type Contestant = {
   name: string;
-  /** Starts it on this database; it answers when this resolves. */
+  /** Starts the contestant on this database. Resolves when it answers requests. */
   start(databaseUrl: string): Promise<Contending>;
 };
 
@@ -24,7 +24,7 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const NITRO = fileURLToPath(new URL('./peers/nitro/', import.meta.url));
 const BUILD_MS_MAX = 120_000;
 const START_MS_MAX = 30_000;
-/** A day: what is measured is not the age of prices. */
+/** Prices stay valid for a day, because this benchmark does not measure their refresh. */
 const CONFIG = `
 chain: { id: 31337, rpc: ["http://127.0.0.1:1"], native: { symbol: ETH } }
 prices: { native: { maxAgeSeconds: 86400, sources: [{ type: fixed, price: "2500.25" }] } }
@@ -38,7 +38,7 @@ export const chainbell: Contestant = {
     await writeFile(config, CONFIG);
     const port = await findFreePort(0);
     const contending = await startAnswering(port, {
-      // With the flags of this process: bootstrap.mjs gives the same ones to every program.
+      // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
       command: [process.execPath, ...process.execArgv, MAIN, 'start', '--role', 'api', '--config', config],
       folder,
       environment: {
@@ -60,7 +60,7 @@ export const chainbell: Contestant = {
   },
 };
 
-/** Installed and built when this resolves. */
+/** Resolves when Nitro is installed and built. */
 export async function nitro(): Promise<Contestant> {
   const folder = await installPeer('nitro', NITRO, 'package.json');
   await promisify(execFile)(process.execPath, [path.join(folder, 'node_modules/.bin/nitro'), 'build'], {

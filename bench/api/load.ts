@@ -1,5 +1,6 @@
 /**
- * Load by wrk (Debian: wrk), on the same machine: as many requests as there are answers, over connections that stay.
+ * Load from wrk (Debian package: wrk) on the same machine. Each keep-alive connection sends its next request as soon as it has
+ * an answer.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -7,10 +8,10 @@ import { promisify } from 'node:util';
 export type Load = { requestsPerSecond: number; p50Ms: number; p99Ms: number };
 
 export const CONNECTIONS = 64;
-/** Longer than any answer takes on a machine that others use too. */
+/** Longer than any response takes, even on a machine that is busy with other work. */
 const ANSWER_SECONDS_MAX = 30;
 
-/** @throws Error when an answer was no 2xx, or a connection failed. */
+/** @throws Error when a response was not 2xx or a connection failed. */
 export async function load(url: string, seconds: number): Promise<Load> {
   const words = [
     '-t1',

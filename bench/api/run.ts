@@ -1,6 +1,6 @@
 /**
- * Cached answers of Chainbell's public API beside Nitro's, from the same tables of one PostgreSQL:
- * `npm run bench -- api [--repeats 5] [--seconds 5]`; `api --table` prints the last results. Needs wrk on the PATH.
+ * Compares cached responses of Chainbell's public API with Nitro's. Both read the same tables of one PostgreSQL.
+ * `npm run bench -- api [--repeats 5] [--seconds 5]` measures; `api --table` prints the last results. Needs wrk on the PATH.
  */
 import { loadavg } from 'node:os';
 import { isDeepStrictEqual, parseArgs } from 'node:util';
@@ -20,7 +20,7 @@ type Results = { machine: Machine; conditions: Record<string, string | number>; 
 const file = resultsFile<Results>('api');
 const REPEATS_MAX = 100;
 const SECONDS_MAX = 60;
-/** 100 KB of JSON. */
+/** A leaderboard of this many users is 100 KB of JSON. */
 const USERS = 1_500;
 const PATHS = {
   price: '/api/price/native',
@@ -65,7 +65,7 @@ export async function api(words: string[]): Promise<void> {
   process.stdout.write(renderTable(results));
 }
 
-/** A price, and the points of a month. */
+/** Stores a price and the points of one month. */
 async function fill(url: string): Promise<void> {
   const database = await openDatabase({ url, dataDir: '' });
   try {
@@ -80,7 +80,7 @@ async function fill(url: string): Promise<void> {
   }
 }
 
-/** Who answers something else does not do the same work. */
+/** @throws Error when the contestants answer differently, because then they don't do the same work. */
 async function compareAnswers(contestants: readonly Contestant[], databaseUrl: string): Promise<void> {
   for (const path of Object.values(PATHS)) {
     const answers: unknown[] = [];
@@ -94,7 +94,7 @@ async function compareAnswers(contestants: readonly Contestant[], databaseUrl: s
   }
 }
 
-/** One process for both bodies, each of which is kept before it is measured. */
+/** Measures both bodies with one process. Each body is cached before its measurement starts. */
 async function measure(
   contestant: Contestant,
   databaseUrl: string,
@@ -117,7 +117,7 @@ async function measure(
   return runs;
 }
 
-/** As Markdown: medians and, in brackets, the lowest and the highest of the runs. */
+/** Renders Markdown: medians, with the lowest and the highest run in brackets. */
 function renderTable({ machine, conditions, runs = [] }: Partial<Results>): string {
   const names = [...new Set(runs.flatMap(({ figures }) => Object.keys(figures)))];
   const groups = Map.groupBy(runs, ({ what, contestant }) => `${what} | ${contestant}`);

@@ -5,13 +5,13 @@ import pg from 'pg';
 import type { TestDatabase } from '../../test/kit/database.ts';
 import { waitUntil } from '../../test/kit/wait.ts';
 
-/** Leaderboards of so many users, one for each of the first `months` of that year. */
+/** Leaderboards with `users` users each, one for each of the first `months` months of `year`. */
 export type Boards = { users: number; year: number; months: number };
 
 export const userOf = (index: number) => `0x${(index + 1).toString(16).padStart(40, '0')}`;
 export const boardMonth = (year: number, month: number) => `${year}-${String(month).padStart(2, '0')}`;
 
-/** Facts of this month and the last one, and sums, as insertAwards makes them; the indexes of the facts afterwards, all at once. */
+/** Stores awards of this month and the last one with their sums, as insertAwards makes them. Builds indexes last. */
 export async function fillAwards(place: TestDatabase, awards: number, users: number): Promise<void> {
   await using client = await connect(place);
   await client.query(`
@@ -45,7 +45,7 @@ export async function fillBoards(place: TestDatabase, boards: readonly Boards[])
 
 type Client = AsyncDisposable & Pick<pg.Client, 'query'>;
 
-/** For statements of minutes: the program's own connections give up on those. */
+/** Connects without a statement timeout: the program's connections cancel statements that take minutes. */
 async function connect({ url }: TestDatabase): Promise<Client> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
@@ -53,7 +53,7 @@ async function connect({ url }: TestDatabase): Promise<Client> {
   return Object.assign(client, { [Symbol.asyncDispose]: () => client.end() });
 }
 
-/** What was committed a moment ago is not marked as seen by everybody yet. */
+/** Marks the new rows as visible to all transactions, which doesn't happen at commit. */
 async function vacuum(client: Client): Promise<void> {
   await waitUntil(
     async () => {

@@ -1,5 +1,5 @@
 /**
- * Where the time of an uncached leaderboard goes: in PostgreSQL, on the way to a driver, in the service. In
+ * Shows where the time of an uncached leaderboard goes: in PostgreSQL, on the way to a driver, or in the service. Writes
  * bench/results/points-profile.json.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ import { startApi } from './service.ts';
 
 const RESULT = new URL('../results/points-profile.json', import.meta.url);
 const BOARDS = { users: 100_000, year: 2020, months: 12 };
-/** Before the service is measured. */
+/** Requests before the measurement of the service starts. */
 const WARM_REQUESTS = 400;
 
 export async function profilePoints(): Promise<void> {
@@ -52,7 +52,7 @@ export async function profilePoints(): Promise<void> {
   }
 }
 
-/** Each of every month, one after the other, without the service. */
+/** Times every stage without the service, for each month in turn. */
 async function timeStages(database: Database): Promise<Record<string, number[]>> {
   const stages: Record<string, number[]> = {};
   const note = (stage: string, ms: number) => {
@@ -80,7 +80,7 @@ async function timeStages(database: Database): Promise<Record<string, number[]>>
   return stages;
 }
 
-/** How long PostgreSQL says that it took, with nothing sent. */
+/** The execution time that PostgreSQL reports, without sending any rows. */
 async function explain(database: Database, { text, values }: Sql): Promise<number> {
   const [row] = await database.query<{ 'QUERY PLAN': [{ 'Execution Time': number }] }>({
     text: `explain (analyze, timing off, format json) ${text}`,

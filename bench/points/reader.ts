@@ -1,11 +1,11 @@
 /**
- * Who asks, in a thread of its own: what an answer costs its reader keeps nobody else waiting. Asked for a URL by its
- * message, it answers with a Reading or with why there is none.
+ * An HTTP client in a separate thread, so that reading a response delays no other measurement. A message holds the URL; the
+ * reply is a Reading or an error.
  */
 import { Agent, request } from 'node:http';
 import { parentPort } from 'node:worker_threads';
 
-/** From asking until the first and until the last byte of the body. */
+/** Milliseconds from sending the request to the first and to the last byte of the body. */
 export type Reading = { status: number; bytes: number; firstByteMs: number; ms: number };
 
 const agent = new Agent({ keepAlive: true });

@@ -1,5 +1,5 @@
 /**
- * The API alone, with no chain to follow, as operators run it; and readers of it in threads of their own.
+ * Starts the API role alone, with no chain to follow, as operators run it. Its clients run in separate threads.
  */
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -14,9 +14,9 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const PING_MS = 5;
 
 export type PointsApi = AsyncDisposable & {
-  /** `question` follows /api/points/. @throws Error for any answer but 200 and 404. */
+  /** `question` is the path after /api/points/. @throws Error for any status except 200 and 404. */
   ask(question: string): Promise<Reading>;
-  /** While it is asked something small every few milliseconds: its longest answer is how long nothing else went on. */
+  /** Sends small requests every few milliseconds meanwhile. `pauseMs` is the slowest of them: how long the API was blocked. */
   askBeside(question: string): Promise<Reading & { pauseMs: number }>;
 };
 
@@ -81,7 +81,7 @@ export async function startApi(
   };
 }
 
-/** Reads one URL after the other. */
+/** Starts a thread that reads one URL after the other. */
 function startReader(): AsyncDisposable & { read(url: string): Promise<Reading> } {
   const worker = new Worker(new URL('./reader.ts', import.meta.url));
   return {

@@ -1,5 +1,5 @@
 /**
- * The tables that Chainbell has filled, read with statements of one's own.
+ * Reads the tables that Chainbell has filled, with hand-written statements.
  */
 import pg from 'pg';
 
