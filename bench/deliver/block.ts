@@ -1,6 +1,6 @@
 /**
- * From a block's head to its webhooks, with two million watched addresses and three thousand transfers in each block, of
- * which some ring: the whole service in one process, heads over WebSocket, blocks proved.
+ * Measures the time from a block's head to its webhooks, with two million watched addresses and 3,000 transfers in each block.
+ * A few of the transfers cause webhooks. The whole service runs in one process, with heads over WebSocket and proved blocks.
  */
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -21,15 +21,15 @@ import type { Sink } from './stage.ts';
 
 const TRANSFERS = 3_000;
 const RECIPIENTS = 60_000;
-/** Every so manieth recipient is watched: 60 webhooks a block. */
+/** One in this many recipients is watched, so each block causes 60 webhooks. */
 const WATCHED_EVERY = 50;
 const WATCHERS = 20;
 const BLOCKS = 100;
 const WARM_UP_BLOCKS = 10;
-/** Between blocks; a chain of 3,000 transfers in each block has slower ones. */
+/** Pause between blocks. A real chain with 3,000 transfers in each block is slower. */
 const PAUSE_MS = 500;
 const BLOCK_MS_MAX = 30_000;
-/** That are read from the node by nobody but the bench. */
+/** Number of blocks that only the benchmark reads from the node. */
 const NODE_BLOCKS = 30;
 
 export async function block(sink: Sink, watchedAddresses: number): Promise<Figures> {
@@ -67,7 +67,7 @@ export async function block(sink: Sink, watchedAddresses: number): Promise<Figur
   };
 }
 
-/** How far along a webhook was, from its block's head: proved and about to be committed, then rendered. */
+/** Times from the block's head until it is proved and about to be committed, and until the webhook is rendered. */
 async function readStages(client: pg.Client, headAt: HeadAt): Promise<Figures> {
   const { rows } = await client.query<{ number: string; proved_at: Date; started_at: Date }>(`
     select n.block_number as number, n.created_at as proved_at, a.started_at
@@ -89,7 +89,7 @@ async function readStages(client: pg.Client, headAt: HeadAt): Promise<Figures> {
 
 type HeadAt = (block: number) => number;
 
-/** Runs Chainbell while blocks are mined; sorted times from their heads to their webhooks. */
+/** Runs Chainbell while blocks are mined. Returns the sorted times from their heads to their webhooks. */
 async function ring({
   program,
   chain,
@@ -129,7 +129,7 @@ async function ring({
   return { waits: waits.sort((one, other) => one - other), peakMiB: running.usage().peakMiB };
 }
 
-/** Of such blocks, sorted: how long the node takes to hand one over, from its head to the last byte. */
+/** How long the node takes to return such a block, from its head to the last byte. Sorted. */
 async function readNode(chain: BenchChain, headAt: HeadAt): Promise<number[]> {
   const times: number[] = [];
   for (let index = 0; index < NODE_BLOCKS; index += 1) {
@@ -143,7 +143,7 @@ async function readNode(chain: BenchChain, headAt: HeadAt): Promise<number[]> {
   return times.sort((one, other) => one - other);
 }
 
-/** The ringing addresses, spread over the watchers, and as many others as are asked for, whom nobody pays. */
+/** Watches the paid addresses, spread over the watchers, and `others` further addresses that are never paid. */
 async function watch(
   client: pg.Client,
   watchers: readonly Watcher[],
@@ -172,7 +172,7 @@ async function watch(
   await client.query('vacuum analyze');
 }
 
-/** When a bare client heard of each block. */
+/** When a plain WebSocket client received the head of each block. */
 async function watchHeads(url: string, parts: AsyncDisposableStack): Promise<HeadAt> {
   const heard = new Map<number, number>();
   const socket = new WebSocket(url);

@@ -1,5 +1,5 @@
 /**
- * Chainbell's delivery as a contestant: rows as the follower writes them, then the process with that role alone.
+ * Chainbell's delivery as a contestant: stores rows as the follower writes them, then runs the delivery role alone.
  */
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
@@ -15,7 +15,7 @@ const SECRET = Buffer.alloc(32, 7);
 /** A watcher with a key and one watched address, whose webhooks go to one receiver. */
 export type Watcher = { id: number; laneId: number; url: string };
 
-/** `count` watchers; watcher n has receiver number `n % hosts`. */
+/** Makes `count` watchers. Watcher n uses receiver number `n % hosts`. */
 export async function makeWatchers(
   client: pg.Client,
   {
@@ -61,7 +61,7 @@ export async function makeWatchers(
   return watchers;
 }
 
-/** `count` due notifications for each of the watchers, and the ring that goes with them, in one transaction. */
+/** Inserts `count` due notifications for each watcher and the database notification for them, in one transaction. */
 export async function insertDue(
   client: pg.Client,
   watchers: readonly Watcher[],
@@ -94,7 +94,7 @@ export async function insertDue(
   await client.query('commit');
 }
 
-/** The process, as operators start it for delivery alone, or with further roles. */
+/** The process as operators start it, with the delivery role alone or with further roles. */
 export function deliveryProgram({
   databaseUrl,
   sink,
@@ -109,7 +109,7 @@ export function deliveryProgram({
   flags?: readonly string[];
 }): Program {
   return {
-    // With the flags of this process: bootstrap.mjs gives the same ones to every program.
+    // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
     command: [process.execPath, ...process.execArgv, ...flags, MAIN, 'start', '--role', roles],
     folder,
     environment: {

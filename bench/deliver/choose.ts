@@ -1,5 +1,5 @@
 /**
- * What it costs to find the next work while one endpoint has a million rows that are due and dead.
+ * Measures the cost of finding the next work while one dead receiver has a million due rows.
  */
 import { performance } from 'node:perf_hooks';
 import pg from 'pg';
@@ -13,13 +13,13 @@ import type { Figures } from './results.ts';
 const HEALTHY_LANES = 5_000;
 const ROWS_PER_HEALTHY_LANE = 2;
 const ROUNDS = 5;
-/** As in production (src/delivery/lane.ts): twice what a lane starts with, and what it has at most. */
+/** As in src/delivery/lane.ts: twice the initial concurrency of a delivery queue, and its maximum. */
 const READ = 8;
 const READ_DEAD = 128;
 const IN_FLIGHT = 64;
 const LEASE_MS = 3_600_000;
 
-/** Statement times of leasing and of reading due rows, with `deadRows` retries due in one lane. */
+/** Times the statements that lease delivery queues and read due rows, with `deadRows` retries due in one of them. */
 export async function choose(deadRows: number): Promise<Figures> {
   await using testDatabase = await createTestDatabase('postgres');
   const client = new pg.Client({ connectionString: testDatabase.url });
@@ -58,7 +58,7 @@ export async function choose(deadRows: number): Promise<Figures> {
   };
 }
 
-/** As often as a lane reads in a minute, with its attempts in flight left out. */
+/** Reads as often as a delivery queue does in a minute, excluding its attempts in flight. */
 async function readDeadLane(database: Database, lane: Lane, times: number[]): Promise<void> {
   const exclude = Array.from({ length: IN_FLIGHT }, (_, index) => index + 1);
   for (let reads = 0; reads < 60; reads += 1) {

@@ -1,6 +1,6 @@
 /**
- * What one endpoint that hangs costs the others: notifications that come steadily for many healthy receivers, from
- * their creation to their receipt, without and with due rows of one that never answers.
+ * Measures what a hanging receiver costs the others. Many healthy receivers get notifications at a steady rate, first alone
+ * and then beside due rows of a receiver that never answers. The time is from a notification's creation to its receipt.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ import type { Sink } from './stage.ts';
 
 const SECONDS = 20;
 const EVERY_MS = 50;
-/** One row for each of so many receivers, in turn. */
+/** Each round adds one row for this many receivers, in turn. */
 const ROWS_EACH = 10;
 const WARM_UP_MS = 3_000;
 const DRAIN_MS_MAX = 60_000;
@@ -59,7 +59,7 @@ export async function neighbour(
   await waitUntil(drained, { timeoutMs: DRAIN_MS_MAX });
   received = sent;
   await sendFor(SECONDS * 1000);
-  // One answer for all that was measured: nothing is asked before everything has come.
+  // Read the statistics once, after everything has arrived, because reading resets them.
   await delay(2_000);
   const stats = await sink.takeStats();
   return { ...stats.waits, sent: sent - received, lost: sent - received - stats.ids };

@@ -1,5 +1,5 @@
 /**
- * Where Chainbell's time goes while it delivers: the functions with the most self time, in
+ * Shows where Chainbell's time goes during delivery: the functions with the most self time. Writes
  * bench/results/deliver-profile.json.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import { chainbell, throughput } from './throughput.ts';
 const RESULT = new URL('../results/deliver-profile.json', import.meta.url);
 const LANES = 20;
 
-/** One run of the part `http` under V8's profiler; prints the tables and writes them. */
+/** Runs the part `http` once under V8's profiler, prints the tables and writes them. */
 export async function profile(sink: Sink, rows: number): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-profile-'));
   try {

@@ -1,5 +1,5 @@
 /**
- * bench/results/deliver.json: every run of every part as it was, written after each one.
+ * bench/results/deliver.json: every run of every part, unchanged. The file is written after each run.
  */
 import type { Machine } from '../machine.ts';
 import { type Figures, type Outcome as RunOutcome, resultsFile } from '../repeats.ts';
@@ -16,7 +16,7 @@ export type Results = Partial<AllResults>;
 
 export const { read: readResults, write: writeResults } = resultsFile<AllResults>('deliver');
 
-/** A Markdown table for each part: medians and, in brackets, the lowest and the highest of the runs. */
+/** Renders a Markdown table for each part: medians, with the lowest and the highest run in brackets. */
 export function renderTables(results: Results): string {
   return parts.flatMap((part) => renderPart(part, results[part])).join('\n');
 }

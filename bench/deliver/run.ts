@@ -1,8 +1,8 @@
 /**
- * Chainbell's delivery, beside job queues that do the same work:
- * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`, its parts `deliver/http`,
- * `deliver/https`, `deliver/choose`, `deliver/neighbour`, `deliver/crowd`, `deliver/block` and `deliver/takeover`;
- * `deliver/fairness` has words of its own (fairness/run.ts); `deliver --profile` tells where Chainbell's time goes,
+ * Compares Chainbell's delivery with job queues that do the same work:
+ * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`. Its parts are `deliver/http`,
+ * `deliver/https`, `deliver/choose`, `deliver/neighbour`, `deliver/crowd`, `deliver/block` and `deliver/takeover`.
+ * `deliver/fairness` has other options (fairness/run.ts). `deliver --profile` shows where Chainbell's time goes, and
  * `deliver --table` prints the last results. BullMQ needs redis-server on the PATH.
  */
 import { parseArgs } from 'node:util';
@@ -30,7 +30,7 @@ type Task = { part: Part; name: string; run(sinks: Record<'http' | 'https', Sink
 
 const COUNT_MAX = 9_999_999;
 const DEAD_ROWS = 1_000_000;
-/** Healthy receivers, and due rows of the one that hangs beside them. */
+/** Healthy receivers, and due rows of the hanging receiver beside them. */
 const NEIGHBOURS = { receivers: 200, hangingRows: 100_000 };
 const CROWD = { receivers: 5_000, hangingRows: DEAD_ROWS };
 
@@ -96,7 +96,7 @@ function tasksOf(part: Part, { rows, watched }: { rows: number; watched: number 
   }
 }
 
-/** Every task once in each repeat, in an order that turns around each time. */
+/** Runs every task once in each repeat. Every second repeat reverses the order. */
 async function runAll(
   tasks: readonly Task[],
   sinks: Record<'http' | 'https', Sink>,

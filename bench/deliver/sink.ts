@@ -1,19 +1,19 @@
 /**
- * The receiver, a program of its own: answers 204 at once, after a while under /slow, never under /hang, and counts
- * what came by its id. `GET /stats` tells, and begins anew. With a certificate in the environment it speaks HTTPS.
+ * The receiver program. It responds with 204: at once, after a delay under /slow, and never under /hang. It counts requests by
+ * notification id. `GET /stats` returns the statistics and resets them. With a certificate in the environment it serves HTTPS.
  */
 import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { percentile } from '../stage.ts';
 
-/** What came since the last question; times are milliseconds since 1970, waits those since a body's `timestamp`. */
+/** Statistics since the last reset. `times` are milliseconds since 1970; `waits` are measured from a body's `timestamp`. */
 export type SinkStats = {
   ids: number;
   waits: { p50Ms: number; p99Ms: number; maxMs: number };
-  /** When each request came. */
+  /** The arrival time of each request. */
   times: number[];
-  /** For each Host, when its first request came. */
+  /** The arrival time of the first request for each Host. */
   firstAtByHost: Record<string, number>;
 };
 
@@ -71,7 +71,7 @@ const server =
   keyFile === undefined || certFile === undefined
     ? createServer(options, onRequest)
     : createSecureServer({ ...options, key: readFileSync(keyFile), cert: readFileSync(certFile) }, onRequest);
-// All of 127.0.0.0/8: each address is another receiver.
+// Listen on all of 127.0.0.0/8, so that each address is a separate receiver.
 server.listen(0, '0.0.0.0', () => {
   const address = server.address();
   process.stdout.write(`${typeof address === 'object' && address !== null ? address.port : 0}\n`);

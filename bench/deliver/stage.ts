@@ -1,5 +1,5 @@
 /**
- * What every contestant of the delivery benchmarks shares: a PostgreSQL server that is durable, and a receiver.
+ * The setup that all contestants of the delivery benchmarks share: a durable PostgreSQL server and a receiver.
  */
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -15,18 +15,18 @@ import type { SinkStats } from './sink.ts';
 export type Sink = {
   port: number;
   protocol: 'http' | 'https';
-  /** PEM of who issued its certificate. */
+  /** The certificate of its certificate authority (PEM). */
   caFile: string | undefined;
-  /** What came since the last question. */
+  /** Returns the statistics since the last call. */
   takeStats(): Promise<SinkStats>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 const SINK = fileURLToPath(new URL('./sink.ts', import.meta.url));
-/** The addresses that receivers have, from 127.0.1.1 on: TLS certificates name these. */
+/** The number of receiver addresses, from 127.0.1.1 on, that TLS certificates name. */
 const HOSTS_MAX = 4;
 
-/** A server of its own with fsync on, for createTestDatabase; undefined where TEST_DATABASE_URL names one. */
+/** Starts a server with fsync on, for createTestDatabase. Undefined where TEST_DATABASE_URL names one. */
 export async function startDurableServer(): Promise<AsyncDisposable> {
   const given = process.env.TEST_DATABASE_URL;
   if (given !== undefined && given !== '') return { async [Symbol.asyncDispose]() {} };
@@ -40,7 +40,7 @@ export async function startDurableServer(): Promise<AsyncDisposable> {
   };
 }
 
-/** Host number `index` of the receiver, each an origin of its own. */
+/** Host number `index` of the receiver. Each host is a separate origin. */
 export function hostOf(index: number): string {
   return `127.0.${1 + Math.floor(index / 250)}.${1 + (index % 250)}`;
 }

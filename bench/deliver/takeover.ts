@@ -1,5 +1,5 @@
 /**
- * How long lanes stand still when the process that works them is killed and another is there.
+ * Measures how long delivery queues stand still after their process is killed, while a second process is running.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import type { Figures } from './results.ts';
 import type { Sink } from './stage.ts';
 
 const LANES = 40;
-/** More than a lane sends, 16 to 64 at a time with 200 ms each, before the measurement is over. */
+/** More rows than a delivery queue can send during the measurement: 16 to 64 at a time, 200 ms each. */
 const ROWS_PER_LANE = 3_000;
 const START_MS_MAX = 30_000;
 const TAKEOVER_MS_MAX = 30_000;

@@ -1,6 +1,6 @@
 /**
- * How many durable deliveries a second: rows that are there before the process starts, from the first request until the
- * last outcome is recorded. Chainbell beside job queues that do the same work.
+ * Measures durable deliveries per second for Chainbell and for job queues that do the same work. The rows exist before the
+ * process starts. The time is from the first request until the last outcome is recorded.
  */
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -21,7 +21,7 @@ import { hostOf, type Sink } from './stage.ts';
 
 export type Contestant = {
   name: string;
-  /** Fills the database and says what to start, and what tells whether a row is still open. */
+  /** Fills the database. Returns the program to start, and SQL that shows whether a row is still open. */
   prepare(run: Preparing): Promise<{ program: Program; openSql: string }>;
 };
 
@@ -36,11 +36,11 @@ type Preparing = {
 
 const PEERS = fileURLToPath(new URL('./peers/', import.meta.url));
 const RUN_MS_MAX = 180_000;
-/** Jobs at once in each peer; Chainbell sends at most 128 to one receiver. */
+/** Concurrent jobs in each peer. Chainbell sends at most 128 requests to one receiver at a time. */
 const CONCURRENCY = 128;
 const REDIS_START_MS_MAX = 10_000;
 
-/** Chainbell with its rows in the lanes of so many watchers, which share one receiver; `flags` are Node's. */
+/** Chainbell with rows in the delivery queues of several watchers that share one receiver; `flags` are Node's. */
 export function chainbell(watcherCount: number, flags: readonly string[] = []): Contestant {
   return {
     name: `Chainbell, ${watcherCount === 1 ? '1 lane' : `${watcherCount} lanes`}`,
@@ -56,7 +56,7 @@ export function chainbell(watcherCount: number, flags: readonly string[] = []): 
   };
 }
 
-/** A job queue with a job for each row of a table, which holds the rendered body. */
+/** A job queue with one job for each row of a table. The rows hold the rendered bodies. */
 export function peer(name: 'graphile-worker' | 'pg-boss' | 'bullmq'): Contestant {
   return {
     name,
@@ -84,7 +84,7 @@ export function peer(name: 'graphile-worker' | 'pg-boss' | 'bullmq'): Contestant
   };
 }
 
-/** Bodies as long as Chainbell's, with an id each. */
+/** Inserts bodies as long as Chainbell's, each with an id. */
 async function fillOutbox(client: pg.Client, url: string, rows: number): Promise<void> {
   await client.query(`
     create table outbox (id bigint primary key, url text not null, body text not null, processed_at timestamptz);
@@ -99,7 +99,7 @@ async function fillOutbox(client: pg.Client, url: string, rows: number): Promise
   );
 }
 
-/** Redis without persistence, which is the faster way. */
+/** Starts Redis without persistence, which is its faster mode. */
 async function startRedis(parts: AsyncDisposableStack): Promise<number> {
   const port = await findFreePort(0);
   const words = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
@@ -117,7 +117,7 @@ async function startRedis(parts: AsyncDisposableStack): Promise<number> {
   return port;
 }
 
-/** One run. @throws Error when the contestant ends or is not done in time. */
+/** Makes one run. @throws Error when the contestant ends or does not finish in time. */
 export async function throughput(contestant: Contestant, sink: Sink, rows: number): Promise<Figures> {
   await using parts = new AsyncDisposableStack();
   const database = parts.use(await createTestDatabase('postgres'));

@@ -1,5 +1,5 @@
 /**
- * The service's HTTP API as the fairness scenarios use it, and probes of its response times.
+ * A client of the service's HTTP API for the fairness scenarios, with probes of its response times.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request } from 'undici';
@@ -9,21 +9,21 @@ import { freshAddress } from '../../../test/kit/service.ts';
 type NewRecord = { address: Address; webhook_url: string };
 
 export type Api = {
-  /** Registers watched addresses with the key of their watcher. */
+  /** Registers watched addresses with their watcher's key. */
   register(key: string, records: readonly NewRecord[]): Promise<void>;
-  /** Registers one whose webhooks are sent in strict order. */
+  /** Registers a watched address with strict order. */
   registerOrdered(key: string, record: NewRecord): Promise<void>;
-  /** The number of the newest stored block, undefined before the first one and while the service is not ready. */
+  /** The number of the newest stored block. Undefined before the first block and while the service is not ready. */
   tip(): Promise<number | undefined>;
-  /** Sends a GET and a small POST at fixed times until the signal, whether or not earlier ones were answered. */
+  /** Sends a GET and a small POST at fixed times until the signal aborts, without waiting for earlier responses. */
   probe(probing: Probing, signal: AbortSignal): Promise<ProbeTimes>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** The keys of a watcher whose few records are read and of one that creates records, with their URL. */
+/** The webhook URL, the key of a watcher whose few records are read, and the key of a watcher that creates records. */
 export type Probing = { reader: string; writer: string; webhookUrl: string };
 
-/** Milliseconds; a request that failed counts as long as the limit. */
+/** Response times in milliseconds. A failed request counts as long as the limit. */
 export type ProbeTimes = { getMs: number[]; postMs: number[]; failures: number };
 
 const RECORDS = '/api/notifications/watched-addresses';
@@ -35,7 +35,7 @@ const GET_EVERY_MS = 100;
 const POST_EVERY_MS = 250;
 
 export function createApi(url: string): Api {
-  // Connections of their own: registering must not queue in front of probes.
+  // Separate connections, so that registrations don't queue in front of probes.
   const dispatcher = new Agent({ connections: 256 });
   const call = createCall(url, dispatcher);
   const change = async (
@@ -139,7 +139,7 @@ async function probe(
   return times;
 }
 
-/** Starts `work` at fixed times until the signal, and waits for all that was started. */
+/** Starts `work` at fixed times until the signal aborts, then waits for all started work. */
 async function every(ms: number, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
   const started: Promise<void>[] = [];
   const startedAt = performance.now();

@@ -1,6 +1,6 @@
 /**
- * One phase of a fairness scenario: blocks at fixed times, probes of the API beside them, and what receivers, PostgreSQL and
- * the kernel say of it afterwards.
+ * One phase of a fairness scenario: mines blocks at fixed times, probes the API meanwhile, then collects the figures of the
+ * receivers, PostgreSQL and the kernel.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,18 +16,18 @@ export type Newcomer = { block: number; key: string; address: Address; url: stri
 
 export type Phase = {
   name: string;
-  /** At most. */
+  /** The maximum number of blocks. */
   blocks: number;
   everyMs: number;
-  /** Each gets a transfer in each block. */
+  /** Addresses that get a transfer in each block. */
   paid: readonly Address[];
-  /** Gets `ORDERED_TRANSFERS` in each block, whose webhooks are sent in strict order. */
+  /** Gets `ORDERED_TRANSFERS` transfers in each block. Its webhooks are sent in strict order. */
   ordered: Address;
-  /** Paid in each block too, but not a healthy one. */
+  /** The address of the hostile watchers, which is paid in each block too. */
   busy?: Address;
   newcomers?: readonly Newcomer[];
   probing: Probing;
-  /** The phase ends with the block after which hostile receivers have got this many requests since they started. */
+  /** The phase ends with the block after which hostile receivers have received this many requests since they started. */
   hostileRequests?: number;
 };
 
@@ -35,15 +35,15 @@ export type PhaseReport = { name: string; figures: Figures };
 
 const SAMPLE_MS = 500;
 const ORDERED_TRANSFERS = 10;
-/** Of the hostile requests of a phase: the rate is measured between these shares, without start and end. */
+/** The request rate is measured between these shares of a phase's hostile requests, to exclude its start and end. */
 const RATE_SHARES = { from: 0.05, to: 0.9 };
 
 type Processors = { all: number; stolen: number };
 type Sample = { atMs: number; requests: number; openPeak: number; residentMiB: number };
-/** `newcomer`: the first transfer for a watcher that was created in this phase. */
+/** `newcomer`: the first transfer for a watcher that was created during this phase. */
 type Transfer = { hash: string; block: MinedBlock; payee: 'healthy' | 'newcomer' | 'ordered' };
 
-/** `createMs` is set when the API has answered. */
+/** `createMs` is set when the API has responded. */
 type Arrival = { newcomer: Newcomer; askedAt: number; createMs?: number; isPaid: boolean };
 
 export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> {
@@ -73,11 +73,11 @@ export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> 
       transfers.push({ hash: block.hashes[position] ?? '', block, payee });
     const { hostileRequests = Number.POSITIVE_INFINITY } = phase;
     if ((samples.at(-1)?.requests ?? 0) >= hostileRequests) break;
-    // Not awaited: blocks come at their times, however long the API takes.
+    // Not awaited, because blocks arrive on schedule, even when the API is slow.
     for (const newcomer of phase.newcomers?.filter((one) => one.block === index) ?? [])
       arrivals.push(arrive(stage, newcomer));
   }
-  // The last block has as long as any other; rows that have not been sent by then count with their age.
+  // The last block gets as much time as the others. Rows that are still unsent then count with their age.
   await delay(Math.max(0, startedAt + blocks.length * phase.everyMs - performance.now()));
   const endMs = Date.now();
   const stolenPercent = stolenBetween(before, readProcessors());
@@ -98,15 +98,15 @@ export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> 
   };
 }
 
-/** proc(5), stat: the times of all processors so far. Where there is no such file, none. */
+/** proc(5), stat: the CPU times of all processors so far. Empty where this file does not exist. */
 function readProcessors(): Processors {
   const line = existsSync('/proc/stat') ? readFileSync('/proc/stat', 'utf8').split('\n', 1)[0] : undefined;
-  // user, nice, system, idle, iowait, irq, softirq and steal; guests are in the first two.
+  // The fields are user, nice, system, idle, iowait, irq, softirq and steal. The first two include guests.
   const times = line?.split(/ +/).slice(1, 9).map(Number) ?? [];
   return { all: times.reduce((sum, time) => sum + time, 0), stolen: times[7] ?? Number.NaN };
 }
 
-/** How much of the processors' time the host gave to other machines. */
+/** The share of processor time that the host gave to other machines. */
 function stolenBetween(before: Processors, after: Processors): number {
   return Math.round((1_000 * (after.stolen - before.stolen)) / (after.all - before.all)) / 10;
 }
@@ -114,7 +114,7 @@ function stolenBetween(before: Processors, after: Processors): number {
 function arrive(stage: Stage, newcomer: Newcomer): Arrival {
   const arrival: Arrival = { newcomer, askedAt: performance.now(), isPaid: false };
   const { key, address, url } = newcomer;
-  // One that fails stays without an answer, which its figure says.
+  // A failed registration gets no response, and the figures show that.
   stage.api.register(key, [{ address, webhook_url: url }]).then(
     () => {
       arrival.createMs = performance.now() - arrival.askedAt;
@@ -137,7 +137,7 @@ async function sample(
 
 async function takeSample(stage: Stage, receipts: Map<string, Receipt>): Promise<Sample> {
   const [healthy, hostile] = await Promise.all([stage.healthy.ask(), stage.hostile.ask()]);
-  // The first attempt counts: a repeated one is no sooner.
+  // Only the first attempt counts, because a repeated one is later.
   for (const receipt of healthy.receipts)
     if (!receipts.has(receipt.hash)) receipts.set(receipt.hash, receipt);
   const { requests, openPeak } = hostile;
@@ -157,7 +157,7 @@ function describeTransfers({
   committed: ReadonlyMap<number, number> | undefined;
   endMs: number;
 }): Figures {
-  /** Without commit records: when the follower had read the block, the time that webhooks carry. */
+  /** Used where there are no commit records: the time in the webhooks, when the follower had read the block. */
   const createdAt = new Map<number, number>();
   for (const { hash, block } of transfers) {
     const receipt = receipts.get(hash);
@@ -197,7 +197,7 @@ function describeTransfers({
   };
 }
 
-/** One without an answer counts with the time since it asked. */
+/** A registration without a response counts with the time since its request. */
 function describeArrivals(arrivals: readonly Arrival[]): Figures {
   const now = performance.now();
   return {
@@ -233,7 +233,7 @@ function describeSamples(samples: readonly Sample[]): Figures {
   };
 }
 
-/** Without percentiles of nothing, which JSON can't hold. */
+/** Leaves out percentiles of empty lists, because JSON has no NaN. */
 function withoutGaps(figures: Figures): Figures {
   return Object.fromEntries(Object.entries(figures).filter(([, value]) => !Number.isNaN(value)));
 }
@@ -242,7 +242,7 @@ function sorted(values: readonly number[]): number[] {
   return values.toSorted((one, other) => one - other);
 }
 
-/** 0 for none. */
+/** The largest value; 0 for an empty list. */
 function maxOf(values: readonly number[]): number {
   return Math.round(values.reduce((highest, value) => Math.max(highest, value), 0));
 }

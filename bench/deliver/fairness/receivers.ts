@@ -1,16 +1,16 @@
 /**
- * Receivers of the fairness scenarios, a program: one listener on all addresses, so that each address of 127.0.0.0/8 is a
- * receiver for the service. It answers 204 after a while, or never, and its parent asks over the IPC channel for what came.
+ * The program with the receivers of the fairness scenarios. It listens on all addresses, so each address of 127.0.0.0/8 is a
+ * separate receiver. It responds with 204 after a delay, or never. Its parent reads the receipts over the IPC channel.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 
-/** How requests are answered: after a random time in this range, or never. */
+/** Requests are answered after a random time in this range, or never. */
 export type Manner = { fromMs: number; toMs: number } | 'never';
-/** `manner` holds from then on; `keeps` says whether receipts are kept. */
+/** `manner` applies from now on; `keeps` sets whether receipts are kept. */
 export type Question = { id: number; manner?: Manner; keeps?: boolean };
-/** One request; milliseconds since 1970. `createdAtMs` is the body's `timestamp`. */
+/** One received request. Times are milliseconds since 1970; `createdAtMs` is the body's `timestamp`. */
 export type Receipt = { hash: string; atMs: number; createdAtMs: number };
-/** Since the last question, except for `requests`, which counts from the start. */
+/** Counts since the last question, except `requests`, which counts from the start. */
 export type Reply = {
   id: number;
   receipts: Receipt[];
@@ -19,7 +19,7 @@ export type Reply = {
   openPeak: number;
 };
 
-/** Each hanging request has a connection, and a burst of them arrives at once. */
+/** Each hanging request holds a connection, and many of them arrive at the same time. */
 const BACKLOG = 8_192;
 let manner: Manner = { fromMs: 5, toMs: 20 };
 let keeps = false;
@@ -41,7 +41,7 @@ function onRequest(request: IncomingMessage, response: ServerResponse): void {
     const { fromMs, toMs } = manner;
     setTimeout(() => response.writeHead(204).end(), fromMs + Math.random() * (toMs - fromMs));
   });
-  // A service that gives up on an attempt closes the connection, which is expected here.
+  // Expected: the service closes the connection when it gives up on an attempt.
   request.on('error', () => {});
 }
 

@@ -1,7 +1,7 @@
 /**
- * Fairness between watchers: `npm run bench -- deliver/fairness [--scenario A,B,C,D,E] [--service FOLDER] [--embedded]
- * [--seconds 90] [--baseline 60] [--friendly 60] [--every-ms 3000] [--hosts 10000] [--rows 50000]`. `--service` names another
- * checkout, with its node_modules, whose service is measured. `deliver/fairness --table` prints the last results.
+ * Measures fairness between watchers: `npm run bench -- deliver/fairness [--scenario A,B,C,D,E] [--service FOLDER] [--embedded]
+ * [--seconds 90] [--baseline 60] [--friendly 60] [--every-ms 3000] [--hosts 10000] [--rows 50000]`. `--service` is the folder
+ * of another checkout, with its node_modules, whose service is measured. `deliver/fairness --table` prints the last results.
  */
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
@@ -14,7 +14,7 @@ import { runScenario, type Scenario, type Size, scenarios } from './scenarios.ts
 import { type DatabaseKind, ROOT } from './stage.ts';
 import { judge } from './verdict.ts';
 
-/** `commit` is that of the service, `machine.commit` that of the benchmark. */
+/** `commit` belongs to the service, `machine.commit` to the benchmark. */
 type Run = {
   scenario: Scenario;
   commit: string;
@@ -73,14 +73,14 @@ export async function fairness(words: string[]): Promise<void> {
       process.stdout.write(renderTables([run]));
       await keep(run);
     } catch (error) {
-      // The other scenarios are still worth their time.
+      // The other scenarios still run.
       process.stderr.write(`${scenario} failed: ${messageOf(error)}\n`);
       process.exitCode = 1;
     }
   }
 }
 
-/** Adds a run to the file, in place of one of the same scenario, commit and database. */
+/** Adds a run to the file. It replaces a run of the same scenario, commit and database. */
 async function keep(run: Run): Promise<void> {
   const { runs = [] } = await results.read();
   const keyOf = ({ scenario, commit, database }: Run) => `${scenario} ${commit} ${database}`;
@@ -93,7 +93,7 @@ function parseScenario(text: string): Scenario {
   throw new Error(`${text} is none of ${Object.keys(scenarios).join(', ')}`);
 }
 
-/** Ends in `+` when the checkout differs from it. */
+/** The commit of the checkout; ends in `+` when there are uncommitted changes. */
 function commitOf(folder: string): string {
   const git = (...words: string[]) =>
     execFileSync('git', ['-C', folder, ...words], { encoding: 'utf8' }).trim();
@@ -101,7 +101,7 @@ function commitOf(folder: string): string {
   return `${git('rev-parse', '--short=12', 'HEAD')}${isDirty ? '+' : ''}`;
 }
 
-/** Columns of the summary; further figures are in the result file. */
+/** The columns of the summary. The result file has further figures. */
 const COLUMNS: Record<string, (figures: Figures) => string> = {
   'sent of expected': ({ sent, expected }) => `${sent} of ${expected}`,
   'row → POST p50 / p99 / max, ms': (figures) =>
@@ -126,7 +126,7 @@ function cellOf(figures: Figures, names: readonly string[]): string {
   return names.map((name) => figures[name] ?? '–').join(' / ');
 }
 
-/** For each run its conditions, its phases as columns, and the requirements. */
+/** Renders each run: its conditions, its phases as columns, and the requirements. */
 function renderTables(runs: readonly Run[]): string {
   return runs.flatMap(renderRun).join('\n');
 }

@@ -1,5 +1,5 @@
 /**
- * The fairness scenarios: 20 healthy watchers, measured at first alone and then beside an attack, in the same run of the
+ * The fairness scenarios. Each measures 20 healthy watchers first alone and then during an attack, in the same run of the
  * service.
  */
 import type { Address } from '../../../src/core/hex.ts';
@@ -21,13 +21,13 @@ export type Scenario = keyof typeof scenarios;
 export type Size = {
   everyMs: number;
   baselineBlocks: number;
-  /** A and B; in D and E those after the hosts have turned; in C at most. */
+  /** A and B: number of blocks. D and E: blocks after the hosts have stopped answering. C: the maximum. */
   attackBlocks: number;
-  /** D and E: while the hosts still answer. */
+  /** D and E: blocks while the hosts still answer. */
   friendlyBlocks: number;
-  /** A, B, D and E: of all hostile watchers together, each with one watched address on the busy address. */
+  /** A, B, D and E: receivers of all hostile watchers together. Each has one watched address, the busy address. */
   hosts: number;
-  /** C: due notifications. */
+  /** C: number of due notifications. */
   rows: number;
 };
 
@@ -43,19 +43,19 @@ type RunOptions = {
 const HEALTHY = 20;
 const CROWD = 100;
 const FAST_HOSTS = 20;
-/** Records of the fast watcher: so many rows come from one block. */
+/** The fast watcher has this many watched addresses, so one block causes as many rows. */
 const FAST_RECORDS = 10_000;
 const BACKLOG_MS_MAX = 1_200_000;
-/** Blocks of the attack before which a watcher registers its first address. */
+/** Before each of these blocks of the attack, a watcher registers its first address. */
 const NEWCOMER_BLOCKS = [1, 3, 5, 7, 9];
-/** Host numbers of the healthy receivers; those of hostile ones begin at 0 on another port. */
+/** The first host number of newcomers. Hostile receivers start at host 0 on another port. */
 const NEWCOMER_HOST = 200;
 const FAST: Manner = { fromMs: 0, toMs: 0 };
 const FRIENDLY: Manner = { fromMs: 20, toMs: 20 };
 const HEALTHY_MANNER: Manner = { fromMs: 5, toMs: 20 };
 const SETTLE_BLOCKS = 3;
 
-/** The phases of a scenario; `baseline` and `attack` are always among them. */
+/** Runs the phases of a scenario. `baseline` and `attack` are always among them. */
 export async function runScenario(scenario: Scenario, options: RunOptions): Promise<PhaseReport[]> {
   const isCrowd = scenario === 'B' || scenario === 'E';
   const hostileCount = isCrowd ? CROWD : 1;
@@ -124,7 +124,7 @@ export async function runScenario(scenario: Scenario, options: RunOptions): Prom
   }
 }
 
-/** `records` on the busy address for `hosts` receivers, in equal parts for the watchers. */
+/** Registers `records` watched addresses on the busy address for `hosts` receivers, in equal parts for the watchers. */
 async function registerHosts(
   stage: Stage,
   keys: readonly string[],
@@ -141,7 +141,7 @@ async function registerHosts(
   }
 }
 
-/** Makes due notifications, `FAST_RECORDS` with each block; resolves when they are stored. */
+/** Creates due notifications, `FAST_RECORDS` with each block. Resolves when they are stored. */
 async function pileUp(stage: Stage, busy: Address, rows: number): Promise<void> {
   let last = 0;
   for (let made = 0; made < rows; made += FAST_RECORDS) last = (await stage.mine([busy])).number;
@@ -152,7 +152,7 @@ async function pileUp(stage: Stage, busy: Address, rows: number): Promise<void> 
   });
 }
 
-/** Waits until hostile receivers have got `requests` in all. */
+/** Waits until the hostile receivers have received `requests` requests in total. */
 async function drain(stage: Stage, requests: number): Promise<void> {
   await waitUntil(
     async () => {

@@ -1,7 +1,7 @@
 /**
- * The stage of a fairness scenario: anvil, a database, healthy and hostile receivers, and the service of any checkout as the
- * process that operators run. The service is used over its command line and its HTTP API; only API keys are issued through
- * its modules, because a process for each key would take minutes.
+ * The setup of a fairness scenario: anvil, a database, healthy and hostile receivers, and the service of any checkout as the
+ * process that operators run. The scenario uses the service's command line and HTTP API. Only API keys are issued through its
+ * modules, because one process for each key would take minutes.
  */
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -29,16 +29,16 @@ export type StageOptions = {
   /** The root of the checkout whose service is measured, with its node_modules. */
   service: string;
   database: DatabaseKind;
-  /** Whether PostgreSQL waits for the disk, as an installed one does. */
+  /** Whether PostgreSQL waits for the disk, as a normal installation does. */
   isDurable: boolean;
-  /** How many watchers get a key. */
+  /** The number of watchers that get a key. */
   watchers: number;
 };
 
 export type Receivers = {
   /** The webhook URL of receiver number `index`. */
   urlOf(index: number): string;
-  /** What came since the last call; `manner` holds from now on. */
+  /** The receipts since the last call; `manner` applies from now on. */
   ask(question?: Pick<Question, 'manner' | 'keeps'>): Promise<Reply>;
 };
 
@@ -47,30 +47,30 @@ export type Stage = {
   hostile: Receivers;
   program: RunningProgram;
   api: Api;
-  /** One for each watcher. */
+  /** One key for each watcher. */
   keys: readonly string[];
-  /** Mines a block with a transfer to each of the addresses, all of them within one request to the node. */
+  /** Mines a block with a transfer to each address, using a single request to the node. */
   mine(addresses: readonly Address[]): Promise<MinedBlock>;
   /**
-   * When PostgreSQL wrote the commit record of each stored block; undefined for the embedded database, which a second
-   * process can't read.
+   * When PostgreSQL wrote the commit record of each stored block. Undefined for the embedded database, because a second
+   * process cannot read it.
    */
   readCommits(from: number): Promise<ReadonlyMap<number, number> | undefined>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** `minedAtMs` is just before the call that mines; `hashes` are in the order of the addresses. */
+/** `minedAtMs` is taken just before the call that mines. `hashes` have the order of the addresses. */
 export type MinedBlock = { number: number; minedAtMs: number; hashes: string[] };
 
 export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const RECEIVERS = fileURLToPath(new URL('./receivers.ts', import.meta.url));
 const SECRET = Buffer.alloc(32, 7);
-/** As bootstrap.mjs gives them to every program. */
+/** The flags that bootstrap.mjs gives to every program. */
 const NODE_FLAGS = ['--max-semi-space-size=12', '--heap-growing-percent=90'];
 const READY_MS_MAX = 60_000;
 const CALL_MS_MAX = 30_000;
 const GAS = 21_000;
-/** One hanging attempt is one connection, and today 1,024 of them are open at most. */
+/** Each hanging attempt holds a connection. The service opens at most 1,024 of them. */
 const OPEN_FILES_MIN = 8_192;
 
 export async function setStage(options: StageOptions): Promise<Stage> {
@@ -85,7 +85,7 @@ export async function setStage(options: StageOptions): Promise<Stage> {
   const environment = {
     CHAINBELL_CHAIN_ID: '31337',
     CHAINBELL_CHAIN_RPC: `${chain.url},${chain.wsUrl}`,
-    // Anvil stops for good at times when it is traced while it mines.
+    // Anvil sometimes hangs for good when it is traced while it mines.
     CHAINBELL_CHAIN_INTERNAL_TRANSFERS: 'off',
     CHAINBELL_DATABASE_URL: databaseUrl,
     CHAINBELL_DATA_DIR: folder,
@@ -109,7 +109,7 @@ export async function setStage(options: StageOptions): Promise<Stage> {
   const program = parts.use(
     await startProgram({ command: [process.execPath, ...NODE_FLAGS, main, 'start'], folder, environment }),
   );
-  // Nothing of it is needed any more: thousands of attempts that hang would only delay the end.
+  // Kill it, because a normal shutdown would wait for thousands of hanging attempts.
   parts.defer(() => program.kill());
   const api = parts.use(createApi(`http://127.0.0.1:${port}`));
   const chainMiner = await createMiner(chain);
@@ -135,7 +135,7 @@ export async function setStage(options: StageOptions): Promise<Stage> {
   };
 }
 
-/** proc(5), limits: Node has raised its soft limit to the hard one already. */
+/** proc(5), limits. Node has already raised its soft limit to the hard limit. */
 async function assertOpenFiles(): Promise<void> {
   const limits = await readFile('/proc/self/limits', 'utf8');
   const open = /^Max open files\s+(\d+|unlimited)/m.exec(limits)?.[1] ?? '0';
@@ -143,7 +143,7 @@ async function assertOpenFiles(): Promise<void> {
   throw new Error(`only ${open} files may be open at once: raise the limit to ${OPEN_FILES_MIN} (ulimit -n)`);
 }
 
-/** A server that records when transactions commit; the URL of an empty database. */
+/** Starts a server that records commit times. Returns the URL of an empty database. */
 async function startServer(parts: AsyncDisposableStack, isDurable: boolean): Promise<string> {
   const { url, stop } = await startPostgresServer({ isDurable, settings: ['track_commit_timestamp=on'] });
   parts.defer(stop);
@@ -158,7 +158,7 @@ async function issueKeys(
   { service, watchers }: StageOptions,
   place: { url: string; dataDir: string },
 ): Promise<string[]> {
-  // The checkout may be older than the folders of today.
+  // An older checkout may have these files in other folders.
   const load = (...files: string[]) => {
     const places = files.map((file) => path.join(service, 'src', file));
     return import(pathToFileURL(places.find((place) => existsSync(place)) ?? '').href);

@@ -1,11 +1,11 @@
 /**
- * The requirements of a fairness scenario, judged by its phases: an attack may cost the others so much and no more.
+ * Checks the phases of a fairness scenario against the requirements, which limit what an attack may cost the others.
  */
 import type { Figures } from '../../repeats.ts';
 import type { PhaseReport } from './measure.ts';
 import type { Scenario } from './scenarios.ts';
 
-/** `seen` may be at most `limit`, or at least where `isFloor`. */
+/** `seen` must be at most `limit`, or at least `limit` where `isFloor` is set. */
 type Requirement = { name: string; seen: number; limit: number; isFloor?: boolean; isMet: boolean };
 
 const RATIO_MAX = 2;
@@ -54,7 +54,7 @@ export function judge(scenario: Scenario, phases: readonly PhaseReport[]): Requi
   ];
 }
 
-/** @throws Error when there is no such phase. */
+/** @throws Error when this phase does not exist. */
 export function figuresOf(phases: readonly PhaseReport[], name: string): Figures {
   const phase = phases.find((one) => one.name === name);
   if (phase === undefined) throw new Error(`there is no phase ${name}`);
@@ -65,7 +65,7 @@ export function shareSent({ sent = 0, expected = Number.NaN }: Figures): number 
   return sent / expected;
 }
 
-/** Not met by a figure that is not there either. */
+/** A missing figure does not meet the requirement. */
 function requirement({ name, seen, limit, isFloor = false }: Omit<Requirement, 'isMet'>): Requirement {
   const rounded = Number(seen.toFixed(2));
   return { name, seen: rounded, limit, isFloor, isMet: isFloor ? seen >= limit : seen <= limit };

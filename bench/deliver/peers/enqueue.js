@@ -1,5 +1,5 @@
 /**
- * Puts the jobs of all rows into a queue before the clock starts: `node enqueue.js <peer> <rows>`.
+ * Adds a job for each row to a queue before the measurement starts: `node enqueue.js <peer> <rows>`.
  */
 import { Queue } from 'bullmq';
 import { makeWorkerUtils } from 'graphile-worker';

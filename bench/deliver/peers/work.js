@@ -1,12 +1,12 @@
 /**
- * The work that every peer does for a job: read its row, POST it, record the outcome and the attempt in one statement.
+ * The work of every peer for one job: read its row, POST it, and record the outcome and the attempt in one statement.
  */
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import { Agent, request } from 'undici';
 
 export const databaseUrl = process.env.DATABASE_URL;
-/** Jobs at once: as many as Chainbell sends to its receivers in this benchmark. */
+/** Concurrent jobs: as many requests as Chainbell sends to its receivers in this benchmark. */
 export const concurrency = Number(process.env.CONCURRENCY);
 
 const pool = new pg.Pool({ connectionString: databaseUrl, max: 10 });
