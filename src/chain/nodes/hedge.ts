@@ -39,9 +39,9 @@ export function createBudget(): Budget {
 
 /**
  * The first answer that is not undefined. It asks candidates in their order, and the next one after a Fault or an
- * `undefined`. After one answer is late, it asks two at a time. It aborts the requests that are still under
- * way at the end. The answer is undefined if a candidate answered `undefined` and none gave an answer. If all
- * failed, it returns their Faults.
+ * `undefined`. If one answer is late and the budget allows it, it asks two at a time. It aborts the requests that
+ * are still under way at the end. If a candidate answered `undefined` and none gave an answer, the answer is
+ * undefined. If all failed, it returns their Faults.
  */
 export async function firstAnswer<C, T>(
   { clock, signal, hedging }: { clock: Clock; signal: AbortSignal; hedging?: Hedging<C> | undefined },

@@ -13,7 +13,7 @@ import { type LearningRpc, resultOf } from '../rpc/rpc.ts';
 import { attempt, isHopeful, type Node, needsIdentity } from './node.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
 
-/** Each read throws the node's Fault, and records success or failure in the node. */
+/** Each read records its success or failure in the node. @throws the node's Fault */
 export type NodeReader = {
   /** The connection to use: it waits for a rate-limited node only if no other node can answer. */
   rpcFor(node: Node): LearningRpc;
@@ -25,12 +25,12 @@ export type NodeReader = {
   parse(nodeName: string, json: unknown): BlockHeader;
   /** The node's newest block. Checks the node's identity if the block may be of another chain. */
   head(node: Node, signal: AbortSignal): Promise<BlockHeader>;
-  /** One header; undefined if the node does not know the block. */
+  /** One header. Undefined if the node doesn't know the block. */
   header(node: Node, reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
-  /** The block that the node calls finalized; undefined if it does not support the tag. */
+  /** The block that the node calls finalized. Undefined if it doesn't support the tag. */
   finalized(node: Node, signal: AbortSignal): Promise<BlockHeader | undefined>;
   identity(node: Node, signal: AbortSignal): Promise<ChainIdentity>;
-  /** The identity that every node must have; the genesis hash is undefined until `pin`. */
+  /** The identity that every node must have. The genesis hash is undefined until `pin`. */
   pinned(): ChainIdentity;
   pin(identity: ChainIdentity): void;
 };

@@ -1,6 +1,6 @@
 /**
- * One node: its connection, what it can do, how it fares, and what follows from that for the order in which
- * nodes are asked.
+ * The record of one node: its connection, capabilities, votes, response times and failures. The order in which
+ * nodes are asked follows from it.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -18,48 +18,42 @@ import type { Capabilities } from './probe.ts';
 export type Node = {
   readonly url: string;
   readonly rpc: NodeRpc;
-  /** Undefined until the first successful probe and after an error that puts them in doubt. */
+  /** Undefined until the first successful probe, and after an error that puts them in doubt. */
   capabilities: Capabilities | undefined;
-  /**
-   * Whether it could trace when it was last probed, also while its capabilities are in doubt; undefined
-   * before.
-   */
+  /** Whether the last probe found a trace method. It stays while `capabilities` are in doubt. */
   canTrace: boolean | undefined;
-  /** The head that it named last, also while that is no vote. */
+  /** The head that it named last, even if that no longer counts as a vote. */
   head: BlockHeader | undefined;
-  /** What it votes for; undefined after an error. */
+  /** The blocks that it votes for. Undefined after an error. */
   voice: Voice | undefined;
-  /** Set while its chain differs from stored blocks: it is polled and nothing else. */
+  /** Set while its chain differs from stored blocks. Other nodes are then asked before it. */
   disagreement: Disagreement | undefined;
-  /** A block that it gave against a quorum: compared with the stored one once it lies deep enough. */
+  /** A block that it gave against a quorum. It is compared with the stored block once it is deep enough. */
   suspectNumber: number | undefined;
-  /** How often its head was another block than the one that a quorum named at that height. */
+  /** How often a quorum named another block at the height of its head. */
   outvotedCount: number;
-  /** The newest of those. */
+  /** The newest block for which that happened. */
   outvoted: Outvoted | undefined;
   readonly disproved: Disproved;
-  /** Set while its head stays below those of the others. */
+  /** Set while its head stays below the heads of the others. */
   blocksBehind: number | undefined;
-  /**
-   * When its identity was last checked because its head did not link to the previous one, by the steady
-   * clock.
-   */
+  /** When its identity was last checked because its head did not link to the previous one. Steady clock. */
   identifiedMs: number;
   /** Its head did not link to the previous one, and its identity was not checked. */
   isUnsure: boolean;
-  /** When it was asked for its head, while it has not answered. */
+  /** When it was asked for its head. Undefined after it has answered. */
   headAskedAt: number | undefined;
-  /** How long the head, and a bundle of few blocks, took lately. */
+  /** How long the head, and a bundle of up to three blocks, took lately. */
   readonly headTimes: Window;
   readonly bundleTimes: Window;
-  /** Bundles in a row that another node, asked later, gave first. */
+  /** Bundles in a row that another node gave first although it was asked later. */
   lostCount: number;
-  /** How often it was asked beside a slow one, and how often one that was asked beside it was faster. */
+  /** How often it was asked in addition to a slow node, and how often an additional node was faster than it. */
   hedges: number;
   overtaken: number;
   failures: number;
   fault: Fault | undefined;
-  /** Until then it is asked only when no other node is left. */
+  /** Until then it is asked only if no other node is left. */
   retryAt: number;
   /** Until then faster nodes are asked before it. */
   slowUntil: number;
@@ -68,12 +62,14 @@ export type Node = {
 /** The first block at which a node's chain differs from the stored one. */
 type Disagreement = { number: number; hash: Hash; storedHash: Hash; since: Date };
 
-/** What a node named, and what a quorum named instead. */
+/** The block that a node named, and the block that a quorum named instead. */
 export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
 
 /**
- * disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked for a pause.
- * behind: others passed its head half a minute ago. slow: others are asked before it, or its head is overdue.
+ * - `disagrees`: its chain differs from stored blocks.
+ * - `limited`: it requested a pause.
+ * - `behind`: other nodes passed its head at least half a minute ago.
+ * - `slow`: other nodes are asked before it, or its head is overdue.
  */
 type NodeState = 'ok' | 'slow' | 'behind' | 'limited' | 'failing' | 'disagrees' | 'wrong_chain' | 'unknown';
 
@@ -81,7 +77,7 @@ export type NodeStatus = {
   name: string;
   state: NodeState;
   head: number | undefined;
-  /** How far its head is below those of the others, while it stays there. */
+  /** How far its head is below the heads of the others, while it stays there. */
   blocksBehind: number | undefined;
   /** The head that counts as its vote. */
   vote: BlockId | undefined;
@@ -93,24 +89,24 @@ export type NodeStatus = {
   error: string | undefined;
   capabilities: Capabilities | undefined;
   throttle: ThrottleStatus;
-  /** Undefined unless it rests after a failure, or others are asked before it. */
+  /** Set while it rests after a failure (`retryAt`), or others are asked before it (`slowUntil`). */
   retryAt: Date | undefined;
   slowUntil: Date | undefined;
-  /** Since the start: requests beside a slow node's, and own ones that another node answered before it. */
+  /** Since the start: its requests in addition to a slow node's, and its requests that another node answered first. */
   hedges: number;
   overtaken: number;
   methods: MethodHealth[];
 };
 
 const BACK_OFF_MS_MAX = 30_000;
-/** Failures in a row after which it may be another node behind the same address: ask again what it can do. */
+/** After more failures in a row, another node may answer at the same address, so it is probed again. */
 const FAILURES_OF_ONE_MAX = 2;
-/** What is overdue: never before this, which a connection over the ocean needs. */
+/** Bounds of the time after which an answer is overdue. A connection over an ocean needs the lower one. */
 const OVERDUE_MS_MIN = 100;
 const OVERDUE_MS_MAX = 1_000;
 /**
- * Slow is who loses so many times in a row, or has a median so many times the best one's, of so many and
- * above this.
+ * A node is slow if it loses `LOST_MAX` times in a row. It is also slow if its median is above `SLOW_MS_MIN` and
+ * above `SLOW_FACTOR` times the best median, each from at least `SLOW_SAMPLES_MIN` samples.
  */
 const LOST_MAX = 3;
 const SLOW_FACTOR = 4;
@@ -148,8 +144,8 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
 }
 
 /**
- * Runs `work` against the node and keeps its record: success clears it, a Fault adds a doubling back-off,
- * unless the work was no longer wanted or the node only asks to be left alone.
+ * Runs `work` against the node and updates its record. Success clears the failures. A Fault adds a failure with a
+ * doubling back-off, unless the work was aborted or the node only limits requests.
  */
 export async function attempt<T>(
   node: Node,
@@ -175,24 +171,25 @@ export async function attempt<T>(
   }
 }
 
-/** Whether it would do, now or after a short rest. */
+/** Whether it is expected to answer, now or after a short rest. */
 export function isHopeful(node: Node): boolean {
   return node.failures <= FAILURES_OF_ONE_MAX && !node.rpc.throttle.isLimited();
 }
 
-/** Whether it is on the chain that is followed, as far as is known. */
+/** Whether it is on the followed chain, as far as is known. */
 export function isSound({ disagreement, fault }: Node): boolean {
   return disagreement === undefined && fault?.code !== 'conflict';
 }
 
 /**
- * A node on a fast chain names a block after a gap at every poll, so its identity is checked only this often.
+ * The least time between two checks of a node's identity. On a fast chain each poll skips blocks, so heads don't
+ * link to one another.
  */
 const IDENTIFY_MS_MIN = 60_000;
 
 /**
- * Whether this head may be of another chain, for example because another node now answers at the same
- * address: it does not link to the previous one. Notes that the identity is being checked, or should be.
+ * Whether this head may be of another chain because it does not link to the previous one. Another node may now
+ * answer at the same address. Records that the identity is being checked, or should be.
  */
 export function needsIdentity(node: Node, head: BlockHeader, clock: Clock): boolean {
   const { head: last, voice } = node;
@@ -206,14 +203,14 @@ export function needsIdentity(node: Node, head: BlockHeader, clock: Clock): bool
   return !node.isUnsure;
 }
 
-/** Whether nothing speaks against asking it: it neither rests after a failure nor asked to be left alone. */
+/** Whether it can be asked now: it doesn't rest after a failure, and it has requested no pause. */
 export function isReady(node: Node, now: number): boolean {
   return node.retryAt <= now && !node.rpc.throttle.isLimited();
 }
 
 /**
- * The order in which to ask: as configured, but slow nodes and nodes that are behind after the others, then
- * limited, failing and disagreeing ones.
+ * The order in which to ask the nodes: first those without a problem, as configured. Then nodes that are slow or
+ * behind, then limited ones, then failing ones, and last nodes that disagree with stored blocks.
  */
 export function byReadiness(nodes: readonly Node[], now: number): Node[] {
   const rank = (node: Node) =>
@@ -237,28 +234,28 @@ export function byReadiness(nodes: readonly Node[], now: number): Node[] {
 
 const isSlow = (node: Node, now: number) => node.slowUntil > now || isOverdue(node, now);
 
-/** How long an answer may take before it is worth asking another node. */
+/** How long an answer may take before another node is worth asking. */
 export function overdueMs(times: Window | undefined): number {
   return Math.max(OVERDUE_MS_MIN, 2 * (times?.percentile(95) ?? 0));
 }
 
 /**
- * How long the others' heads wait for this node's. One that has not been heard yet may need to be probed
- * first.
+ * How long to wait for this node's head after the others have answered. A node that has never answered gets more
+ * time, because it may have to be probed first.
  */
 export function headPatienceMs({ headTimes, failures }: Node): number {
   if (headTimes.count() === 0 && failures === 0) return OVERDUE_MS_MAX;
   return Math.min(overdueMs(headTimes), OVERDUE_MS_MAX);
 }
 
-/** Whether it was asked for its head so long ago that the others no longer wait for it. */
+/** Whether it was asked for its head so long ago that the others' heads no longer wait for it. */
 export function isOverdue(node: Node, now: number): boolean {
   return node.headAskedAt !== undefined && now - node.headAskedAt >= headPatienceMs(node);
 }
 
 /**
- * Notes how long a bundle of few blocks took; a node that is much slower than the best comes later for a
- * while.
+ * Records how long a bundle of up to three blocks took. A node that is much slower than the best is asked after
+ * the others for five minutes.
  */
 export function noteBundleTime(nodes: readonly Node[], node: Node, tookMs: number, now: number): void {
   node.lostCount = 0;
@@ -272,7 +269,7 @@ export function noteBundleTime(nodes: readonly Node[], node: Node, tookMs: numbe
     if (median > SLOW_FACTOR * best && median > SLOW_MS_MIN) comeLater(one, now);
 }
 
-/** Notes that another node, asked later, gave a bundle first. */
+/** Records that another node gave a bundle first although it was asked later. */
 export function noteLost(node: Node, now: number): void {
   node.lostCount += 1;
   node.overtaken += 1;
@@ -281,12 +278,12 @@ export function noteLost(node: Node, now: number): void {
 
 function comeLater(node: Node, now: number): void {
   node.slowUntil = now + SLOW_REST_MS;
-  // When it comes first again, what it was counts no more.
+  // Old times must not count when the node is asked first again.
   node.bundleTimes.clear();
   node.lostCount = 0;
 }
 
-/** Whether a method that the node was asked by its plan is gone. */
+/** Whether the node now lacks a method that its capabilities include. */
 export function hasLostMethod({ capabilities, rpc }: Node): boolean {
   if (capabilities === undefined) return false;
   const { blockReceipts, traces } = capabilities;

@@ -45,18 +45,18 @@ export type ChainNodes = {
   /**
    * Chain id and genesis hash. Before `pin` a quorum must name them; afterwards the first node on this chain is
    * enough.
-   * @throws Fault `conflict` when all nodes are on another chain, `inconsistent` without a quorum.
+   * @throws Fault `conflict` if all nodes are on another chain, `inconsistent` without a quorum
    */
   identify(signal: AbortSignal): Promise<ChainIdentity>;
   /** Refuses nodes with another genesis block from now on. */
   pin(identity: ChainIdentity): void;
   /** Makes each node's next request probe its identity and capabilities again. */
   doubt(): void;
-  /** The highest block whose hash a quorum names. @throws Fault without one. */
+  /** The highest block whose hash a quorum names. @throws Fault without a quorum */
   head(signal: AbortSignal): Promise<BlockId>;
   /**
    * Blocks with receipts and traces, all from the same node. May be called concurrently.
-   * @throws Fault when no node can provide them.
+   * @throws Fault if no node can provide them
    */
   bundles(
     references: readonly BlockReference[],
@@ -66,32 +66,32 @@ export type ChainNodes = {
   /**
    * Like `bundles`, for consecutive blocks. A quorum must name the last block, and `parentHash` links the others
    * to it. Blocks that are not proved in full are compared with those of a quorum.
-   * @throws Fault when no node can provide such blocks.
+   * @throws Fault if no node can provide such blocks
    */
   anchored(
     references: readonly BlockReference[],
     signal: AbortSignal,
     options?: BundleOptions,
   ): Promise<Bundle[]>;
-  /** The header at a height that a quorum names; undefined when none does. */
+  /** The header at a height that a quorum names. Undefined without a quorum. */
   corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined>;
-  /** The parent of a corroborated block. @throws Fault `unavailable` when no node has it. */
+  /** The parent of a corroborated block. @throws Fault `unavailable` if no node has it */
   parentOf(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader>;
   /**
-   * Compares nodes that vote against the quorum, or all nodes, with the stored blocks. Faults of nodes are
-   * ignored.
+   * Compares nodes that vote against the quorum, or all voting nodes, with the stored blocks. Ignores Faults of
+   * nodes.
    */
   compareWith(
     readStored: () => Promise<StoredChain | undefined>,
     signal: AbortSignal,
     which?: 'doubtful' | 'all',
   ): Promise<void>;
-  /** A header by hash or number; undefined when no node knows it. */
+  /** A header by hash or number. Undefined if no node knows it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /**
-   * Sends any calls to one node. `read` gets the answers, including errors of single calls; if it throws a
-   * Fault, the next node is asked.
-   * @throws Fault when no node can answer.
+   * Sends any calls to one node. `read` gets the answers, including errors of single calls. If it throws a Fault,
+   * the next node is asked.
+   * @throws Fault if no node can answer
    */
   ask<T>(
     calls: readonly RpcCall[],
@@ -99,15 +99,15 @@ export type ChainNodes = {
     signal: AbortSignal,
   ): Promise<T>;
   /**
-   * The newest height that a quorum reports as finalized, with the hash if they name the same block; undefined
-   * if too few nodes support the `finalized` tag.
+   * The newest height that a quorum reports as finalized, with the hash if its nodes name the same block.
+   * Undefined if too few nodes support the `finalized` tag.
    */
   finalized(signal: AbortSignal): Promise<Finalized | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
   isPushed(): boolean;
-  /** The number of the last head; undefined before the first. */
+  /** The number of the last head. Undefined before the first one. */
   headNumber(): number | undefined;
-  /** Since when every head has been below this height; undefined unless that has lasted for half a minute. */
+  /** Since when every head has been below this height. Undefined unless that has lasted for half a minute. */
   belowSince(number: number): Date | undefined;
   quorum(): QuorumStatus;
   status(): NodeStatus[];
@@ -188,7 +188,10 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
   };
 }
 
-/** The identity that a quorum names while none is pinned, and otherwise the first node's on the pinned chain. */
+/**
+ * The identity that a quorum names, if none is pinned. Otherwise the identity of the first node that is on the
+ * pinned chain.
+ */
 async function identifyChain(
   {
     reader,
@@ -213,7 +216,7 @@ async function identifyChain(
 
 /**
  * Counts heads that WebSockets pushed as votes. Returns the head on which the votes now agree, if it is new, and
- * the highest number that a sound node pushed; undefined without pushed heads.
+ * the highest number that a sound node pushed. Undefined without pushed heads.
  */
 function hearPushedHeads(
   { nodes, heads, reader }: { nodes: readonly Node[]; heads: HeadReader; reader: Pick<NodeReader, 'parse'> },
@@ -230,14 +233,14 @@ function hearPushedHeads(
       // A head that does not link to the previous one needs a request, and perhaps an identity check.
       if (isLinked(node.voice, head)) heads.hear(node, head);
     } catch (error) {
-      // Some nodes push headers without all fields. Such a header only causes a request; it is not a vote.
+      // Some nodes push headers without all fields. Such a header causes a request but counts as no vote.
       if (!(error instanceof Fault)) throw error;
     }
   }
   return { news: heads.news(), highest: numbers.length > 0 ? Math.max(...numbers) : undefined };
 }
 
-/** The voting nodes to compare with the stored blocks: all, or those that contradict the quorum or did before. */
+/** The voting nodes to compare with the stored blocks: all, or those that contradict the quorum or once did. */
 function nodesToCompare(nodes: readonly Node[], heads: HeadReader, which: 'doubtful' | 'all'): Node[] {
   const head = heads.served();
   const voices = heads.voices();

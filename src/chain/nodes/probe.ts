@@ -1,5 +1,5 @@
 /**
- * Who a node is and what it can do, found by asking.
+ * Probes a node for its identity and its capabilities.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
@@ -8,14 +8,15 @@ import { type FetchPlan, quantityOf, type TraceMethod } from '../blocks/bundle.t
 import { parseHeader, quantity } from '../rpc/parse.ts';
 import { type LearningRpc, lacksMethod, type Rpc } from '../rpc/rpc.ts';
 
-/** What a node can do. */
+/** The methods and tags that a node supports. */
 export type Capabilities = FetchPlan & { finalizedTag: boolean };
 
 export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
 
 /**
- * What the node can do, after it has shown that it is on the expected chain. Not certain while there is only
- * the genesis block, which no node can trace. @throws Fault, `conflict` for another chain.
+ * Checks that the node is on the expected chain, and finds its capabilities. They are uncertain while the chain
+ * has only the genesis block, because no node can trace that one.
+ * @throws Fault, `conflict` for another chain
  */
 export async function probe(
   rpc: LearningRpc,
@@ -40,9 +41,8 @@ export async function probe(
 }
 
 /**
- * Chain id and genesis hash (undefined where the node no longer has block 0).
- * @throws Fault `conflict` when the node is on another chain than the expected one, or has another genesis
- * block.
+ * Chain id and genesis hash. The hash is undefined if the node no longer has block 0.
+ * @throws Fault `conflict` if the node has another chain id or another genesis block than expected
  */
 export async function readIdentity(
   rpc: Rpc,
@@ -78,7 +78,7 @@ async function canBatch(rpc: LearningRpc, signal: AbortSignal): Promise<boolean>
     const answers = await rpc.batch([call, call], signal);
     return answers.length === 2 && answers.every((answer) => answer.ok);
   } catch (error) {
-    // A node that was asked too often has not said what it can do.
+    // A rate limit says nothing about batches.
     if (!(error instanceof Fault) || signal.aborted || rpc.throttle.isLimited()) throw error;
     return false;
   }

@@ -1,43 +1,42 @@
 /**
- * How the heads move over time: which nodes stay behind, and whether the head has fallen below a height for
- * good.
+ * Tracks how the heads move over time: which nodes stay behind, and whether the head stays below a height.
  */
 import type { Clock } from '../../core/clock.ts';
 
 export type Progress = {
-  /** Notes a height that at least one honest node names. */
+  /** Records a height that at least one honest node names. */
   noteReach(number: number): void;
-  /** Notes the head that a quorum names. */
+  /** Records the head that a quorum names. */
   noteHead(number: number): void;
   /**
-   * How far a head of this height is behind, if the chain passed it at least `LASTING_MS` ago; otherwise
-   * undefined.
+   * How many blocks a head of this height is behind. Undefined unless the chain passed this height at least
+   * `LASTING_MS` ago.
    */
   blocksBehind(number: number): number | undefined;
-  /** Since when each head has been below this height; undefined unless that has lasted for `LASTING_MS`. */
+  /** Since when each head has been below this height. Undefined unless that has lasted for `LASTING_MS`. */
   belowSince(number: number): Date | undefined;
-  /** Since when the head has not changed its height; undefined unless that has lasted for `LASTING_MS`. */
+  /** Since when the head has had its height. Undefined unless that has lasted for `LASTING_MS`. */
   unmovedSince(): Date | undefined;
 };
 
 /**
- * Less than this is normal: a load balancer asks a back end that lags, a reorg passes through a shorter
- * branch, a node imports a large block.
+ * A shorter delay is normal. A load balancer may ask a lagging back end, a reorg may pass through a shorter
+ * branch, or a node may be importing a large block.
  */
 export const LASTING_MS = 30_000;
-/** Heights are kept in steps of a second. */
+/** The least time between two heights that are kept. */
 const STEP_MS = 1_000;
-/** Falls without a recovery between them; of more, the ones after the first are forgotten. */
+/** Falls of the head that are remembered until it recovers. Beyond that, the oldest after the first is dropped. */
 const PEAKS_MAX = 64;
 
 export function createProgress(clock: Clock): Progress {
-  /** Oldest first; the first one is at least `LASTING_MS` old as soon as there is such a one. */
+  /** Oldest first. Keeps one height that is at least `LASTING_MS` old, as soon as there is one. */
   const reached: { number: number; atMs: number }[] = [];
   let reach = 0;
-  /** Heads that no later one has reached, highest first, each with the time from which on heads were lower. */
+  /** Heads that no later head has reached, highest first, each with the time since which heads have been lower. */
   const peaks: { number: number; left: Instant | undefined }[] = [];
   let first: Instant | undefined;
-  /** Since when the head has its height. */
+  /** Since when the head has had its height. */
   let moved: Instant | undefined;
   const present = (): Instant => ({ at: clock.now(), ms: clock.steadyMs() });
   const ifLasting = (since: Instant | undefined) =>
@@ -78,5 +77,5 @@ export function createProgress(clock: Clock): Progress {
   };
 }
 
-/** By the wall clock, for display, and by the steady one. */
+/** One instant by the wall clock, for display, and by the steady clock. */
 type Instant = { at: Date; ms: number };

@@ -1,5 +1,6 @@
 /**
- * The head of the chain by the votes of the nodes: the highest block whose hash a quorum names (docs/explanation/quorum.md).
+ * Finds the head of the chain from the votes of the nodes: the highest block whose hash a quorum names
+ * (docs/explanation/quorum.md).
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -15,9 +16,11 @@ import { createProgress } from './progress.ts';
 
 export type HeadReader = {
   /**
-   * Asks the nodes and returns the highest block with a quorum. It does not wait for late nodes once a quorum names a new head.
-   * `announced` is the height of a block that a node has just pushed. Nodes that lack it are asked again.
-   * @throws Fault `inconsistent` without a quorum, `unavailable` if no node answers, `conflict` if all are on another chain
+   * Asks the nodes and returns the highest block with a quorum. It does not wait for late nodes once a quorum
+   * names a new head. `announced` is the height of a block that a node has just pushed. Nodes that lack it are
+   * asked again.
+   * @throws Fault `inconsistent` without a quorum, `unavailable` if no node answers, `conflict` if all are on
+   * another chain
    */
   read(signal: AbortSignal, announced?: number): Promise<BlockId>;
   /** Counts a head that the node pushed as its vote. */
@@ -32,7 +35,7 @@ export type HeadReader = {
   isHeld(): boolean;
   /** Since when each head has been below this height, if that lasts. */
   belowSince(number: number): Date | undefined;
-  /** The reason if the head stands still because a node that the quorum needs is behind or doesn't answer. */
+  /** Set if the head stands still because a node that the quorum needs is behind or doesn't answer. */
   stalled(): HeadProblem | undefined;
   /** The nodes that are ahead of a head that has stood still for long. They are too few for a quorum. */
   ahead(): HeadProblem | undefined;
@@ -51,7 +54,7 @@ type HeadReaderOptions = {
   askAt(node: Node, number: number, signal: AbortSignal): Promise<Hash | undefined>;
 };
 
-/** After a push, lagging nodes are asked again after these pauses, because propagation takes a fraction of a second. */
+/** Pauses before lagging nodes are asked again after a push. Propagation takes a fraction of a second. */
 const AFTER_PUSH_MS = [25, 50, 100, 200];
 /** Honest nodes may be on sibling blocks until the next block. /status shows only longer disputes. */
 const DISPUTE_MS_MIN = 2_000;
@@ -95,7 +98,7 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
     quorum.heard(node);
   }
 
-  /** If heads differ by two blocks or more, asks the higher nodes for their block at the height of the lower head. */
+  /** If heads differ by two blocks or more, asks the higher nodes for their block at the lower head's height. */
   async function compareBelow(signal: AbortSignal): Promise<void> {
     const height = reachedBy(voices(), quorum.needed());
     if (height === undefined || (find()?.number ?? -1) >= height) return;
@@ -183,7 +186,10 @@ function isNews(head: BlockId | undefined, served: BlockId | undefined): head is
   return head.number > served.number || (head.number === served.number && head.hash !== served.hash);
 }
 
-/** Records which nodes voted for another block than the quorum at the height of the head, or of their own lower head. */
+/**
+ * Records which nodes voted for another block than the quorum. It compares at the height of the head, or of the
+ * node's head if that is lower.
+ */
 function noteOutvoted(
   voters: readonly Node[],
   voices: readonly Voice[],

@@ -1,5 +1,5 @@
 /**
- * Recent blocks of one node, from which the calibration observes the checks that the chain honors.
+ * Samples recent blocks of one node, so the calibration can observe which checks the chain honors.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
@@ -15,14 +15,14 @@ type Prepare = (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Ca
 
 /** Recent blocks from which the checks of a chain are observed. */
 const SAMPLE_BLOCKS_MAX = 20;
-/** Of those at once: their answers are in memory together. */
+/** Blocks requested at the same time. Few, because their answers are in memory together. */
 const SAMPLE_REQUESTS_MAX = 4;
-/** After this no more are requested, so that a slow node delays the start only this long. */
+/** After this time no more blocks are requested, so a slow node doesn't delay the start for long. */
 const SAMPLE_MS_MAX = 5_000;
 
 /**
- * The node's newest blocks, as many as it gives, and the number of the first one requested. Leaves out the
- * genesis block, which is built differently.
+ * Samples the node's newest blocks, as many as it gives, and the first block of `references` if that is older.
+ * Leaves out the genesis block, which is built differently.
  */
 export function sampleOf(
   { clock, prepare }: { clock: Clock; prepare: Prepare },
@@ -39,7 +39,7 @@ export function sampleOf(
     const isOlder = typeof asked === 'number' && asked > 0 && asked < from;
     const wanted = [...(isOlder ? [asked] : []), ...newest].values();
     const endsAt = clock.now().getTime() + SAMPLE_MS_MAX;
-    // One by one: a node that lacks or spoils one of them can still show the others.
+    // One block in each request, because a node that lacks or spoils one block can still show the others.
     const fetchEach = async () => {
       for (const number of wanted) {
         if (clock.now().getTime() > endsAt) return;
