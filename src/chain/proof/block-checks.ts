@@ -1,55 +1,57 @@
 /**
- * What must hold before a block is used (DESIGN §4): always that its parts belong together (`checkBlock`);
- * and, as far as the chain honours it, that they are what the block's hash commits to (`proveBlock`, in the
- * prover's threads).
+ * The checks that a block must pass before Chainbell uses it (DESIGN §4). `checkBlock` always checks that the
+ * block's parts belong together. `proveBlock`, in the prover's threads, checks that they are what the block's
+ * hash commits to, as far as the chain honors that.
  */
 import { disproof } from '../../core/fault.ts';
 import type { BlockReference } from '../../domain/block.ts';
 import type { ChainBlock, ChainReceipt, ChainTransaction } from '../rpc/parse.ts';
 
-/** A block and its receipts, in any order, as the node's JSON has them. */
+/** A block and its receipts as the node's JSON. The receipts may be in any order. */
 export type RawBlock = { block: unknown; receipts: readonly unknown[] };
 
 export const checkNames = ['headerHash', 'transactionsRoot', 'withdrawalsRoot', 'receiptsRoot'] as const;
 export type CheckName = (typeof checkNames)[number];
 
 /**
- * `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature.
- * `none` where nothing is listed that could be proved.
+ * `unknown` if Chainbell can't encode a transaction, because its type is specific to the chain or it has no
+ * signature. `none` if the block lists nothing to prove.
  */
 export type Verdict = 'holds' | 'fails' | 'unknown' | 'none';
 
 /**
- * The transfers whose senders are recovered with the proof of a block: every transfer of the native coin, or
- * none yet, in which case the signatures are kept for those that match a watched address.
+ * The native transfers whose senders are recovered together with the proof of a block. `all` means every one.
+ * `matched` keeps the signed data instead, so that the senders of transfers that match a watched address can
+ * be recovered later.
  */
 export type SenderScope = 'all' | 'matched';
 
 /**
- * The transfers of native coin whose sender can be recovered, by the hash of their transaction: the signed
- * data as consecutive bytes, each up to `ends[index]`. Undefined if all senders were recovered with the
- * block.
+ * The native transfers whose sender can be recovered, by transaction hash. `signed` has the signed data of all
+ * of them as consecutive bytes; that of transfer `index` ends before `ends[index]`. `signed` is undefined if
+ * all senders were recovered with the block.
  */
 export type SenderEvidence = {
   hashes: readonly string[];
   signed: { bytes: Uint8Array<ArrayBuffer>; ends: readonly number[] } | undefined;
 };
 
-/** A sender that the node made up: another account signed. */
+/** A transaction whose sender the node made up, and the account that signed it. */
 export type ForgedSender = { hash: string; signer: string };
 
-/** The result of a worker for a block. */
+/** A worker's result for one block. */
 export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly ForgedSender[] };
 
 /**
- * What came out for one block. That the roots of a block without transactions hold says nothing about the
- * chain.
+ * The verdicts for one block. `isEmpty` matters because the roots of a block without transactions always
+ * hold, so they say nothing about the chain.
  */
 export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
 
 /**
- * The receipts of the block in the order of its transactions, when block and receipts belong together and to
- * the block that was asked for. @throws Fault `inconsistent` that names what does not fit.
+ * Checks that block and receipts belong together and are those of the requested block.
+ * @returns the receipts in the order of the transactions.
+ * @throws Fault `inconsistent` that names the mismatch.
  */
 export function checkBlock(
   asked: BlockReference,
@@ -60,7 +62,7 @@ export function checkBlock(
   const name = `block ${header.number} (${header.hash})`;
   const isAsked = typeof asked === 'number' ? header.number === asked : header.hash === asked;
   if (!isAsked) throw disproof(`${name} came for ${asked}`);
-  // A transfer is known by its transaction: told twice it would have one place for two.
+  // A transfer is identified by its transaction, so a repeated transaction would give two transfers one identity.
   if (new Set(transactions.map(({ hash }) => hash)).size !== transactions.length) {
     throw disproof(`${name} has a transaction twice`);
   }
@@ -84,8 +86,8 @@ export function checkBlock(
 }
 
 /**
- * A sender is in nothing that is hashed, so that no root proves it: at least transaction and receipt must
- * agree on it. All stored blocks of all chains do, and on the receiver. A creation has none.
+ * Checks that transaction and receipt name the same sender and receiver. No hash covers the sender, so no root
+ * proves it. In all stored blocks of all chains they agree. A contract creation has no receiver.
  */
 function checkParties(name: string, transaction: ChainTransaction, receipt: ChainReceipt): void {
   const { hash, from, to } = transaction;
@@ -94,7 +96,7 @@ function checkParties(name: string, transaction: ChainTransaction, receipt: Chai
   throw disproof(`${name}: ${hash} is ${from} to ${to}, and by its receipt ${receipt.from} to ${receipt.to}`);
 }
 
-/** The signed data of this transaction; undefined if its sender was recovered already or can't be recovered. */
+/** The signed data of this transaction. Undefined if its sender was recovered already or can't be recovered. */
 export function findSigned({ hashes, signed }: SenderEvidence, hash: string): Uint8Array | undefined {
   const index = hashes.indexOf(hash);
   if (index === -1 || signed === undefined) return undefined;

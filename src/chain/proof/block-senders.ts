@@ -1,5 +1,6 @@
 /**
- * The senders of a block's native transfers: recovered at once, or kept as signed bytes until they are needed.
+ * Collects the senders of a block's native transfers. It recovers them at once, or keeps the signed bytes
+ * until a sender is needed.
  */
 import { randomInt } from 'node:crypto';
 import type { ForgedSender, SenderEvidence, SenderScope } from './block-checks.ts';
@@ -9,17 +10,17 @@ import { recoverSender } from './senders.ts';
 type SenderCollection = {
   add: OnHashed;
   /**
-   * @returns the forged ones among the senders that the scope asks for and a sample, and the evidence for all
-   * others.
+   * Recovers all senders, or for the scope `matched` a random sample.
+   * @returns the forged senders among them, and the evidence for recovering senders later.
    */
   finish(scope: SenderScope): { senders: SenderEvidence; forged: ForgedSender[] };
 };
 
 /**
- * One sender in this many is recovered in every block, at random, so that a node can't predict which.
- * Recovering all would more than double the processor time of a backfill (docs/explanation/decisions.md, 69); a
- * thirty-second of that is 3.5 %. If a node forges the senders of 500 transfers, fewer than one backfill in
- * seven million misses all of them.
+ * One transfer in this many has its sender recovered in every block. The choice is random, so a node can't
+ * predict it. Recovering all senders would more than double the processor time of a backfill
+ * (docs/explanation/decisions.md, 69). One in 32 costs 3.5 %. If a node forges the senders of 500 transfers,
+ * fewer than one backfill in seven million misses all of them.
  */
 const SAMPLE_TRANSFERS = 32;
 
@@ -29,7 +30,7 @@ export function collectSenders(
   const transfers: { hash: string; from: unknown; encoded: Buffer }[] = [];
   return {
     add({ hash, from, value }, encoded) {
-      // Notifications name the sender only of transactions that move the native coin.
+      // A notification takes its sender from the transaction only for native transfers.
       if (isZero(value)) return;
       transfers.push({ hash: String(hash), from, encoded });
     },
@@ -41,7 +42,7 @@ export function collectSenders(
         return signer === String(from).toLowerCase() ? [] : [{ hash, signer: signer ?? NO_SIGNER }];
       });
       if (scope === 'all') return { senders: { hashes, signed: undefined }, forged };
-      // One piece of memory that can be handed over; the encodings lie in larger ones.
+      // A separate buffer can be transferred to the main thread. The encodings are views of larger buffers.
       const bytes = new Uint8Array(transfers.reduce((sum, { encoded }) => sum + encoded.length, 0));
       let end = 0;
       const ends = transfers.map(({ encoded }) => {
@@ -54,7 +55,7 @@ export function collectSenders(
   };
 }
 
-/** The signature belongs to no key at all. */
+/** Stands for the signer if no key matches the signature. */
 const NO_SIGNER = 'no account';
 
 const isZero = (value: unknown) => typeof value !== 'string' || /^0x0*$/.test(value);

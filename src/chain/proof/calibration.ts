@@ -1,5 +1,6 @@
 /**
- * Which checks of a block this chain honours (DESIGN §4): learned from its recent blocks, then enforced.
+ * Decides which proof checks a chain's blocks must pass (DESIGN §4). It observes recent blocks, and enforces
+ * the checks that they honor.
  */
 import { Fault } from '../../core/fault.ts';
 import { quorumOf } from '../../domain/quorum.ts';
@@ -12,45 +13,43 @@ export type CalibrationOptions = {
   mode: ProofMode;
   chainId: number;
   nodeCount: number;
-  /** With several nodes a check is off only when so many of them have shown that the chain breaks it. */
+  /** With several nodes, a check is off only if the blocks of this many nodes break it. */
   quorum?: number;
-  /** What this chain was known to honour when the program last ran. */
+  /** The names of the checks that were enforced when the program last ran. */
   enforced: readonly string[];
 };
 
 export type Calibration = {
-  /** Whether the chain's blocks should be shown to `learn` before the next `judge`. */
+  /** Whether `learn` should see recent blocks before the next `judge`. */
   needsSample(): boolean;
   /**
-   * Takes in some blocks of one node; whether nothing speaks against any check. With several nodes the one
-   * that speaks best for a check counts: a node can drop data, but not make up what a root commits to.
+   * Counts the checks of some blocks of one node. For each check, the node with the best result counts,
+   * because a node can leave data out but can't invent data that matches a root.
+   * @returns whether no check has failed in the blocks that count.
    */
   learn(sample: readonly Checks[]): boolean;
   /**
-   * All nodes that can have spoken: what is still open, single blocks decide, or with several nodes the next
-   * sample.
+   * Decides the checks once all nodes that can answer have been sampled. A check that stays open is decided by
+   * the blocks that `judge` sees, or with several nodes by the next sample.
    */
   endSample(): void;
-  /**
-   * Takes another program's word, which has followed this chain meanwhile, for what it honours. Changes
-   * `auto` only.
-   */
+  /** Enforces the checks that another process, which followed this chain meanwhile, has observed. Only for `auto`. */
   enforce(names: readonly string[]): void;
   /**
    * Whether the block is proved in full.
-   * @throws Fault `inconsistent` when it breaks a check that the chain honours.
+   * @throws Fault `inconsistent` if a check forbids using the block (`refuses`).
    */
   judge(name: string, checks: Checks): boolean;
   states(): Record<CheckName, CheckState>;
 };
 
 /**
- * Public chains of Ethereum, which need no calibration. Tests prove blocks of mainnet and Sepolia, and Holesky and Hoodi are made by
- * the same programs.
+ * Ethereum's public chains: mainnet, Sepolia, Holesky and Hoodi. They need no calibration. Tests prove blocks of
+ * mainnet and Sepolia, and the same programs build the blocks of Holesky and Hoodi.
  */
 const HONOURING_CHAIN_IDS: readonly number[] = [1, 11_155_111, 17_000, 560_048];
 
-/** Blocks of one node that are enough to decide about a check. */
+/** This many blocks of one node are enough to decide about a check. */
 const EVIDENCE_BLOCKS_MIN = 3;
 
 type Tally = { held: number; failed: number };
@@ -68,11 +67,14 @@ export function createCalibration({
     (name): CheckState => (mode === 'off' ? 'off' : isEnforced(name) ? 'enforced' : 'calibrating'),
   );
   const tallies = eachCheck((): Tally => ({ held: 0, failed: 0 }));
-  /** Nodes of the current sample that break each check. */
+  /** For each check, how many nodes of the current sample break it. */
   let against = eachCheck(() => 0);
   let needsSample = checkNames.some((name) => states[name] === 'calibrating');
 
-  /** An enforced check stays enforced. One that is off stays off until the next start, or until another process enforces it. */
+  /**
+   * An enforced check stays enforced. A check that is off stays off until the next start, or until another
+   * process enforces it.
+   */
   function decide(name: CheckName): void {
     const { held, failed } = tallies[name];
     if (states[name] !== 'calibrating') return;
@@ -84,8 +86,8 @@ export function createCalibration({
     nodeCount > 1 ? against[name] >= quorum : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
 
   /**
-   * Whether the block must not be used. It breaks an enforced check, a check that more blocks kept than broke so far, or a check that
-   * another node may still show to be honored.
+   * Whether this check forbids using the block. A failed check does if it is enforced, if more blocks have kept
+   * than broken it so far, or if another node may still show that the chain honors it.
    */
   function refuses(name: CheckName, checks: Checks): boolean {
     const verdict = checks[name];
@@ -121,10 +123,10 @@ export function createCalibration({
     judge(name, checks) {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
-        // While the check is open, all nodes are asked about this block.
+        // The check is still open, so the next sample asks all nodes, and includes this block.
         if (nodeCount > 1 && broken.some((check) => states[check] === 'calibrating')) needsSample = true;
         const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
-        // While a check is open, the chain may not honor it.
+        // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
         const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
         throw new Fault('inconsistent', `${name} is not proved: ${what}`, { isDisproof });
       }
@@ -157,7 +159,7 @@ const LABELS = {
 const WORDS = { holds: 'holds', fails: 'does not hold', unknown: 'cannot be computed', none: 'is missing' };
 
 function count(tally: Tally, name: CheckName, checks: Checks): void {
-  // The roots of an empty block are constants: that they hold says nothing.
+  // The roots of an empty block are constants, so they hold on every chain.
   const isTelling = name === 'headerHash' || !checks.isEmpty;
   if (checks[name] === 'holds' && isTelling) tally.held += 1;
   if (checks[name] === 'fails') tally.failed += 1;

@@ -1,12 +1,12 @@
 /**
- * A false answer that no hash exposes: a sender against its signature, or an internal transfer against a
- * quorum. Without a quorum nodes dispute, and which of them is wrong stays open.
+ * Faults for false answers that no hash exposes: a sender that contradicts the signature, or internal transfers
+ * that contradict a quorum. Without a quorum it is a dispute, because it stays open which node is wrong.
  */
 import { Fault } from '../../core/fault.ts';
 
 export type Lie = { node: string; block: number };
 
-/** The Fault of the check that finds it; the block can be read from another node. */
+/** A check found that a node lied about this block. The caller can read the block from another node. */
 export class LieFault extends Fault {
   readonly block: number;
 

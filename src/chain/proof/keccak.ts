@@ -1,5 +1,5 @@
 /**
- * Keccak-256, by which Ethereum names everything: in WebAssembly (docs/benchmarks.md, section proof).
+ * Keccak-256, Ethereum's hash function, in WebAssembly (docs/benchmarks.md, section proof, has the speed).
  */
 import { createKeccak } from 'hash-wasm';
 
