@@ -1,5 +1,5 @@
 /**
- * Backfill: from the start of the process until the transfers of all blocks are in the database.
+ * Measures a backfill: from the start of the process until the transfers of all blocks are in the database.
  */
 import { cpuSecondsOf } from '../program.ts';
 import type { BenchChain } from './chain.ts';
@@ -8,10 +8,10 @@ import type { Figures } from './results.ts';
 
 const POLL_MS = 20;
 const USAGE_MS = 250;
-/** The slowest contestant takes less than half of it. */
+/** The slowest contestant takes less than half of this time. */
 const RUN_MS_MAX = { start: 60_000, perBlock: 120 };
 
-/** Runs the contestant over the newest `blocks` blocks. @throws Error when it ends or does not get there in time. */
+/** Runs the contestant over the newest `blocks` blocks. @throws Error when it ends or does not finish in time. */
 export async function backfill(
   contestant: Contestant,
   { chain, blocks }: { chain: BenchChain; blocks: number },
@@ -36,7 +36,7 @@ export async function backfill(
   const seconds = (doneAt - run.startedAt) / 1000;
   return {
     seconds: round(seconds),
-    // Without the start of the process.
+    // Excludes the start of the process.
     secondsFromFirstRows: round((doneAt - (firstRowsAt ?? doneAt)) / 1000),
     transfersPerSecond: Math.round(found.transfers / seconds),
     cpuSeconds: round(usage.cpuSeconds),

@@ -1,30 +1,30 @@
 /**
- * The chain that every contestant reads: dense blocks of known transfers, each with a number of its own as its amount,
- * so that rows can be compared with what was sent.
+ * The chain that every contestant reads: dense blocks of known transfers. Each transfer has a unique number as its amount, so
+ * that rows can be compared with the transfers on the chain.
  */
 import { type Anvil, startAnvil } from '../../devnet/anvil.ts';
 import { listAccounts, quantity } from '../../devnet/wallet.ts';
 import type { Address, Hex } from '../../src/core/hex.ts';
 import { installPairs, type SwapPair, swapCalls, type Transaction } from './pairs.ts';
 
-/** How many transfers of either kind; each kind is numbered from 1. */
+/** The number of transfers of each kind. Each kind is numbered from 1. */
 export type Counts = { token: number; native: number };
 
 export type BenchChain = Anvil & {
-  /** Three addresses of this node; Chainbell takes each for a node. */
+  /** Three addresses of the same node. Chainbell treats each as a separate node. */
   hosts: readonly [string, ...string[]];
   token: Address;
-  /** Everybody who receives anything here; nobody of them sends. */
+  /** All accounts that receive transfers. None of them sends any. */
   recipients: readonly Address[];
-  /** In each of them is one swap in each dense block; none unless asked for. */
+  /** Each dense block has one swap in each of these pairs. Empty unless `swaps` is set. */
   pairs: readonly SwapPair[];
-  /** The newest block. */
+  /** The number of the newest block. */
   head(): number;
   /** The transfers of blocks 1 to `block`. */
   countsUpTo(block: number): Counts;
-  /** Puts one token transfer into a block, and resolves when it is mined, with the time before that call. */
+  /** Mines one token transfer. Resolves when it is mined, with the time just before the call. */
   mineTransfer(): Promise<{ block: number; minedAt: number }>;
-  /** Puts so many token transfers into a block, by transactions of up to 100 of them. */
+  /** Mines a block with `count` token transfers, in transactions of up to 100 transfers each. */
   mineTransfers(count: number): Promise<{ block: number; minedAt: number }>;
 };
 
@@ -39,19 +39,19 @@ const TOKEN: Address = `0x${'70'.repeat(20)}`;
 const TRANSFER_TOPIC = 'ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 const GAS = 500_000;
 const CALL_MS_MAX = 30_000;
-/** startAnvil names the first one. */
+/** startAnvil returns a URL with the first one. */
 const HOSTS = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const;
 const ANVIL_ARGUMENTS = [
   ...HOSTS.slice(1).flatMap((host) => ['--host', host]),
   '--no-mining',
   '--disable-block-gas-limit',
-  // Blocks and receipts stay in any case; states of the past, which nobody here asks for, would be written to the disk.
+  // Blocks and receipts are kept in any case. Past states, which the benchmarks never read, would be written to the disk.
   ...['--prune-history', '64'],
 ];
 
 /**
- * Emits Transfer(caller, RECIPIENT_BASE + n % recipients, n) for each n from calldata word 0 up to, and without, word 1.
- * Stack on the left is the stack's bottom.
+ * Emits Transfer(caller, RECIPIENT_BASE + n % recipients, n) for each n from calldata word 0 up to, but excluding, word 1.
+ * The leftmost value is the bottom of the stack.
  */
 const tokenCode = (recipients: number): Hex =>
   `0x${[
@@ -70,8 +70,8 @@ const tokenCode = (recipients: number): Hex =>
   ].join('')}`;
 
 /**
- * Starts anvil and mines `blocks` blocks of 100 token transfers and 10 native ones to so many recipients in turn, each
- * block with a swap in each of the pairs too where `swaps` is set.
+ * Starts anvil and mines `blocks` blocks, each with 100 token transfers and 10 native ones to the recipients in turn. With
+ * `swaps`, each block also has a swap in each of the pairs.
  */
 export async function startBenchChain(
   blocks: number,
@@ -126,7 +126,7 @@ export async function startBenchChain(
   }
 }
 
-/** The transactions of the next block, and what has been sent with them. */
+/** The transactions of the next block, and the transfers they contain. */
 function denseBlock(senders: readonly Address[], { token, native }: Counts) {
   const calls = Array.from({ length: TOKEN_CALLS }, (_, index) =>
     tokenCall(senderOf(senders, index), {
@@ -153,7 +153,7 @@ function senderOf(senders: readonly Address[], index: number): Address {
   return sender;
 }
 
-/** Hands over transactions in one request; anvil signs for the senders. */
+/** Sends transactions in one request. Anvil signs for the senders. */
 async function sendAll(anvil: Anvil, transactions: readonly Transaction[]): Promise<void> {
   const calls = transactions.map((transaction, id) => ({
     jsonrpc: '2.0',

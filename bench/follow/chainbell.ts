@@ -1,5 +1,5 @@
 /**
- * Chainbell as a contestant: the follower alone, as operators start it, with every recipient watched.
+ * Chainbell as a contestant: the follower role alone, as operators start it, with every recipient watched.
  */
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -18,9 +18,9 @@ export function chainbell({
   flags = [],
 }: {
   verify: 'auto' | 'off';
-  /** Whether it keeps the books of the chain's pairs, and of points for each swap. */
+  /** Whether the block processors derive market data of the chain's pairs and points for each swap. */
   ledgers?: boolean;
-  /** How many addresses of the node it takes for nodes of their own, and compares; 1 unless given. */
+  /** How many addresses of the node Chainbell treats as separate nodes and compares; 1 by default. */
   nodes?: 1 | 3;
   flags?: readonly string[];
 }): Contestant {
@@ -38,7 +38,7 @@ export function chainbell({
         );
       }
       return {
-        // With the flags of this process: bootstrap.mjs gives the same ones to every program.
+        // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
         command: [process.execPath, ...process.execArgv, ...flags, MAIN, 'start', '--role', 'follower'],
         folder,
         environment: {
@@ -58,9 +58,9 @@ export function chainbell({
         },
       };
     },
-    // The block is committed with its notifications.
+    // A block is committed together with its notifications.
     newestBlockSql: 'select number as block from block order by number desc limit 1',
-    // A row of a block that was to be proved and was not counts as lost.
+    // Transfers of a block that should have been proved, but was not, count as lost.
     transfersSql: `
       select kind = 'token' as is_token, amount from notification
       join block on block.number = notification.block_number where proved = ${verify === 'auto'}`,
@@ -73,7 +73,7 @@ export function chainbell({
   };
 }
 
-/** Every pair, and points for the worth of each swap: what spec 2.3 and 2.1 ask of an ecosystem. */
+/** Configures every pair, and points for the value of each swap, as spec 2.3 and 2.1 require of an ecosystem. */
 function ledgersOf({ pairs }: BenchChain) {
   const event =
     'Swap(address indexed sender,uint256 amount0In,uint256 amount1In,uint256 amount0Out,uint256 amount1Out,address indexed to)';
@@ -83,7 +83,7 @@ function ledgersOf({ pairs }: BenchChain) {
       ...{ name: `T${pair.id}/ETH`, token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 1 },
       rewardPid: pair.id,
     })),
-    // Asked by another role; the price is stored before the start.
+    // Another role reads prices. This price is stored before the start.
     prices: { native: { sources: [{ type: 'fixed', price: '2500' }] } },
     points: {
       rules: [
@@ -98,7 +98,7 @@ function ledgersOf({ pairs }: BenchChain) {
   };
 }
 
-/** One watcher's records, as the API would have made them one by one. */
+/** Stores the watched addresses of one watcher, as the API would create them one by one. */
 async function watchAll(client: pg.Client, addresses: readonly string[]): Promise<void> {
   await client.query(
     `with watcher as (insert into watcher (name, created_at) values ('bench', now()) returning id),

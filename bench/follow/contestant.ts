@@ -1,5 +1,5 @@
 /**
- * What is asked of a contestant, and how one runs: a fresh database, its process, and a client that watches the rows.
+ * The interface of a contestant, and its run: a fresh database, a process, and a client that watches the rows.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -11,14 +11,14 @@ import { type Program, type RunningProgram, startProgram } from '../program.ts';
 import type { BenchChain } from './chain.ts';
 import type { Figures } from './results.ts';
 
-/** How news of a block come to those who can choose. */
+/** How a contestant learns of new heads, where it has the choice. */
 type Heads = 'polled' | 'WebSocket';
 
 export type Contestant = {
   name: string;
-  /** Whether it finds native transfers too, or tokens alone. */
+  /** Whether it finds native transfers too, or only token transfers. */
   findsNative: boolean;
-  /** `folder` is empty, and gone after the run. */
+  /** `folder` is empty and is removed after the run. */
   prepare(run: {
     chain: BenchChain;
     client: pg.Client;
@@ -27,29 +27,29 @@ export type Contestant = {
     startBlock: number;
     heads: Heads;
   }): Promise<Program>;
-  /** One row or none with `block`: all transfers up to it are there. Must use an index: it is asked all the time. */
+  /** Returns one row with `block`, or none: all transfers up to it are stored. Runs constantly, so it must use an index. */
   newestBlockSql: string;
-  /** `is_token` and `amount` of every transfer that was found. */
+  /** Returns `is_token` and `amount` of every transfer found. */
   transfersSql: string;
-  /** What else it makes one row of for each swap of the chain, and how these are counted. */
+  /** Further rows that it stores, one for each swap of the chain, and the SQL that counts them. */
   further?: readonly { name: string; countSql: string }[];
 };
 
 export type Run = RunningProgram & {
-  /** performance.now() just before its process was started. */
+  /** performance.now() just before the start of the process. */
   startedAt: number;
-  /** The newest block whose transfers are there, undefined before the first. Throws when the process has ended. */
+  /** The newest block whose transfers are stored; undefined before the first one. Throws when the process has ended. */
   newestBlock(): Promise<number | undefined>;
-  /** Compares the rows with what was sent in the blocks from the first to `chain.head()`. */
+  /** Compares the rows with the transfers of the blocks from the first one to `chain.head()`. */
   checkRows(): Promise<{ transfers: number; rows: number; lost: number; extra: number }>;
-  /** How many rows of each further kind there are, by its name. @throws Error when it is not one for each swap. */
+  /** Counts the rows of each further kind by name. @throws Error when a count differs from the number of swaps. */
   checkFurther(): Promise<Figures>;
 };
 
-/** PostgreSQL's codes for a schema or a table that is not there yet. */
+/** PostgreSQL error codes for a schema or a table that does not exist yet. */
 const NOT_THERE_YET = ['3F000', '42P01'];
 
-/** Starts a contestant on the chain, from `startBlock` on; its process and database are gone after dispose. */
+/** Starts a contestant on the chain from `startBlock`. Dispose removes its process and its database. */
 export async function startRun(
   contestant: Contestant,
   { chain, startBlock, heads }: { chain: BenchChain; startBlock: number; heads: Heads },
@@ -114,7 +114,7 @@ export async function startRun(
   };
 }
 
-/** Asks until the contestant has all transfers up to `block`: true; false after `timeoutMs`. */
+/** Polls until the contestant has stored all transfers up to `block`. Returns false after `timeoutMs`. */
 export async function reachesBlock(
   run: Run,
   block: number,

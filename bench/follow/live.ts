@@ -1,5 +1,5 @@
 /**
- * At the head: from just before a block is mined, with one token transfer in it, until its row is visible to others.
+ * Measures following at the head: from just before a block with one token transfer is mined until its row is visible.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { percentile } from '../stage.ts';
@@ -7,11 +7,11 @@ import { type BenchChain, startBenchChain } from './chain.ts';
 import { type Contestant, type Run, reachesBlock, startRun } from './contestant.ts';
 import type { Figures } from './results.ts';
 
-/** More than Ponder leaves for its live part at the start. */
+/** More blocks than Ponder leaves to its live part at the start. */
 const HISTORY_BLOCKS = 50;
 const WARM_UP_BLOCKS = 20;
 const POLL_MS = 2;
-/** Between a block that was seen and the next, so that nobody is measured while it tidies up. */
+/** Pause between a visible row and the next block, so that no contestant is measured during its cleanup. */
 const PAUSE_MS = 50;
 const START_MS_MAX = 60_000;
 const CATCH_UP_BLOCKS_MAX = 30;
@@ -19,8 +19,8 @@ const CATCH_UP_MS = 2_000;
 const ROW_MS_MAX = 10_000;
 
 /**
- * Mines `blocks` blocks on a chain of its own, one at a time. @throws Error when the contestant ends or a row does not
- * come in time.
+ * Mines `blocks` blocks on a separate chain, one at a time. @throws Error when the contestant ends or a row does not
+ * arrive in time.
  */
 export async function followLive(contestant: Contestant, blocks: number): Promise<Figures> {
   await using chain = await startBenchChain(HISTORY_BLOCKS);
@@ -48,7 +48,7 @@ export async function followLive(contestant: Contestant, blocks: number): Promis
   };
 }
 
-/** Mines until a new block is seen: a socket that is not open yet misses the first ones. */
+/** Mines until a new block is stored, because a contestant misses blocks before its socket is open. */
 async function catchUp(run: Run, chain: BenchChain): Promise<void> {
   for (let tries = 0; tries < CATCH_UP_BLOCKS_MAX; tries += 1) {
     const { block } = await chain.mineTransfer();

@@ -1,12 +1,12 @@
 /**
- * The ceiling: blocks and receipts read from anvil as bytes, with which nothing is done.
+ * Measures the upper limit: reads blocks and receipts from anvil as bytes, without processing them.
  */
 import { Agent, request } from 'undici';
 import { quantity } from '../../devnet/wallet.ts';
 import { cpuSecondsOf } from '../program.ts';
 import type { BenchChain } from './chain.ts';
 
-/** As Chainbell asks, once it has found its measure (src/ingest/read-ahead.ts). */
+/** The concurrency that Chainbell settles on (src/ingest/read-ahead.ts). */
 const REQUESTS = 4;
 const BLOCKS_PER_REQUEST = 4;
 
@@ -38,7 +38,7 @@ export async function readNodeAlone(chain: BenchChain, blocks: number): Promise<
   };
 }
 
-/** Blocks and receipts in one request, read to the last byte. */
+/** Reads blocks and their receipts, each pair in one request, to the last byte. */
 export async function readBlocks(
   url: string,
   { first, last }: { first: number; last: number },

@@ -1,6 +1,6 @@
 /**
- * Swap pairs on the chain of the contestants: Uniswap V2's own code with tokens of its own, put in place with balances and
- * reserves so large that no number of swaps here moves the price.
+ * Swap pairs on the contestants' chain: Uniswap V2's contract code with made-up tokens. Balances and reserves are so large
+ * that the swaps of a benchmark never move the price.
  */
 import { createRequire } from 'node:module';
 import { keccak_256 } from '@noble/hashes/sha3';
@@ -10,21 +10,21 @@ import type { Address, Hex } from '../../src/core/hex.ts';
 export type SwapPair = { id: number; address: Address; token0: Address; token1: Address };
 
 const PAIRS = 6;
-/** As token1 of all of them. */
+/** The wrapped coin, which is token1 of all pairs. */
 const WRAPPED: Address = `0x${'ee'.repeat(20)}`;
 const RESERVE = 10n ** 24n;
 const SWAP_IN = 10n ** 15n;
-/** Below what 0.3 % of fee leave. */
+/** Less than what remains after the fee of 0.3 %. */
 const SWAP_OUT = 9n * 10n ** 14n;
-/** Where UniswapV2ERC20 and UniswapV2Pair keep what they are asked for. */
+/** Storage slots of UniswapV2ERC20 and UniswapV2Pair. */
 const SLOTS = { totalSupply: 0n, balanceOf: 1n, token0: 6n, token1: 7n, reserves: 8n, unlocked: 12n };
 
-/** As eth_sendTransaction takes it. */
+/** A transaction in the form that eth_sendTransaction takes. */
 export type Transaction = { from: Address; to: Address; value?: Hex; data?: Hex };
 
 const require = createRequire(import.meta.url);
 
-/** Puts the pairs and their tokens in place; `traders` have as much of each token as they can swap. */
+/** Puts the pairs and their tokens on the chain, and gives `traders` enough of each token for all swaps. */
 export async function installPairs(anvil: Anvil, traders: readonly Address[]): Promise<SwapPair[]> {
   const token = deployedCode('ERC20');
   const pair = deployedCode('UniswapV2Pair');
@@ -46,10 +46,10 @@ export async function installPairs(anvil: Anvil, traders: readonly Address[]): P
   return pairs;
 }
 
-/** Swaps token0 for token1: one transaction pays, the next one takes. Two transfers, one Sync and one Swap. */
+/** Swaps token0 for token1: one transaction pays and the next one takes. Makes two transfers, one Sync and one Swap. */
 export function swapCalls({ address, token0 }: SwapPair, trader: Address): Transaction[] {
   const transfer = `a9059cbb${wordOf(BigInt(address))}${wordOf(SWAP_IN)}`;
-  // Bytes without content: their offset, and a length of zero.
+  // The empty bytes argument is encoded as its offset and a length of zero.
   const swap = `022c0d9f${[0n, SWAP_OUT, BigInt(trader), 128n, 0n].map(wordOf).join('')}`;
   return [
     { from: trader, to: token0, data: `0x${transfer}` },
@@ -71,7 +71,7 @@ async function store(anvil: Anvil, address: Address, slot: string, value: bigint
   await anvil.rpc('anvil_setStorageAt', [address, `0x${slot}`, `0x${wordOf(value)}`]);
 }
 
-/** Of a mapping: keccak256 of key and slot. */
+/** The storage slot of a mapping's entry: keccak256 of key and slot. */
 function balanceSlot(holder: Address): string {
   const place = Buffer.from(wordOf(BigInt(holder)) + wordOf(SLOTS.balanceOf), 'hex');
   return Buffer.from(keccak_256(place)).toString('hex');

@@ -1,6 +1,6 @@
 /**
- * Ponder as a contestant, in two versions: installed on demand into a folder outside the clone, run as its users start
- * it, on the same Node as Chainbell.
+ * Ponder as a contestant, in two versions. It is installed on demand into a folder outside the clone and runs as its users
+ * start it, on the same Node.js as Chainbell.
  */
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,11 +9,11 @@ import { installPeer } from '../peer.ts';
 import type { Contestant } from './contestant.ts';
 
 export type PonderOptions = {
-  /** 0.17.7 asks for a version of @ponder/utils that cannot be installed: package-0.17.7.json overrides it. */
+  /** 0.17.7 requires a version of @ponder/utils that cannot be installed, so package-0.17.7.json overrides it. */
   version: '0.16.10' | '0.17.7';
-  /** How often the URL is listed: its limiter counts for each entry. */
+  /** How often the URL is listed. The rate limiter counts each entry separately. */
   urlCount: 1 | 20;
-  /** Native transfers too, by a handler for each block. */
+  /** Whether a handler for each block finds native transfers too. */
   native: boolean;
 };
 

@@ -1,6 +1,6 @@
 /**
- * Where Chainbell's time goes in a backfill: the functions with the most self time, of the main thread and of each
- * worker, in bench/results/follow-profile.json.
+ * Shows where Chainbell's time goes in a backfill: the functions with the most self time, for the main thread and each
+ * worker. Writes bench/results/follow-profile.json.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * bench/results/follow.json: every run of every part as it was, written after each one, so that a run that is
- * interrupted keeps what it has.
+ * bench/results/follow.json: every run of every part, unchanged. The file is written after each run, so an interrupted
+ * benchmark keeps its results.
  */
 import type { Machine } from '../machine.ts';
 import { type Figures, type Outcome as RunOutcome, resultsFile } from '../repeats.ts';

@@ -1,8 +1,9 @@
 /**
- * Chainbell beside Ponder on the same chain and the same PostgreSQL server, one after another:
- * `npm run bench -- follow [--repeats 5] [--blocks 2000] [--only TEXT]`, its parts `follow/backfill`,
- * `follow/linear`, `follow/live`; and apart from these, on a chain with swaps `follow/ledgers`, and with one node beside three
- * `follow/nodes` and `follow/live-nodes`. `follow --profile` tells where Chainbell's time goes, `follow --table` prints the last results.
+ * Compares Chainbell with Ponder on the same chain and the same PostgreSQL server, one after the other:
+ * `npm run bench -- follow [--repeats 5] [--blocks 2000] [--only TEXT]`. Its parts are `follow/backfill`, `follow/linear` and
+ * `follow/live`. Three further parts run only by name: `follow/ledgers` on a chain with swaps, and `follow/nodes` and
+ * `follow/live-nodes`, which compare one node with three. `follow --profile` shows where Chainbell's time goes, and
+ * `follow --table` prints the last results.
  */
 import { parseArgs } from 'node:util';
 import pg from 'pg';
@@ -30,11 +31,11 @@ const withThreeNodes = chainbell({ verify: 'auto', nodes: 3 });
 const ponders = (options: Omit<PonderOptions, 'version'>) =>
   (['0.17.7', '0.16.10'] as const).map((version) => ponder({ version, ...options }));
 
-/** Parts that run only when they are asked for. */
+/** Parts that run only when the command names them. */
 const APART: readonly Part[] = ['ledgers', 'nodes', 'live-nodes'];
 const COUNT_MAX = 999_999;
 const LIVE_BLOCKS = 200;
-/** No repeat begins that would probably end after it. */
+/** A repeat does not start if it would probably end after this time. */
 const TOTAL_MINUTES_MAX = 58;
 
 export async function follow(words: string[]): Promise<void> {
@@ -102,7 +103,7 @@ function tasksOf(part: Part, chain: BenchChain): Task[] {
   }
 }
 
-/** Every task once in each repeat, in an order that turns around each time. */
+/** Runs every task once in each repeat. Every second repeat reverses the order. */
 async function runAll(
   tasks: readonly Task[],
   { repeats, conditions }: { repeats: number; conditions: Record<string, string | number> },

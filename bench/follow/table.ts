@@ -1,12 +1,12 @@
 /**
- * The results as Markdown: for each contestant the median of its runs and, in brackets, the lowest and the highest.
+ * Renders results as Markdown: each contestant's median, with the lowest and the highest run in brackets.
  */
 import { spreadOf } from '../spread.ts';
 import { type Outcome, type Part, parts, type Results } from './results.ts';
 
 const liveColumns = { p50Ms: 'p50, ms', p90Ms: 'p90, ms', p99Ms: 'p99, ms', maxMs: 'max, ms' };
 
-/** Figures of a run by their names in the results, with the headings of their columns. */
+/** The figures of a run by their names in the results, with the headings of their columns. */
 const columns: Record<Part, Record<string, string>> = {
   backfill: {
     seconds: 'time, s',
@@ -36,7 +36,7 @@ const columns: Record<Part, Record<string, string>> = {
   'live-nodes': liveColumns,
 };
 
-/** A table for each part that has results, with its conditions above it. */
+/** Renders a table for each part that has results, below its conditions. */
 export function renderTables(results: Results): string {
   return parts.flatMap((part) => renderPart(part, results)).join('\n');
 }

@@ -1,6 +1,6 @@
 /**
- * A real chain for tests, told as a story: accounts send, blocks are mined, a reorg happens.
- * `await using chain = await startChain()` ends it with the test.
+ * A real chain for tests. A test sends transactions, mines blocks and makes reorgs.
+ * `await using chain = await startChain()` stops the chain at the end of the test.
  */
 import { type Anvil, type AnvilOptions, startAnvil } from '../../devnet/anvil.ts';
 import { type ContractName, encodeCall } from '../../devnet/contracts.ts';
@@ -18,33 +18,33 @@ import type { Address, Hash } from '../../src/core/hex.ts';
 
 export { startAnvil } from '../../devnet/anvil.ts';
 
-/** More would pass the time limit of a request on a busy machine. */
+/** More blocks would exceed the time limit of a request on a busy machine. */
 const MINED_AT_ONCE = 500;
 
 export type Chain = Anvil & {
   /** Ten accounts with 10,000 coins each; the node signs for them. */
   accounts: readonly [Address, Address, Address, Address, ...Address[]];
   head(): Promise<{ number: number; hash: Hash }>;
-  /** One work after the other: anvil 1.7.1 stops for good at times when it is traced while it mines. */
+  /** Runs one piece of work at a time, because anvil 1.7.1 sometimes hangs for good when it is traced while it mines. */
   alone<T>(work: () => Promise<T>): Promise<T>;
-  /** Mines blocks at once, with whatever waits in the pool. */
+  /** Mines blocks at once, including the transactions that wait in the pool. */
   mine(blocks?: number): Promise<void>;
   /** From now on transactions wait in the pool until `mine`. */
   pauseMining(): Promise<void>;
   /** From now on each transaction is mined at once, as at the start. */
   resumeMining(): Promise<void>;
-  /** Hands over a transaction; it may wait in the pool. */
+  /** Sends a transaction. It may wait in the pool. */
   send(transaction: Transaction): Promise<Hash>;
   receiptOf(hash: Hash): Promise<Receipt>;
-  /** Sends and waits until it is mined, which needs mining to be on. */
+  /** Sends a transaction and waits until it is mined. Mining must be on. */
   execute(transaction: Transaction): Promise<Receipt>;
   transferNative(transfer: { from: Address; to: Address; valueWei: bigint }): Promise<Receipt>;
   deploy(contract: ContractName, ...values: readonly unknown[]): Promise<Address>;
   mintToken(token: Address, mint: { to: Address; amount: bigint }): Promise<Receipt>;
   transferToken(token: Address, transfer: { from: Address; to: Address; amount: bigint }): Promise<Receipt>;
   /**
-   * Replaces the newest `depth` blocks by as many new ones. They are empty except for `transactions`, each with the
-   * place (0 = oldest replaced block) where it is mined; transactions of the replaced blocks are gone.
+   * Replaces the newest `depth` blocks by the same number of new ones. They are empty except for `transactions`, each with
+   * the new block that mines it (0 = the oldest). Transactions of the replaced blocks are gone.
    */
   reorg(depth: number, transactions?: readonly (Transaction & { block: number })[]): Promise<void>;
 };

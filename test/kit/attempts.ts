@@ -1,5 +1,5 @@
 /**
- * A worker without receivers: what is due is tried once, with an outcome that the test chooses.
+ * A delivery worker without receivers. It attempts due notifications once, with an outcome that the test chooses.
  */
 import assert from 'node:assert/strict';
 import type { Database } from '../../src/store/db/db.ts';
@@ -13,7 +13,7 @@ import {
 } from '../../src/store/delivery/lanes.ts';
 import { settle } from '../../src/store/delivery/settle.ts';
 
-/** Leases up to `limit` lanes for 30 s, visit by visit, as a worker does. */
+/** Leases up to `limit` delivery queues for 30 s, visiting watchers in turn, as a worker does. */
 export async function leaseDue(
   database: Database,
   { owner = 1, now, limit = 100 }: { owner?: number; now: Date; limit?: number },
@@ -37,7 +37,7 @@ export async function leaseDue(
   return lanes;
 }
 
-/** What is due in a lane that is held. */
+/** Lists the due notifications of a leased delivery queue. */
 export async function readDue(
   database: Database,
   lane: Lane,
@@ -50,8 +50,8 @@ export async function readDue(
 }
 
 /**
- * Leases every lane, tries everything that is due there, gives the lanes back. A failure is due again 60 s later; one
- * that does not arrive never reached the receiver.
+ * Leases every delivery queue, attempts everything that is due there, and releases the queues. A failed attempt is due again
+ * 60 s later. A message that does not arrive never reached the receiver.
  */
 export async function attemptDue(
   database: Database,

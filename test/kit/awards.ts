@@ -1,5 +1,5 @@
 /**
- * Awards for tests, and what their sums must be: recomputed from the facts, beside what is stored.
+ * Awards for tests, and a check that the stored sums match sums calculated from the awards.
  */
 import { decimal } from '../../src/core/decimal.ts';
 import type { Award } from '../../src/domain/award.ts';
@@ -9,7 +9,7 @@ import { alice, hashOf, headerOf } from './chain-story.ts';
 
 let awardCount = 0;
 
-/** Ten points of rule `swap` for alice, in a transaction of its own and in block 1, but for what `parts` says. */
+/** An award of ten points of rule `swap` for alice, in a separate transaction of block 1; `parts` overrides fields. */
 export function awardOf(parts: Partial<Omit<Award, 'points'>> & { points?: string } = {}): Award {
   awardCount += 1;
   const { number, hash } = headerOf(1);
@@ -29,7 +29,7 @@ export function awardOf(parts: Partial<Omit<Award, 'points'>> & { points?: strin
   };
 }
 
-/** The stored sums that differ from those of the facts, either way: none, ever. */
+/** Stored sums that differ from those calculated from the awards. The list must always be empty. */
 export async function listWrongSums(db: Db): Promise<unknown[]> {
   return db.query(sql`
     with day as (

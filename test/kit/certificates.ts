@@ -1,5 +1,5 @@
 /**
- * Throw-away certificates, made when a test needs them: X.509 v3 with elliptic-curve keys (RFC 5280), written in DER.
+ * Temporary certificates that tests create on demand: X.509 v3 with elliptic-curve keys (RFC 5280), written in DER.
  */
 import { generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto';
 import { isIPv4 } from 'node:net';
@@ -8,9 +8,9 @@ import { isIPv4 } from 'node:net';
 export type Credentials = { key: string; cert: string };
 
 type Authority = {
-  /** The authority's own certificate, PEM: what a client has to trust. */
+  /** The authority's certificate (PEM), which a client must trust. */
   certificate: string;
-  /** A server's certificate for these DNS names and IPv4 addresses. */
+  /** Issues a server certificate for these DNS names and IPv4 addresses. */
   issue(names: readonly string[], options?: { expired?: boolean }): Credentials;
 };
 
@@ -20,7 +20,7 @@ const OID_BASIC_CONSTRAINTS = '551d13';
 const OID_SUBJECT_ALTERNATIVE_NAME = '551d11';
 const ECDSA_WITH_SHA256 = sequence(oid('2a8648ce3d040302'));
 
-/** A new certificate authority that nobody trusts yet. */
+/** Creates a certificate authority that no client trusts yet. */
 export function createAuthority(commonName = 'Chainbell test authority'): Authority {
   const issuer = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const isAuthority = extension(OID_BASIC_CONSTRAINTS, sequence(der(0x01, Buffer.from([0xff]))));

@@ -1,5 +1,5 @@
 /**
- * Short words for what store tests are about: blocks of a branch, transfers in them, and who watches.
+ * Short functions for tests of the store: blocks of a branch, transfers in them, and watched addresses.
  */
 import { randomUUID } from 'node:crypto';
 import type { Address, Hash } from '../../src/core/hex.ts';
@@ -11,7 +11,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/watchers/settings.ts';
 import { insertWatchedAddress, type WatchedAddress } from '../../src/store/watchers/watched.ts';
 
-/** The present of every story. */
+/** The present time in these tests. */
 export const noon = new Date('2025-11-20T12:00:00.000Z');
 export const later = (ms: number): Date => new Date(noon.getTime() + ms);
 
@@ -28,7 +28,7 @@ export function hashOf(number: number): Hash {
   return `0x${number.toString(16).padStart(64, '0')}`;
 }
 
-/** The header of a height on branch 0, 1, …; branches part after `forkNumber`. */
+/** The header at a height on branch 0, 1, …. Branches have different headers above `forkNumber`. */
 export function headerOf(number: number, branch = 0, forkNumber = 0): BlockHeader {
   const hashAt = (height: number) => hashOf(height * 16 + (height > forkNumber ? branch : 0) + 0x1000_0000);
   return { number, hash: hashAt(number), parentHash: hashAt(number - 1), minedAt: later(number * 1000) };
@@ -36,7 +36,7 @@ export function headerOf(number: number, branch = 0, forkNumber = 0): BlockHeade
 
 let transferCount = 0;
 
-/** A payment of one wei from alice to bob in a transaction of its own, but for what `parts` says. */
+/** A payment of one wei from alice to bob in a separate transaction; `parts` overrides fields. */
 export function transferOf(parts: Partial<Transfer> = {}): Transfer {
   transferCount += 1;
   const none = {
@@ -59,7 +59,7 @@ export type Watch = {
   settings?: Partial<WatchSettings>;
 };
 
-/** Watchers with these ids, unless they are there. */
+/** Adds watchers with these ids unless they exist. */
 export async function addWatchers(database: Database, ...ids: readonly number[]): Promise<void> {
   for (const id of ids)
     await database.query(sql`
@@ -67,7 +67,7 @@ export async function addWatchers(database: Database, ...ids: readonly number[])
       values (${id}, ${`watcher ${id}`}, ${noon}) on conflict do nothing`);
 }
 
-/** Watches bob for watcher 1, but for what `watch` says. */
+/** Watches bob for watcher 1; `watch` overrides fields. */
 export async function watchAddress(database: Database, watch: Watch = {}): Promise<WatchedAddress> {
   const {
     watcherId = 1,
@@ -88,7 +88,7 @@ export async function watchAddress(database: Database, watch: Watch = {}): Promi
   return inserted;
 }
 
-/** Commits one block on the tip that is there, released at once unless told otherwise. */
+/** Commits one block on the stored tip. Its notifications are released at once by default. */
 export async function mine(
   database: Database,
   header: BlockHeader,
@@ -105,7 +105,7 @@ export async function mine(
   });
 }
 
-/** For `mine`, where a story is about notifications that are written with their block, however many. */
+/** For `mine`: writes all notifications in the block's transaction, however many there are. */
 export const atOnce = { deferral: { recordsMin: 1_000_000, rowsAtOnce: 1_000_000, rowsMax: 1 } } as const;
 
 export type NotificationRow = {
@@ -125,7 +125,7 @@ export type NotificationRow = {
   processed_at: Date | null;
 };
 
-/** Every notification in the order of its making. */
+/** All notifications in the order of their creation. */
 export function listNotifications(database: Database): Promise<NotificationRow[]> {
   return database.query<NotificationRow>(sql`
     select id, shard_id, lane_id, watched_address_id, state, kind, '0x' || encode(tx_hash, 'hex') as tx_hash, amount, block_number, revision, retry_count,
@@ -133,7 +133,7 @@ export function listNotifications(database: Database): Promise<NotificationRow[]
     from notification order by id`);
 }
 
-/** The states alone, as most tests want them. */
+/** Only the states, which is enough for most tests. */
 export async function listStates(database: Database): Promise<string[]> {
   return (await listNotifications(database)).map(({ state }) => state);
 }

@@ -1,18 +1,18 @@
 /**
- * A clock that moves only when a test moves it.
+ * A clock that moves only when the test moves it.
  */
 import type { Clock } from '../../src/core/clock.ts';
 
 export type TestClock = Clock & {
-  /** Time goes by, and every wait whose end is reached resolves. A negative `ms` sets the clock back, as `step`. */
+  /** Lets time pass and resolves every wait that has ended. A negative `ms` sets the clock back, as `step` does. */
   advance(ms: number): void;
-  /** The clock is set: `now` changes, and no time goes by. */
+  /** Sets the clock: `now` changes, but no time passes. */
   step(ms: number): void;
-  /** How long each wait that is under way was asked to last, oldest first. */
+  /** The requested durations of all pending waits, oldest first. */
   waits(): number[];
 };
 
-/** Starts at `start`, noon of an ordinary day unless told otherwise. */
+/** Starts at `start`, by default noon of an ordinary day. */
 export function createTestClock(start = new Date('2025-11-20T12:00:00.000Z')): TestClock {
   let nowMs = start.getTime();
   let steadyMs = 0;

@@ -1,5 +1,5 @@
 /**
- * Processes with one database whose clock a test sets, and true time, which only the test knows.
+ * Processes that share a database. The test sets the database's clock. Only the test knows the true time.
  */
 import { type CommonClock, openCommonClock, type TimeSource } from '../../src/app/common-clock.ts';
 import { type Clock, waitMs } from '../../src/core/clock.ts';
@@ -27,21 +27,21 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
   return {
     attempts,
     trueMs: () => trueMs,
-    /** The common clock, as it is set. */
+    /** The database's clock, as set by the test. */
     wall,
-    /** True time goes by. */
+    /** Lets true time pass. */
     advance(ms: number): void {
       trueMs += ms;
     },
-    /** Somebody sets the database's clock. */
+    /** Sets the database's clock. */
     step(ms: number): void {
       setMs += ms;
     },
-    /** What receivers answer, and what happens while they do. */
+    /** Chooses the outcomes of attempts, and what happens during an attempt. */
     onAttempt(next: () => Promise<SendOutcome>): void {
       answer = next;
     },
-    /** A process, whose machine may be paused. */
+    /** Starts a process whose machine the test can pause. */
     async start() {
       let pausedMs = 0;
       const source: TimeSource = {
@@ -78,7 +78,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
       return {
         ...common,
         follow: () => common.step(never),
-        /** Its machine, but not the others, stands still for a while. */
+        /** Pauses the machine of this process, but not the others. */
         pause(ms: number): void {
           trueMs += ms;
           pausedMs += ms;

@@ -1,5 +1,5 @@
 /**
- * The kit that the other tests stand on: a database that is migrated, one's own, and gone afterwards.
+ * The tests of createTestDatabase, which most other tests rely on.
  */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
@@ -38,7 +38,7 @@ for (const kind of databaseKinds) {
     await place[Symbol.asyncDispose]();
 
     assert.equal(existsSync(place.dataDir), false);
-    // The embedded one would be made anew, empty; the server has to say that there is none.
+    // The embedded database would be created empty, so only the server can report that it no longer exists.
     if (kind === 'postgres') await assert.rejects(place.open(), /does not exist/);
   });
 }

@@ -1,6 +1,6 @@
 /**
- * A database for each test: real PostgreSQL and the embedded one, migrated, empty, and gone afterwards. Migrating
- * happens once; each test gets a copy.
+ * A database for each test, on real PostgreSQL or embedded: migrated, empty, and removed afterwards. Migrations run once, and
+ * each test gets a copy.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { constants, cpSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -18,29 +18,29 @@ import { startPostgresServer } from './postgres-server.ts';
 export type DatabaseKind = 'embedded' | 'postgres';
 export const databaseKinds: readonly DatabaseKind[] = ['embedded', 'postgres'];
 
-/** Tests keep transactions open on purpose, on machines of any speed. */
+/** Long, because tests keep transactions open on purpose, on machines of any speed. */
 const SILENT_MS_MAX = 600_000;
 
 export type TestDatabase = {
   kind: DatabaseKind;
   /** For openDatabase; '' for the embedded database. */
   url: string;
-  /** A temporary folder of this test's own, for either kind. */
+  /** A temporary folder for this test, with either kind of database. */
   dataDir: string;
-  /** Opens it; as often as wanted on PostgreSQL, once at a time when embedded. `close` may be called twice. */
+  /** Opens the database: any number of times on PostgreSQL, once at a time when embedded. `close` may be called twice. */
   open(): Promise<Database>;
-  /** Closes what `open` has opened, drops the database, removes the folder. */
+  /** Closes all opened handles, drops the database and removes the folder. */
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 const CACHE = fileURLToPath(new URL('../../node_modules/.cache/test-databases', import.meta.url));
 const MIGRATIONS = fileURLToPath(new URL('../../src/store/db/migrations', import.meta.url));
-/** template1 and template0, from which PGlite cannot make a database. */
+/** template1 and template0, which PGlite cannot use to create databases. */
 const UNUSED_DATABASES = ['1', '4'];
-/** Advisory lock of those who want to make the template ("chainbell test"). */
+/** The advisory lock for creating the template ("chainbell test"). */
 const TEMPLATE_LOCK = 0x6362_7401;
 
-/** A fresh, migrated database of its own; dropped by dispose. */
+/** Creates a fresh, migrated database. Dispose drops it. */
 export async function createTestDatabase(kind: DatabaseKind): Promise<TestDatabase> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-test-'));
   const opened: Database[] = [];
@@ -63,8 +63,9 @@ export async function createTestDatabase(kind: DatabaseKind): Promise<TestDataba
 }
 
 /**
- * Makes the templates of both kinds, so that no test has to wait for them. The server is TEST_DATABASE_URL. One after
- * the other: a cold PGlite holds the event loop for seconds, which a connection to the server takes for its own delay.
+ * Creates the templates of both kinds, so that no test has to wait for them. The server is TEST_DATABASE_URL. Creates them
+ * one after the other, because a cold PGlite blocks the event loop for seconds, which a connection to the server would
+ * mistake for a slow server.
  */
 export async function prepareTemplates(): Promise<void> {
   await prepareEmbedded();
@@ -91,15 +92,15 @@ async function placeEmbedded(dataDir: string): Promise<Place> {
   return { url: '', drop: async () => {} };
 }
 
-/** Puts a migrated, empty embedded database into this data folder: making one there takes seconds. */
+/** Copies a migrated, empty embedded database into this data folder, because creating one there takes seconds. */
 export async function copyEmbedded(dataDir: string): Promise<void> {
-  // Hundreds of files: the asynchronous copy takes seven times as long.
+  // The asynchronous copy of these hundreds of files takes seven times as long.
   cpSync(path.join(await prepareEmbedded(), 'database'), path.join(dataDir, 'database'), { recursive: true });
 }
 
 let ownServer: Promise<{ url: string }> | undefined;
 
-/** The test runner's server, or, for a test file that runs alone, one that lives as long as this process. */
+/** The test runner's server. A test file that runs alone starts a server that lives as long as this process. */
 async function findServer(): Promise<string> {
   const given = process.env.TEST_DATABASE_URL;
   if (given !== undefined && given !== '') return given;
@@ -107,14 +108,14 @@ async function findServer(): Promise<string> {
   return (await ownServer).url;
 }
 
-/** Makes the migrated template database unless it is there; returns its name. Any number may try at once. */
+/** Creates the migrated template database unless it exists, and returns its name. Safe to call concurrently. */
 async function preparePostgres(server: string): Promise<string> {
   const name = `template_${migrationsHash()}`;
   await administer(server, async (client) => {
     await client.query('select pg_advisory_lock($1)', [TEMPLATE_LOCK]);
     const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
     if (rowCount === 1) return;
-    // Under another name until it is whole: a run that was killed half-way leaves no half template.
+    // Created under a draft name, so that a run that is killed half-way leaves no incomplete template.
     const draft = `${name}_draft`;
     await client.query(`drop database if exists ${draft} with (force)`);
     await client.query(`create database ${draft}`);
@@ -126,7 +127,7 @@ async function preparePostgres(server: string): Promise<string> {
 
 let embeddedTemplate: Promise<string> | undefined;
 
-/** The folder of the migrated embedded template, made unless it is there: a cold PGlite takes some 3.5 s to begin. */
+/** The folder of the migrated embedded template, created if necessary. A cold PGlite takes about 3.5 s to start. */
 function prepareEmbedded(): Promise<string> {
   embeddedTemplate ??= makeEmbeddedTemplate();
   return embeddedTemplate;
@@ -139,15 +140,15 @@ async function makeEmbeddedTemplate(): Promise<string> {
   const isKept = await isAllowed(CACHE, constants.W_OK);
   const draft = await mkdtemp(path.join(isKept ? CACHE : tmpdir(), 'draft-'));
   await migrateAt({ url: '', dataDir: draft });
-  // Copies of two databases that PGlite never opens: two thirds of the files that each test would copy.
+  // PGlite never opens these copies of two databases. They are two thirds of the files that each test would copy.
   for (const oid of UNUSED_DATABASES)
     await rm(path.join(draft, 'database', 'base', oid), { recursive: true, force: true });
-  // Another user owns node_modules: then the template is this process's own.
+  // If another user owns node_modules, this process keeps a private template.
   if (!isKept) {
     process.once('exit', () => rmSync(draft, { recursive: true, force: true }));
     return draft;
   }
-  // Renaming is the commit. Of several that have made it at once, one wins and the others throw theirs away.
+  // The rename publishes the template. If several processes have created one, the first wins and the others delete theirs.
   await rename(draft, template).catch(() => rm(draft, { recursive: true, force: true }));
   return template;
 }
@@ -194,7 +195,7 @@ function migrationsHash(): string {
 
 function pgliteVersion(): string {
   const require = createRequire(import.meta.url);
-  // The package does not export its package.json; it lies above the entry file, in dist.
+  // The package does not export its package.json, which is above the entry file in dist.
   const manifest: unknown = JSON.parse(
     readFileSync(path.join(require.resolve('@electric-sql/pglite'), '../../package.json'), 'utf8'),
   );

@@ -1,5 +1,5 @@
 /**
- * The demo as a process of its own, as `npm start` runs it.
+ * Runs the demo as a separate process, as `npm start` does.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -11,7 +11,7 @@ import type { TestContext } from 'node:test';
 import { endOrphans } from '../../devnet/orphans.ts';
 import { waitUntil } from './wait.ts';
 
-/** Three times what the demo promises on an idle machine, for machines that are not. */
+/** Three times the demo's promise for an idle machine, because test machines are busy. */
 const FIRST_WEBHOOK_MS_MAX = 180_000;
 const mainFile = new URL('../../src/main.ts', import.meta.url).pathname;
 
@@ -27,14 +27,14 @@ export type DemoFacts = {
 
 type RunningDemo = {
   process: ChildProcess;
-  /** What a person sees. */
+  /** The text on the screen. */
   text(): string;
-  /** The one line on standard output, once it is there. */
+  /** The single line on standard output, once it is printed. */
   facts(): Promise<DemoFacts>;
   exitCode: Promise<number | null>;
 };
 
-/** A folder for demos. After the test nothing of them is left, whatever they and the test did. */
+/** A folder for demos. The test's end removes the folder and ends all demos in it, even after a failure. */
 export function createDemoStage(context: TestContext): {
   folder: string;
   start(...flags: string[]): RunningDemo;

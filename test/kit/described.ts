@@ -1,5 +1,5 @@
 /**
- * Is an answer what the OpenAPI document says of it? Bodies may have no other fields than the described ones.
+ * Checks that a response matches the OpenAPI document. Bodies may only have fields that the document describes.
  */
 import { Compile } from 'typebox/compile';
 
@@ -12,21 +12,21 @@ export type Given = {
   url: string;
   status: number;
   contentType: string | undefined;
-  /** Undefined where it was not read. */
+  /** Undefined if the body was not read. */
   text: string | undefined;
 };
 
 export type Describes = (given: Given) => void;
 
-/** Pages and the document itself. */
+/** Documentation pages and the OpenAPI document. */
 const UNDESCRIBED = /^\/(docs|openapi\.json)(\/|$)/;
 const WITHOUT_BODY = new Set([204, 304]);
 
-/** A check against this document. It throws an Error that says what is not described. */
+/** Creates a check against this document. The check throws an Error that says what is not described. */
 export function createDescription(text: string): Describes {
   const document = JSON.parse(text) as OpenApi;
   const paths = Object.keys(document.paths)
-    // Of /log/redeliver and /log/{id} the one with fewer parameters counts.
+    // When /log/redeliver and /log/{id} both match, the path with fewer parameters applies.
     .toSorted((one, other) => one.split('{').length - other.split('{').length)
     .map((path) => ({ path, pattern: new RegExp(`^${path.replaceAll(/\{[^}]+\}/g, '[^/]+')}$`) }));
   const checks = new Map<string, ReturnType<typeof Compile>>();
@@ -39,13 +39,13 @@ export function createDescription(text: string): Describes {
     const operation = path === undefined ? undefined : document.paths[path]?.[verb];
     const what = `${method} ${asked}: ${status}`;
     if (operation === undefined) {
-      // No such path, no such method, or a question of a browser.
+      // An unknown path, an unsupported method, or a browser's preflight request.
       if (![400, 404, 405].includes(status) && method !== 'OPTIONS')
         throw new Error(`${what} of an operation that is not described`);
       return;
     }
     const answer = operation.responses?.[String(status)];
-    // Streams without an end have no HEAD.
+    // Endless streams have no HEAD.
     if (answer === undefined && method === 'HEAD' && status === 404) return;
     if (answer === undefined) throw new Error(`${what} is not described: ${body}`);
     if (WITHOUT_BODY.has(status) || method === 'HEAD' || body === undefined) return;
@@ -63,7 +63,7 @@ export function createDescription(text: string): Describes {
   };
 }
 
-/** The schema with its references resolved, in which no object may have further fields. */
+/** Returns the schema with resolved references, in which no object may have additional fields. */
 function close(schema: unknown, document: OpenApi): unknown {
   if (Array.isArray(schema)) return schema.map((one) => close(one, document));
   if (typeof schema !== 'object' || schema === null) return schema;

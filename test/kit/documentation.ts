@@ -1,5 +1,5 @@
 /**
- * Code blocks of a page of the documentation, and a reader who does what the marked ones say.
+ * Reads code blocks from a documentation page and runs the marked ones, as a reader would.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { waitUntil } from './wait.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** `order` is the comment in front of the block, without `runnable` and its colon. Undefined for an unmarked block. */
+/** `order` is the text of the comment before the block, without `runnable` and its colon. Undefined for an unmarked block. */
 type CodeBlock = { language: string; text: string; order: string | undefined };
 
 /** The code blocks of `docs/<page>`. A comment `<!-- runnable -->` or `<!-- runnable: … -->` marks the block after it. */
@@ -29,11 +29,11 @@ type Background = { name: string; child: ChildProcess; output: string };
  * Runs the marked blocks of a page in order, as a reader would in the clone:
  *
  * - `<!-- runnable -->`: the block must succeed. Variables and functions stay for later blocks.
- * - `<!-- runnable: background until URL -->`: it keeps running. The page goes on when the URL answers below 500.
+ * - `<!-- runnable: background until URL -->`: the block keeps running. The page continues when the URL answers below 500.
  * - `<!-- runnable: file PATH -->`: the block is written to this file.
  * - `<!-- runnable: expect TEXT from URL -->`: the background block of this URL must print the text.
  *
- * `replace` changes texts of the page, such as ports that may be taken. Ends everything that it started.
+ * `replace` changes texts of the page, such as ports that may be taken. Ends all processes that it started.
  */
 export async function followPage(
   page: string,
@@ -69,7 +69,7 @@ export async function followPage(
           describe: `${page}: ${expected} in ${running?.output}`,
         });
       } else {
-        // Only its assignments and functions are repeated for later blocks.
+        // Later blocks repeat only its assignments and functions.
         await runBlock(`${before}\n${text}`, options);
         before += keptOf(text);
       }
@@ -79,7 +79,7 @@ export async function followPage(
   }
 }
 
-/** Lines that define a function or a variable, which later blocks use. */
+/** The lines that define a function or a variable for later blocks. */
 function keptOf(text: string): string {
   const isDefinition = /^(\w+\(\) \{|[A-Z_]+=)/.test(text);
   return isDefinition ? `${text}\n` : '';

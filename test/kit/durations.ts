@@ -1,5 +1,5 @@
 /**
- * How long each test file took the last time on this machine, so that a run can start the longest files first.
+ * Stores how long each test file took in the last run on this machine, so that the next run can start the longest files first.
  */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url';
 import type { FileResult } from './run-file.ts';
 
 const RECORD = fileURLToPath(new URL('../../node_modules/.cache/test-durations.json', import.meta.url));
-/** Where the long files are, for the first run on a machine. */
+/** Folders with long files, for the first run on a machine. */
 const LONG_FOLDERS = ['sim', 'system', 'abuse', 'faults', 'devnet', 'cli'];
 const LONG_MS = 20_000;
 const SHORT_MS = 2_000;
 
-/** The groups in the order in which they should start: with a long one at the end, the other processors would idle. */
+/** Sorts the groups by duration, longest first. If a long group started last, the other processors would idle at the end. */
 export function longestFirst(groups: readonly string[][], known = readDurations()): string[][] {
   const expectedMs = (file: string): number => {
     const ms = known[file];
@@ -23,7 +23,7 @@ export function longestFirst(groups: readonly string[][], known = readDurations(
   return groups.toSorted((one, other) => sum(other) - sum(one));
 }
 
-/** Notes these durations for the next run. A machine where they cannot be written goes without. */
+/** Stores these durations for the next run. Does nothing on a machine where they cannot be written. */
 export function keepDurations(results: readonly Pick<FileResult, 'file' | 'durationMs'>[]): void {
   const known = readDurations();
   for (const { file, durationMs } of results) known[file] = Math.round(durationMs);
@@ -31,7 +31,7 @@ export function keepDurations(results: readonly Pick<FileResult, 'file' | 'durat
     mkdirSync(path.dirname(RECORD), { recursive: true });
     writeFileSync(RECORD, `${JSON.stringify(known, null, 1)}\n`);
   } catch {
-    // Another user owns node_modules.
+    // Another user owns node_modules, so the durations are not stored.
   }
 }
 

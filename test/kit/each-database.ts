@@ -1,5 +1,5 @@
 /**
- * Suites of tests on the embedded and on the real database: one database for each suite, emptied before each test.
+ * Suites of tests on the embedded and on the real database. Each suite has one database, which is emptied before each test.
  */
 import path from 'node:path';
 import { after, before, beforeEach, describe } from 'node:test';
@@ -9,28 +9,28 @@ import { sampleOf } from './sample.ts';
 
 type Suite = {
   kind: DatabaseKind;
-  /** The suite's database; only inside tests and hooks. */
+  /** The suite's database. Only available inside tests and hooks. */
   database(): Database;
-  /** Where it is, for tests that open it once more (PostgreSQL only) or start a process on it. */
+  /** Its location, for tests that open it again (PostgreSQL only) or start a process on it. */
   place(): TestDatabase;
 };
 
-/** Declares the tests once for each kind of database. */
+/** Declares the tests for each kind of database. */
 export function onEachDatabase(declare: (suite: Suite) => void): void {
   for (const kind of databaseKinds) onDatabase(kind, declare);
 }
 
-/** Both kinds, or, in a run of the whole suite, one of them, and the other one at another commit. `url`: import.meta.url. */
+/** Both kinds of database. In a run of the whole suite only one, which depends on the commit. `url`: import.meta.url. */
 export function sampledKinds(url: string): readonly DatabaseKind[] {
   return sampleOf(databaseKinds, { shares: 2, of: path.basename(url) });
 }
 
-/** As `onEachDatabase`, for the kinds of the sample. */
+/** Like `onEachDatabase`, for the sampled kinds only. */
 export function onSampledDatabase(url: string, declare: (suite: Suite) => void): void {
   for (const kind of sampledKinds(url)) onDatabase(kind, declare);
 }
 
-/** Declares tests that need several connections, or the server's own means. */
+/** Declares tests that need several connections or features of a real server. */
 export function onPostgres(declare: (suite: Suite) => void): void {
   onDatabase('postgres', declare);
 }
@@ -53,8 +53,8 @@ function onDatabase(kind: DatabaseKind, declare: (suite: Suite) => void): void {
 }
 
 /**
- * Removes every row; ids begin at 1 again. Truncating makes new files for each table and index, which takes the embedded
- * database 0.2 s, so only tables that a test has filled are truncated.
+ * Deletes all rows and restarts ids at 1. Truncating creates new files for each table and index, which takes the embedded
+ * database 0.2 s, so only tables with rows are truncated.
  */
 export async function emptyDatabase(database: Database): Promise<void> {
   await database.script(`

@@ -1,5 +1,5 @@
 /**
- * A client of server-sent events that keeps what it has heard.
+ * A client of server-sent events that keeps all received events.
  */
 
 export type EventStream = {
@@ -7,15 +7,15 @@ export type EventStream = {
   headers: Headers;
   /** All events so far, oldest first. */
   events: { id: string; event: string; data: unknown }[];
-  /** How many comments came. */
+  /** The number of received comments. */
   commentCount(): number;
-  /** Resolves when the server has ended the stream, in whatever way. */
+  /** Resolves when the stream has ended, for any reason. */
   ended: Promise<void>;
-  /** Hangs up. */
+  /** Closes the connection. */
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** Opens a stream; resolves when its beginning has come, or an answer that is none. */
+/** Opens a stream. Resolves when the stream has started, or when the response is not a stream. */
 export async function openEventStream(
   url: string,
   { key, lastEventId }: { key: string; lastEventId?: string },

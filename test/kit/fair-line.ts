@@ -1,12 +1,12 @@
 /**
- * Lanes in line for a turn, without a database and without sockets: a test decides how each attempt ends.
+ * Delivery queues that compete for slots, without a database or sockets. The test decides how each attempt ends.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Ticket } from '../../src/delivery/account.ts';
 import { createFairQueue, type FairLimits } from '../../src/delivery/fair.ts';
 import { createTestClock } from './clock.ts';
 
-/** An attempt fails after this long without an answer. */
+/** An attempt without a response fails after this time. */
 export const ATTEMPT_MS = 10_000;
 export const HAND_OVER_MS = 1_000;
 export const TICK_MS = 50;
@@ -15,7 +15,7 @@ export const FAST = { isAnswered: true, isOverloaded: false, durationMs: 20 };
 export type Attempt = { watcherId: number; laneId: number; atMs: number; ticket: Ticket };
 type LaneStory = { watcherId: number; rows?: number; origin?: string };
 
-/** Lanes in line, on a clock of the test; an attempt is under way until the test ends it. */
+/** Delivery queues in line, on a test clock. An attempt stays in flight until the test ends it. */
 export function startLine(limits?: FairLimits) {
   const clock = createTestClock();
   const fair = createFairQueue({
@@ -63,7 +63,7 @@ export function startLine(limits?: FairLimits) {
     };
   }
 
-  /** Until nothing more starts: a turn of the event loop starts only a few. */
+  /** Waits until no more attempts start, because one turn of the event loop starts only a few. */
   async function settle(): Promise<void> {
     for (let before = -1; before !== story.startedCount; ) {
       before = story.startedCount;
@@ -71,7 +71,7 @@ export function startLine(limits?: FairLimits) {
     }
   }
 
-  /** Time passes, and attempts are looked at meanwhile. */
+  /** Lets time pass and checks the attempts meanwhile. */
   async function pass(ms: number): Promise<void> {
     for (let passed = 0; passed < ms; passed += TICK_MS) {
       clock.advance(TICK_MS);
@@ -79,7 +79,7 @@ export function startLine(limits?: FairLimits) {
     }
   }
 
-  /** Ends those attempts, with what the receiver made of them. */
+  /** Ends these attempts with an answer of the receiver. */
   async function end(isMeant: (attempt: Attempt) => boolean, answer = FAST): Promise<void> {
     const ending = story.started.filter(isMeant);
     story.started = story.started.filter((attempt) => !isMeant(attempt));

@@ -1,6 +1,6 @@
 /**
- * Ponder on the bench's chain: one token's transfers, and with BENCH_NATIVE a handler for each block.
- * bench/follow/ponder.ts gives the environment.
+ * Ponder on the benchmark's chain: the transfers of one token, and with BENCH_NATIVE a handler for each block.
+ * bench/follow/ponder.ts sets the environment variables.
  */
 import { createConfig } from 'ponder';
 import { parseAbi } from 'viem';
@@ -15,11 +15,11 @@ export default createConfig({
   chains: {
     anvil: {
       id: 31337,
-      // Its limiter starts at 20 requests per second for each URL: the same one listed 20 times lifts it.
+      // The limiter starts at 20 requests per second for each URL. Listing the same URL 20 times lifts that limit.
       rpc: Array.from({ length: Number(BENCH_RPC_COUNT) }, () => BENCH_RPC),
-      // Without it heads are polled for. With it Ponder does not look at the newest blocks before a further one is mined.
+      // Without a WebSocket, Ponder polls heads. With one, it ignores the newest blocks until a further block is mined.
       ...(BENCH_WS === '' ? {} : { ws: BENCH_WS }),
-      // Ten times its default, so that waiting for the next poll is not in its time.
+      // A tenth of the default interval, so that the result doesn't include the wait for the next poll.
       pollingInterval: 100,
       disableCache: true,
     },

@@ -1,4 +1,4 @@
-/** One row for each transfer, with what Chainbell keeps of it. */
+/** One row for each transfer, with the same fields that Chainbell stores. */
 import { onchainTable, primaryKey } from 'ponder';
 
 export const tokenTransfer = onchainTable('token_transfer', (t) => ({

@@ -1,4 +1,4 @@
-/** The handlers: a row for each Transfer log, and for each transaction with a value. */
+/** Handlers that store a row for each Transfer log and for each transaction with a value. */
 import { ponder } from 'ponder:registry';
 import { nativeTransfer, tokenTransfer } from 'ponder:schema';
 
