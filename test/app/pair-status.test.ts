@@ -1,5 +1,5 @@
 /**
- * What /status and the metrics say of pools beside the feeds.
+ * Pools next to the price feeds, in /status and in the metrics.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -33,7 +33,7 @@ const config = loadConfig({
 });
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a pool that is pushed away from the feeds is reported, until a price is too old to compare', async () => {
+  test('a pool whose price is far from the feeds is reported until a price is too old to compare', async () => {
     const [clock, metrics] = [createTestClock(later(0)), createMetrics('test')];
     const options = { version: 'test', config, database: database(), nodes: undefined, proof: undefined };
     const writes = createWriteHealth(database(), clock);

@@ -8,7 +8,7 @@ import { decimalText } from '../../src/core/decimal.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { alice, hashOf } from '../kit/chain-story.ts';
 
-/** What is read of a file that arrives in pieces of so many bytes: points of awards, messages of problems. */
+/** Reads a file in pieces of `pieceBytes`: the category and points of each award, or the messages of its problems. */
 async function readAll(file: string | Buffer, pieceBytes = 65_536): Promise<[line: number, what: string][]> {
   const bytes = Buffer.from(file);
   const pieces = Array.from({ length: Math.ceil(bytes.length / pieceBytes) }, (_, index) =>
@@ -30,7 +30,7 @@ const lineOf = (parts: Record<string, unknown> = {}) => JSON.stringify({ ...fiel
 const HEADER = 'user,category,points,month,hash';
 const rowOf = (category: string, points: string) => `${alice},${category},${points},2026-01,${hashOf(1)}`;
 
-test('lines are read the same however the file arrives, with their numbers in the file', async () => {
+test('lines and their numbers are the same however the file is split into pieces', async () => {
   const json = ['\ufeff', lineOf({ category: 'мост 🪙' }), '', lineOf({ points: '0.1' }), '{}', ''].join(
     '\r\n',
   );
@@ -57,7 +57,7 @@ test('lines are read the same however the file arrives, with their numbers in th
   ]);
 });
 
-test('numbers keep every digit that the file has', async () => {
+test('numbers keep every digit of the file', async () => {
   const digits = '123456789012345678901.000000000000000000000000000000000001';
   const json = lineOf().replace('10', digits);
   assert.deepEqual(await readAll(json), [[1, `trading ${digits}`]]);
@@ -82,10 +82,10 @@ test('each problem of a file is reported with its line', async () => {
     ],
     ['compressed', gzipSync(HEADER), 1, /^is not UTF-8 text/],
     ['half a line', `${lineOf()}\n{"user":`, 2, /^is not JSON: /],
-    ['a value that is none', lineOf({ user: { a: 1 } }), 1, /user must be a string or a number/],
+    ['a value of another type', lineOf({ user: { a: 1 } }), 1, /user must be a string or a number/],
     ['a line without end', `{"user":"${'x'.repeat(1_000_000)}`, 1, /^is longer than 8192 characters/],
     [
-      'bytes that are no text',
+      'bytes that are not UTF-8',
       Buffer.concat([Buffer.from('{"category":"x'), cut]),
       1,
       /category must be a text of/,
@@ -115,7 +115,7 @@ test('each problem of a file is reported with its line', async () => {
   }
 });
 
-test('a row that is no CSV costs no row before it', async () => {
+test('the rows before a row with invalid CSV are read', async () => {
   const rows = [rowOf('a', '1'), rowOf('b', '0'), rowOf('"c"c', '1'), rowOf('d', '1')];
   for (const pieceBytes of [7, 65_536]) {
     const read = await readAll([HEADER, ...rows].join('\n'), pieceBytes);
@@ -129,6 +129,6 @@ test('a row that is no CSV costs no row before it', async () => {
   }
 });
 
-test('a file without lines holds nothing', async () => {
+test('a file without rows has no awards', async () => {
   for (const file of ['', '\n\n', '\ufeff \r\n', `${HEADER}\n`]) assert.deepEqual(await readAll(file), []);
 });

@@ -1,5 +1,5 @@
 /**
- * The command line as its users have it: a process of its own, in a folder of its own.
+ * Runs the command line as users do: in a separate process, in a given folder.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,17 +10,17 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 export type Run = { code: number; out: string; err: string };
 
-/** What every command needs besides its own part: a chain, whose node nobody asks here. */
+/** The chain that every command needs. Nothing listens at the node's URL. */
 export const chain = { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' };
 
-/** Runs `chainbell <words>` to its end in `folder`, with these variables on top of the ones that a process needs. */
+/** Runs `chainbell <words>` to its end in `folder`, with these variables beside those that a process needs. */
 export function chainbell(folder: string, env: Record<string, string>, ...words: string[]): Promise<Run> {
   const { process: child, ended } = startChainbell(folder, env, ...words);
   child.stdin.end();
   return ended;
 }
 
-/** The same, for who wants to interrupt it or has something for its standard input. */
+/** The same, for tests that interrupt the command or write to its standard input. */
 export function startChainbell(
   folder: string,
   env: Record<string, string>,

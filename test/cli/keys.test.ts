@@ -32,7 +32,7 @@ describe('keys on the embedded database', () => {
   });
   after(() => place[Symbol.asyncDispose]());
 
-  test('a key is created, shown once, listed without its text and revoked (DESIGN 9)', async () => {
+  test('a key is created, shown once, listed without its secret and revoked (DESIGN 9)', async () => {
     const created = await keys('create', '--watcher', 'acme', '--json');
     assert.equal(created.code, 0, created.err);
     assert.equal(created.err, '');
@@ -73,7 +73,7 @@ describe('keys on the embedded database', () => {
     assert.equal(again.watcher_has_valid_key, false);
   });
 
-  test('the secret is made once, readable by its owner alone', async () => {
+  test('the secret is created once, in a file that only its owner can read', async () => {
     assert.equal((await keys('list')).code, 0);
     const file = path.join(place.dataDir, 'secret');
     assert.equal((await stat(file)).mode & 0o777, 0o600);
@@ -96,7 +96,7 @@ describe('keys on a server', () => {
   });
   after(() => place[Symbol.asyncDispose]());
 
-  test('a rotated key stays valid for the overlap beside its successor', async () => {
+  test('a rotated key stays valid beside its successor during the overlap', async () => {
     const old: Issued = JSON.parse((await keys('create', '--watcher', 'acme', '--json')).out);
     const rotated = await keys('rotate', old.key_id, '--overlap-hours', '2', '--json');
     assert.equal(rotated.code, 0, rotated.err);
@@ -121,7 +121,7 @@ describe('keys on a server', () => {
     assert.match(again.err, /already revoked: issue a new one with keys create/);
   });
 
-  test('wrong words and unknown ids end with 64 and say what to do', async () => {
+  test('invalid arguments and unknown ids exit with 64 and advice', async () => {
     const cases: [words: string[], message: RegExp][] = [
       [['revoke', 'nothing'], /no key has the id nothing: see chainbell keys list/],
       [['rotate', 'nothing'], /no key has the id nothing: see chainbell keys list/],
@@ -142,7 +142,7 @@ describe('keys on a server', () => {
     }
   });
 
-  test('another secret than the one of the stored keys ends with 78', async () => {
+  test('a secret other than the one of the stored keys exits with 78', async () => {
     await keys('create', '--watcher', 'acme');
     const { code, out, err } = await keysWith(
       { CHAINBELL_SECRET: Buffer.alloc(32, 8).toString('base64') },
@@ -152,7 +152,7 @@ describe('keys on a server', () => {
     assert.match(err, /secret is not the one with which the stored API keys were made/);
   });
 
-  test('a server that refuses the password ends with 78, and one that is away with 69', async () => {
+  test('a database server that refuses the password exits with 78, and an unreachable one with 69', async () => {
     const wrong = new URL(place.url);
     wrong.password = 'not-the-password';
     const refused = await keysWith({ CHAINBELL_DATABASE_URL: wrong.href }, 'list');
@@ -179,7 +179,7 @@ describe('a new secret on a server', () => {
   });
   after(() => place[Symbol.asyncDispose]());
 
-  test('rekey moves everything to the new secret, and the former one can then be removed', async () => {
+  test('after rekey, everything uses the new secret, and the former one can be removed', async () => {
     const created = await keysWith({ CHAINBELL_SECRET: SECRET }, 'create', '--watcher', 'acme', '--json');
     const issued: Issued = JSON.parse(created.out);
     const alone = await keysWith({ CHAINBELL_SECRET: NEW_SECRET }, 'rekey');

@@ -11,7 +11,7 @@ const test = sampledTest(import.meta.url, { shares: 2 });
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 
-test('migrate --check changes nothing and ends with 75 while something is pending; migrate applies it', async () => {
+test('migrate --check changes nothing and exits with 75 while a migration is pending, and migrate applies it', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-cli-'));
   try {
     const run = (...words: string[]) =>
@@ -36,7 +36,7 @@ test('migrate --check changes nothing and ends with 75 while something is pendin
   }
 });
 
-test('a folder that another process has open without serving it ends with 78 and names that process', async () => {
+test('a data folder that another process has open without serving commands exits with 78 and names that process', async () => {
   await using place = await createTestDatabase('embedded');
   await place.open();
   const { code, err } = await chainbell(
@@ -49,7 +49,7 @@ test('a folder that another process has open without serving it ends with 78 and
   assert.match(err, new RegExp(`in use by process ${process.pid}. Stop it first`));
 });
 
-test('a database that is newer than the program ends with 78', async () => {
+test('a database that is newer than the program exits with 78', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await openDatabase({ url: place.url, dataDir: '' });
   await database.script("insert into migration values (9999, 'from the future', now())");
@@ -59,7 +59,7 @@ test('a database that is newer than the program ends with 78', async () => {
   assert.deepEqual([code, /Start the newer version/.test(err)], [78, true], err);
 });
 
-test('a configuration with problems ends with 78, whatever the command', async () => {
+test('every command exits with 78 if the configuration has problems', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-cli-'));
   try {
     await writeFile(
@@ -76,7 +76,7 @@ test('a configuration with problems ends with 78, whatever the command', async (
   }
 });
 
-test('asking for help or the version ends with 0, and a word that is no command with 64', async () => {
+test('--help and --version exit with 0, and an unknown command with 64', async () => {
   const version = await chainbell(tmpdir(), {}, '--version');
   assert.equal(version.code, 0);
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/);

@@ -65,7 +65,7 @@ describe('points import on a server', () => {
   beforeEach(() => emptyDatabase(database));
   after(() => place[Symbol.asyncDispose]());
 
-  test('NDJSON and CSV of the same awards are the same awards, with every digit, and are stored once', async () => {
+  test('the same awards as NDJSON and as CSV are stored once, with every digit', async () => {
     const ndjson = [
       `{"user":"${alice}","category":"ликвидность, \\"A\\"","points":123456789012345678901.000000000000000001,"month":"2026-02","hash":"${hashOf(1)}"}`,
       '',
@@ -119,7 +119,7 @@ describe('points import on a server', () => {
     assert.deepEqual(await listWrongSums(database), []);
   });
 
-  test('a dry run finds what an import would, and stores nothing', async () => {
+  test('a dry run reports the same as an import, and stores nothing', async () => {
     const lines = [...linesOf(4_500), lineOf({ hash: hashOf(7) }), lineOf({ hash: hashOf(8), points: 11 })];
     await importText('some.ndjson', linesOf(100).join('\n'));
     const fine = await importText('awards.ndjson', linesOf(4_500).join('\n'), '--dry-run');
@@ -141,7 +141,7 @@ describe('points import on a server', () => {
     assert.equal(await countPoints(), 100);
   });
 
-  test('a wrong line keeps its batch out; what was stored before is passed over when the file is right', async () => {
+  test('no award of a batch with an invalid line is stored, and importing the corrected file skips awards that are stored', async () => {
     const lines = linesOf(4_500);
     const broken = lines.with(4_100, lineOf({ user: alice.slice(2), points: 0 })).with(4_400, '{"user":');
     const first = await importText('awards.ndjson', broken.join('\n'));
@@ -170,7 +170,7 @@ describe('points import on a server', () => {
     assert.deepEqual(await listWrongSums(database), []);
   });
 
-  test('an award that is stored with other contents is a problem and adds nothing', async () => {
+  test('an award that is already stored with other contents is reported and adds nothing', async () => {
     await importText('awards.ndjson', lineOf());
     const { out, code } = await importText(
       'awards.ndjson',
@@ -234,7 +234,7 @@ describe('points import on a server', () => {
   });
 });
 
-test('an import into the embedded database', async () => {
+test('awards can be imported into the embedded database', async () => {
   await using place = await createTestDatabase('embedded');
   await writeFile(
     path.join(place.dataDir, 'awards.csv'),

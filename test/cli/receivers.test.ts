@@ -71,7 +71,7 @@ test('a watcher can also be given by its id', async () => {
   assert.deepEqual([code, err, /^beta/m.test(out)], [0, '1 of 1 receiver is failing\n', false]);
 });
 
-test('--late takes no choice of receivers', async () => {
+test('--late cannot be combined with options that select receivers', async () => {
   for (const words of [['--failing'], ['--watcher', 'acme']]) {
     const { code, out, err } = await receivers('--late', ...words);
     assert.deepEqual([code, out], [64, ''], err);
@@ -91,7 +91,7 @@ test('receivers of a suspended watcher are shown as suspended, not as failing', 
   assert.equal((await receivers('--failing')).err, '1 receiver is failing\n');
 });
 
-test('--watch shows them again and again, until it is interrupted', async () => {
+test('--watch repeats the table until it is interrupted', async () => {
   const { process: child, ended } = startChainbell(place.dataDir, env(), 'receivers', '--watch', '--json');
   let lines = 0;
   child.stdout.on('data', (chunk: Buffer) => {

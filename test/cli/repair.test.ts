@@ -14,7 +14,7 @@ test('without exactly one of --dry-run and --apply it exits with 64 and advises 
   }
 });
 
-test('without a range, or with a wrong one, it ends with 64', async () => {
+test('a missing or invalid range exits with 64', async () => {
   for (const words of [
     ['--dry-run'],
     ['--from', '1', '--dry-run'],

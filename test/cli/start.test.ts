@@ -19,7 +19,7 @@ const quick = { log: silentLog(), startMsMax: 200 };
 
 const isUnavailable = (error: unknown) => error instanceof Fault && error.code === 'unavailable';
 
-test('a start without its database waits for a limited time, then gives up as unavailable', async () => {
+test('a start without its database waits for a limited time, then fails as unavailable', async () => {
   const url = 'postgres://chainbell@127.0.0.1:1/chainbell';
   const config = loadConfig({
     env: { ...chain, CHAINBELL_SECRET: SECRET },
@@ -28,7 +28,7 @@ test('a start without its database waits for a limited time, then gives up as un
   await assert.rejects(startService(config, quick), isUnavailable);
 });
 
-test('a start warns of nodes at one operator', async () => {
+test('a start warns about nodes of one operator', async () => {
   const rpc = ['http://127.0.0.1:1', 'http://127.0.0.1:2'];
   const database = { url: 'postgres://chainbell@127.0.0.1:1/chainbell' };
   const config = loadConfig({
@@ -41,7 +41,7 @@ test('a start warns of nodes at one operator', async () => {
   assert.match(text, /config\.warning.*chain\.rpc\[0\], chain\.rpc\[1\] are all at localhost/);
 });
 
-test('a database that goes away while a start reads from it is waited for', async () => {
+test('a start waits for a database that becomes unavailable while the start reads from it', async () => {
   await using place = await createTestDatabase('postgres');
   const direct = new URL(place.url);
   await using proxy = await startTcpProxy({ host: direct.hostname, port: Number(direct.port) });
@@ -57,16 +57,16 @@ test('a database that goes away while a start reads from it is waited for', asyn
   await service.stop();
 });
 
-test('a start without a node gives up as unavailable, and leaves nothing open behind', async () => {
+test('a start without a node fails as unavailable, and closes its data folder', async () => {
   await using place = await createTestDatabase('embedded');
   const config = loadConfig({ env: chain, overrides: { ...free, dataDir: place.dataDir } });
   await assert.rejects(startService(config, quick), isUnavailable);
-  // Its folder is free again.
+  // Fails if the folder is still locked.
   const database = await place.open();
   await database.close();
 });
 
-test('while a start waits for its nodes, /status says that it holds and what to do', async () => {
+test('while a start waits for its nodes, /status shows holding and what to do', async () => {
   await using place = await createTestDatabase('embedded');
   const port = await findFreePort();
   const config = loadConfig({
@@ -112,7 +112,7 @@ test('a service without the follower needs no node', async () => {
   await assert.rejects(fetch(`${service.apiUrl}/livez`));
 });
 
-test('a port that is in use is named, and the start ends', async () => {
+test('a start at a port that is in use fails and names the port', async () => {
   await using place = await createTestDatabase('embedded');
   await using other = await createTestDatabase('embedded');
   const config = loadConfig({ env: chain, overrides: { ...free, dataDir: place.dataDir } });

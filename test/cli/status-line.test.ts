@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { barDisplay, createStatusLine } from '../../src/cli/status-line.ts';
 
-/** What a terminal shows that was written to so: lines, of which the last may be unfinished. */
+/** The lines that a terminal shows after this text; the last one may be unfinished. */
 function screenOf(text: string): string[] {
   return text.split('\n').map((line) => line.split('\r\u001B[K').at(-1) ?? '');
 }
 
-test('log lines run above the line that is drawn anew, and neither mixes with the other', () => {
+test('log lines appear above the status line, which is redrawn below them', () => {
   const written: string[] = [];
   const statusLine = createStatusLine({ write: (text) => written.push(text), columns: 40 });
   statusLine.write('one\n');
@@ -35,7 +35,7 @@ for (const [columns, shown] of [
   [20, 'backfill [####----]'],
   [1, ''],
 ] as const) {
-  test(`a backfill on ${columns} columns is a bar with what fits of its share, time left, rates and place`, () => {
+  test(`on ${columns} columns, a backfill is a bar with as much of its share, time left, rates and block as fits`, () => {
     const written: string[] = [];
     const display = barDisplay(createStatusLine({ write: (text) => written.push(text), columns }));
     display.show(progress);
@@ -46,7 +46,7 @@ for (const [columns, shown] of [
   });
 }
 
-test('a terminal that does not tell its width, or says 0, has 80 columns; another width counts from the next line on', () => {
+test('a terminal of unknown width, or of width 0, has 80 columns, and a changed width applies from the next line', () => {
   for (const columns of [undefined, 0]) {
     const written: string[] = [];
     const terminal = {

@@ -52,7 +52,7 @@ describe('status of a running service', () => {
   const status = (...words: string[]) =>
     chainbell(place.dataDir, {}, 'status', '--url', service.apiUrl, ...words);
 
-  test('people get a table of what matters, and exit code 0 while all is well', async () => {
+  test('status prints a table, and exits with 0 while the service is healthy', async () => {
     const { code, out, err } = await status();
     assert.deepEqual([code, err], [0, '']);
     assert.match(out, /^state +ok$/m);
@@ -74,7 +74,7 @@ describe('status of a running service', () => {
     assert.match(out, new RegExp(`^${name} +eth_getBlockByHash +1 +0 +0 +\\d+ +\\d+$`, 'm'));
   });
 
-  test('scripts get the body of /status', async () => {
+  test('status --json prints the body of /status', async () => {
     const { code, out } = await status('--json');
     assert.equal(code, 0);
     const { cursor, nodes } = JSON.parse(out);
@@ -82,7 +82,7 @@ describe('status of a running service', () => {
     assert.equal(nodes[0].capabilities.batch, true);
   });
 
-  test('a service that cannot follow its chain ends it with 75, and the reason is shown', async () => {
+  test('status of a service that cannot follow its chain exits with 75 and shows the reason', async () => {
     node.setHttp({ status: 500 });
     const stateOf = async () =>
       ((await (await fetch(`${service.apiUrl}/status`)).json()) as { state: string }).state;

@@ -15,7 +15,7 @@ const test = sampledTest(import.meta.url);
 
 const CHAINBELL_SECRET = Buffer.alloc(32, 7).toString('base64');
 
-test('block numbers that are none, or in the wrong order, end with 64', async () => {
+test('invalid block numbers, or block numbers in the wrong order, exit with 64', async () => {
   for (const words of [
     ['--from', 'x'],
     ['--to', '-1'],
@@ -29,7 +29,7 @@ test('block numbers that are none, or in the wrong order, end with 64', async ()
   }
 });
 
-test('what takes long says how far it is every ten seconds', () => {
+test('a long comparison prints its progress every ten seconds', () => {
   const clock = createTestClock();
   const lines: string[] = [];
   const onProgress = createProgressLines(clock, { write: (text) => lines.push(text) });
@@ -40,7 +40,7 @@ test('what takes long says how far it is every ten seconds', () => {
   assert.deepEqual(lines, ['10 of 100 blocks, 3 differences\n', '20 of 100 blocks, 3 differences\n']);
 });
 
-test('a database without blocks has nothing to compare', async () => {
+test('a database without blocks is reported as having nothing to compare', async () => {
   await using place = await createTestDatabase('embedded');
   const env = { ...chain, CHAINBELL_DATA_DIR: place.dataDir };
   const { code, out, err } = await chainbell(place.dataDir, env, 'verify', '--json');
@@ -50,7 +50,7 @@ test('a database without blocks has nothing to compare', async () => {
   assert.match(err, /nothing to compare/);
 });
 
-test('a database or nodes that do not answer end with 69', async () => {
+test('an unavailable database or unavailable nodes exit with 69', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
   await insertChain(database, 31_337, undefined);
@@ -63,7 +63,7 @@ test('a database or nodes that do not answer end with 69', async () => {
   }
 });
 
-test('who interrupts it is told so, with 75, and it ends in order', async () => {
+test('an interrupted verify exits with 75 and prints that it was interrupted', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
   await insertChain(database, 31_337, undefined);
@@ -81,7 +81,7 @@ test('who interrupts it is told so, with 75, and it ends in order', async () => 
   }
 });
 
-test('an interrupted comparison is not called equal, whatever it has compared', async () => {
+test('an interrupted comparison does not report equality, even if all blocks so far are equal', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
   const blocks = [1, 2, 3].map((number) => makeNodeBlock(number, { transactions: 0 }));
@@ -102,7 +102,7 @@ test('an interrupted comparison is not called equal, whatever it has compared', 
   node.methods = {
     ...methods,
     eth_getBlockByNumber(params) {
-      // The second block: one has been compared, or is about to be.
+      // At the second block, the first one is compared already or is the next to be compared.
       if (params[0] === '0x2') run.process.kill('SIGINT');
       return methods.eth_getBlockByNumber?.(params);
     },
@@ -112,7 +112,7 @@ test('an interrupted comparison is not called equal, whatever it has compared', 
   assert.match(err, /^chainbell: interrupted$/m);
 });
 
-test('a database of another chain, or with an older schema, ends with 78', async () => {
+test('a database of another chain, or with an older schema, exits with 78', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
   await insertChain(database, 1, undefined);
@@ -126,7 +126,7 @@ test('a database of another chain, or with an older schema, ends with 78', async
   assert.match(older.err, /the schema lacks 0001_\S+\.sql.*: run chainbell migrate/);
 });
 
-test('where there is no embedded database none is made', async () => {
+test('without an embedded database, verify exits with 64 and creates none', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-cli-'));
   try {
     const none = await chainbell(folder, { ...chain, CHAINBELL_DATA_DIR: folder }, 'verify');

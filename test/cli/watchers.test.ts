@@ -18,7 +18,7 @@ const SECRET = Buffer.alloc(32, 7).toString('base64');
 for (const kind of sampledKinds(import.meta.url))
   describe(`watchers on the ${kind} database`, () => {
     let place: TestDatabase;
-    /** What is the same on both: with the embedded database each command takes seconds to start. */
+    /** For behavior that is the same on both databases. With the embedded one, each command takes seconds to start. */
     const testOnServer = (name: string, story: () => Promise<void>) => {
       if (kind === 'postgres') void test(name, story);
     };
@@ -27,7 +27,7 @@ for (const kind of sampledKinds(import.meta.url))
       ...(place.url !== '' && { CHAINBELL_DATABASE_URL: place.url }),
     });
     const run = (...words: string[]) => chainbell(place.dataDir, env(), 'watchers', ...words);
-    /** In this process: a command on the embedded database takes seconds of the processor. */
+    /** Creates the watcher in this process, because a command on the embedded database takes seconds of processor time. */
     const create = async (database: Database, name: string) => {
       const keyRing = deriveKeyRing(Buffer.from(SECRET, 'base64'));
       await issueKey({ database, keyRing }, name, new Date());
@@ -36,14 +36,14 @@ for (const kind of sampledKinds(import.meta.url))
       place = await createTestDatabase(kind);
       const database = await place.open();
       for (const name of ['acme', 'odd', '1']) await create(database, name);
-      // From a time in which such names were taken.
+      // Earlier versions accepted such names.
       await database.query(sql`update watcher set name = ${ODD} where name = 'odd'`);
       await database.close();
     });
     after(() => place[Symbol.asyncDispose]());
 
-    test('all are listed, one a line whatever its name, and as JSON', async () => {
-      // Two at once, of which one has the folder of the embedded database first.
+    test('watchers are listed, each on one line whatever its name, and as JSON', async () => {
+      // Two commands at once. One of them locks the folder of the embedded database first.
       const [{ out }, other] = await Promise.all([run('list'), run('list')]);
       assert.equal(other.out, out, other.err);
       assert.deepEqual(
@@ -67,7 +67,7 @@ for (const kind of sampledKinds(import.meta.url))
     });
 
     testOnServer(
-      'a watcher is suspended and resumed by name or id, twice too; a name comes before an id',
+      'a watcher is suspended and resumed by name or id, also repeatedly, and a name takes precedence over an id',
       async () => {
         for (const word of ['acme', 'acme', ODD]) {
           const { code, err } = await run('suspend', word);
@@ -104,7 +104,7 @@ for (const kind of sampledKinds(import.meta.url))
       const { id } = JSON.parse((await run('show', 'gone soon', '--json')).out);
       assert.match((await run('delete', String(id))).err, /To delete gone soon with 0 records/);
       const database = await place.open();
-      // One that has its name is not refused for it.
+      // An existing watcher can get a key even if its name would be refused now.
       await create(database, ODD);
       await beginRemoval(database, id, new Date());
       await database.close();
@@ -118,7 +118,7 @@ for (const kind of sampledKinds(import.meta.url))
     });
 
     testOnServer(
-      'without a terminal or --yes nothing is deleted, and the output says what would be',
+      'without a terminal and without --yes nothing is deleted, and the output shows what would be deleted',
       async () => {
         const { code, err } = await run('delete', 'acme');
         assert.equal(code, 64);
@@ -127,10 +127,10 @@ for (const kind of sampledKinds(import.meta.url))
       },
     );
 
-    test('after a killed deletion the watcher stays suspended, show lists what is left, and the next deletion finishes', async () => {
+    test('after a killed deletion the watcher stays suspended, show lists what is left, and the next deletion completes it', async () => {
       const database = await place.open();
       const record = await watchAddress(database, { watcherId: 1 });
-      // On the server the deletion must last long enough to be killed between two of its batches, and counts end below.
+      // On the server the deletion must last long enough to be killed between two of its batches.
       const count = kind === 'postgres' ? 100_001 : 3_000;
       await insertNotifications(database, { records: [record], count, state: 'processed' });
       await database.close();

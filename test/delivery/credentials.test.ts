@@ -31,7 +31,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const [lane] = await leaseDue(database(), { now: clock.now() });
     assert.ok(lane !== undefined);
 
-    // Answered when the test says so.
+    // The receiver answers when the test releases it.
     const sent: Message[] = [];
     const answers: (() => void)[] = [];
     const stop = new AbortController();
@@ -76,7 +76,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const rotated = await rotateSigningSecret(store, watcherId, { now: clock.now(), overlapMs: 0 });
     clock.advance(1_001);
     answers[0]?.();
-    // It was read together with the first.
+    // Its credentials were read together with those of the first.
     const { headers, body } = await waitUntil(() => sent[1], { describe: 'the second attempt' });
     assert.equal(headers.authorization, undefined);
     assert.equal(JSON.parse(body).api_key, null);

@@ -20,30 +20,30 @@ import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** What a lane has under way at first, and what it has left then. */
+/** Attempts that a lane has under way at first, and notifications that are left then. */
 const AT_ONCE = 4;
 const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
-/** Of a worker that has given lanes to others. */
+/** A worker that offered lanes to others offers no more for this long. */
 const LONGER_THAN_A_PAUSE_MS = 2_001;
 const LONGER_THAN_A_LEASE_MS = 30_001;
 const MINUTE_MS = 60_000;
-/** What is locked is tried again this often at least. */
+/** Locked lanes are tried again at least this often. */
 const LOCKED_MS = 250;
 
-/** Watchers who have payments to hear of. */
+/** Creates watchers with due notifications. */
 async function pay(database: Database, clock: TestClock, watchers: number): Promise<void> {
   for (let watcherId = 1; watcherId <= watchers; watcherId += 1) {
     const address = addressOf(watcherId);
     await watchAddress(database, { watcherId, address, url: `https://${watcherId}.example/hook` });
     const payments = Array.from({ length: AT_ONCE + LEFT }, () => transferOf({ receiver: address }));
-    // A millisecond apart: who waits longest comes first.
+    // A millisecond apart, because the lane that waits longest is leased first.
     await mine(database, headerOf(watcherId), payments, { now: clock.now() });
     clock.advance(1);
   }
 }
 
-/** A deliverer whose attempts end when the test says so; its session locks nothing unless there is a real one. */
+/** A deliverer whose attempts end when the test decides. Without a given session, it takes no real locks. */
 function startWorker(
   database: Database,
   { clock, lanesMax, session }: { clock: TestClock; lanesMax?: number | undefined; session?: Session },
@@ -77,7 +77,7 @@ function startWorker(
     },
   });
   const never = new AbortController().signal;
-  /** Ends all attempts under way, or those to this URL. */
+  /** Ends all attempts under way, or only those to this URL. */
   const end = (outcome: SendOutcome, url?: string) => {
     for (const attempt of underWay.splice(0))
       if (url === undefined || attempt.url === url) attempt.end(outcome);
@@ -88,7 +88,7 @@ function startWorker(
     heartbeat: () => deliverer.heartbeat(never),
     end,
     loseSession: () => lost.abort(),
-    /** The URLs of the attempts under way, once there are so many; many of them begin one after the other. */
+    /** Waits until `count` attempts are under way, and returns their URLs. */
     async underWay(count: number) {
       const areThere = () => {
         if (count > 8 * AT_ONCE) clock.advance(50);
@@ -110,7 +110,7 @@ function startWorker(
   };
 }
 
-/** Watchers with payments, and one worker. */
+/** Watchers with due notifications, and one worker. */
 async function startStory(
   database: Database,
   { watchers, lanesMax }: { watchers: number; lanesMax?: number },
@@ -190,7 +190,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await story.idle();
     story.clock.advance(MINUTE_MS);
     await story.step();
-    // Of the four places one is left to first attempts.
+    // One of the four slots is reserved for first attempts.
     assert.equal((await story.underWay(1)).length, 3);
     await story.stop();
   });
@@ -226,7 +226,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  /** One that lives until the test ends. */
+  /** A worker that lives until the test ends. */
   async function startLiving(context: TestContext, clock: TestClock, lanesMax?: number) {
     const session = await database().session();
     context.after(() => session.close());
@@ -245,7 +245,7 @@ onPostgres(({ database, place }) => {
     await former.heartbeat();
     former.end('success');
     const kept = await former.underWay(3 * LEFT);
-    // What it has given it does not take back at once.
+    // It does not take back at once what it has given away.
     await former.step();
     const taken = async () => {
       await newcomer.step();
@@ -291,7 +291,7 @@ onPostgres(({ database, place }) => {
       assert.deepEqual([await countOf(1), await countOf(2)], [0, AT_ONCE + LEFT]);
       clock.advance(LONGER_THAN_A_LEASE_MS);
     });
-    // An outcome that is tried again may have the lane locked too.
+    // An outcome that is retried may hold the lane's lock too.
     const isRenewed = async () => {
       await worker.heartbeat();
       return (await leasedMs(1)) > 0;
@@ -313,7 +313,7 @@ onPostgres(({ database, place }) => {
     const alone = await startLiving(context, clock);
     await alone.step();
     await alone.underWay(3 * AT_ONCE);
-    // As one that was given back a moment ago, which the worker has yet to hear of.
+    // Like a lane that was given back a moment ago, before the worker is notified.
     await database().query(sql`update lane set owner = null, next_due = null where id = 1`);
     clock.advance(LONGER_THAN_A_TURN_MS);
     await alone.heartbeat();

@@ -1,5 +1,5 @@
 /**
- * The bounds that fair turns keep, whatever the receivers of other watchers do. Populations are random.
+ * The bounds that fair sharing keeps, whatever the receivers of other watchers do. Populations are random.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -8,20 +8,20 @@ import { COST_MS_MIN, type FairLimits } from '../../src/delivery/fair.ts';
 import { ATTEMPT_MS, type Attempt, FAST, HAND_OVER_MS, startLine, TICK_MS } from '../kit/fair-line.ts';
 
 const LIMITS: FairLimits = { unproven: 8, proven: 8, hung: 16, open: 32, perOrigin: 8 };
-/** Many slots: what a watcher may take of them is a whole number. */
+/** Many slots, because a watcher's share of them is rounded to a whole number. */
 const MANY_SLOTS: FairLimits = { unproven: 32, proven: 64, hung: 64, open: 192, perOrigin: 16 };
 const TICKS = 240;
 const HEALTHY = 1;
 /** The healthy watcher gets a notification this often. */
 const EVERY_TICKS = 10;
 const BACKLOG = 1e6;
-/** Until all receivers have answered, attempts are charged ten times as much at their start. */
+/** Until all receivers have answered, the start of an attempt is charged ten times as much. */
 const UNPROVEN_TICKS = 60;
 
-/** How long the receivers of a watcher take for an answer, before and after `turnsMs`; ATTEMPT_MS is none at all. */
+/** How long the receivers of a watcher take to answer, before and after `turnsMs`. ATTEMPT_MS means no answer. */
 type Hostile = { lanes: number; beforeMs: number; afterMs: number; turnsMs: number; sharesOrigin: boolean };
 
-/** Many turn at once: alone they could not fill the slots. */
+/** Many receivers stop answering at once, because a few could not fill the slots. */
 const TURN_MS = 4_000;
 const answerMs = fc.oneof(fc.constant(ATTEMPT_MS), fc.integer({ min: 1, max: ATTEMPT_MS }), fc.constant(5));
 const hostile: fc.Arbitrary<Hostile> = fc.record({
@@ -100,7 +100,7 @@ test('the slot time of two always busy watchers differs by less than their open 
     const allowedMs = MANY_SLOTS.proven * HAND_OVER_MS;
     assert.ok(Math.abs(one - two) <= allowedMs, `${one} ms and ${two} ms of slot time`);
   };
-  // Below COST_MS_MIN the processor is what limits watchers, and here it has nothing to do.
+  // Below COST_MS_MIN the processor limits watchers, and this test does not use it.
   const ticks = { min: Math.ceil(COST_MS_MIN / TICK_MS), max: HAND_OVER_MS / TICK_MS - 1 };
   const took = fc.integer(ticks).map((count) => count * TICK_MS);
   await fc.assert(fc.asyncProperty(fc.tuple(took, took), property), { numRuns: 20 });

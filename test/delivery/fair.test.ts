@@ -86,7 +86,7 @@ test('receivers that responded before and then hang free their slots after the h
   for (const { seat } of turning) seat.want();
   await line.settle();
   for (let round = 0; round < 20; round += 1) await line.end(() => true);
-  // From here on all of them hang.
+  // From now on all of them hang.
   await line.pass(2 * HAND_OVER_MS);
   const hanging = line.started.length;
   assert.ok(hanging < few.hung, `${hanging} hang`);
@@ -236,7 +236,7 @@ test("waiting lanes beyond their watcher's slots are surplus", async () => {
   );
 });
 
-/** Lanes that read for each attempt, and how often they have: every read ends when the test says so. */
+/** Lanes that read before each attempt, and how often they have read. The test decides when a read ends. */
 function startReaders(watcherIds: readonly number[], limits: FairLimits) {
   const fair = createFairQueue({ clock: createTestClock(), limits, onCredit() {} });
   const reads: number[] = [];

@@ -15,7 +15,7 @@ const LOCAL: readonly HostAddress[] = [
   { address: '::1', family: 6 },
 ];
 
-/** Ways to write, or to reach, what is not the public internet. Any of them would hit a listener on all interfaces. */
+/** Ways to write, or to reach, addresses outside the public internet. Each would reach a listener on all interfaces. */
 const PRIVATE_HOSTS = [
   [
     '127.0.0.1',
@@ -142,7 +142,7 @@ test('no spelling of a private host connects to a listener on all interfaces', a
   }
   assert.deepEqual([v4.connectionCount(), v6.connectionCount()], [0, 0]);
 
-  // That both listeners can be reached at all, once they are allowed.
+  // Both listeners can be reached once they are allowed.
   const open = guardOf({ ...policy, allowCidrs: LOOPBACK }, resolve);
   for (const url of [
     `http://127.0.0.1:${v4.port}/`,
@@ -184,7 +184,7 @@ test('a name that changes its address is checked again for each connection', asy
 test('a connection whose peer turns out to be private is dropped before a byte is sent', async () => {
   await using receiver = await startReceiver();
   let readCount = 0;
-  // Public when it is judged, private when it is used: what a broken network stack between the two could do.
+  // Public when it is checked, private when it is used, as with a broken network stack between the two.
   const shifting = {
     family: 4 as const,
     get address() {

@@ -17,14 +17,14 @@ import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
 
 type Story = {
-  /** What the record's watcher has set. */
+  /** The settings of the watched address. */
   settings?: Partial<WatchSettings>;
-  /** How many of its notifications are due. */
+  /** The number of due notifications. */
   count?: number;
   beforeRelease?: (run: LaneRun) => Promise<void>;
 };
 
-/** Works a lane under one lease, and does something after it has read its rows; how many webhooks were sent. */
+/** Works a lane under one lease, calls a function after the lane has read its rows, and counts the sent webhooks. */
 async function countSent(
   database: Database,
   afterRead: (run: LaneRun, stopping: AbortController) => void,
@@ -112,7 +112,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       isGivenBack = true;
       await mine(database(), headerOf(2), [transferOf()]);
       run.ring();
-      // A read and a webhook would have time to begin.
+      // Long enough for a read and a webhook to begin.
       for (let turn = 0; turn < 20; turn += 1) await database().query(sql`select`);
     };
     const sent = await countSent(database(), () => {}, { beforeRelease });

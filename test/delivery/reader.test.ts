@@ -14,7 +14,7 @@ const MANY = 1_000;
 
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
-/** A reader on this database, and what each of its statements was called with. */
+/** A reader on this database, and the arguments of each of its statements. */
 function watchedReader(database: Database): { reader: DueReader; statements: string[] } {
   const statements: string[] = [];
   const query: Database['query'] = (statement) => {
@@ -33,7 +33,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       return reader.read({ lane, exclude: [], limit: 2 });
     };
     const many = Array.from({ length: MANY }, (_, index) => read(index + 1, 1));
-    // The lanes do not exist, which reads like a lost lease.
+    // The lanes do not exist, so the reader treats them as lost leases.
     assert.deepEqual(new Set(await Promise.all([...many, read(MANY + 1, 2)])), new Set(['lost']));
     assert.ok(statements.length > 2);
     assert.match(statements[0] ?? '', new RegExp(`\\b${MANY + 1}\\b`));
@@ -49,7 +49,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await mine(database(), headerOf(1), [transferOf()]);
     const lanes = await leaseDue(database(), { now: noon });
     assert.equal(lanes.length, 20);
-    // Their signing secrets are made with the first look.
+    // The first read creates their signing secrets.
     const read = (reader: DueReader) =>
       Promise.allSettled(lanes.map((lane) => reader.read({ lane, exclude: [], limit: 2 })));
     await read(watchedReader(database()).reader);

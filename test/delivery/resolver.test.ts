@@ -8,7 +8,7 @@ import { parseCidr } from '../../src/domain/public-address.ts';
 const TYPE_A = 1;
 const TYPE_AAAA = 28;
 
-/** What the name server has for a name: addresses as bytes or silence for each type, or nothing (no such name). */
+/** The name server's answers for a name: addresses as bytes or silence for each type, or nothing (no such name). */
 type Zone = Record<string, { [type: number]: number[][] | 'silent' }>;
 
 /** A DNS server on loopback (RFC 1035) that knows the zone; returns its `ip:port`. */

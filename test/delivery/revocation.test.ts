@@ -20,15 +20,15 @@ import { waitUntil } from '../kit/wait.ts';
 
 const keyRing = deriveKeyRing(Buffer.alloc(32));
 const never = new AbortController().signal;
-/** What a lane has under way at first. */
+/** The attempts that a lane has under way at first. */
 const AT_ONCE = 4;
-/** What a lane waits before it asks a database again that was away; so does whoever records outcomes. */
+/** A lane, and the settler, wait this long before they query an unavailable database again. */
 const DATABASE_WAIT_MS = 250;
-/** From here on nothing may be sent with the key. */
+/** A webhook that is sent this long after the revocation must not carry the key. */
 const EFFECTIVE_MS = 5_000;
 const LOOPBACK: Awaited<ReturnType<Resolver>> = [{ address: '127.0.0.1', family: 4 }];
 
-/** The deliverer and its sender as the service builds them, on a clock of their own, and a receiver that answers when told to. */
+/** The deliverer and its sender as the service builds them, with a separate clock and a receiver that answers on demand. */
 async function startStory(
   database: Database,
   { resolve = async () => LOOPBACK }: { resolve?: Resolver } = {},
@@ -76,7 +76,7 @@ async function startStory(
     setDatabaseAway(isAway: boolean) {
       isDatabaseAway = isAway;
     },
-    /** A watcher with a key, and with so many payments to hear of. */
+    /** Creates a watcher with a key and with as many due notifications as `payments`. */
     async join(name: string, payments: number) {
       const { watcherId, keyId, key } = await issueKey({ database, keyRing }, name, clock.now());
       const address = addressOf(watcherId);
@@ -84,18 +84,18 @@ async function startStory(
       blocks += 1;
       const transfers = Array.from({ length: payments }, () => transferOf({ receiver: address }));
       await mine(database, headerOf(blocks), transfers, { now: clock.now() });
-      // Who comes first waits longest, and is leased first.
+      // The lane of the first watcher waits longest and is leased first.
       clock.advance(1);
       return { watcherId, record, key, revoke: () => revokeKey(database, keyId, clock.now()) };
     },
-    /** The requests that carry this text anywhere. */
+    /** The requests that contain this text anywhere. */
     carrying: (text: string) =>
       receiver.requests.filter(({ headers, body }) => `${JSON.stringify(headers)}${body}`.includes(text)),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
 
-/** Answers when told to. */
+/** A name server that answers on demand. */
 function startNameServer() {
   const answering = Promise.withResolvers<typeof LOOPBACK>();
   let asked = 0;

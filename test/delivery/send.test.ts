@@ -92,7 +92,7 @@ test('a name without addresses or without an answer is a DNS failure', async (co
   const failing = startSender(context, [receiver], { resolve: () => Promise.reject(new Error('ENOTFOUND')) });
   assert.equal((await failing(messageTo(url), never)).outcome, 'dns');
   const silent = startSender(context, [receiver], { resolve: () => new Promise(() => {}), timeoutMs: 2_000 });
-  // The time for all of it would end it as a timeout.
+  // The timeout of the whole attempt would give it another outcome.
   assert.equal((await silent(messageTo(url), never)).outcome, 'dns');
 });
 
@@ -126,7 +126,7 @@ test('beyond the limit of idle connections, the one that has been idle longest i
   const send = startSender(context, receivers, { idleConnectionsMax: 2 });
   for (const { url } of [first, second, first, third, first, second, third])
     assert.equal((await send(messageTo(url), never)).outcome, 'success');
-  // The third one's first message ended the second one's connection, and so on in a circle.
+  // The first message to the third receiver closed the connection to the second one, and so on in a circle.
   assert.deepEqual(
     receivers.map((receiver) => receiver.connectionCount()),
     [1, 2, 2],
@@ -195,7 +195,7 @@ test('an attempt that was decided before the abort counts', async (context) => {
   }
   const { receiver, send } = await startPair(context, () => ({ body: drip() }));
   const stop = new AbortController();
-  // Undici tells of the status line just before it tells the sender.
+  // Undici publishes the status line just before the sender sees it.
   const abortSoon = (): unknown => setImmediate(() => stop.abort());
   subscribe('undici:request:headers', abortSoon);
   context.after(() => unsubscribe('undici:request:headers', abortSoon));

@@ -13,7 +13,7 @@ import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../k
 import { createTestClock } from '../kit/clock.ts';
 import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 
-/** What is due in the lane, as it was accepted. */
+/** A success for each due notification of the lane. */
 async function outcomesOf(database: Database, lane: Lane): Promise<Settlement[]> {
   const due = await readDue(database, lane, noon);
   return due.map(({ id, revision, retryCount, redeliveryCount }) => ({
