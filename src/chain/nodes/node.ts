@@ -92,7 +92,7 @@ export type NodeStatus = {
   /** Set while it rests after a failure (`retryAt`), or others are asked before it (`slowUntil`). */
   retryAt: Date | undefined;
   slowUntil: Date | undefined;
-  /** Since the start: its requests in addition to a slow node's, and its requests that another node answered first. */
+  /** Since the start: requests in addition to a slow node's, and requests that another node answered first. */
   hedges: number;
   overtaken: number;
   methods: MethodHealth[];

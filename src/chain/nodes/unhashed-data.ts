@@ -1,6 +1,6 @@
 /**
- * Data that a quorum of nodes decides because no hash covers it: contract calls, traces, and senders without
- * a signature.
+ * Lets a quorum of nodes decide data that no hash covers: contract calls, traces, and senders without a usable
+ * signature.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -25,8 +25,8 @@ import { attempt, byReadiness, type Node } from './node.ts';
 import type { Capabilities } from './probe.ts';
 
 /**
- * Like `ChainNodes.ask`, but all nodes of a quorum must give equal answers. Answers with equal `keyOf` are
- * equal.
+ * Like `ChainNodes.ask`, but all nodes of a quorum must give equal answers. Two answers are equal if their
+ * `keyOf` is equal.
  */
 type Agree = <T>(
   calls: readonly RpcCall[],
@@ -40,19 +40,19 @@ export type Outvoted = { node: string; message: string; at: Date };
 
 export type AgreementStatus = {
   quorum: number;
-  /** Nodes that can trace. Their internal transfers are compared where there are several. */
+  /** Nodes that can trace. If there are several, their internal transfers are compared. */
   tracingNodes: number;
-  /** The last time each node was outvoted since the start. */
+  /** The last time that each node was outvoted since the start. */
   outvoted: Outvoted[];
 };
 
 type Voting = {
-  /** @throws Fault `unavailable` that names who said what when fewer than the quorum agree. */
+  /** @throws Fault `unavailable` with the votes of each node if fewer than the quorum agree */
   agree: Agree;
   /**
-   * The blocks that `fetch` reads from this node. With full scrutiny other tracing nodes confirm their
-   * internal transfers.
-   * @throws Fault `inconsistent` when they say something else.
+   * The blocks that `fetch` reads from this node. With full scrutiny, other tracing nodes confirm their internal
+   * transfers.
+   * @throws Fault `inconsistent` if the other nodes have different ones
    */
   confirmed(
     node: Node,
@@ -61,8 +61,8 @@ type Voting = {
     fetch: () => Promise<Bundle[]>,
   ): Promise<Bundle[]>;
   /**
-   * Whether the tracing nodes agree on these internal transfers of a block; also where only one node can
-   * trace.
+   * Whether the tracing nodes agree on these internal transfers of a block. Always true if fewer than two nodes
+   * can trace.
    */
   areConfirmed(
     block: ListedBlock,
@@ -72,7 +72,7 @@ type Voting = {
   status(): AgreementStatus;
 };
 
-/** What several nodes decide by equal answers. */
+/** The decisions that several nodes make by equal answers. */
 export type Voters = Pick<Voting, 'agree' | 'areConfirmed'> & { agreement: Voting['status'] };
 
 type VotingOptions = {
@@ -85,15 +85,15 @@ type VotingOptions = {
 };
 
 /**
- * If one of two tracing nodes has been silent for this long, the other is followed; with three or more,
- * never.
+ * If one of two tracing nodes has been silent for this long, Chainbell follows the other one. With three or more
+ * tracing nodes it never follows one alone.
  */
 const SILENCE_MS = 30_000;
-/** From then on the silent node gets only this long for each block. */
+/** After that time, the silent node gets only this long for each block. */
 const SILENT_PATIENCE_MS = 100;
-/** Once for each node: a probe of several requests, over an ocean. */
+/** Spent once for each node. Enough for a probe of several requests over an ocean. */
 const MEET_MS = 5_000;
-/** A node that is a moment behind the others is asked again after these. */
+/** Pauses before a node that is a moment behind the others is asked again. */
 const BEHIND_MS = [25, 50, 100, 200];
 
 // oxlint-disable-next-line max-lines-per-function -- votes about traces and calls share the record of who was outvoted
@@ -101,14 +101,14 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   const outvoted = new Map<Node, Outvoted>();
   const gasChecks = new Map<Node, GasCheck>();
   const met = new Set<Node>();
-  /** Since when one of two tracing nodes has not answered; undefined while it does. */
+  /** Since when one of two tracing nodes has not answered. Undefined while both answer. */
   let silentSince: number | undefined;
   const nowMs = () => clock.now().getTime();
   const tracers = () => nodes.filter(({ canTrace }) => canTrace === true);
 
   /**
-   * Asks the node. Only a failed exchange counts as an error of the node, because it may rightly refuse a
-   * call.
+   * Asks the node. Only a failed exchange counts as an error of the node. An error answer doesn't, because the
+   * node may rightly refuse a call.
    */
   const exchange = <T>(
     node: Node,
@@ -152,7 +152,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     throw new Fault('unavailable', `${what}: ${disagreement(outcome, quorum.needed())}`);
   };
 
-  /** Fewer where not so many can trace. */
+  /** Smaller than the quorum if fewer nodes can trace. */
   const tracingQuorum = () => Math.min(quorum.needed(), tracers().length);
 
   function pollTraces(
@@ -175,8 +175,8 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   }
 
   /**
-   * The vote of one node. An answer that isn't of this block's transactions is none, and the node is asked
-   * again.
+   * The vote of one node. An answer about other transactions than this block's counts as no vote, and the node is
+   * asked again.
    */
   async function askDigest(
     node: Node,
@@ -194,7 +194,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
           signal,
         );
         const outcome = await readDigest(rpc, method, answer, block, signal);
-        // Only tracing other transactions for this long counts as an error, not lacking a block for a moment.
+        // Tracing other transactions for this long counts as an error. Lacking a block for a moment doesn't.
         if ('fault' in outcome && waitMs === undefined && outcome.fault.code === 'inconsistent')
           throw outcome.fault;
         return outcome;
@@ -208,8 +208,8 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   }
 
   /**
-   * Whether one vote suffices: the other of two tracing nodes has long been silent. Never if chain.quorum is
-   * set.
+   * Whether one vote suffices because the other of two tracing nodes has been silent for `SILENCE_MS`. Never if
+   * `chain.quorum` is set.
    */
   function isOtherGone({ votes }: Poll<Node, unknown>): boolean {
     if (quorum.isFixed || votes.length > 1 || tracers().length !== 2) {
@@ -222,7 +222,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
 
   /**
    * The digest on which the tracing nodes agree.
-   * @throws Fault that names block and nodes when there is none.
+   * @throws Fault that names the block and the nodes if they don't agree
    */
   async function decideTraces(
     block: ListedBlock,
@@ -243,8 +243,8 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   }
 
   /**
-   * Has the others trace the block while this node gives it, because a trace may take as long as everything
-   * else.
+   * Lets other nodes trace the block while this node delivers it, because a trace may take as long as everything
+   * else together.
    */
   function startEarly(node: Node, hash: Hash | undefined, signal: AbortSignal): Early {
     const answers: Early['answers'] = new Map();
@@ -267,8 +267,8 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   }
 
   /**
-   * After a start only the first node is probed. Before its traces alone are believed, the others must be
-   * probed too.
+   * After a start, only the first node is probed. The others must be probed too before Chainbell believes the
+   * traces of that node alone.
    */
   async function meetOthers(signal: AbortSignal): Promise<void> {
     const strangers = nodes.filter((node) => node.canTrace === undefined && !met.has(node));
@@ -324,7 +324,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   };
 }
 
-/** Traces of one block that were asked for before its transactions were known. */
+/** Traces of one block that were requested before its transactions were known. */
 type Early = { hash: Hash | undefined; answers: Map<Node, Promise<RpcAnswer | undefined>> };
 const noneEarly: Early = { hash: undefined, answers: new Map() };
 const BY_HASH = 'debug_traceBlockByHash';
@@ -337,7 +337,7 @@ const isHash = (reference: BlockReference): reference is Hash => typeof referenc
 const internalTransfersOf = ({ transactions }: Bundle): InternalTransfer[] =>
   transactions.flatMap(({ hash: txHash, calls }) => calls.map((call) => ({ txHash, ...call })));
 
-/** A revert is an answer; its text differs between clients. */
+/** All errors are equal, because a revert is an answer and its text differs between clients. */
 const keyOfAnswers = (answers: readonly RpcAnswer[]) =>
   JSON.stringify(answers.map((answer) => (answer.ok ? answer.result : 'error'))).toLowerCase();
 
@@ -347,7 +347,7 @@ const namesOf = (votes: readonly Vote<Node, unknown>[]) =>
 const describeCalls = (calls: readonly RpcCall[]) =>
   `${[...new Set(calls.map(({ method }) => method))].join(', ')} at ${JSON.stringify(calls[0]?.params.at(-1))}`;
 
-/** Which nodes gave equal answers, and which gave none and why. */
+/** Describes which nodes gave equal answers, and why others gave none. */
 function disagreement({ votes, faults }: Poll<Node, unknown>, wanted: number): string {
   const groups = [...Map.groupBy(votes, ({ key }) => key).values()].map((group) => namesOf(group));
   const silent = faults.map((fault) => messageOf(fault));

@@ -1,46 +1,49 @@
 /**
- * How a node fares, per method: calls, errors, and how long it took lately.
+ * Records the health of a node for each method: calls, errors, and recent durations.
  */
 import type { Clock } from '../../core/clock.ts';
 
 export type MethodHealth = {
   method: string;
   calls: number;
-  /** Answers that were errors, and calls that got none. */
+  /** Answers that were errors, and calls without an answer. */
   errors: number;
-  /** Calls that met a rate limit, which is no error. */
+  /** Calls that met a rate limit. They don't count as errors. */
   limited: number;
-  /** Of recent exchanges; undefined when there was none. A batch counts once for each method in it. */
+  /** Durations of recent exchanges. Undefined if there were none. A batch counts once for each of its methods. */
   p50Ms: number | undefined;
   p95Ms: number | undefined;
   lastError: { message: string; at: Date } | undefined;
 };
 
-/** What became of one call: lacking and error are the node's answer, failed means that none came. */
+/**
+ * The outcome of one call. `lacking` (the node lacks the method) and `error` are answers of the node. `failed`
+ * means that no answer came.
+ */
 export type CallOutcome =
   | { kind: 'ok' }
   | { kind: 'limited' }
   | { kind: 'lacking' | 'error' | 'failed'; message: string };
 
 export type Health = {
-  /** The outcomes of the calls of one exchange, which took so long. */
+  /** Records the outcomes of the calls of one exchange, which took `tookMs`. */
   note(calls: readonly { method: string }[], outcomes: readonly CallOutcome[], tookMs: number): void;
-  /** Whether the node last said of this method that it does not have it. */
+  /** Whether the node's last answer to this method said that it lacks it. */
   lacks(method: string): boolean;
-  /** By method; there are as many as methods that this program knows. */
+  /** One entry for each method, so at most as many as the methods that Chainbell uses. */
   list(): MethodHealth[];
 };
 
-/** Durations of the recent past. */
+/** Recent durations. */
 export type Window = {
   add(ms: number): void;
   count(): number;
-  /** The nearest rank; undefined when there is nothing. */
+  /** By nearest rank. Undefined without samples. */
   percentile(percent: number): number | undefined;
   clear(): void;
 };
 
-/** Enough for a 95th percentile, and few enough to sort at each question. */
+/** Enough for a 95th percentile, and few enough to sort at each call. */
 const SAMPLES_MAX = 60;
 const SAMPLE_AGE_MS_MAX = 600_000;
 

@@ -1,9 +1,9 @@
 /**
- * What a node's answer says about its limits: that it was asked too often, or for too much at once. Providers
- * agree on no code and on no wording, so both are read.
+ * Reads from a node's answer whether it met a limit: too many requests, or too much data in one request. Vendors
+ * agree on neither codes nor wording, so both are read.
  */
 
-/** How long to leave the node alone is undefined where it does not say; a quota is one of a day or a month. */
+/** `waitMs` is undefined if the node names no pause. A quota is a limit for a day or a month. */
 export type Limit =
   | { kind: 'too often'; waitMs: number | undefined; isQuota: boolean }
   | { kind: 'too much' };
@@ -18,7 +18,7 @@ type HttpRefusal = {
 
 type RpcRefusal = { code: number; message: string; data?: unknown };
 
-/** What an HTTP status other than 200 says; undefined when the node simply failed. */
+/** The limit in an HTTP answer with another status than 200. Undefined if the answer is about something else. */
 export function limitOfHttp({ statusCode, retryAfter, text, now }: HttpRefusal): Limit | undefined {
   if (statusCode === 413 || TOO_MUCH.test(text)) return { kind: 'too much' };
   const says = statusCode < 500 && TOO_OFTEN.test(text);
@@ -26,7 +26,7 @@ export function limitOfHttp({ statusCode, retryAfter, text, now }: HttpRefusal):
   return tooOften(text, parseRetryAfter(retryAfter, now));
 }
 
-/** What a JSON-RPC error says; undefined when it is about something else. */
+/** The limit in a JSON-RPC error. Undefined if the error is about something else. */
 export function limitOfError({ code, message, data }: RpcRefusal): Limit | undefined {
   if (TOO_MUCH.test(message)) return { kind: 'too much' };
   if (OF_THE_QUESTION.test(message)) return undefined;
@@ -43,11 +43,11 @@ const TOO_OFTEN_CODES = new Set([-32_005, -32_007, -32_016, -32_029, 429]);
 const TOO_OFTEN =
   /rate.?limit|too many.{0,20}requests?|(request|call|usage|throughput|capacity|credits?) (limit|quota)|requests? per (second|minute|hour|day)|exceed.{0,60}(capacity|quota|compute units|credits|requests|throughput)|(capacity|quota|compute units|credits|request count).{0,40}exceed|(daily|monthly) .{0,20}(limit|quota|count|capacity)|throttl|slow down/i;
 
-/** geth, Erigon, Nethermind and Besu, drpc, and proxies that count bytes. */
+/** Messages of geth, Erigon, Nethermind, Besu, dRPC, and proxies that count bytes. */
 const TOO_MUCH =
   /(response|result|payload|content|body|entity)( size)?( is)? too (large|big)|batch.{0,20}too (large|big|many)|batch( size| request| item)? limit|(max\w*|exceed\w*|limit\w*|more than).{0,30}\bbatch|batch of more than|too many.{0,20} in (\w+ )?batch/i;
 
-/** Limits on what was asked, which waiting does not change. */
+/** Limits on the query itself, for which waiting does not help. */
 const OF_THE_QUESTION = /query returned more than|block range|range.{0,20}(large|wide)|\bgas\b/i;
 
 const WAIT =
@@ -59,7 +59,7 @@ function tooOften(text: string, waitMs: number | undefined): Limit {
   return { kind: 'too often', waitMs: waitMs ?? waitOfText(text), isQuota: QUOTA.test(text) };
 }
 
-/** RFC 9110 section 10.2.3: seconds, or a date. */
+/** Parses seconds or a date (RFC 9110 section 10.2.3). */
 function parseRetryAfter(text: string | undefined, now: Date): number | undefined {
   if (text === undefined) return undefined;
   if (/^\s*\d+(\.\d+)?\s*$/.test(text)) return Math.ceil(Number(text) * 1_000);
@@ -67,7 +67,7 @@ function parseRetryAfter(text: string | undefined, now: Date): number | undefine
   return Number.isNaN(at) ? undefined : Math.max(0, at - now.getTime());
 }
 
-/** "try again in 10 seconds", "retry after 500ms", and Infura's `"backoff_seconds": 30`. */
+/** Parses "try again in 10 seconds", "retry after 500ms", and Infura's `"backoff_seconds": 30`. */
 function waitOfText(text: string): number | undefined {
   const backOff = /"backoff_seconds": ?(\d{1,9}(?:\.\d{1,9})?)/.exec(text);
   if (backOff !== null) return Math.ceil(Number(backOff[1]) * 1_000);

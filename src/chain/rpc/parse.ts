@@ -1,5 +1,6 @@
 /**
- * A node's JSON becomes typed values here, and nowhere else. What does not fit is a Fault `inconsistent`.
+ * Parses a node's JSON into typed values. No other file does. Each function throws a Fault `inconsistent` if the
+ * JSON doesn't have the expected form.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hash, Hex } from '../../core/hex.ts';
@@ -11,16 +12,16 @@ export type ChainLog = { address: Address; topics: Hash[]; data: Hex };
 export type ChainTransaction = {
   hash: Hash;
   from: Address;
-  /** 'creation' when there is none; undefined when a transaction of an unknown type has no such field. */
+  /** `creation` without a receiver. Undefined if a transaction of an unknown type lacks the field. */
   to: Address | 'creation' | undefined;
-  /** Wei; undefined when a transaction of an unknown type has none. */
+  /** Wei. Undefined if a transaction of an unknown type lacks the field. */
   value: bigint | undefined;
 };
 
 export type ChainReceipt = {
   transactionHash: Hash;
   blockHash: Hash;
-  /** What the node says again of the transaction; undefined where it does not. */
+  /** The sender and receiver as the receipt repeats them. Undefined if it doesn't. */
   from: Address | undefined;
   to: Address | undefined;
   /** Undefined before Byzantium (EIP-658). */
@@ -30,7 +31,7 @@ export type ChainReceipt = {
 
 export type ChainBlock = { header: BlockHeader; transactions: ChainTransaction[] };
 
-/** Source: execution-apis, schemas `Block`. @throws Fault `inconsistent`. */
+/** Source: execution-apis, schema `Block`. @throws Fault `inconsistent` */
 export function parseHeader(json: unknown): BlockHeader {
   const block = record(json, 'block');
   return {
@@ -41,7 +42,7 @@ export function parseHeader(json: unknown): BlockHeader {
   };
 }
 
-/** A block with its full transactions. @throws Fault `inconsistent`. */
+/** A block with its full transactions. @throws Fault `inconsistent` */
 export function parseBlock(json: unknown): ChainBlock {
   const transactions = list(record(json, 'block').transactions, 'block.transactions');
   return { header: parseHeader(json), transactions: transactions.map(parseTransaction) };
@@ -50,8 +51,8 @@ export function parseBlock(json: unknown): ChainBlock {
 function parseTransaction(json: unknown): ChainTransaction {
   const transaction = record(json, 'transaction');
   const { to, value } = transaction;
-  // Only what a type of the chain's own lacks may be missing: elsewhere no `to` is a creation, and no value a
-  // fault.
+  // Only types that the chain itself defines may lack these fields. For Ethereum's types, a missing `to` is a
+  // creation and a missing value is a Fault.
   const isOwn = typeOf(transaction) > TYPE_MAX;
   return {
     hash: hash(transaction.hash, 'transaction.hash'),
@@ -61,15 +62,15 @@ function parseTransaction(json: unknown): ChainTransaction {
   };
 }
 
-/** The newest transaction type of Ethereum (EIP-7702); a higher one is of the chain's own making. */
+/** The newest transaction type of Ethereum (EIP-7702). A chain itself defines any higher type. */
 export const TYPE_MAX = 4;
 
-/** Old nodes give no type: all transactions were of the first one. */
+/** Old nodes give no type, because all transactions were of type 0. */
 export function typeOf({ type }: Record<string, unknown>): number {
   return type === undefined || type === null ? 0 : Number(type);
 }
 
-/** Source: execution-apis, schema `ReceiptInfo`. @throws Fault `inconsistent`. */
+/** Source: execution-apis, schema `ReceiptInfo`. @throws Fault `inconsistent` */
 export function parseReceipt(json: unknown): ChainReceipt {
   const receipt = record(json, 'receipt');
   const status = receipt.status ?? undefined;
@@ -92,40 +93,40 @@ function parseLog(json: unknown): ChainLog {
   };
 }
 
-/** @throws Fault `inconsistent` unless it is an array. */
+/** @throws Fault `inconsistent` unless it is an array */
 export function list(value: unknown, what: string): unknown[] {
   if (!Array.isArray(value)) throw refuse(what, 'an array', value);
   return value;
 }
 
-/** @throws Fault `inconsistent` unless it is an object. */
+/** @throws Fault `inconsistent` unless it is an object */
 export function record(value: unknown, what: string): Record<string, unknown> {
   if (!isRecord(value)) throw refuse(what, 'an object', value);
   return value;
 }
 
-/** A 256-bit quantity. @throws Fault `inconsistent`. */
+/** A 256-bit quantity. @throws Fault `inconsistent` */
 export function amount(value: unknown, what: string): bigint {
   if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,64}$/.test(value))
     throw refuse(what, 'a quantity', value);
   return BigInt(value);
 }
 
-/** A quantity below 2^53, from hex or (in some trace answers) a JSON number. @throws Fault `inconsistent`. */
+/** A quantity below 2^53, as hex or (in some trace answers) as a JSON number. @throws Fault `inconsistent` */
 export function quantity(value: unknown, what: string): number {
   const number = typeof value === 'number' ? value : Number(amount(value, what));
   if (!Number.isSafeInteger(number) || number < 0) throw refuse(what, 'a quantity below 2^53', value);
   return number;
 }
 
-/** Seconds since 1970, within what a Date can hold. */
+/** Seconds since 1970, within the range of a Date. */
 function time(value: unknown, what: string): Date {
   const date = new Date(quantity(value, what) * 1000);
   if (Number.isNaN(date.getTime())) throw refuse(what, 'a time', value);
   return date;
 }
 
-/** @throws Fault `inconsistent` unless it is 20 bytes of hex. */
+/** @throws Fault `inconsistent` unless it is 20 bytes of hex */
 export function address(value: unknown, what: string): Address {
   return sized(value, 42, what, 'an address');
 }
@@ -145,19 +146,19 @@ function sized(value: unknown, length: number, what: string, kind: string): Hex 
 
 function hex(value: unknown, what: string): Hex {
   if (typeof value !== 'string') throw refuse(what, 'hex', value);
-  // What nearly all nodes give needs no copy.
+  // Nearly all nodes give lower case, which needs no copy.
   if (isLowerHex(value)) return value;
   const lower = value.toLowerCase();
   if (!isLowerHex(lower) || !value.startsWith('0x')) throw refuse(what, 'hex', value);
   return lower;
 }
 
-/** Characters of a wrong value in a message. */
+/** Characters of a wrong value that a message shows. */
 const SHOWN_MAX = 80;
 
 /**
- * A node's own words in a message, cut where one of them begins: nodes repeat their URL, and half of a key would not be found
- * and hidden.
+ * Shortens a node's text for a message, before a word begins. Nodes repeat their URL, and a cut key would not be
+ * recognized and redacted.
  */
 export function excerptOf(text: string, charactersMax = SHOWN_MAX): string {
   if (text.length <= charactersMax) return text;
@@ -168,7 +169,7 @@ export function excerptOf(text: string, charactersMax = SHOWN_MAX): string {
 const isLowerHex = (text: string): text is Hex => /^0x[0-9a-f]*$/.test(text);
 
 function refuse(what: string, wanted: string, value: unknown): Fault {
-  // What is inside may be huge, or nested more deeply than JSON.stringify can follow.
+  // The contents may be huge, or nested more deeply than JSON.stringify can follow.
   const shown = Array.isArray(value)
     ? 'an array'
     : isRecord(value)

@@ -1,6 +1,6 @@
 /**
- * JSON-RPC over HTTP to one node: single calls and batches with a deadline, a size limit and typed errors, within the observed
- * limits of the node.
+ * Sends JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors,
+ * within the observed limits of the node.
  */
 import { Agent, errors, request } from 'undici';
 import { startAbort } from '../../core/abort.ts';
@@ -27,7 +27,7 @@ export type Rpc = {
    * @throws Fault `unavailable`, at once if the node limits requests
    */
   batch(calls: readonly RpcCall[], signal: AbortSignal): Promise<RpcAnswer[]>;
-  /** One call's result. @throws Fault `unavailable` for transport errors and for JSON-RPC errors. */
+  /** One call's result. @throws Fault `unavailable` for transport errors and for JSON-RPC errors */
   call(method: string, params: readonly unknown[], signal: AbortSignal): Promise<unknown>;
   close(): Promise<void>;
 };
@@ -35,7 +35,7 @@ export type Rpc = {
 /** Called with each piece of an answer as it arrives. */
 export type OnBytes = (bytes: number) => void;
 
-/** With the observed limits and health of the node. */
+/** A connection with the observed limits and health of the node. */
 export type LearningRpc = Rpc & {
   readonly throttle: Throttle;
   readonly health: Health;
@@ -48,12 +48,13 @@ type Manner = { patienceMs: number; onBytes: OnBytes };
 
 export type NodeRpc = LearningRpc & {
   /**
-   * The same, but it waits while the node limits requests, and repeats refused calls, for up to PATIENCE_MS_MAX.
+   * The same connection, but it waits while the node limits requests, and repeats refused calls, for up to
+   * `PATIENCE_MS_MAX`.
    */
   readonly patient: LearningRpc;
 };
 
-/** A traced mainnet block can take seconds. A node that needs longer than this counts as dead. */
+/** A traced mainnet block can take seconds. A request that takes longer than this fails. */
 const REQUEST_MS_MAX = 30_000;
 /** As long as for an answer. A caller that waits longer should get the reason. */
 const PATIENCE_MS_MAX = REQUEST_MS_MAX;
@@ -278,13 +279,13 @@ function readAnswers(
   const byId = new Map<unknown, RpcAnswer>();
   for (const answer of Array.isArray(json) ? json : [json]) {
     if (!isRecord(answer)) continue;
-    // It is unknown which one answers the call, and not every answer can be proved.
+    // Refuse both, because it is unknown which one answers the call, and not every answer can be proved.
     if (ids.some((id) => id === answer.id) && byId.has(answer.id))
       throw new Fault('inconsistent', `${name} answered one call of a batch twice`);
     byId.set(answer.id, parseAnswer(answer, redact));
   }
-  // A node that doesn't support batches answers with one error whose id is null. A result without an id can only belong to a
-  // single call.
+  // A node that doesn't support batches answers with one error whose id is null. A result without an id can only
+  // belong to a single call.
   const nameless = byId.get(null);
   const rest = nameless?.ok === true && ids.length > 1 ? undefined : nameless;
   return ids.map((id) => byId.get(id) ?? rest);
@@ -299,7 +300,7 @@ function outcomeOf(answer: RpcAnswer | undefined, isBatch: boolean): CallOutcome
   return { kind: lacksMethod(answer) ? 'lacking' : 'error', message: answer.message };
 }
 
-/** The result of an answer. @throws Fault `unavailable` if it is an error */
+/** The result of an answer. @throws Fault `unavailable` if the answer is an error or missing */
 export function resultOf(rpc: Rpc, method: string, answer: RpcAnswer | undefined): unknown {
   if (answer?.ok === true) return answer.result;
   throw new Fault(

@@ -1,6 +1,6 @@
 /**
- * Limits the requests to one node, adapted to its answers. The concurrency grows by one after a run of good answers and is halved
- * at a limit, and so is the size of batches. A pause that the node requests is kept to its end.
+ * Limits the requests to one node and adapts to its answers. The concurrency and the size of batches grow by one
+ * after a run of good answers, and are halved at a limit. A pause that the node requests is kept to its end.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
