@@ -1,6 +1,6 @@
 /**
- * API keys (DESIGN §8): `cb_live_<id>_<32 random bytes, base62>_<crc>`. Looked up by HMAC, recovered for delivery from
- * AES-256-GCM that is bound to its row.
+ * API keys (DESIGN §8): `cb_live_<id>_<32 random bytes, base62>_<crc>`. Requests look a key up by its HMAC. Delivery
+ * decrypts it: the stored ciphertext is AES-256-GCM, bound to its row.
  */
 import assert from 'node:assert/strict';
 import { createHmac, randomBytes } from 'node:crypto';
@@ -15,7 +15,7 @@ type KeyOwner = { keyId: string; watcherId: number };
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const SECRET_BYTES = 32;
 const ID_BYTES = 8;
-/** Digits that hold every value of so many bytes: 2^64, 2^256 and 2^32 in base 62. */
+/** Base-62 digits that hold every value of the id (2^64), the secret (2^256) and the checksum (2^32). */
 const ID_DIGITS = 11;
 const SECRET_DIGITS = 43;
 const CHECKSUM_DIGITS = 6;
@@ -61,7 +61,7 @@ function checksum(body: string): string {
   return base62(bytes, CHECKSUM_DIGITS);
 }
 
-/** Bytes as a base-62 number, padded to `length` digits, which must be enough for the largest. */
+/** Bytes as a base-62 number, padded to `length` digits. `length` must suffice for the largest value. */
 function base62(bytes: Uint8Array, length: number): string {
   let rest = BigInt(`0x${Buffer.from(bytes).toString('hex')}`);
   let digits = '';

@@ -22,9 +22,9 @@ export const awardFields = [
 /** Absent fields are undefined or empty. */
 export type AwardLine = { [field in (typeof awardFields)[number]]?: string | undefined };
 
-/** What imports hold depends on no rule that could change. */
+/** Always 1, because an import doesn't depend on a rule whose version could change. */
 const VERSION = 1;
-/** With an `id` on the line it is `import:<id>`. */
+/** The rule of an imported award. If the line has an `id`, the rule is `import:<id>`. */
 const RULE = 'import';
 const WHOLE_DIGITS_MAX = 78;
 const FRACTION_DIGITS_MAX = 36;
@@ -91,7 +91,7 @@ function parseCategory(text: string): string {
 function parsePoints(text: string): Decimal {
   const isNumber = text.length <= NUMBER_CHARACTERS_MAX && /^-?\d+(\.\d+)?(e[+-]?\d{1,3})?$/i.test(text);
   const points = isNumber ? decimal(text) : undefined;
-  // Big: c are its digits, e is the exponent of the first one.
+  // In a Big, `c` has the digits and `e` is the exponent of the first one.
   if (
     points === undefined ||
     points.eq(0) ||

@@ -13,7 +13,7 @@ export type Award = {
   /** Above zero. An import may have negative points as a correction. */
   points: Decimal;
   txHash: Hash;
-  /** Position inside the transaction: of the log within its receipt; for accruals and imports any stable number. */
+  /** The log's index within its receipt. For accruals and imports, any stable number. */
   ordinal: number;
   role: 'user' | 'referrer';
   /** Undefined for imports, which a reorg never removes. */

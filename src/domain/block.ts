@@ -14,18 +14,18 @@ export type BlockHeader = {
 /** A block by number and hash: a head, a tip, a cursor. */
 export type BlockId = Pick<BlockHeader, 'number' | 'hash'>;
 
-/** By hash at the tip, where "not here yet" must be an error; by number for history. */
+/** A hash at the tip, because there a node that doesn't have the block yet must return an error. A number in history. */
 export type BlockReference = Hash | number;
 
 export type TransferKind = 'transaction' | 'internal' | 'token';
 
-/** One movement of native coin or of an ERC-20 token inside a transaction (DESIGN §4). */
+/** One transfer of native coin or of an ERC-20 token inside a transaction (DESIGN §4). */
 export type Transfer = {
   kind: TransferKind;
   txHash: Hash;
   /**
-   * Position inside the transaction: 0 for its own value, the n-th value-carrying call for internal ones, the log's
-   * index within its receipt for tokens. It survives re-inclusion in another block.
+   * Position inside the transaction: 0 for the transaction's value, the number of the value-carrying call for internal
+   * transfers, the log's index within its receipt for tokens. It stays the same if another block includes the transaction.
    */
   ordinal: number;
   sender: Address;
@@ -37,7 +37,7 @@ export type Transfer = {
   token: Address | undefined;
 };
 
-/** Sender and recipient without duplicates. A contract creation has no recipient. */
+/** Sender and receiver without duplicates. A contract creation has no receiver. */
 export function sidesOf({ sender, receiver }: Transfer): Address[] {
   return receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
 }
@@ -47,8 +47,8 @@ export const contentOf = ({ txHash, kind, sender, receiver, token, amount }: Omi
   [txHash, kind, sender, receiver, token, amount].join(' ');
 
 /**
- * Numbers each transfer among several equal ones for the same owner (0 is the first). With the content this is a
- * notification's identity (docs/explanation/reorgs.md). Transfers come in the order of the chain.
+ * Numbers transfers with equal content for the same owner, starting at 0. Content and number together identify a
+ * notification (docs/explanation/reorgs.md). Call the function in the order of the chain.
  */
 export function createOccurrences(): (owner: string, transfer: Omit<Transfer, 'ordinal'>) => number {
   const counts = new Map<string, number>();

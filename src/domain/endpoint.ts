@@ -7,14 +7,15 @@ const LOOPBACK = /^(localhost|.+\.localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]|\[::
 /** Second-level domains under country codes, as in example.co.uk. */
 const GENERIC_LABELS = new Set(['ac', 'co', 'com', 'edu', 'go', 'gov', 'ne', 'net', 'or', 'org']);
 
-/** Whether both URLs have the same host and port: a ws URL then speaks for that HTTP node. */
+/** Whether both URLs have the same host and port. A ws URL then belongs to that HTTP node. */
 export function isOneEndpoint(one: string, other: string): boolean {
   return endpointOf(new URL(one)) === endpointOf(new URL(other));
 }
 
 /**
- * Equal for URLs that lead to one node, as far as the URLs tell: user, query, fragment, default port, upper case, slashes
- * at the end and the names of this machine make no difference. A path does, because it may lead to another node.
+ * A key that is equal for URLs of the same node, as far as URLs can show it. It ignores user, query, fragment, default port,
+ * upper case, trailing slashes, and which name of this machine is used. It includes the path, because a path may lead to
+ * another node.
  */
 export function nodeKeyOf(url: URL): string {
   return `${endpointOf(url)}/${url.pathname.split('/').filter(Boolean).join('/')}`;

@@ -1,6 +1,6 @@
 /**
  * Parses event signatures and decodes their logs (Contract ABI specification, "Events").
- * Arguments of static elementary types can be read; those of other types may stand beside them.
+ * Decodes arguments of static elementary types. A signature may also have arguments of other types, which are skipped.
  */
 import { keccak_256 } from '@noble/hashes/sha3';
 import { fromBytes, type Hash, type Hex } from '../core/hex.ts';
@@ -12,14 +12,14 @@ export type AbiValue = bigint | boolean | Hex;
 export type AbiKind = 'integer' | 'boolean' | 'address' | 'bytes';
 
 export type EventParameter = {
-  /** '' when it has none. */
+  /** '' if it has none. */
   name: string;
   /** Canonical: `uint` is `uint256`. */
   type: string;
   indexed: boolean;
-  /** Undefined for types that are not read. */
+  /** Undefined for types that are not decoded. */
   kind: AbiKind | undefined;
-  /** Index of its topic, or of its word in the data. */
+  /** Index of the topic if `indexed`, otherwise of the word in the data. */
   place: number;
   bits: number;
 };
@@ -30,7 +30,7 @@ export type EventSignature = {
   canonical: string;
   topic: Hash;
   parameters: readonly EventParameter[];
-  /** Topics of a log, the signature's own included, and the least number of words in its data. */
+  /** Topics of a log, including the signature's, and the minimum number of words in its data. */
   topicCount: number;
   wordCount: number;
 };
@@ -38,14 +38,14 @@ export type EventSignature = {
 export type RawLog = { topics: readonly Hash[]; data: Hex };
 
 const SIGNATURE_LENGTH_MAX = 1_000;
-/** Characters of a word in hex. */
+/** Hex characters of a 32-byte word. */
 const WORD = 64;
-/** Three indexed arguments beside the signature's own topic. */
+/** The signature's topic and three indexed arguments. */
 const TOPICS_MAX = 4;
 
 /**
- * `Transfer(address indexed from, address indexed to, uint256 value)`, with or without `event` before it.
- * @throws TextError for anything else, for tuples and anonymous events.
+ * Parses a text such as `Transfer(address indexed from, address indexed to, uint256 value)`, with or without `event` before it.
+ * @throws TextError for any other text, and for tuples and anonymous events, which are not supported.
  */
 export function parseEventSignature(text: string): EventSignature {
   const all = { start: 0, end: text.length };
@@ -82,7 +82,7 @@ export function parseEventSignature(text: string): EventSignature {
   };
 }
 
-/** The arguments in the order of the signature; undefined for a log that is not encoded as the signature says. */
+/** The arguments in the order of the signature. Undefined if the log's encoding doesn't match the signature. */
 export function decodeEvent(signature: EventSignature, log: RawLog): (AbiValue | undefined)[] | undefined {
   const { topics, data } = log;
   if (topics.length !== signature.topicCount || data.length < 2 + signature.wordCount * WORD)
@@ -135,7 +135,7 @@ function readParameters(text: string, start: number, end: number): EventParamete
   return parameters;
 }
 
-/** What can be read, and how many bits of its word it has. */
+/** The kind of a type that can be decoded, and the bits that it uses of its word. Undefined for other types. */
 function elementary(type: string): { kind: AbiKind; bits: number } | undefined {
   if (type === 'address') return { kind: 'address', bits: 160 };
   if (type === 'bool') return { kind: 'boolean', bits: 1 };
@@ -150,7 +150,7 @@ function isKnown(type: string): boolean {
   return base === 'string' || base === 'bytes' || elementary(base) !== undefined;
 }
 
-/** Words before the data of what is dynamic: one for each value, and for each that is dynamic, as its offset. */
+/** Words of a type in the head of the data: one for each static value. A dynamic value has one word, its offset. */
 function wordsOf(type: string): number {
   if (/^(string|bytes)(\[|$)|\[\]/.test(type)) return 1;
   return Array.from(type.matchAll(/\[(\d+)\]/g), ([, count]) => Number(count)).reduce(
@@ -159,7 +159,7 @@ function wordsOf(type: string): number {
   );
 }
 
-/** Undefined when bits are set that the type does not have: no compiler writes that. */
+/** Undefined if bits outside the type are set, because no compiler emits such a word. */
 function decodeWord({ kind, type, bits }: EventParameter, word: string): AbiValue | undefined {
   if (kind === 'bytes') {
     const digits = bits / 4;

@@ -1,11 +1,11 @@
 /**
- * What protects stored secrets (DESIGN §8): the keys that are derived from `secret` and its predecessors, and sealing:
- * AES-256-GCM, bound to the row that holds the result.
+ * Protects stored secrets (DESIGN §8). Derives keys from `secret` and its predecessors, and seals bytes with AES-256-GCM, bound
+ * to the row that holds the result.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { Fault } from '../core/fault.ts';
 
-/** The keys derived from one secret: the pepper is for finding API keys, the key-encryption key for recovering them. */
+/** The keys derived from one secret. The pepper is for looking up API keys, the key-encryption key for decrypting them. */
 type RingKeys = {
   pepper: Buffer;
   /** Names the key-encryption key in the column `kek_id`. */
@@ -16,7 +16,7 @@ type RingKeys = {
 /** The keys of the current secret, which seal new data, and those of former secrets, which open older data. */
 export type KeyRing = RingKeys & { former: readonly RingKeys[] };
 
-/** A secret as it is stored: nonce ‖ ciphertext ‖ tag, and which key-encryption key opens it. */
+/** A secret as it is stored: nonce ‖ ciphertext ‖ tag, and the id of the key-encryption key that opens it. */
 export type Sealed = { ciphertext: Uint8Array; kekId: string };
 
 const NONCE_BYTES = 12;
@@ -37,7 +37,7 @@ function deriveKeys(secret: Buffer): RingKeys {
   };
 }
 
-/** Seals bytes under the current key for `row`. They don't open in another row. */
+/** Seals bytes for `row` under the current key. `unseal` refuses them for any other row. */
 export function seal(bytes: Uint8Array, row: string, { kek, kekId }: KeyRing): Sealed {
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv('aes-256-gcm', kek, nonce).setAAD(boundTo(row, kekId));
@@ -49,7 +49,7 @@ export function seal(bytes: Uint8Array, row: string, { kek, kekId }: KeyRing): S
 
 /**
  * The bytes that were sealed for this row.
- * @throws Fault `unavailable` when their secret is not at hand, or when they were changed or moved.
+ * @throws Fault `unavailable` if their secret is not configured, or if the bytes were changed or moved to another row.
  */
 export function unseal({ ciphertext, kekId }: Sealed, row: string, ring: KeyRing): Buffer {
   const keys = [ring, ...ring.former].find((one) => one.kekId === kekId);

@@ -1,6 +1,6 @@
 /**
- * The messages that one notification sends in turn: the transfer, after a reorg a removal notice, the transfer again when it
- * was mined again. Each has the next revision.
+ * The messages of one notification alternate: the transfer, a removal notice after a reorg, and the transfer again if it was
+ * mined again. Each message has the next revision.
  */
 type MessageKind = 'transfer' | 'removal';
 

@@ -3,20 +3,20 @@
  */
 import { Fault } from '../core/fault.ts';
 
-/** `2026-01`. */
+/** Such as `2026-01`. */
 export type Month = `${number}-${number}`;
 
-/** Whole days: from 00:00:00.000 of the first to 23:59:59.999 of the last one. */
+/** Whole days, from 00:00:00.000 of the first to 23:59:59.999 of the last. */
 export type Period = { start: Date; end: Date };
 
 export type Comparison = {
   current: Period;
-  /** As much of the month before. */
+  /** The same days of the previous month. */
   lastMonth: Period;
   isFullMonth: boolean;
 };
 
-/** From this day of the month on whole months are compared (spec 4.1): every month has the days before it. */
+/** From this day of the month on, whole months are compared (spec 4.1). Every month has all the days before it. */
 const FULL_MONTH_DAY = 28;
 const DAY_MS = 86_400_000;
 
@@ -50,7 +50,7 @@ function firstDays(start: Date, count: number): Period {
   return { start, end: new Date(start.getTime() + count * DAY_MS - 1) };
 }
 
-/** Of the first day of a month: of others there may be none. */
+/** Takes the first day of a month, because the target month may lack a later day. */
 function monthsLater(firstDay: Date, count: number): Date {
   const later = new Date(firstDay);
   later.setUTCMonth(later.getUTCMonth() + count);

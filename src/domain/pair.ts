@@ -1,5 +1,5 @@
 /**
- * A constant-product pool (Uniswap V2) and the prices that follow from its reserves. Pure and exact.
+ * Derives prices from the reserves of a constant-product pool (Uniswap V2). Pure and exact.
  */
 import { amountOf, type Decimal, decimal, integerRoot } from '../core/decimal.ts';
 import type { Address, Hash } from '../core/hex.ts';
@@ -14,15 +14,15 @@ export type Pair = {
   token0Decimals: number;
   token1Decimals: number;
   fee: number;
-  /** The token that gives the USD value of a swap. */
+  /** The token whose amount determines the USD value of a swap. */
   usdValueFrom: 0 | 1;
   rewardPid: number;
 };
 
-/** Where the USD price of a token comes from; undefined where it has none, and counts as worth 0 (spec 4.3). */
+/** Where the USD price of a token comes from. Undefined if it has no price; it then counts as worth 0 (spec 4.3). */
 export type TokenValue =
   | { fixed: Decimal }
-  /** The symbol whose price feed it has, and the age beyond which a price of that feed doesn't count. */
+  /** The symbol of its price feed, and the age beyond which a price of that feed isn't used. */
   | { asset: string; maxAgeMs?: number }
   | undefined;
 
@@ -48,9 +48,9 @@ export type Swap = {
 export type PairEvents = {
   pairId: number;
   swaps: Swap[];
-  /** After the block, where it changed them. */
+  /** The reserves after the block. Undefined if the block didn't change them. */
   reserves: Reserves | undefined;
-  /** By how much the LP supply grew or shrank. */
+  /** The change of the LP supply. */
   supplyChange: bigint;
   /** The product of the reserves after the last mint or burn of the block, if there was one. */
   liquidityK: bigint | undefined;
@@ -59,24 +59,24 @@ export type PairEvents = {
 /** In the smallest units of each token. */
 export type Reserves = { reserve0: bigint; reserve1: bigint };
 
-/** What the supply of a pool's LP token depends on besides its reserves. */
+/** Values besides the reserves that determine the supply of a pool's LP token. */
 export type LpSupply = {
   totalSupply: bigint;
-  /** The product of the reserves after the last mint or burn; 0 where no fee was on then. */
+  /** The product of the reserves after the last mint or burn. 0 if the protocol fee was off then. */
   kLast: bigint;
   /** Whether the factory has a recipient of the protocol fee. */
   isFeeOn: boolean;
 };
 
-/** USD for one whole token of each side, as far as they are known. */
+/** USD for one whole token of each side. Undefined if unknown. */
 type SidePrices = { usd0: Decimal | undefined; usd1: Decimal | undefined };
 
-/** Of a pool's LP token, by UniswapV2ERC20. */
+/** Decimals of a pool's LP token, as in UniswapV2ERC20. */
 const LP_DECIMALS = 18;
 
 /**
- * Units of the token that gives the USD value, for one of the other (DESIGN §7): native per reward for pair 1, stable per
- * native for a stable pair. Undefined without reserves.
+ * The price of one token of the pair, in units of the token that determines the USD value (DESIGN §7): native per reward for
+ * pair 1, stable per native for a stable pair. Undefined without reserves.
  */
 export function pairPrice(pair: Pair, { reserve0, reserve1 }: Reserves): Decimal | undefined {
   if (reserve0 === 0n || reserve1 === 0n) return undefined;
@@ -85,17 +85,17 @@ export function pairPrice(pair: Pair, { reserve0, reserve1 }: Reserves): Decimal
   return pair.usdValueFrom === 0 ? whole0.div(whole1) : whole1.div(whole0);
 }
 
-/** The value of the token that gives the USD value of this pair's swaps. */
+/** The value of the token that determines the USD value of this pair's swaps. */
 export function swapTokenValue({ usdValueFrom, value0, value1 }: ValuedPair): TokenValue {
   return usdValueFrom === 0 ? value0 : value1;
 }
 
-/** Whether a price that was observed at one time counts at another one. */
+/** Whether a price that was observed at `observedAt` may still be used at `at`. */
 export function isCounted(value: { maxAgeMs?: number }, observedAt: Date, at: Date): boolean {
   return at.getTime() - observedAt.getTime() <= (value.maxAgeMs ?? Number.POSITIVE_INFINITY);
 }
 
-/** USD of a swap: what went in and what came out of the valued token, at this price (DESIGN §7). */
+/** The USD value of a swap: the amounts of the valued token that went in and out, at this price (DESIGN §7). */
 export function swapValue(pair: Pair, swap: Omit<Swap, 'txHash' | 'ordinal'>, usd: Decimal): Decimal {
   const [units, decimals] =
     pair.usdValueFrom === 0
@@ -104,7 +104,7 @@ export function swapValue(pair: Pair, swap: Omit<Swap, 'txHash' | 'ordinal'>, us
   return amountOf(units, decimals).times(usd);
 }
 
-/** The supply with the protocol fee that the next mint or burn makes: `_mintFee` of UniswapV2Pair, in its own arithmetic. */
+/** The supply including the protocol fee that the next mint or burn creates, computed like `_mintFee` of UniswapV2Pair. */
 export function supplyWithFee({ totalSupply, kLast, isFeeOn }: LpSupply, reserves: Reserves): bigint {
   if (!isFeeOn || kLast === 0n) return totalSupply;
   const rootK = integerRoot(reserves.reserve0 * reserves.reserve1);
@@ -114,9 +114,9 @@ export function supplyWithFee({ totalSupply, kLast, isFeeOn }: LpSupply, reserve
 }
 
 /**
- * USD for one LP token (DESIGN §7): by the fair price 2·√(r0·r1·p0·p1) where both prices are independent of the pool, else by
- * both reserves, of which one without a price is worth as much as the other one. 0 where nothing is valued or there is no
- * supply.
+ * USD for one LP token (DESIGN §7). If both prices are independent of the pool, it is the fair price 2·√(r0·r1·p0·p1) divided
+ * by the supply. Otherwise it is the value of both reserves divided by the supply; a reserve without a price counts as much as
+ * the other one. 0 if neither side has a price or there is no supply.
  */
 export function lpPrice(
   pair: Pair,
@@ -139,11 +139,11 @@ function poolValue(
   return areIndependent ? value0.times(value1).sqrt().times(2) : value0.plus(value1);
 }
 
-/** By how much the reserves contradict prices that do not come from the pool; 0.02 is 2 %. */
+/** The deviation of the reserves from prices that don't come from the pool. 0.02 is 2 %. */
 type PoolDeviation = {
-  /** Of the pool's price from that of the feeds, above or below 0. */
+  /** Deviation of the pool's price from the feeds' price, above or below 0. */
   price: Decimal;
-  /** Of the LP token by both reserves from its fair price, which trades cannot move; never below 0. */
+  /** Deviation of the LP price by both reserves from the fair price, which trades can't move. Never below 0. */
   lp: Decimal;
 };
 
@@ -157,7 +157,7 @@ export function poolDeviation(
   const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));
   if (!areIndependent || value0 === undefined || value1 === undefined) return undefined;
   if (value0.lte(0) || value1.lte(0)) return undefined;
-  // What the pool asks for one side is worth more than that side, by as much as there is less of it.
+  // The pool overprices the side whose reserve has the smaller value, by the ratio of the two values.
   const price = pair.usdValueFrom === 0 ? value0.div(value1) : value1.div(value0);
   const fair = value0.times(value1).sqrt().times(2);
   return { price: price.minus(1), lp: value0.plus(value1).div(fair).minus(1) };

@@ -5,11 +5,11 @@ import type { Decimal } from '../core/decimal.ts';
 import type { PairRate } from './pair-rate.ts';
 
 /**
- * Where a price comes from: a separate feed, a fixed value, the newest price of a pair against the native coin. none: the
- * token is known, and nothing tells its price.
+ * Where a price comes from: a feed, a fixed value, or the newest price of a pair with the native coin. none: the token is
+ * known, but has no price.
  */
 export type PriceOrigin =
-  /** Older prices do not count where there is a `maxAgeMs`; beyond `staleMs` they are called stale. */
+  /** Prices older than `maxAgeMs` are not used. Prices older than `staleMs` are reported as stale. */
   | { kind: 'feed'; maxAgeMs: number | undefined; staleMs: number }
   | { kind: 'fixed'; usd: Decimal }
   | { kind: 'pair'; rate: PairRate }
@@ -17,7 +17,7 @@ export type PriceOrigin =
 
 export type PricedAsset = { asset: string; origin: PriceOrigin };
 
-/** What has a price. The real symbols of native coin and reward token are in `tokens` too. */
+/** All assets. `tokens` also has the native coin and the reward token, under their configured symbols. */
 export type PriceBook = {
   native: PricedAsset;
   reward: PricedAsset;

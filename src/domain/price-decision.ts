@@ -7,15 +7,15 @@ import { type Decimal, decimal } from '../core/decimal.ts';
 /** A source's observation of the price in USD. */
 export type Observation = {
   price: Decimal;
-  /** By how much it may be wrong, in USD, where the source says so. */
+  /** The uncertainty of the price in USD. Undefined if the source doesn't give it. */
   conf: Decimal | undefined;
-  /** Since when it has been so. */
+  /** The time of the price. */
   at: Date;
   /** Older observations are stale. */
   maxAgeMs: number;
 };
 
-/** used: it is part of the price. outlier: too far from the others. The other three are not believed to begin with. */
+/** used: part of the price. outlier: too far from the others. The other three are excluded before the comparison. */
 export type Verdict = 'used' | 'outlier' | 'stale' | 'not_positive' | 'uncertain';
 
 type Decision<T extends Observation> = {
@@ -27,19 +27,19 @@ type Decision<T extends Observation> = {
   isDisputed: boolean;
 };
 
-/** How uncertain a price may be, as a share of it. */
+/** Maximum uncertainty, as a share of the price. */
 const CONF_SHARE_MAX = decimal('0.01');
-/** How far one of three or more may be from their median, as a share of the median. */
+/** Maximum distance of one of three or more observations from their median, as a share of the median. */
 const DISTANCE_SHARE_MAX = decimal('0.05');
-/** How far two may be from one another, as a share of their mean. */
+/** Maximum difference of two observations, as a share of their mean. */
 const DIFFERENCE_SHARE_MAX = decimal('0.03');
-/** A time further in the future than clocks differ doesn't tell the age of an observation. */
+/** Tolerance for differing clocks. An observation further in the future is useless, because its age is unknown. */
 const AHEAD_MS_MAX = 60_000;
 const HALF = decimal('0.5');
 
 /**
- * Decides on a price. `last` is the accepted price that still counts: where the sources do not agree, the one that is nearest
- * to it is kept, the first such one of several; without it none is.
+ * Decides on a price. `last` is the accepted price if it is still valid. If the sources don't agree, the observation nearest to
+ * `last` becomes the price (the first of several equally near ones). Without `last` there is then no price.
  */
 export function decidePrice<T extends Observation>(
   observations: readonly T[],
@@ -65,11 +65,11 @@ function doubtOf({ price, conf, at, maxAgeMs }: Observation, now: Date): Verdict
   return conf?.gt(price.times(CONF_SHARE_MAX)) === true ? 'uncertain' : undefined;
 }
 
-/** Those that agree; none where two contradict one another, or an even number is in two camps. */
+/** The observations that agree. Empty if two contradict each other, or if an even number splits into two halves. */
 function agreeingOf<T extends Observation>(believed: readonly T[]): readonly T[] {
   if (believed.length < 2) return believed;
   const middle = medianOf(believed);
-  // Of two, each is half their difference away from their mean.
+  // Each of two observations is half their difference away from their mean.
   const share = believed.length === 2 ? DIFFERENCE_SHARE_MAX.times(HALF) : DISTANCE_SHARE_MAX;
   const distanceMax = middle.times(share);
   return believed.filter(({ price }) => price.minus(middle).abs().lte(distanceMax));
@@ -77,11 +77,11 @@ function agreeingOf<T extends Observation>(believed: readonly T[]): readonly T[]
 
 function nearestTo<T extends Observation>(believed: readonly T[], last: Decimal): T[] {
   const distanceOf = ({ price }: T) => price.minus(last).abs();
-  // Sorting is stable: of two that are equally near, the one that comes first.
+  // Sorting is stable, so the first of two equally near observations wins.
   return [...believed].sort((one, other) => distanceOf(one).cmp(distanceOf(other))).slice(0, 1);
 }
 
-/** The middle one, of an even number the mean of the two in the middle; exact. */
+/** The middle price, or the mean of the two middle prices if their number is even. Exact. */
 export function medianOf(observations: readonly Pick<Observation, 'price'>[]): Decimal {
   const prices = observations.map(({ price }) => price).sort((one, other) => one.cmp(other));
   const upper = prices[Math.floor(prices.length / 2)];

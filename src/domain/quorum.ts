@@ -1,5 +1,5 @@
 /**
- * How many nodes must agree (docs/explanation/quorum.md): a majority of honest nodes keeps every false block out.
+ * Decides how many nodes must agree. With a majority of honest nodes, no false block is accepted (docs/explanation/quorum.md).
  */
 import type { Clock } from '../core/clock.ts';
 
@@ -8,55 +8,49 @@ export type QuorumSetting = 'auto' | number;
 
 export type Quorum<Voter> = {
   readonly nodeCount: number;
-  /** Set by chain.quorum: no silence lowers it. */
+  /** Set by chain.quorum. Silent nodes don't lower it. */
   readonly isFixed: boolean;
-  /** Votes that corroborate a block at the moment. */
+  /** Votes that a block currently needs. */
   needed(): number;
-  /** Notes that this node has just answered. */
+  /** Records that this node has just answered. */
   heard(voter: Voter): void;
-  /** Notes that this node has given no vote in a round in which all were asked. */
+  /** Records that this node has given no vote in a round in which all nodes were asked. */
   missed(voter: Voter): void;
-  /** With two nodes, the one that has been silent for so long that the other one is followed alone. */
+  /** With two nodes, the one that has been silent for so long that Chainbell follows the other one alone. */
   silent(): { voter: Voter; since: Date } | undefined;
 };
 
 /** As /status shows it. */
 export type QuorumStatus = {
   nodes: number;
-  /** Votes that corroborate a block at the moment. */
+  /** Votes that a block currently needs. */
   needed: number;
-  /** Nodes that name the last head. */
+  /** Votes for the last head. */
   votes: number;
-  /** Why the nodes' newest blocks are not followed, while they disagree about them. */
+  /** While the nodes disagree about their newest blocks: why none of these is followed. */
   dispute: { message: string; since: Date } | undefined;
-  /** Set when the nodes were last asked and no quorum named a block that all of it has reached. */
+  /** True if, at the last request to all nodes, no quorum named a block that all its nodes have reached. */
   isHeld: boolean;
-  /** Why the head does not move: a node that the quorum needs is behind, or owes an answer. */
+  /** Why the head doesn't move: a node that the quorum needs is behind, or has not answered yet. */
   stalled: { message: string; since: Date } | undefined;
-  /** Which nodes are ahead of a head that has not moved for long: too few to be followed. */
+  /** Nodes ahead of a head that has not moved for long. They are too few to be followed. */
   ahead: { message: string; since: Date } | undefined;
-  /** With two nodes, the silent one while the other one is followed alone. */
+  /** With two nodes, the silent one while Chainbell follows the other one alone. */
   silent: { name: string; since: Date } | undefined;
 };
 
-/**
- * With two nodes both must agree, so one that is down would stop everything; after this the other one is
- * followed.
- */
+/** With two nodes both must agree, so one that is down would stop everything. After this time the other one is followed alone. */
 export const SILENCE_MS = 30_000;
-/** Rounds without a vote in that time. A process that was paused asked no node, so no node was silent. */
+/** A silent node must also have missed this many rounds, because a paused process asks no node. */
 export const SILENT_ROUNDS_MIN = 3;
 
-/** Half of the nodes, rounded up, and at least two: with fewer than half lying, one of them is honest. */
+/** Half of the nodes, rounded up, and at least two. If fewer than half of all nodes lie, one of these is honest. */
 export function quorumOf(nodeCount: number, setting: QuorumSetting): number {
   if (setting !== 'auto') return Math.min(setting, Math.max(1, nodeCount));
   return nodeCount <= 1 ? 1 : Math.max(2, Math.ceil(nodeCount / 2));
 }
 
-/**
- * This many nodes include an honest one: they are half of the nodes, rounded up, and fewer than half are
- * wrong.
- */
+/** Half of the nodes, rounded up. If fewer than half of all nodes are wrong, one of these is honest. */
 export const credibleCount = (nodeCount: number): number => Math.max(1, Math.ceil(nodeCount / 2));
 
 export function createQuorum<Voter>(

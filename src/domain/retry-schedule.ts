@@ -1,13 +1,13 @@
 /**
- * When a failed notification is attempted again (spec 6.2). Exact, without jitter: the time is published in the payload.
+ * Computes the next attempt of a failed notification (spec 6.2). There is no jitter, because the payload contains the time.
  */
 import assert from 'node:assert/strict';
 
 const MINUTE_MS = 60_000;
 
 /**
- * Minutes to wait after failure number `failureCount` (the first is 1): that entry of `retryMinutes`, and the last
- * entry for every failure beyond (spec 6.2).
+ * Minutes to wait after failure number `failureCount`, counted from 1: that entry of `retryMinutes`, or the last entry if
+ * there are more failures than entries (spec 6.2).
  */
 export function retryDelayMinutes(failureCount: number, retryMinutes: readonly number[]): number {
   assert(Number.isSafeInteger(failureCount) && failureCount >= 1, 'failures are counted from 1');
@@ -16,7 +16,7 @@ export function retryDelayMinutes(failureCount: number, retryMinutes: readonly n
   return delayMinutes;
 }
 
-/** The time of the next attempt after failure number `failureCount`, reckoned from `now` (spec 6.2). */
+/** The time of the next attempt after failure number `failureCount`, which happened at `now` (spec 6.2). */
 export function nextRetryAt(now: Date, failureCount: number, retryMinutes: readonly number[]): Date {
   return new Date(now.getTime() + retryDelayMinutes(failureCount, retryMinutes) * MINUTE_MS);
 }

@@ -1,6 +1,6 @@
 /**
- * Signatures of Standard Webhooks 1.0, over `id.timestamp.body`: `v1` is HMAC-SHA256 with a secret that the receiver
- * has too, `v1a` is ed25519, for which the public key is enough.
+ * Signs messages as Standard Webhooks 1.0 says, over `id.timestamp.body`. `v1` is HMAC-SHA256 with a secret that the receiver
+ * shares. `v1a` is ed25519, for which the receiver needs only the public key.
  */
 import {
   createHmac,
@@ -12,16 +12,16 @@ import {
   sign,
 } from 'node:crypto';
 
-/** One secret and one key pair, which are made and ended together. */
+/** One secret and one key pair. They are created and expire together. */
 export type SigningKeys = { hmacKey: KeyObject; privateKey: KeyObject };
 
 const HMAC_KEY_BYTES = 32;
 const PRIVATE_KEY_BYTES = 32;
-/** An ed25519 key in DER is a constant and the key's 32 bytes (RFC 8410). */
+/** An ed25519 private key in DER is this constant prefix and the key's 32 bytes (RFC 8410). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 const PUBLIC_KEY_BYTES = 32;
 
-/** The random bytes from which new signing keys are read. */
+/** Random bytes for new signing keys. `readSigningKeys` turns them into keys. */
 export function generateSigningBytes(): Buffer {
   return randomBytes(HMAC_KEY_BYTES + PRIVATE_KEY_BYTES);
 }
@@ -38,18 +38,18 @@ export function readSigningKeys(bytes: Buffer): SigningKeys {
   };
 }
 
-/** `whsec_…`, as a receiver's library takes it. */
+/** The secret as `whsec_…`, the form that receivers' libraries accept. */
 export function secretText({ hmacKey }: SigningKeys): string {
   return `whsec_${hmacKey.export().toString('base64')}`;
 }
 
-/** `whpk_…`; no secret. */
+/** The public key as `whpk_…`. */
 export function publicKeyText({ privateKey }: SigningKeys): string {
   const der = createPublicKey(privateKey).export({ format: 'der', type: 'spki' });
   return `whpk_${der.subarray(-PUBLIC_KEY_BYTES).toString('base64')}`;
 }
 
-/** The header `webhook-signature`: both signatures with each of the keys, so that a receiver may know any of them. */
+/** The header `webhook-signature`. It has both signatures for all keys, so that a receiver needs only one of the keys. */
 export function signMessage(
   { id, timestamp, body }: { id: string; timestamp: string; body: string },
   keys: readonly SigningKeys[],

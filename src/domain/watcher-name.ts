@@ -1,12 +1,12 @@
 /**
- * Names of watchers. Operators choose them, and they appear in lists, logs and commands to copy.
+ * Checks names of watchers. Operators choose the names, which appear in lists, logs and commands to copy.
  */
 
 const NAME_CHARACTERS_MAX = 100;
-/** Controls, halves of characters, other line ends, and marks that turn the direction of what follows. */
+/** Control characters, lone surrogates, line and paragraph separators, and marks that change the text direction. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/u;
 
-/** Why a new watcher may not have the name; undefined where it may. Watchers that have such a name keep it. */
+/** Why a new watcher can't have the name. Undefined if it can. Existing watchers keep such a name. */
 export function nameProblem(name: string): string | undefined {
   if (name.trim() === '') return 'a watcher needs a name';
   if (UNPRINTABLE.test(name))

@@ -1,6 +1,6 @@
 /**
- * Decides which URLs may be webhooks (spec 2.6). Names aren't resolved here, because a name can change its address later,
- * so addresses are judged when a connection is made (delivery/guard.ts).
+ * Decides which URLs may be webhooks (spec 2.6). It doesn't resolve names, because a name can get another address later.
+ * delivery/guard.ts checks the address of each connection.
  */
 import { isIP } from 'node:net';
 import { Fault } from '../core/fault.ts';
@@ -8,21 +8,21 @@ import { type Cidr, isPublicAddress } from './public-address.ts';
 
 /** What the operator allows beyond `https` on public addresses. */
 export type WebhookPolicy = {
-  /** Plain http and names of one label (`receiver`), for development. */
+  /** Allow plain http and names of one label (`receiver`), for development. */
   allowHttp: boolean;
-  /** Private ranges that may be reached. */
+  /** Private ranges that webhooks may reach. */
   allowCidrs: readonly Cidr[];
-  /** Ports that may be used. With `allowHttp`, the default list [443] stands for 80 on plain http. */
+  /** Allowed ports. With `allowHttp`, the default list [443] also allows port 80 for plain http. */
   ports: readonly number[];
 };
 
 const URL_CHARACTERS_MAX = 2048;
 
 /**
- * Names that mean something inside one machine or network only, or nothing at all: mDNS (RFC 6762, with the names that its
- * appendix G says networks use), those that ICANN will never delegate (`corp`, `home`, `mail`, `internal`), of clusters and
- * overlays (RFC 7686, RFC 9476), reserved ones (RFC 6761) and those of the DNS itself (RFC 3172, with `home.arpa`).
- * `example` (RFC 6761) is not among them: documents and tests use it, and it leads nowhere.
+ * Names that have a meaning only inside one machine or network, or none at all: mDNS (RFC 6762, and the private names in its
+ * appendix G), names that ICANN will never delegate (`corp`, `home`, `mail`, `internal`), names of clusters and overlays
+ * (RFC 7686, RFC 9476), reserved names (RFC 6761), and names of the DNS itself (RFC 3172, with `home.arpa`).
+ * `example` (RFC 6761) is allowed, because documents and tests use it and it leads nowhere.
  */
 const PRIVATE_SUFFIXES = [
   ...['local', 'localdomain', 'intranet', 'private', 'lan', 'corp', 'home', 'mail', 'internal'],
@@ -30,11 +30,11 @@ const PRIVATE_SUFFIXES = [
 ];
 
 /**
- * A webhook's URL, normalized.
- * @throws Fault `invalid`, with a message that says what to do, when the policy does not allow it.
+ * Parses and normalizes a webhook's URL.
+ * @throws Fault `invalid` if the policy doesn't allow it. The message says what to change.
  */
 export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
-  // The URL parser drops or escapes them silently; what is stored and shown should be what is called.
+  // The URL parser would drop or escape them silently, but the stored and shown URL should be the one that is called.
   if (/[\s\p{Cc}\p{Cs}]/u.test(text))
     throw new Fault('invalid', 'must not contain spaces or control characters');
   const url = URL.parse(text);
@@ -45,7 +45,7 @@ export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
       policy.allowHttp ? 'must start with https:// or http://' : 'must start with https://',
     );
   }
-  // The normalized form too: it is the one that is stored, and escaping makes it longer.
+  // Check the normalized form too, because it is stored, and escaping makes it longer.
   if (text.length > URL_CHARACTERS_MAX || url.href.length > URL_CHARACTERS_MAX) {
     throw new Fault('invalid', `must be at most ${URL_CHARACTERS_MAX} characters long`);
   }
@@ -67,7 +67,7 @@ export function webhookOrigin(url: string): string {
   return `${parsed.protocol}//${withoutTrailingDots(parsed.hostname)}:${portOf(parsed)}`;
 }
 
-/** True when the policy lets a webhook use this URL's scheme with this URL's port. */
+/** Whether the policy allows this URL's port with this URL's scheme. */
 export function isPortAllowed(url: Pick<URL, 'protocol' | 'port'>, policy: WebhookPolicy): boolean {
   const port = portOf(url);
   if (policy.ports.includes(port)) return true;
