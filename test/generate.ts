@@ -14,6 +14,7 @@ import { sql } from '../src/store/db/sql.ts';
 import { renderPlan } from './kit/floor-plan.ts';
 import { renderCommands } from './kit/reference/commands.ts';
 import { renderConfiguration } from './kit/reference/configuration.ts';
+import { renderExitCodes } from './kit/reference/exit-codes.ts';
 import { renderLimits } from './kit/reference/limits.ts';
 import { renderLogEvents } from './kit/reference/log-events.ts';
 import { renderMetrics } from './kit/reference/metrics.ts';
@@ -27,6 +28,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const pages: { page: string; part: string; render(): string | Promise<string> }[] = [
   { page: 'explanation/architecture.md', part: 'floor plan', render: renderPlan },
   { page: 'reference/configuration.md', part: 'configuration keys', render: renderConfiguration },
+  { page: 'reference/commands.md', part: 'exit codes', render: renderExitCodes },
   { page: 'reference/commands.md', part: 'command options', render: renderCommands },
   { page: 'reference/metrics.md', part: 'metrics', render: renderMetrics },
   {

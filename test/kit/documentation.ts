@@ -4,9 +4,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { waitUntil } from './wait.ts';
 
+/** A program that ignores SIGTERM for longer is killed. */
+const END_MS_MAX = 30_000;
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** `order` is the text of the comment before the block, without `runnable` and its colon. Undefined for an unmarked block. */
@@ -108,5 +111,11 @@ async function endGroup(child: ChildProcess): Promise<void> {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   process.kill(-child.pid, 'SIGTERM');
+  const [group, late] = [-child.pid, new AbortController()];
+  delay(END_MS_MAX, undefined, { signal: late.signal }).then(
+    () => process.kill(group, 'SIGKILL'),
+    () => {},
+  );
   await ended;
+  late.abort();
 }

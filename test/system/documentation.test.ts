@@ -13,6 +13,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import { followPage, readBlocks } from '../kit/documentation.ts';
 
 const DOCS = fileURLToPath(new URL('../../docs', import.meta.url));
+const TUTORIAL = 'tutorial/your-own-chain.md';
 const pages = globSync('**/*.md', { cwd: DOCS }).sort();
 
 test('every configuration in the documentation is valid', async () => {
@@ -49,6 +50,11 @@ function configurationsOf(page: string): string[] {
   return texts;
 }
 
+test('every page with runnable blocks is followed', () => {
+  const marked = pages.filter((page) => readBlocks(page).some(({ order }) => order !== undefined));
+  assert.deepEqual(marked, [TUTORIAL]);
+});
+
 test('the tutorial about your own chain works as it is written', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-docs-'));
   const [chain, api, receiver, metrics] = [
@@ -58,7 +64,7 @@ test('the tutorial about your own chain works as it is written', async () => {
     await findFreePort(0),
   ];
   try {
-    await followPage('tutorial/your-own-chain.md', {
+    await followPage(TUTORIAL, {
       replace: {
         '8545': String(chain),
         '8080': String(api),

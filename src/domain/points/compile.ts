@@ -129,7 +129,7 @@ function compileWindow(problems: RuleProblem[], { text: { from, to }, path }: Pl
   if (from !== undefined && to !== undefined && typeof from === typeof to && from >= to)
     problems.push({
       path: [...path, 'to'],
-      message: `must be after ${from}, because the period ends before that day or block`,
+      message: `must be after ${from}: the rule ends before this day or block`,
     });
   return { from: edgeOf(from), to: edgeOf(to) };
 }

@@ -110,7 +110,7 @@ const wrong: [promise: string, rule: object, problem: string | RegExp][] = [
   [
     'a window that ends before it begins',
     { from: 9, to: 9 },
-    'rules.0.to: must be after 9, because the period ends before that day or block',
+    'rules.0.to: must be after 9: the rule ends before this day or block',
   ],
   [
     'a share without a referral',

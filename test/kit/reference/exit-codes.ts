@@ -1,0 +1,32 @@
+/**
+ * The table of exit codes in docs/reference/commands.md. The compiler demands a meaning for each code of the program.
+ */
+import { exitCodes } from '../../../src/cli/exit.ts';
+import { markdownTable } from './table.ts';
+
+const MEANINGS: Record<keyof typeof exitCodes, string> = {
+  usage: 'wrong usage',
+  unavailable:
+    'the database or the nodes did not answer: `start` retries for 60 s, other commands end at once. `status`: no service answers. `verify`, `repair`: no block of the range is stored and served, or too few nodes answered',
+  tryAgain:
+    '`migrate --check`: a migration is pending. `verify`, `repair`: a reorg changed the range meanwhile, or you interrupted the command. `status`: degraded or holding',
+  config:
+    "configuration: a wrong file, another chain than the database's or the nodes', a newer schema, a folder or port in use, another secret, a pooler in transaction mode",
+};
+
+export function renderExitCodes(): string {
+  const names = Object.keys(exitCodes) as (keyof typeof exitCodes)[];
+  return markdownTable(
+    ['Exit code', 'Meaning'],
+    [
+      ['0', 'done; `start`: stopped as asked (SIGINT or SIGTERM; a second signal is harmless)'],
+      [
+        '1',
+        '`verify`: something differs. `repair`: something is left to repair. Other commands: a bug; standard error has the message and its stack',
+      ],
+      ...names
+        .toSorted((one, other) => exitCodes[one] - exitCodes[other])
+        .map((name) => [String(exitCodes[name]), MEANINGS[name]]),
+    ],
+  );
+}
