@@ -1,5 +1,5 @@
 /**
- * Worker threads that prove blocks, so that hashing keeps nothing else waiting.
+ * Proves blocks in worker threads, so that hashing doesn't block the rest of the program.
  */
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
@@ -10,40 +10,40 @@ import type { ProofTask } from './proof-worker.ts';
 
 export type Prover = {
   /**
-   * What the node's JSON proves, with the senders of this scope (by default none yet). @throws Fault
-   * `unavailable` when the prover is closed or has too much to do, `inconsistent` for a block at which
-   * workers die again and again.
+   * Proves a block from the node's JSON. `scope` selects the senders to recover, by default `matched`.
+   * @throws Fault `unavailable` if the prover is closed or its queue is full, `inconsistent` if the block
+   * repeatedly ends its worker.
    */
   prove(raw: RawBlock, scope?: SenderScope): Promise<BlockProof>;
   /**
-   * The signer of each transaction, given as it was mined; undefined where the signature is none.
-   * @throws as `prove`.
+   * Recovers the signer of each transaction from its bytes as mined; undefined if its signature is invalid.
+   * @throws the same Faults as `prove`.
    */
   recover(signed: readonly Uint8Array[]): Promise<(Address | undefined)[]>;
-  /** Ends the threads; waiting callers get a Fault. May be called again. */
+  /** Ends the threads. Waiting callers get a Fault. A second call is safe. */
   close(): Promise<void>;
 };
 
 type ProverOptions = {
-  /** The program of the threads; another one in tests. */
+  /** The program that the threads run. Tests replace it. */
   program?: URL;
 };
 
-/** One core is left to the rest of the program; more than two would wait for the nodes. */
+/** One core stays free for the rest of the program. More than two threads would only wait for the nodes. */
 const WORKERS_MAX = 2;
-/** Two, so that a worker has its next block when it has done one. */
+/** With two, a worker already has its next block when it finishes one. */
 const TASKS_PER_WORKER_MAX = 2;
-/** The follower asks for 100 blocks at most; this bounds unforeseen callers. */
+/** The follower asks for at most 100 blocks. This limit bounds unforeseen callers. */
 const QUEUE_BLOCKS_MAX = 1_000;
-/** A block that kills a worker this often is given up. */
+/** The prover gives up a block that has ended a worker this many times. */
 const ATTEMPTS_MAX = 2;
 
 type Work = { raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] };
-/** `resolve` takes any answer of a worker; its type follows from the kind of work. */
+/** `resolve` accepts any answer of a worker. The kind of work determines the answer's type. */
 type Task = { work: Work; attempts: number } & Pick<PromiseWithResolvers<unknown>, 'resolve' | 'reject'>;
 type Slot = { worker: Worker | undefined; running: Map<number, Task> };
 
-/** Threads start with the first block. A thread that dies is replaced, and the next one proves its blocks. */
+/** The threads start with the first block. A new thread replaces one that dies, and proves its blocks. */
 export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover {
   const size = Math.min(WORKERS_MAX, Math.max(1, availableParallelism() - 1));
   const slots: Slot[] = Array.from({ length: size }, () => ({ worker: undefined, running: new Map() }));
@@ -51,7 +51,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
   let lastId = 0;
   let isClosed = false;
 
-  /** Gives waiting blocks to the workers with the fewest tasks. */
+  /** Hands waiting tasks to the workers with the fewest. */
   function dispatch(): void {
     while (queue.length > 0 && !isClosed) {
       const [slot] = slots
@@ -81,7 +81,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
       const [culprit, ...others] = slot.running.values();
       slot.worker = undefined;
       slot.running.clear();
-      // Blocks are proved in order, so the thread died at the first one. The others go back to the front of the queue.
+      // A thread proves its blocks in order, so it died at the first one. The others return to the front of the queue.
       queue.unshift(...others);
       if (culprit !== undefined) retry(culprit, reason);
       dispatch();
@@ -99,7 +99,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
     if (isClosed) throw closedFault();
     if (queue.length >= QUEUE_BLOCKS_MAX) throw new Fault('unavailable', 'too many blocks wait for proof');
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    // The worker's code answers each kind of work with the matching type.
+    // The cast is safe because `proof-worker.ts` answers each kind of work with the matching type.
     queue.push({ work, attempts: 0, resolve: (answer) => resolve(answer as Answer), reject });
     dispatch();
     return promise;
@@ -111,18 +111,18 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
     async close() {
       isClosed = true;
       await Promise.all(slots.map(async ({ worker }) => worker?.terminate()));
-      // Running tasks have come back to the queue.
+      // Ending the threads has put their tasks back into the queue.
       for (const task of queue.splice(0)) task.reject(closedFault());
     },
   };
 }
 
-/** Sends a task to the worker. Only this makes a copy, so waiting blocks cost none. */
+/** Sends a task to the worker. Only sending copies a block, so a waiting block isn't in memory twice. */
 function send(worker: Worker, running: Slot['running'], message: ProofTask): void {
   try {
     worker.postMessage(message);
   } catch (error) {
-    // Lists nested deeper than the stack. No real block has them.
+    // Copying fails for lists nested deeper than the stack allows. No real block has such lists.
     running
       .get(message.id)
       ?.reject(new Fault('inconsistent', 'the block cannot be copied', { cause: error }));
@@ -131,7 +131,7 @@ function send(worker: Worker, running: Slot['running'], message: ProofTask): voi
 }
 
 const PROGRAM = new URL('./proof-worker.ts', import.meta.url);
-/** What a block leaves behind is garbage at once; a small nursery keeps the threads' memory small. */
+/** A proved block is garbage at once, so a small young generation is enough and keeps the threads' memory small. */
 const YOUNG_MB_MAX = 8;
 
 const closedFault = () => new Fault('unavailable', 'the prover is closed');

@@ -1,6 +1,6 @@
 /**
- * A worker thread of the prover. It receives blocks as the node's JSON and returns the proof of each. It
- * receives signed transactions as bytes and returns their senders.
+ * The program of the prover's worker threads. For a block as the node's JSON, it returns the proof. For signed
+ * transactions as bytes, it returns the senders.
  */
 import { parentPort } from 'node:worker_threads';
 import type { RawBlock, SenderScope } from './block-checks.ts';
@@ -9,12 +9,12 @@ import { proveBlock } from './prove-block.ts';
 import { recoverSender } from './senders.ts';
 
 /**
- * What goes to a worker. Copying objects costs both threads less than text does (docs/benchmarks.md, section
- * proof).
+ * The message to a worker. It has objects instead of text, because copying objects costs both threads less
+ * (docs/benchmarks.md, section proof).
  */
 export type ProofTask = { id: number } & ({ raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] });
 
-// Undefined on the main thread, which should never load this file.
+// `parentPort` is undefined on the main thread, which should never load this file.
 parentPort?.on('message', (task: ProofTask) => {
   if ('signed' in task) {
     parentPort?.postMessage({ id: task.id, answer: task.signed.map(recoverSender) });
@@ -25,7 +25,7 @@ parentPort?.on('message', (task: ProofTask) => {
   const checks = proveBlock(raw.block, raw.receipts, senders.add);
   const found = senders.finish(scope);
   const { signed } = found.senders;
-  // Handed over, not copied.
+  // The signed bytes are transferred, not copied.
   parentPort?.postMessage(
     { id, answer: { ...checks, ...found } },
     signed === undefined ? [] : [signed.bytes.buffer],

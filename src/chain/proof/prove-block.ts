@@ -1,5 +1,5 @@
 /**
- * Proof of one block: whether it and its receipts are what its hash commits to (DESIGN §4).
+ * Proves one block: checks that the block and its receipts are what its hash commits to (DESIGN §4).
  */
 import { Fault } from '../../core/fault.ts';
 import { list, record } from '../rpc/parse.ts';
@@ -15,15 +15,16 @@ import {
 } from './roots.ts';
 
 /**
- * Called with each transaction whose encoding has the transaction's hash, which shows that its signature was
- * mined.
+ * Called with each transaction whose encoding has the transaction's hash. The hash shows that the signature is
+ * the one that was mined.
  */
 export type OnHashed = (transaction: Record<string, unknown>, encoded: Buffer) => void;
 
 /**
- * Recomputes header hash, transactionsRoot with the transactions' hashes, withdrawalsRoot where withdrawals
- * are listed, and receiptsRoot from the node's JSON. What cannot be read fails. Not proved here: `from` (see
- * block-senders.ts) and traces, because no hash covers them. Source: yellow paper, section 4.3.
+ * Recomputes from the node's JSON: the header hash, transactionsRoot with the transactions' hashes,
+ * withdrawalsRoot if withdrawals are listed, and receiptsRoot. A check fails if its JSON can't be read. No hash
+ * covers `from` (see block-senders.ts) and traces, so this function doesn't prove them.
+ * Source: yellow paper, section 4.3.
  */
 export function proveBlock(
   rawBlock: unknown,
@@ -37,8 +38,7 @@ export function proveBlock(
   const encodable = transactions.filter(isEncodable);
   const isWhole = encodable.length === transactions.length;
   const otherwise = isWhole ? 'fails' : 'unknown';
-  // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual
-  // form.
+  // Transactions that may not be encodable are tried too, because most unknown types have receipts of the usual form.
   const encoded = transactions.map(tryEncode);
   const isHashed = transactions.map(({ hash }, index) => {
     const bytes = encoded[index];
@@ -66,13 +66,13 @@ export function proveBlock(
     const whole = encoded.filter((bytes) => bytes !== undefined);
     const isComplete = whole.length === transactions.length && isHashed.every(Boolean);
     if (isComplete && rootOf(whole) === block.transactionsRoot) return 'holds';
-    // Beside a transaction that only the chain can encode, the others must still be what their hashes say.
+    // If only the chain can encode a transaction, all others must still have their hashes.
     const areOthersHashed = transactions.every((one, index) => isHashed[index] === true || !isEncodable(one));
     return !isWhole && areOthersHashed ? 'unknown' : 'fails';
   }
 }
 
-/** Undefined for what is no transaction of a known type. */
+/** Undefined if the JSON is not a transaction of a known type. */
 function tryEncode(transaction: Record<string, unknown>): Buffer | undefined {
   try {
     return encodeTransaction(transaction);
@@ -82,7 +82,7 @@ function tryEncode(transaction: Record<string, unknown>): Buffer | undefined {
   }
 }
 
-/** OP-stack chains list none, and have the root of something else there. */
+/** OP-stack chains list no withdrawals, and their withdrawalsRoot is the root of something else. */
 function verdictOfWithdrawals({ withdrawals, withdrawalsRoot }: Record<string, unknown>): Verdict {
   if (!Array.isArray(withdrawals) || withdrawals.length === 0) return 'none';
   return verdictOf(() => rootOf(withdrawals.map(encodeWithdrawal)) === withdrawalsRoot, 'fails');

@@ -1,12 +1,12 @@
 /**
- * A header that is what its hash commits to: so its parent hash can be relied on.
+ * Reads a header and proves that its fields have its hash, so that callers can rely on its parent hash.
  */
 import { disproof } from '../../core/fault.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { parseHeader, record } from '../rpc/parse.ts';
 import { headerHash } from './roots.ts';
 
-/** @throws Fault `inconsistent` for a header whose hash does not recompute; `name` is the node's. */
+/** `name` is the node's name. @throws Fault `inconsistent` if the header's fields don't have its hash. */
 export function readProvedHeader(name: string, json: unknown): BlockHeader {
   const header = parseHeader(json);
   if (headerHash(record(json, 'block')) === header.hash) return header;

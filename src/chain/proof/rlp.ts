@@ -1,13 +1,14 @@
 /**
- * Recursive length prefix: what Ethereum hashes is written in it. Reading is for our own encodings only.
+ * Recursive length prefix (RLP), the encoding of everything that Ethereum hashes. The reading functions trust
+ * their input, so they are only for encodings that this file wrote.
  */
 import { Fault } from '../../core/fault.ts';
 
-/** Bytes, the same as `0x` text (as a node's JSON has them), or a list of items. */
+/** Bytes, `0x` text that stands for bytes (as in a node's JSON), or a list of items. */
 export type RlpItem = string | Uint8Array | readonly RlpItem[];
 
 /**
- * The item's encoding. Source: yellow paper, appendix B.
+ * Encodes the item. Source: yellow paper, appendix B.
  * @throws Fault `inconsistent` for text that is not hex bytes.
  */
 export function encodeRlp(item: RlpItem): Buffer {
@@ -15,7 +16,7 @@ export function encodeRlp(item: RlpItem): Buffer {
   return buffer.subarray(writeBefore(buffer.length, item, buffer));
 }
 
-/** A quantity of JSON-RPC as RLP has numbers: without leading zeros, zero being no bytes at all. */
+/** Turns a JSON-RPC quantity into a number in RLP's form: no leading zeros, and zero is empty. */
 export function quantityItem(text: string): string {
   if (!text.startsWith('0x')) throw new Fault('inconsistent', `${shorten(text)} is not a quantity`);
   let start = 2;
@@ -24,7 +25,7 @@ export function quantityItem(text: string): string {
   return digits.length % 2 === 0 ? `0x${digits}` : `0x0${digits}`;
 }
 
-/** The encoding of a list whose items are encoded already, one after the other. */
+/** Encodes a list whose items are already encoded, one after the other. */
 export function wrapList(items: Uint8Array): Buffer {
   const buffer = Buffer.allocUnsafe(items.length + PREFIX_BYTES_MAX);
   const end = buffer.length;
@@ -32,10 +33,10 @@ export function wrapList(items: Uint8Array): Buffer {
   return buffer.subarray(writePrefix(end - items.length, 0xc0, items.length, buffer));
 }
 
-/** An item of a list, without its prefix, and where the prefix begins. */
+/** An item of a list: `start` is where its prefix begins, `content` leaves the prefix out. */
 type ListItem = { start: number; content: Uint8Array };
 
-/** The items of an encoded list; an item that is a list itself is not read further. */
+/** Reads the items of an encoded list. Nested lists stay encoded. */
 export function readList(list: Uint8Array): ListItem[] {
   const items: ListItem[] = [];
   let { start } = contentAt(list, 0);
@@ -47,7 +48,7 @@ export function readList(list: Uint8Array): ListItem[] {
   return items;
 }
 
-/** Where the contents of the item at this byte begin and end. */
+/** The first byte of the content of the item at this byte, and the byte after its last. */
 function contentAt(bytes: Uint8Array, at: number): { start: number; end: number } {
   const prefix = bytes[at] ?? 0;
   if (prefix < 0x80) return { start: at, end: at + 1 };
@@ -58,7 +59,7 @@ function contentAt(bytes: Uint8Array, at: number): { start: number; end: number 
   return { start, end: start + long };
 }
 
-/** At least as many bytes as the encoding has. */
+/** An upper bound of the encoding's length in bytes. */
 function roomFor(item: RlpItem): number {
   if (typeof item === 'string') return (item.length >> 1) + PREFIX_BYTES_MAX;
   if (item instanceof Uint8Array) return item.length + PREFIX_BYTES_MAX;
@@ -68,15 +69,15 @@ function roomFor(item: RlpItem): number {
 }
 
 /**
- * Writes the item so that it ends there; where it begins. Backwards, because a prefix counts what comes after
- * it.
+ * Writes the item so that it ends before `end`, and returns where it begins. Writing goes backwards, because a
+ * prefix contains the length of the content after it.
  */
 function writeBefore(end: number, item: RlpItem, buffer: Buffer): number {
   if (typeof item === 'string') {
     const bytes = (item.length - 2) / 2;
     const start = end - bytes;
     const isText = Number.isInteger(bytes) && item.startsWith('0x');
-    // It stops at the first character that is not hex.
+    // `write` stops at the first character that is not hex.
     if (!isText || buffer.write(item.slice(2), start, 'hex') !== bytes)
       throw new Fault('inconsistent', `${shorten(item)} is not hex`);
     return isSingle(buffer, start, bytes) ? start : writePrefix(start, 0x80, bytes, buffer);
@@ -92,18 +93,18 @@ function writeBefore(end: number, item: RlpItem, buffer: Buffer): number {
   return writePrefix(start, 0xc0, end - start, buffer);
 }
 
-/** One byte below 0x80 is its own encoding. */
+/** A single byte below 0x80 is its own encoding. */
 function isSingle(buffer: Buffer, start: number, bytes: number): boolean {
   return bytes === 1 && (buffer[start] ?? 0x80) < 0x80;
 }
 
-/** Contents up to this length have it in the prefix itself. */
+/** The prefix itself holds a length up to this one. Longer lengths follow the prefix. */
 const SHORT_BYTES_MAX = 55;
-/** One that says how many bytes the length has, and these. */
+/** One byte for the size of the length, and up to four for the length. */
 const PREFIX_BYTES_MAX = 5;
 const ZERO = '0'.charCodeAt(0);
 
-/** Writes the prefix of so many bytes before them; where it begins. */
+/** Writes the prefix for this many bytes of content so that it ends before `end`. Returns where it begins. */
 function writePrefix(end: number, base: number, bytes: number, buffer: Buffer): number {
   if (bytes <= SHORT_BYTES_MAX) {
     buffer[end - 1] = base + bytes;
@@ -118,6 +119,6 @@ function writePrefix(end: number, base: number, bytes: number, buffer: Buffer): 
   return start - 1;
 }
 
-/** Characters of a wrong value in a message. */
+/** A message quotes at most this many characters of a wrong value. */
 const SHOWN_MAX = 40;
 const shorten = (text: string) => text.slice(0, SHOWN_MAX);

@@ -1,5 +1,5 @@
 /**
- * What a block's hash commits to, computed from the JSON as the node gave it.
+ * Computes the hashes and roots of a block, and encodes its parts, from the node's JSON.
  */
 import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash } from '../../core/hex.ts';
@@ -11,8 +11,8 @@ import { listRoot } from './trie.ts';
 type Json = Record<string, unknown>;
 
 /**
- * The hash of the header's fields, of any fork so far. Source: EIP-1559, 4895, 4844, 4788, 7685.
- * @throws Fault.
+ * The hash of the header's fields, for every hard fork so far. Source: EIP-1559, 4895, 4844, 4788, 7685.
+ * @throws Fault `inconsistent`.
  */
 export function headerHash(block: Json): Hash {
   const fields: RlpItem[] = [
@@ -29,7 +29,7 @@ export function headerHash(block: Json): Hash {
     ...['extraData', 'mixHash', 'nonce'].map((name) => bytes(block, name)),
   ];
   for (const [name, read] of LATER_FIELDS) {
-    // Forks only ever append: where one field is not there none of the following is.
+    // Hard forks only append fields, so none follows a missing one.
     if (block[name] === undefined || block[name] === null) break;
     fields.push(read(block, name));
   }
@@ -45,31 +45,31 @@ const LATER_FIELDS: readonly [string, (block: Json, name: string) => RlpItem][] 
   ['requestsHash', bytes],
 ];
 
-/** The root of these encoded values, as the header has it. */
+/** The root of these encoded values in the form that a header has. */
 export function rootOf(encoded: readonly Uint8Array[]): Hash {
   return fromBytes(listRoot(encoded));
 }
 
-/** The hash by which an encoded transaction is known. */
+/** The transaction hash of an encoded transaction. */
 export function transactionHash(encoded: Uint8Array): Hash {
   return fromBytes(keccak256(encoded));
 }
 
 /**
- * Whether the transaction can be encoded here: of type 0 to 4, and signed. Some chains list transactions of
- * their own making with an empty signature and leave them out of the roots; anvil gives those of impersonated
- * senders one.
+ * Whether Chainbell can encode the transaction: it has a type from 0 to 4 and a signature. Some chains create
+ * transactions, list them with an empty signature, and leave them out of the roots. Anvil gives an empty
+ * signature to transactions of impersonated senders.
  */
 export function isEncodable(transaction: Json): boolean {
   const isUnsigned = isZero(transaction.r) && isZero(transaction.s);
-  // What is no number at all is no type of a chain's own: encoding it fails.
+  // A type that is not a number counts as encodable here, because no chain has such a type. Encoding it then fails.
   return !(typeOf(transaction) > TYPE_MAX) && !isUnsigned;
 }
 
 const isZero = (value: unknown) => typeof value === 'string' && /^0x0*$/.test(value);
 
 /**
- * A transaction as it was signed and mined. Source: EIP-155, 2930, 1559, 4844, 7702.
+ * Encodes a transaction as it was signed and mined. Source: EIP-155, 2930, 1559, 4844, 7702.
  * @throws Fault `inconsistent`.
  */
 export function encodeTransaction(transaction: Json): Buffer {
@@ -78,7 +78,7 @@ export function encodeTransaction(transaction: Json): Buffer {
   const number = (name: string) => quantity(transaction, name);
   const call = [number('gas'), to, number('value'), bytes(transaction, 'input')];
   const signature = [number('r'), number('s')];
-  // With EIP-155 and without: v says.
+  // The fields are the same with EIP-155 and without it. `v` says which.
   if (type === 0) {
     return encodeRlp([number('nonce'), number('gasPrice'), ...call, number('v'), ...signature]);
   }
@@ -118,8 +118,8 @@ function accessList(transaction: Json): RlpItem {
 }
 
 /**
- * A receipt as the receipts root has it; its type is its transaction's, which the transactions root proves.
- * Source: EIP-658 (status; before it, the state's root), EIP-2718. @throws Fault `inconsistent`.
+ * Encodes a receipt as in the receipts trie. Its type comes from its transaction, because the transactions root
+ * proves that one. Source: EIP-658 (status; before it, the state root), EIP-2718. @throws Fault `inconsistent`.
  */
 export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
   const type = typeOf(transaction);
@@ -137,7 +137,7 @@ export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
   return type === 0 ? encodeRlp(fields) : typed(type, fields);
 }
 
-/** 32 bytes: shorter ones could be a status in disguise, which no reader would expect. */
+/** A receipt's state root, which must have 32 bytes. A shorter one could be a status in disguise. */
 function stateRoot(receipt: Json): string {
   const root = bytes(receipt, 'root');
   if (root.length === STATE_ROOT_CHARACTERS) return root;
@@ -146,7 +146,7 @@ function stateRoot(receipt: Json): string {
 
 const STATE_ROOT_CHARACTERS = 66;
 
-/** A payment out of the beacon chain. Source: EIP-4895. @throws Fault `inconsistent`. */
+/** Encodes a withdrawal from the beacon chain. Source: EIP-4895. @throws Fault `inconsistent`. */
 export function encodeWithdrawal(entry: unknown): Buffer {
   const fields = record(entry, 'withdrawal');
   const number = (name: string) => quantity(fields, name);

@@ -1,5 +1,5 @@
 /**
- * The sender of a transaction, recovered from its signature. No hash covers `from`, but the transactions root
+ * Recovers the sender of a transaction from its signature. No hash covers `from`, but the transactions root
  * covers the signature, so a node can't change both.
  */
 import { instantiateSecp256k1 } from '@bitauth/libauth/build/lib/crypto/secp256k1.js';
@@ -8,24 +8,25 @@ import { TYPE_MAX } from '../rpc/parse.ts';
 import { keccak256 } from './keccak.ts';
 import { encodeRlp, quantityItem, readList, wrapList } from './rlp.ts';
 
-/** libsecp256k1 in WebAssembly, imported by its own file: the whole library costs a thread 16 MiB more. */
+/** libsecp256k1 in WebAssembly. Importing only its file saves each thread 16 MiB over the whole library. */
 const curve = await instantiateSecp256k1();
 
 const ADDRESS_BYTES = 20;
 const WORD_BYTES = 32;
 /** The last three items of every signed transaction: v or yParity, r, s. */
 const SIGNATURE_ITEMS = 3;
-/** `v` of a legacy transaction without and with a chain id (EIP-155). */
+/** The lowest `v` of a legacy transaction without and with a chain id (EIP-155). */
 const V_PLAIN = 27n;
 const V_OF_CHAIN = 35n;
 
 /**
- * The signer of a transaction of type 0 (with or without EIP-155) to 4, given as it was signed and mined
- * (`encodeTransaction`); undefined when it carries no valid signature. Source: yellow paper, appendix F.
+ * Recovers the signer of a transaction of type 0 (with or without EIP-155) to 4. `encoded` is the transaction as
+ * it was signed and mined (`encodeTransaction`). Undefined if the signature is invalid.
+ * Source: yellow paper, appendix F.
  */
 export function recoverSender(encoded: Uint8Array): Address | undefined {
   const [type = 0] = encoded;
-  // A legacy transaction is a bare RLP list, whose first byte is far above all types.
+  // A legacy transaction is an RLP list without a type, so its first byte is far above all types.
   const isTyped = type <= TYPE_MAX;
   const list = isTyped ? encoded.subarray(1) : encoded;
   const items = readList(list);
@@ -38,17 +39,17 @@ export function recoverSender(encoded: Uint8Array): Address | undefined {
   const signature = new Uint8Array(2 * WORD_BYTES);
   signature.set(r.content, WORD_BYTES - r.content.length);
   signature.set(s.content, 2 * WORD_BYTES - s.content.length);
-  // Everything before the signature is signed as it stands in the list.
+  // The signature covers everything before it, in the list's encoding.
   const signed = wrapList(Buffer.concat([list.subarray(first.start, v.start), parity.suffix]));
   const payload = isTyped ? Buffer.concat([Buffer.of(type), signed]) : signed;
   const key = curve.recoverPublicKeyUncompressed(signature, parity.id, keccak256(payload));
-  // A message instead of a key: r or s is out of range, or belongs to no point of the curve.
+  // A string is an error message: r or s is out of range, or r belongs to no point of the curve.
   if (typeof key === 'string') return undefined;
-  // The first byte only says that the key is uncompressed.
+  // Skip the first byte, which only marks the key as uncompressed.
   return fromBytes(keccak256(key.subarray(1)).subarray(-ADDRESS_BYTES));
 }
 
-/** Which of two keys signed, and what is signed after the fields. */
+/** `id` selects one of two possible keys. `suffix` holds the signed bytes after the fields. */
 type Parity = { id: 0 | 1; suffix: Uint8Array };
 
 const NOTHING = new Uint8Array();
@@ -58,7 +59,7 @@ function typedParity(yParity: Uint8Array): Parity | undefined {
   return yParity.length === 1 && yParity[0] === 1 ? { id: 1, suffix: NOTHING } : undefined;
 }
 
-/** EIP-155: v is 35 + 2 * chain id + parity, and the chain id is signed with two empty items after it. */
+/** In EIP-155, v is 35 + 2 * chain id + parity. The signed data ends with the chain id and two empty items. */
 function legacyParity(content: Uint8Array): Parity | undefined {
   const v = content.length === 0 ? 0n : BigInt(fromBytes(content));
   if (v === V_PLAIN || v === V_PLAIN + 1n) return { id: v === V_PLAIN ? 0 : 1, suffix: NOTHING };

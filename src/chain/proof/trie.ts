@@ -1,5 +1,5 @@
 /**
- * The root of the tries that a header commits to: lists, each value under its index.
+ * Computes the root of a trie that a header commits to. Such a trie is a list: it has each value under its index.
  */
 import { keccak256 } from './keccak.ts';
 import { encodeRlp, quantityItem, type RlpItem } from './rlp.ts';
@@ -14,12 +14,12 @@ export function listRoot(values: readonly Uint8Array[]): Uint8Array {
   return keccak256(encodeRlp(nodeOf(entries, 0)));
 }
 
-/** A value and the hex digits of its key. */
+/** A value of the trie. `path` is its key in hex digits. */
 type Entry = { path: string; value: Uint8Array };
 
 /**
- * The node below which these entries lie, by path, all of the same up to the depth. No path begins with
- * another one.
+ * The trie node that holds these entries. They are sorted by path, and their paths are equal up to `depth`. No
+ * path is a prefix of another one.
  */
 function nodeOf(entries: readonly Entry[], depth: number): RlpItem {
   const [first] = entries;
@@ -27,7 +27,7 @@ function nodeOf(entries: readonly Entry[], depth: number): RlpItem {
   if (first === undefined || last === undefined) return '0x';
   if (first === last) return [packPath(first.path.slice(depth), LEAF), first.value];
   let end = depth;
-  // What the first and the last have in common all have between them.
+  // The entries are sorted, so all of them share a prefix that the first and the last share.
   while (first.path[end] === last.path[end]) end += 1;
   if (end > depth)
     return [packPath(first.path.slice(depth, end), EXTENSION), referenceTo(nodeOf(entries, end))];
@@ -42,7 +42,7 @@ function nodeOf(entries: readonly Entry[], depth: number): RlpItem {
   return [...branch, '0x'];
 }
 
-/** Nodes of less than 32 bytes stand in their parent, others are known by their hash. */
+/** A parent contains a node of less than 32 bytes directly, and any other node by its hash. */
 function referenceTo(node: RlpItem): RlpItem {
   const encoded = encodeRlp(node);
   return encoded.length < 32 ? node : keccak256(encoded);
@@ -51,7 +51,7 @@ function referenceTo(node: RlpItem): RlpItem {
 const EXTENSION = 0;
 const LEAF = 2;
 
-/** Hex digits as bytes, with their kind and parity in front (appendix C). */
+/** Packs hex digits into bytes, with their kind and parity in front (yellow paper, appendix C). */
 function packPath(digits: string, kind: typeof EXTENSION | typeof LEAF): string {
   return digits.length % 2 === 1 ? `0x${kind + 1}${digits}` : `0x${kind}0${digits}`;
 }

@@ -1,5 +1,5 @@
 /**
- * Proof of the blocks of one chain: the prover says what holds, the calibration what must.
+ * Verifies the blocks of one chain. The prover says which checks hold, and the calibration says which must hold.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
@@ -22,20 +22,20 @@ import {
 import { LieFault } from './false-answer.ts';
 import { createProver, type Prover } from './proof-pool.ts';
 
-/** Whether the block is proved in full, and what its senders rest on; undefined where proof is off. */
+/** `proved` says whether the block is proved in full. `senders` is undefined if proof is off. */
 type Verified = { proved: boolean; senders: SenderEvidence | undefined };
 
-/** @throws Fault `inconsistent` when the block must not be used. */
+/** @throws Fault `inconsistent` if the block must not be used. */
 export type Verify = (
   block: Pick<BlockId, 'number' | 'hash'>,
   raw: RawBlock,
   scope?: SenderScope,
 ) => Promise<Verified>;
 
-/** Nothing is proved. */
+/** The result for a block that was not proved, for example because proof is off. */
 export const notVerified: Verified = { proved: false, senders: undefined };
 
-/** A node's recent blocks, handed to `verify` one by one. @throws Fault when the node fails. */
+/** Passes a node's recent blocks to `verify`, one by one. @throws Fault if the node fails. */
 export type Sampling = (verify: Verify) => Promise<void>;
 
 type VerifierOptions = CalibrationOptions & { log: Log };
@@ -44,16 +44,16 @@ type ProofStatus = { mode: ProofMode; checks: Record<CheckName, CheckState> };
 
 export type Verifier = {
   /**
-   * Learns from the first of these that leaves no doubt, as often as needed; else cheap. Never throws a
-   * node's Fault.
+   * Observes the checks in samples of the nodes, in order, until one leaves no doubt. Cheap unless checks are
+   * still open. Never throws a node's Fault.
    */
   calibrate(samplings: readonly Sampling[]): Promise<void>;
   verify: Verify;
   recover: Prover['recover'];
   status(): ProofStatus;
-  /** What was learned that the chain honours: to be kept, and given back at the next start. */
+  /** The enforced checks in mode `auto`. The caller stores them and passes them as `enforced` at the next start. */
   learned(): CheckName[];
-  /** What another program has learned of this chain meanwhile. */
+  /** Enforces the checks that another process, which followed this chain meanwhile, has observed. */
   enforce(names: readonly string[]): void;
   close(): Promise<void>;
 };
@@ -70,7 +70,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     log[isWeak ? 'warn' : 'info']({ mode, ...states }, 'proof.calibrated');
   }
 
-  /** Logs what the work has changed. */
+  /** Runs the work, and logs the checks' states if it changed any. */
   function telling<Result>(work: () => Result): Result {
     const before = calibration.states();
     const result = work();
@@ -89,13 +89,13 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
           return notVerified;
         });
       } catch (error) {
-        // The blocks that came count; the others were of a node that has failed or lacks them.
+        // The node failed or lacks blocks. Those that it gave before still count.
         if (!(error instanceof Fault)) throw error;
       }
       sampleCount += sample.length;
       if (calibration.learn(sample) && sample.length > 0) break;
     }
-    // Of a chain without blocks, or nodes that just failed, is learned at the next call.
+    // The chain has no blocks yet or all nodes failed, so the next call tries again.
     if (sampleCount === 0) return;
     calibration.endSample();
     tell();
@@ -104,7 +104,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
   return {
     async calibrate(samplings) {
       if (!calibration.needsSample()) return;
-      // One at a time: a node that is asked by two callers is still one.
+      // Concurrent callers share one sampling, because a node that was sampled twice would count as two.
       learning ??= learnFrom(samplings).finally(() => {
         learning = undefined;
       });
@@ -131,7 +131,10 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
   };
 }
 
-/** Whatever the chain honors: the transaction has its hash, so its signature is the one that was mined. */
+/**
+ * Refuses a block with a forged sender, whichever checks the chain honors. The transaction has its hash, so its
+ * signature is the one that was mined.
+ */
 function refuseForged(number: number, name: string, { forged: [first] }: BlockProof): void {
   if (first === undefined) return;
   throw new LieFault(number, `${name} names a false sender: ${first.signer} signed ${first.hash}`);
