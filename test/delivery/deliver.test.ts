@@ -24,7 +24,7 @@ import { waitUntil } from '../kit/wait.ts';
 const AT_ONCE = 4;
 const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
-/** A worker that offered lanes to others offers no more for this long. */
+/** A worker that gave away a watcher's lanes takes no lanes of that watcher for this long. */
 const LONGER_THAN_A_PAUSE_MS = 2_001;
 const LONGER_THAN_A_LEASE_MS = 30_001;
 const MINUTE_MS = 60_000;

@@ -5,25 +5,25 @@
 import { isRecord } from '../../src/core/json.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 
-/** Of one actor. */
+/** A planted bug of one actor. */
 export type Bug = {
-  /** Hears what a statement outside transactions gave. */
+  /** Receives the rows of each statement outside a transaction. */
   note(text: string, rows: readonly unknown[]): void;
-  /** What is run instead of a statement inside a transaction. */
+  /** Returns the statement to run instead of this one. */
   rewrite(statement: Sql): Sql;
-  /** Of three nodes, how many must agree; two unless given. */
+  /** How many of the three nodes must agree; two by default. */
   quorum?: number;
-  /** Transactions that begin with such a statement are none: what is between their statements can be cut off. */
+  /** A transaction that begins with such a statement is split: the actor can crash between its statements. */
   apart?: RegExp;
 };
 
 export const bugs = {
   none: (): Bug => ({ note() {}, rewrite: (statement) => statement }),
 
-  /** The follower believes each node. */
+  /** The follower believes any single node. */
   'no quorum': (): Bug => ({ note() {}, rewrite: (statement) => statement, quorum: 1 }),
 
-  /** `settle` takes every outcome, also under a lease that is lost. */
+  /** `settle` accepts every outcome, even under a lost lease. */
   'no fence': (): Bug => {
     const epochs = new Map<number, number>();
     return {
@@ -45,7 +45,7 @@ export const bugs = {
     };
   },
 
-  /** A commit builds upon the tip that the follower knows, whether it is still the tip or not. */
+  /** A commit builds on the tip that the follower knows, even if the tip has changed. */
   'no compare-and-set': (): Bug => {
     const TIP = 'select number, hash from block order by number desc limit 1';
     let known: unknown;
@@ -62,21 +62,21 @@ export const bugs = {
     };
   },
 
-  /** `settle` takes the outcome of an earlier delivery for the one that its watcher has asked for since. */
+  /** `settle` takes the outcome of an earlier delivery for that of a redelivery that was requested since. */
   'no redelivery fence': () => rewriting('and n.redelivery_count = s.redelivery_count', ''),
 
-  /** A reorg believes that nothing was sent but what was settled. */
+  /** A reorg assumes that only settled attempts were sent. */
   'forgotten attempts': () =>
     rewriting("or n.state = 'waiting' and n.next_attempt_at", 'or false and n.next_attempt_at'),
 
-  /** A notification that follows its record to another lane does so before that lane is woken. */
+  /** A notification moves with its watched address to another lane before that lane is woken. */
   'move before wake': (): Bug => ({
     ...{ note() {}, rewrite: (statement) => statement },
-    // Which begins with the locks of both lanes (alignUnlessLocked).
+    // That transaction begins by locking both lanes (alignUnlessLocked).
     apart: /with wanted as materialized|^select from lane where id in/,
   }),
 
-  /** A reorg withdraws only what was never attempted: the retries of orphaned transfers go on. */
+  /** A reorg withdraws only notifications without an attempt, so retries of orphaned transfers continue. */
   'retries of orphans': () =>
     rewriting(
       "2 = 0 and n.state in ('held', 'waiting')\n",
@@ -84,7 +84,7 @@ export const bugs = {
     ),
 } satisfies Record<string, () => Bug>;
 
-/** Replaces a part of every statement that has it. */
+/** Replaces a part of every statement that contains it. */
 function rewriting(part: string, replacement: string): Bug {
   return {
     note() {},

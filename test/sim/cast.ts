@@ -24,22 +24,22 @@ import { RETRY_MINUTES, type World } from './world.ts';
 
 export type Cast = {
   living(): Actor[];
-  /** The process is gone, with all that it had under way. */
+  /** Ends the process with everything that it has under way. */
   crash(actor: Actor): Promise<void>;
-  /** The worker is told to end, as by SIGTERM. Does nothing for a follower. */
+  /** Stops a worker as SIGTERM does. Does nothing for a follower. */
   stop(actor: Actor): void;
-  /** What NOTIFY does: a hint, which may be missed. */
+  /** Acts as NOTIFY does: a hint that an actor may miss. */
   ring(): void;
-  /** Whether all go by the common time: one that does not may write a first attempt into the future. */
+  /** Whether all actors have followed the clock. One that has not may schedule a first attempt in the future. */
   isInTime(): boolean;
-  /** How often each mishap befell each point, as `settle, crash after`. */
+  /** How often each mishap happened at each point, with keys such as `settle, crash after`. */
   readonly mishaps: Map<string, number>;
 };
 
-/** How often what was under way at a step is looked for. */
+/** The interval at which an actor repairs the schedule after a step of the clock. */
 const REPAIR_MS = 10_000;
 const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
-/** Seldom at a read: there are many, and little comes of it. More often at what is rare itself. */
+/** Low for reads, because they are frequent and their mishaps have few effects. Higher for rare points. */
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   read: 0.02,
   listDue: 0.02,
@@ -51,7 +51,7 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   scheduleNextVisits: 0.2,
   renewLeases: 0.2,
 };
-/** The election's lock; any space that is not the workers'. */
+/** The lock space of the election: any space other than that of the workers. */
 const ELECTION_LOCK_SPACE = 1;
 
 export function createCast(world: World, bugName: BugName): Cast {
@@ -59,7 +59,7 @@ export function createCast(world: World, bugName: BugName): Cast {
   const { log, metrics, database } = stage;
   const actors = new Map<string, Actor>();
   const deliverers = new Map<Actor, Deliverer>();
-  /** Whose clock is open, and which version of the common time it has followed. */
+  /** Actors whose clock is open, and the version of the common time that each has followed. */
   const opened = new Set<Actor>();
   const seen = new Map<Actor, number>();
   const mishaps = new Map<string, number>();
@@ -77,14 +77,14 @@ export function createCast(world: World, bugName: BugName): Cast {
     begin(actor, seat).catch((error: unknown) => die(actor, error));
   }
 
-  /** As a service does: the clock first, then what goes by it. */
+  /** As in a service, the clock starts before the parts that use it. */
   async function begin(actor: Actor, seat: Database): Promise<void> {
     seen.set(actor, world.commonTime.version());
     const common = await openClock(actor, seat);
     opened.add(actor);
     if (actor.name.startsWith('follower')) startFollower(actor, seat, common.clock);
     else startWorker(actor, seat, common.clock);
-    // Not every second, which would be most turns of a story, but whenever there is something to see.
+    // Only after a change, because a comparison every second would take most turns of a story.
     for (;;) {
       const pause = new AbortController();
       if (seen.get(actor) === world.commonTime.version())
@@ -158,7 +158,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     loop(actor, deliverer.heartbeat);
   }
 
-  /** As runLoop, but for the waits: the scheduler says when the next step begins. */
+  /** Like runLoop, except that the scheduler decides when the next step begins. */
   function loop(actor: Actor, step: Step): void {
     const run = async (): Promise<void> => {
       for (;;) await takeStep(actor, step);
@@ -166,7 +166,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     run().catch((error: unknown) => die(actor, error));
   }
 
-  /** Whether it came through. */
+  /** Returns whether the step succeeded. */
   async function takeStep(actor: Actor, step: Step): Promise<boolean> {
     await scheduler.turn(actor, 'step', async () => {});
     try {
@@ -182,7 +182,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     if (!actor.isDead) world.fail(`${actor.name} died of a bug: ${messageOf(error)}`);
   }
 
-  /** Webhooks are on their way until the scheduler has their receiver answer. */
+  /** A webhook is under way until the scheduler lets its receiver answer. */
   function sendAs(actor: Actor, own: Clock): Send {
     return (message, killed) => {
       const { promise, resolve, reject } = Promise.withResolvers<Awaited<ReturnType<Send>>>();
@@ -240,7 +240,8 @@ export function createCast(world: World, bugName: BugName): Cast {
     if (hasWritten && (point === 'commitBlocks' || point === 'switchBranch')) ring();
     if (hasWritten && point === 'settle' && mishap === 'fault after')
       for (const one of witness.lastProcessed()) world.unheard.add(one);
-    // What a process leaves half done: nothing else may ever come to that lane. A step of the clock is followed in two parts.
+    // A process may leave a lane half done, and no other event may ever reach that lane.
+    // Not checked during a step of the clock, because following it takes two transactions.
     if (mishap !== 'none' && isInTime()) await world.requireNoneForgotten();
     if (mishap.startsWith('crash')) await crash(actor);
   }

@@ -8,33 +8,33 @@ import type { BlockHeader, Transfer } from '../../src/domain/block.ts';
 import { addressOf, coin, hashOf, later } from '../kit/chain-story.ts';
 import type { Random } from './random.ts';
 
-/** What a transaction moves is given; how a node tells it is made from that (`bundleOf`). */
+/** A transaction by its transfers. `bundleOf` derives the form in which a node returns it. */
 type SimTransaction = { hash: Hash; isFailed: boolean; transfers: Transfer[] };
 export type SimBlock = { header: BlockHeader; transactions: readonly SimTransaction[] };
 
 export type SimChain = {
   head(): SimBlock;
-  /** Any block that ever was. */
+  /** Finds any block that was ever mined, canonical or orphaned. */
   find(hash: Hash): SimBlock | undefined;
   /** The block of a height on the branch that ends in `tip`. */
   at(tip: SimBlock, number: number): SimBlock | undefined;
   mine(): void;
-  /** Replaces the newest blocks. Mostly their transactions are mined again, now or later; else none is. Returns how many died. */
+  /** Replaces the newest blocks and returns their number. Mostly their transactions are mined again, now or later. */
   reorg(): number;
-  /** The head of a liar's branch, which leaves the chain somewhere and goes on with transfers that never happened. */
+  /** The head of a liar's branch, which leaves the chain somewhere and continues with invented transfers. */
   lie(): SimBlock;
   isLie(hash: Hash): boolean;
-  /** Nothing at or below this height will ever change. */
+  /** No block at or below this height ever changes. */
   finalNumber(): number;
-  /** Older heads, of this branch or of a dead one, that a node may take for the head without denying what is final. */
+  /** Older heads, of this branch or of an orphaned one, that a node may report without contradicting the final block. */
   oldHeads(): SimBlock[];
 };
 
-/** Forks are never deeper; the follower is told the same. */
+/** Reorgs are never deeper. The follower is configured with the same depth. */
 export const FINALITY_BLOCKS = 8;
 const REORG_BLOCKS_MAX = 5;
 const LATE_BLOCKS_MAX = 3;
-/** How far below the head a liar's branch leaves the chain, and how far it may stay behind. */
+/** The greatest distance below the head at which a liar's branch leaves the chain, and by which it may lag. */
 const LIE_BLOCKS_BEHIND_MAX = 12;
 
 export const people: readonly Address[] = [1, 2, 3, 4, 5, 6].map(addressOf);
@@ -84,7 +84,7 @@ export function createChain(random: Random): SimChain {
     return { hash, isFailed, transfers: [...own, ...calls, ...logs] };
   }
 
-  /** On another branch a transaction may do something else: other amounts, other parties, more or fewer logs. */
+  /** On another branch a transaction may have other amounts, other parties, and more or fewer logs. */
   function changeOutcome({ hash, isFailed, transfers }: SimTransaction): SimTransaction {
     const logs = transfers.filter(({ kind }) => kind === 'token');
     const others = transfers.filter(({ kind }) => kind !== 'token');
@@ -116,7 +116,7 @@ export function createChain(random: Random): SimChain {
 
   const finalNumber = () => Math.max(0, highest - FINALITY_BLOCKS);
 
-  /** Whether what is final is on this branch. */
+  /** Whether this branch contains the final block. */
   function isPossible(tip: SimBlock): boolean {
     const number = Math.min(finalNumber(), tip.header.number);
     return at(tip, number) === at(head, number);
@@ -165,7 +165,7 @@ export function createChain(random: Random): SimChain {
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 const TRANSFER_TOPIC: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 
-/** The block as the follower's nodes give it. */
+/** The block as the follower's nodes return it. */
 export function bundleOf({ header, transactions }: SimBlock): Bundle {
   return { header, proved: true, traced: true, transactions: transactions.map(tellTransaction) };
 }

@@ -36,7 +36,7 @@ export function createClients(world: World, cast: Cast) {
   const makeUrl = () => `${random.pick(ORIGINS)}/${random.between(1, 2)}`;
   const at = (url: string) => ({ origin: webhookOrigin(url), now: commonTime.now() });
 
-  /** What one of the living records is asked for, if there is one. */
+  /** Makes a request about one of the existing watched addresses, if there is one. */
   const withRecord = (ask: (record: SimRecord) => Promise<void>) => async (): Promise<void> => {
     if (living().length > 0) await ask(random.pick(living()));
   };
@@ -172,7 +172,7 @@ export function createClients(world: World, cast: Cast) {
 
   async function tellRedelivery(what: string, [is, should]: [is: number, should: number]): Promise<void> {
     tell('client', `asks for ${what} again: ${is}`);
-    // What was written into the future is brought back by a redelivery, too.
+    // A redelivery also brings back attempts that were scheduled in the future.
     if (cast.isInTime() ? is !== should : is < should) fail(`${is} are delivered again, should be ${should}`);
     await world.observe();
     cast.ring();
@@ -186,7 +186,7 @@ export function createClients(world: World, cast: Cast) {
     await askFor(...random.pick(choice));
   }
 
-  /** Before the worker whose settlement came through unheard settles once more. */
+  /** Requests a redelivery before a worker repeats a settlement whose answer it missed. */
   async function askForUnheard(): Promise<void> {
     const all = Array.from(oracle.byId).filter(([, one]) => world.unheard.has(one));
     world.unheard.clear();
@@ -237,7 +237,7 @@ export function createClients(world: World, cast: Cast) {
     await world.observe();
   }
 
-  /** Of several records of one address the oldest stays. */
+  /** Of several watched addresses with one address, the oldest stays. */
   async function expectSet(
     watcherId: number,
     url: string,
@@ -258,7 +258,7 @@ export function createClients(world: World, cast: Cast) {
       missing.delete(record.address);
     }
     const stored = await listWatchedAddresses(database, watcherId, { after: undefined, limit: 100 });
-    // Ids that are made by chance, and their order, would be another story each time.
+    // Random ids, and their order, would make each run a different story.
     for (const member of missing.values()) {
       const isOfSet = ({ id, address, webhookUrl }: (typeof stored)[number]) =>
         webhookUrl === url && address === member.address && !oracle.records.has(id);
@@ -283,10 +283,10 @@ export function createClients(world: World, cast: Cast) {
   };
 }
 
-/** Of a client, in the middle of its request. */
+/** The death of a client in the middle of its request. */
 class Death extends Error {}
 
-/** What differs from the specification. */
+/** Describes the settings that differ from the specification's defaults. */
 function wordsOf({
   confirmations,
   direction,

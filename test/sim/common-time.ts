@@ -1,5 +1,5 @@
 /**
- * The database's clock, which somebody sets, beside the story's clock, which tells true time.
+ * The database's clock, which can be set, beside the story's clock, which shows true time.
  */
 import type { TimeSource } from '../../src/app/common-clock.ts';
 import type { TestClock } from '../kit/clock.ts';
@@ -21,18 +21,18 @@ export function createCommonTime(clock: TestClock) {
       steadyMs: clock.steadyMs,
       wait: clock.wait,
     } satisfies TimeSource,
-    /** The present of a process that has followed every step. */
+    /** The current time of a process that has followed every step. */
     now: () => new Date(clock.now().getTime() + followedMs),
-    /** Somebody sets the clock. */
+    /** Sets the clock forward or back. */
     step: (ms: number) => change(setMs + ms),
-    /** The schedule has moved. */
+    /** Records that the schedule has moved. */
     follow(): void {
       followedMs = setMs;
     },
     isFollowed: () => followedMs === setMs,
-    /** Somebody sees the mistake. */
+    /** Undoes the last step. */
     setRight: () => change(followedMs),
-    /** Counts the times that it was set. */
+    /** How often the clock was set. */
     version: () => version,
     changed: () => changed.promise,
   };

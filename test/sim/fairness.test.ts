@@ -4,7 +4,7 @@ import { sampleOf } from '../kit/sample.ts';
 import { type Attack, tellAttack } from './fairness.ts';
 import { openStage, type Stage } from './world.ts';
 
-/** More hosts than there are places for attempts that hang. */
+/** More hosts than slots for hung attempts. */
 const HOSTS = 800;
 const one = { watchers: 1, hosts: HOSTS, records: HOSTS } as const;
 const crowd = { ...one, watchers: 100 } as const;

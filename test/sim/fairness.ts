@@ -1,5 +1,5 @@
 /**
- * The fairness scenarios (bench/deliver/fairness) on a clock that only work and waiting move: the commit, the deferred writer
+ * The fairness scenarios (bench/deliver/fairness) on a clock that only work and waiting advance: the commit, the deferred writer
  * and a deliverer as production builds them. Each statement and each attempt takes a fixed time, for every watcher alike.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -24,14 +24,14 @@ import type { Stage } from './world.ts';
 export type Attack = {
   watchers: number;
   hosts: number;
-  /** On the busy address, of all watchers together. */
+  /** Watched addresses on the busy address, of all watchers together. */
   records: number;
   manner: 'hangs' | 'turns' | 'answers';
-  /** Whether a second worker is stopped (SIGSTOP): it lives, and does nothing. */
+  /** Whether there is a second worker that is stopped (SIGSTOP): alive, but without progress. */
   hasStoppedWorker?: boolean;
 };
 
-/** Virtual milliseconds from row to POST. */
+/** Virtual milliseconds from the stored row to the POST. */
 export type Told = {
   quiet: number[];
   attacked: number[];
@@ -47,12 +47,12 @@ const STATEMENT_MS = 0.25;
 const BEGIN_MS = 0.21;
 const HEALTHY_ANSWER_MS = { min: 5, max: 20 };
 const HOSTILE_ANSWER_MS = { hangs: 20, turns: 20, answers: 1 };
-/** Of an attempt without an answer. */
+/** The timeout of an attempt. */
 const TIMEOUT_MS = 10_000;
 const EVERY_MS = 3_000;
 const BLOCKS = { quiet: 6, friendly: 2, attack: 7 };
 const HEALTHY = Array.from({ length: 20 }, (_, index) => index + 1);
-/** By the block of the attack after which they register their first address. */
+/** New watchers, by the block of the attack after which they register their first address. */
 const NEWCOMERS: ReadonlyMap<number, number> = new Map([
   [1, 31],
   [3, 32],
@@ -132,7 +132,7 @@ type Receivers = ReturnType<typeof createReceivers>;
 
 function createReceivers(clock: TestClock, { manner }: Attack) {
   const random = createRandom(1);
-  /** By receiving address: since when a webhook is expected, and where its wait is noted. */
+  /** By receiving address: since when a webhook is expected, and the list for its wait. */
   const expected = new Map<string, { sinceMs: number; waits: number[] }>();
   let hangs = false;
   let [open, openMax, owedMs] = [0, 0, 0];
@@ -165,11 +165,11 @@ function createReceivers(clock: TestClock, { manner }: Attack) {
 
   return {
     send,
-    /** The hosts answer no more. */
+    /** The hosts stop answering. */
     turn() {
       hangs = true;
     },
-    /** A row for this address was stored. One before it that has not been sent counts with its age. */
+    /** Records that a row for this address was stored. An earlier row that has not been sent counts with its age. */
     expect(address: Address, waits: number[]) {
       noteWait(expected.get(address));
       expected.set(address, { sinceMs: clock.steadyMs(), waits });

@@ -13,13 +13,13 @@ const MINUTE_MS = 60 * SECOND_MS;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 /** A lease lasts 30 s. */
 const LEASE_LEAP_MS = 31_000;
-/** High, because the worker settles again after a quarter of a second. */
+/** High, because the worker repeats the settlement after a quarter of a second. */
 const UNHEARD_CHANCE = 0.7;
 
 type Happenings = {
-  /** A client watches another address. */
+  /** Lets a client watch one more address. */
   watch(): Promise<void>;
-  /** Something happens. */
+  /** Makes a random event happen. */
   next(): Promise<void>;
 };
 
@@ -42,7 +42,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     tell('clock', `leaps ${ms} ms`);
   }
 
-  /** The next one only when all have seen the last one: two steps at a time are in test/system/clock-steps.test.ts. */
+  /** Waits until all actors have seen the last step. Two steps at a time are in test/system/clock-steps.test.ts. */
   function setClock(): void {
     const { commonTime } = world;
     if (!commonTime.isFollowed() || !cast.isInTime()) return;
@@ -68,7 +68,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     await sessions.end(actor);
   }
 
-  /** As by SIGSTOP, or on a machine that is out of memory; its connection may break meanwhile. */
+  /** Pauses a process as SIGSTOP or a lack of memory does. Its connection may break meanwhile. */
   async function stall(): Promise<void> {
     const actor = random.pick(cast.living());
     world.stalled.add(actor);
@@ -82,7 +82,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     tell(new URL(origin).hostname, stopped.has(origin) ? 'goes down' : 'is back');
   }
 
-  /** How often, compared with one another. */
+  /** The relative frequency of each event. */
   const table: [weight: number, happen: () => void | Promise<void>][] = [
     [20, mine],
     [10, fork],

@@ -10,17 +10,17 @@ import type { SimRecord } from './rules.ts';
 type Entry = { revision: number; recordId: string; amount: bigint };
 
 export type Ledger = {
-  /** One webhook: stored as a whole, or not at all. */
+  /** Books one webhook, completely or not at all. */
   take(message: Pick<Message, 'headers' | 'body'>): void;
-  /** What an account was credited, by the `id` of the webhook. */
+  /** The credits of an account, by the `id` of the webhook. */
   creditsOf(recordId: string): Map<number, bigint>;
 };
 
-/** Applies only a higher revision of an `id`, and reads an odd one as zero: for records with `removed`. */
+/** Applies only a higher revision of an `id`, and reads an odd one as zero. For watched addresses with `removed`. */
 export const createHeaderLedger = (): Ledger =>
   createLedger(({ headers }) => Number(headers['webhook-id']?.split('-')[1] ?? 0));
 
-/** Knows nothing but the specification: credits every `id` once. */
+/** Follows only the specification: credits every `id` once. */
 export const createPlainLedger = (): Ledger => createLedger(() => 0);
 
 function createLedger(revisionOf: (message: Pick<Message, 'headers'>) => number): Ledger {

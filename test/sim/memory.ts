@@ -1,12 +1,12 @@
 /**
- * The embedded database in memory: with its files in a folder half of a story's time went into opening them.
+ * The embedded database in memory. With its files in a folder, a story spent half of its time on opening them.
  */
 import { PGlite, type Transaction } from '@electric-sql/pglite';
 import { type Database, type Db, INT8_OID, parseInt8 } from '../../src/store/db/db.ts';
 import { migrate } from '../../src/store/db/migrate.ts';
 import type { Sql } from '../../src/store/db/sql.ts';
 
-/** Migrated and empty. It has no sessions: those of the story's actors are the story's. */
+/** Migrated and empty. It has no sessions, because the story simulates those of its actors. */
 export async function openMemoryDatabase(): Promise<Database> {
   const pglite = await PGlite.create({ parsers: { [INT8_OID]: parseInt8 } });
   await pglite.exec("set timezone to 'UTC'");

@@ -17,9 +17,9 @@ type SimNodesOptions = {
   scheduler: Scheduler;
   chain: SimChain;
   hasFinalTag: boolean;
-  /** What the node that is asked next takes for the head; undefined: it does not answer. */
+  /** The head that the next node reports; undefined if it doesn't answer. */
   view(): SimBlock | undefined;
-  /** How many of the nodes must agree: two of three, or one where the story is about a follower that believes each. */
+  /** How many nodes must agree: two of three, or one in a story about a follower that believes any single node. */
   quorum: number;
   tell(text: string): void;
 };
@@ -27,7 +27,7 @@ type SimNodesOptions = {
 export function createSimNodes(options: SimNodesOptions): ChainNodes {
   const { actor, scheduler, chain, tell, quorum } = options;
 
-  /** One question to all nodes, of which the first one lies; those that answer, as the heads that they name. */
+  /** Asks all nodes, of which the first one lies, and returns the heads of those that answer. */
   const askEach = <T>(what: string, answer: (tips: readonly SimBlock[]) => T): Promise<T> =>
     scheduler.turn(actor, 'call', async () => {
       const honest = [options.view(), options.view()].flatMap((tip) => tip ?? []);
@@ -36,7 +36,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
       return answer(tips);
     });
 
-  /** The block that enough of the nodes name at a height; undefined when there is none. */
+  /** The block that enough nodes name at a height; undefined if there is none. */
   function agreed(tips: readonly SimBlock[], number: number): SimBlock | undefined {
     const blocks = tips.flatMap((tip) => chain.at(tip, number) ?? []);
     const hash = mostNamed(
@@ -53,7 +53,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     return typeof reference === 'number' || block?.header.hash === reference ? block : undefined;
   }
 
-  /** All of one node, anchored in the last one, as src/chain/nodes/anchor.ts does; the liar is asked first. */
+  /** Returns blocks of one node, anchored in the last block as in src/chain/nodes/anchor.ts. The liar is asked first. */
   const bundles: ChainNodes['bundles'] = (references) =>
     askEach(`for ${references.map(shortOf).join(', ')}`, (tips) => {
       const last = references.at(-1);
@@ -87,7 +87,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     bundles,
     anchored: bundles,
     corroborated: (number) => askEach(`for the header ${number}`, (tips) => agreed(tips, number)?.header),
-    // By hash, which binds the header: one node will do.
+    // A request by hash needs only one node, because the hash binds the header.
     parentOf: (child) =>
       askEach(`for the header ${shortOf(child.parentHash)}`, () => {
         const parent = chain.find(child.parentHash);
@@ -109,7 +109,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
         return found.find((header) => header !== undefined);
       }),
     ask: () => Promise.reject(new Error('the story reads no contracts')),
-    // The liar names its own head.
+    // The liar reports the head of its false branch.
     finalized: () =>
       askEach('what is final', (tips) => {
         if (!options.hasFinalTag) return undefined;
@@ -129,7 +129,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
   };
 }
 
-/** What a node's polls have told of its chain: the head, and what links below it. */
+/** A node's chain as its polls showed it: the head, and the blocks linked below it. */
 function voiceOf(chain: SimChain, tip: SimBlock): Voice {
   let voice: Voice | undefined;
   for (let number = Math.max(0, tip.header.number - LINKED); number <= tip.header.number; number += 1) {
@@ -139,10 +139,10 @@ function voiceOf(chain: SimChain, tip: SimBlock): Voice {
   return voice ?? hear(undefined, tip.header, 0);
 }
 
-/** Blocks that polls have linked. */
+/** Blocks that the polls have linked. */
 const LINKED = 12;
 
-/** A block in the story: its height and the end of its hash. */
+/** The name of a block in the story: its height and the end of its hash. */
 export const nameOf = ({ header }: Pick<SimBlock, 'header'>): string =>
   `${header.number} (${header.hash.slice(-4)})`;
 

@@ -25,10 +25,10 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   const notifications = new Map<string, Notification>();
   const byId = new Map<number, Notification>();
   const blocks = new Map<number, Hash>();
-  /** What is still to be written, by the ids of its rows, with what its records watched then. */
+  /** Matches whose notifications are not written yet, by the ids of their rows, with the addresses watched at that time. */
   const deferred = new Map<number, { block: number; hash: Hash; addresses: ReadonlyMap<string, Address> }>();
 
-  /** Blocks went, others came, and some have confirmations now. */
+  /** Applies changed blocks: some are orphaned, some are new, and some reached their confirmations. */
   function followBlocks({ blocks: stored, notifications: rows, deferred: later }: StoredState): void {
     const hashes = new Map(stored.map(({ number, hash }) => [number, hash]));
     const orphaned = new Set<Notification>();
@@ -57,7 +57,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  /** What was written since is there from now on; what a reorg undid has never been. */
+  /** Adds the notifications that were written since. Matches of orphaned blocks add none. */
   function followDeferred(later: StoredState['deferred']): void {
     const open = new Set(later.map(({ id }) => id));
     for (const [id, { block, hash, addresses }] of deferred) {
@@ -77,7 +77,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  /** What may have been seen is for the program to know: never less than what was. */
+  /** Takes over which notifications the program counts as seen. It must count every one that was sent. */
   function noteSeen(orphaned: ReadonlySet<Notification>, rows: readonly StoredNotification[]): void {
     for (const { id, seen } of rows) {
       const one = byId.get(id);
@@ -88,7 +88,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  /** One for each transfer and each record that watches it; what was there stays, what was gone is there again. */
+  /** Adds a notification for each transfer and each watched address that matches. Known ones stay or are revived. */
   function add(
     number: number,
     hash: Hash,
@@ -99,7 +99,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }: {
       orphaned: ReadonlySet<Notification>;
       isMeant(recordId: string): boolean;
-      /** What the records watched, where that may have changed since. */
+      /** The addresses that were watched, if they may have changed since. */
       addresses?: ReadonlyMap<string, Address>;
     },
   ): void {
@@ -130,7 +130,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  /** Of those of a record that go one at a time the first goes, unless one is under way. */
+  /** Under strict order, the first notification of a watched address becomes due, unless one is under way. */
   function advanceSequences(): void {
     const open = Array.from(notifications.values()).filter((one) => one.turn !== undefined && isOpen(one));
     const served = new Set(open.filter(({ state }) => state === 'waiting').map(({ record }) => record));
@@ -141,7 +141,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  /** What waits for a deleted record is cancelled: at once, or when it is due if that did not follow the deletion. */
+  /** Cancels the open notifications of a deleted watched address at once. If the client died, workers do it when they are due. */
   function remove(record: SimRecord, { isFollowed }: { isFollowed: boolean }): void {
     record.isGone = true;
     if (!isFollowed) return;
@@ -149,7 +149,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       if (one.record === record && isOpen(one)) one.state = 'cancelled';
   }
 
-  /** A worker that reads a removal notice whose record gave up `removed` withdraws it. */
+  /** A worker withdraws a removal notice when it reads that its watched address has turned `removed` off. */
   function noteGivenUp(stored: readonly StoredNotification[]): void {
     for (const { id, state } of stored) {
       const one = byId.get(id);
@@ -171,7 +171,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       }
       if (!missing.delete(key)) fail(`notification ${row.id} is there twice`);
       byId.set(row.id, wanted);
-      // It became due after its record had gone: whoever reads it cancels it.
+      // It became due after its watched address was deleted. The worker that reads it cancels it.
       if (row.state === 'cancelled' && isOpen(wanted) && wanted.record.isGone) wanted.state = 'cancelled';
       const [is, should] = [JSON.stringify(storedRow(row)), JSON.stringify(wantedRow(wanted))];
       if (is !== should) fail(`notification ${row.id} is ${is}, should be ${should}`);
@@ -179,7 +179,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     for (const key of missing) fail(`there is no notification ${key}`);
   }
 
-  /** Why it is not over yet. What is held lacks confirmations: the chain has ended. */
+  /** The reason why the story is not finished. Held notifications don't count, because they lack confirmations. */
   function findUnfinished(): string | undefined {
     const { number, hash } = chain.head().header;
     if (blocks.get(number) !== hash) return `block ${number} is not stored`;
@@ -188,7 +188,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     return open && `notification ${open[0]} is still waiting`;
   }
 
-  /** When nothing is open any more: what the chain says must have been heard, and nothing else. */
+  /** At the end, receivers must have heard exactly the notifications of the canonical chain. */
   function judge(): void {
     const canonical = new Set<string>();
     for (const [number, hash] of blocks) {

@@ -1,5 +1,5 @@
 /**
- * Chance from a seed: the same seed makes the same choices everywhere.
+ * Random choices from a seed. The same seed makes the same choices on every machine.
  */
 import { hash } from 'node:crypto';
 
@@ -7,13 +7,13 @@ export type Random = {
   /** A whole number from `min` to `max`. */
   between(min: number, max: number): number;
   chance(probability: number): boolean;
-  /** One of the items, of which there is at least one. */
+  /** One of the items. There must be at least one. */
   pick<T>(items: readonly T[]): T;
 };
 
 export function createRandom(seed: number): Random {
   let count = 0;
-  /** From 0 to below 1. */
+  /** At least 0 and below 1. */
   const share = (): number => {
     count += 1;
     return hash('sha256', `${seed} ${count}`, 'buffer').readUInt32BE() / 2 ** 32;

@@ -1,5 +1,5 @@
 /**
- * A story that broke a promise, for people: what, the end of how it came to that, and how to tell it again.
+ * Reports a story that broke a promise: the promise, the last events before it, and the command that repeats the story.
  */
 import type { Story } from './simulate.ts';
 
