@@ -1,6 +1,6 @@
 /**
- * One block with its transactions, receipts and traces, from one node in one JSON-RPC batch, checked to
- * belong together.
+ * Fetches blocks with their transactions, receipts and traces, from one node in one JSON-RPC batch, and checks
+ * that the parts belong together.
  */
 import { disproof, Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
@@ -23,7 +23,7 @@ import { parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } fro
 
 export type TraceMethod = 'debug_traceBlockByHash' | 'debug_traceBlockByNumber' | 'trace_block';
 
-/** How a node is asked (DESIGN §4): found out by probing it. */
+/** The methods with which to request blocks from a node (DESIGN §4). A probe of the node decides them. */
 export type FetchPlan = { batch: boolean; blockReceipts: boolean; traces: TraceMethod | 'none' };
 
 export type BundleTransaction = ChainTransaction & { succeeded: boolean } & Pick<ChainReceipt, 'logs'> &
@@ -33,25 +33,25 @@ export type Bundle = {
   header: BlockHeader;
   transactions: BundleTransaction[];
   proved: boolean;
-  /** Whether the node told of internal transfers, too. */
+  /** Whether the node also gave traces, which contain the internal transfers. */
   traced: boolean;
-  /** The node that gave it. */
+  /** The name of the node that gave the bundle. */
   node?: string;
   /**
-   * Of the block by its header, and of all its transactions by their traces; undefined if either is missing.
+   * `used` is the header's gas, `traced` the sum of the traces of all transactions. Undefined if either is missing.
    */
   gas?: { used: bigint; traced: bigint } | undefined;
-  /** The evidence for the senders of native transfers; undefined if proof is off. */
+  /** The evidence for the senders of native transfers. Undefined if proof is off. */
   senders?: SenderEvidence | undefined;
 };
 
-/** Each call of one batch costs the node work; larger batches are split. */
+/** Larger batches are split, because each call in a batch costs the node work. */
 const BATCH_CALLS_MAX = 60;
 
 /**
- * The bundles of the referenced blocks, in order, from this one node; each proved as far as `verify` says.
- * @throws Fault `unavailable` when the node does not have one yet or fails, `inconsistent` when its answers
- * do not fit or `verify` refuses a block.
+ * Fetches the referenced blocks from this one node, in order. `verify` decides whether each is proved.
+ * @throws Fault `unavailable` if the node fails or doesn't have a block yet, `inconsistent` if its answers don't
+ * belong together or `verify` refuses a block.
  */
 export async function fetchBundles(
   rpc: Rpc,
@@ -64,7 +64,7 @@ export async function fetchBundles(
   const answers = await askAll(rpc, calls.flat(), plan.batch, signal);
   const parts: { bundle: Bundle; raw: RawBlock }[] = [];
   for (const [index, reference] of references.entries()) {
-    // A block asked for by hash and one by number do not always need as many calls.
+    // The number of calls can differ between a block requested by hash and one requested by number.
     const own = answers.splice(0, calls[index]?.length ?? 0);
     parts.push(await assemble(rpc, reference, own, plan, signal));
   }
@@ -80,7 +80,7 @@ function callsFor(reference: BlockReference, plan: FetchPlan): RpcCall[] {
     { method: byHash ? 'eth_getBlockByHash' : 'eth_getBlockByNumber', params: [id, true] },
   ];
   if (plan.blockReceipts) calls.push({ method: 'eth_getBlockReceipts', params: [id] });
-  // Traces by hash are asked with the block when its hash is known; else once it is (see readTraces).
+  // Traces by hash need the block's hash. If it isn't known yet, `readTraces` requests them after the block.
   if (plan.traces === 'debug_traceBlockByHash' && byHash) calls.push(traceCall(plan.traces, reference));
   if (plan.traces !== 'none' && plan.traces !== 'debug_traceBlockByHash' && !byHash)
     calls.push(traceCall(plan.traces, id));
@@ -118,7 +118,7 @@ async function assemble(
       if (receipt === undefined || (traces !== undefined && trace === undefined)) {
         throw new Fault('inconsistent', `${rpc.name} gave no trace of ${transaction.hash}`);
       }
-      // Without a status (before Byzantium) the trace tells; without both the transfer counts (DESIGN §4).
+      // Before Byzantium receipts have no status, so the trace decides. Without either, the transfer counts (DESIGN §4).
       const succeeded = receipt.status === undefined ? (trace?.succeeded ?? true) : receipt.status === 1;
       return { ...transaction, succeeded, logs: receipt.logs, calls: succeeded ? (trace?.calls ?? []) : [] };
     }),
@@ -133,9 +133,9 @@ function readReceipts(rpc: Rpc, answer: RpcAnswer | undefined): unknown[] {
 }
 
 /**
- * Fetches the receipts that the node's list leaves out one by one: Cronos nodes list fewer than there are
- * transactions. An empty or repeated entry counts as left out. @throws Fault that names the transaction whose
- * receipt is missing.
+ * Fetches each receipt that the node's list leaves out separately, because Cronos nodes list fewer receipts than
+ * transactions. An empty or repeated entry counts as left out.
+ * @throws Fault that names the transaction whose receipt is missing.
  */
 async function fillReceipts(
   rpc: Rpc,
@@ -173,7 +173,7 @@ function readSingleReceipt(
     ? `${SINGLE_RECEIPT} returned null`
     : `${SINGLE_RECEIPT}: ${answer.message} (${answer.code})`;
   const { number, hash: blockHash } = block.header;
-  // A node that lacks the method will always lack it; any other error may be temporary.
+  // A node without the method will always lack it. Any other error may be temporary.
   throw new Fault(
     answer.ok || lacksMethod(answer) ? 'inconsistent' : 'unavailable',
     `${rpc.name} has no receipt of transaction ${hash} in block ${number} (${blockHash}): ${why}. The block is held until a node has the receipt; add another node to chain.rpc if this one does not recover`,
@@ -200,7 +200,7 @@ async function readTraces(
   return { byTransaction: parseTraces(rpc, { method, hashes, blockHash: header.hash }, json), gas };
 }
 
-/** A node's traces of this block with these transactions. @throws Fault `inconsistent`, `unavailable`. */
+/** Parses a node's traces of this block, which has these transactions. @throws Fault `inconsistent`, `unavailable`. */
 export function parseTraces(
   rpc: Rpc,
   { method, hashes, blockHash }: { method: TraceMethod; hashes: readonly Hash[]; blockHash: Hash },
@@ -221,7 +221,7 @@ function gasOf(block: unknown, traced: bigint | undefined): Bundle['gas'] {
 const isOf = (trace: Record<string, unknown>, hash: Hash) =>
   trace.blockHash === undefined || trace.blockHash === hash;
 
-/** The answers in the order of the calls, in batches where the node takes them. */
+/** Makes all calls, in batches if the node accepts them. @returns the answers in the order of the calls. */
 export async function askAll(
   rpc: Rpc,
   calls: readonly RpcCall[],
@@ -234,7 +234,7 @@ export async function askAll(
   return (await Promise.all(batches.map((batch) => rpc.batch(batch, signal)))).flat();
 }
 
-/** A number as JSON-RPC writes it. */
+/** A number as a JSON-RPC quantity. */
 export function quantityOf(number: number): string {
   return `0x${number.toString(16)}`;
 }

@@ -1,6 +1,6 @@
 /**
- * What can be compared of blocks that their hashes do not bind: links, and a digest of what transfers are
- * taken from.
+ * Compares blocks that are not proved against their hashes, by their links and by a digest of the data from
+ * which transfers are extracted.
  */
 import { createHash } from 'node:crypto';
 import type { Hash } from '../../core/hex.ts';
@@ -18,8 +18,8 @@ export function areLinked(headers: readonly BlockHeader[]): boolean {
 }
 
 /**
- * Equal for equal headers, transactions, outcomes and logs. Traces are left out, because not every node has
- * them.
+ * A digest that is equal for equal headers, transactions, outcomes and logs. It leaves traces out, because not
+ * every node has them.
  */
 export function digestOf(bundles: readonly Bundle[]): Hash {
   const digest = createHash('sha256');

@@ -1,6 +1,5 @@
 /**
- * The internal transfers of a block as one node reports them, as a text that is equal if two nodes report the
- * same.
+ * Digests of a block's internal transfers. The digests of two nodes are equal if both report the same transfers.
  */
 import { createHash } from 'node:crypto';
 import { Fault } from '../../core/fault.ts';
@@ -9,7 +8,7 @@ import type { BlockId } from '../../domain/block.ts';
 import { type Rpc, type RpcAnswer, resultOf } from '../rpc/rpc.ts';
 import { parseTraces, type TraceMethod } from './bundle.ts';
 
-/** One internal transfer; in the order of execution within its transaction. */
+/** One internal transfer. Lists have the transfers of a transaction in the order of execution. */
 export type InternalTransfer = {
   txHash: Hash;
   sender: Address;
@@ -17,10 +16,10 @@ export type InternalTransfer = {
   amount: bigint;
 };
 
-/** A block with the transactions that it was proved to have, so that no voter can name others. */
+/** A block with the transactions that it was proved to have. A node that votes can't name others. */
 export type ListedBlock = BlockId & { transactionHashes: readonly Hash[] };
 
-/** Equal for equal transfers in equal order. Transactions without any leave no trace in it. */
+/** A digest that is equal for equal transfers in equal order. Transactions without transfers don't change it. */
 export function digestOf(transfers: readonly InternalTransfer[]): string {
   const text = transfers.map(
     ({ txHash, sender, receiver, amount }) => `${txHash} ${sender} ${receiver} ${amount}`,
@@ -29,10 +28,10 @@ export function digestOf(transfers: readonly InternalTransfer[]): string {
 }
 
 /**
- * The digest of the node's answer, or the reason why the answer isn't about this block: the node doesn't have
- * it yet (`unavailable`), or traced other transactions (`inconsistent`), as one does by number that is on
- * another branch.
- * @throws Fault when the node has the block and can't trace it.
+ * Computes the digest of the node's answer, or returns the reason why the answer isn't about this block. Either
+ * the node doesn't have the block yet (`unavailable`), or it traced other transactions (`inconsistent`). The
+ * latter happens if the node is on another branch and traces by number.
+ * @throws Fault if the node has the block and can't trace it.
  */
 export async function readDigest(
   rpc: Rpc,

@@ -1,22 +1,26 @@
 /**
- * Whether traces are complete, by the gas that they add up to: a node that leaves out a call leaves out its
- * gas, unless it lies about that too.
+ * Checks by their gas whether traces are complete. A node that leaves out a call also leaves out the call's gas,
+ * unless it lies about the gas too.
  */
 import { disproof } from '../../core/fault.ts';
 import type { Bundle } from './bundle.ts';
 
 export type GasCheck = {
-  /** @throws Fault `inconsistent` when traces that used to add up to what the block used no longer do. */
+  /**
+   * @throws Fault `inconsistent` if the traces add up to less gas than the block used, although those of this
+   * node's earlier blocks added up.
+   */
   check(bundle: Bundle, nodeName: string): void;
 };
 
 /**
- * Blocks that must pass before the check is enforced. Some tracers leave out the gas that a transaction costs
- * before it runs (all 12 stored mainnet blocks with traces fall short), and chains count gas differently.
+ * This many blocks must pass before the check is enforced, because not every node's traces add up. Some tracers
+ * leave out the gas that a transaction costs before it runs: the traces of all 12 stored mainnet blocks that have
+ * any fall short. Chains also count gas differently.
  */
 const EVIDENCE_BLOCKS_MIN = 20;
 
-/** For one node. Observed again after each start, because a hard fork may change how gas is counted. */
+/** The check for one node. It observes again after each start, because a hard fork may change how gas is counted. */
 export function createGasCheck(): GasCheck {
   let heldCount = 0;
   let isOff = false;

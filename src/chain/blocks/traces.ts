@@ -1,27 +1,27 @@
 /**
- * Internal native transfers from a node's call traces: callTracer (geth) and trace_block (Parity style) give
- * the same, in the same order. Frames that move nothing are left out, because not every tracer shows them.
+ * Reads internal native transfers from a node's call traces. callTracer (geth) and trace_block (Parity style) give
+ * the same transfers in the same order. Frames that move nothing are left out, because not every tracer shows them.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hash } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';
 import { address, amount, excerptOf, list, quantity, record } from '../rpc/parse.ts';
 
-/** A call below the transaction's own that moved native coin, with no reverted ancestor. */
+/** A call below the transaction's top-level call that moved native coin and has no reverted ancestor. */
 type ValueCall = { sender: Address; receiver: Address; amount: bigint };
 
-/** What a trace says of one transaction. */
+/** One transaction's outcome and internal transfers by its trace. */
 export type TransactionTrace = { succeeded: boolean; calls: ValueCall[] };
 
-/** Calls deeper than the EVM's stack limit cannot be (yellow paper, section 9.1). */
+/** The EVM's limit of the call depth (yellow paper, section 9.1). */
 const DEPTH_MAX = 1_024;
-/** Of what a node says of a transaction that it can't trace. */
+/** A message quotes this much of a node's error for a transaction that it can't trace. */
 const ERROR_CHARACTERS_MAX = 300;
 
 /**
- * The answer of debug_traceBlockByHash/-ByNumber with callTracer, by transaction. Nodes that leave out
- * `txHash` are matched by position. @throws Fault `inconsistent`; `unavailable` for what the node could not
- * trace.
+ * Parses the answer of debug_traceBlockByHash or debug_traceBlockByNumber with callTracer, by transaction. Some
+ * nodes leave out `txHash`; then the position identifies the transaction.
+ * @throws Fault `inconsistent`, or `unavailable` if the node could not trace a transaction.
  */
 export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, TransactionTrace>();
@@ -43,7 +43,7 @@ export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Has
 }
 
 /**
- * The gas that callTracer says all transactions of the block used; undefined when it doesn't say so of each.
+ * The gas of all transactions of the block by callTracer. Undefined if a trace doesn't name its gas.
  */
 export function sumOfGas(json: unknown): bigint | undefined {
   let sum = 0n;
@@ -56,7 +56,7 @@ export function sumOfGas(json: unknown): bigint | undefined {
   return sum;
 }
 
-/** Adds the value-carrying frames below `frame` in execution order; a failed frame voids what it called. */
+/** Adds the value-carrying frames below `frame` in execution order. A failed frame voids all calls below it. */
 function collectFrames(frame: Record<string, unknown>, depth: number, calls: ValueCall[]): void {
   if (frame.calls === undefined || frame.calls === null) return;
   for (const entry of list(frame.calls, 'trace.calls')) {
@@ -75,14 +75,17 @@ const hasFailed = ({ error }: Record<string, unknown>) => error !== undefined &&
 
 const typeOf = ({ type }: Record<string, unknown>) => (typeof type === 'string' ? type.toUpperCase() : '');
 
-/** CALLCODE and DELEGATECALL run other code on the caller's own balance: nothing moves. */
+/** CALLCODE and DELEGATECALL run other code on the caller's balance, so they move nothing. */
 const MOVES_VALUE = new Set(['CALL', 'CREATE', 'CREATE2']);
 
-/** The account whose balance the frame's code disposes of. */
+/** The account whose balance the frame's code can spend. */
 const accountOf = (frame: Record<string, unknown>) =>
   ['DELEGATECALL', 'CALLCODE'].includes(typeOf(frame)) ? frame.from : frame.to;
 
-/** The answer of trace_block, by transaction; block rewards are not transfers. @throws Fault `inconsistent`. */
+/**
+ * Parses the answer of trace_block, by transaction. Block rewards are not transfers.
+ * @throws Fault `inconsistent`.
+ */
 export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, FlatTrace>();
   for (const entry of list(json, 'traces')) {
@@ -114,7 +117,7 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
   return traces;
 }
 
-/** `voided`: paths of what failed. `accounts`: by path, whose balance the code there disposes of. */
+/** `voided` has the paths of failed frames. `accounts` has, by path, the account whose balance the code there can spend. */
 type FlatTrace = TransactionTrace & { voided: string[]; accounts: Map<string, unknown> };
 
 function collectTrace(
@@ -146,9 +149,9 @@ function collectTrace(
 }
 
 /**
- * A self-destruct towards itself moves nothing. Some nodes (revm before its fix, bluealloy/revm#3805) tell it
- * as the transaction's last transfer once more: an account that is not the one whose code runs gives that
- * away.
+ * Adds the transfer of a self-destruct. A self-destruct in favor of the same account moves nothing. Some nodes
+ * (revm before its fix, bluealloy/revm#3805) then repeat the transaction's last transfer instead. Such an entry is
+ * recognizable, because its account is not the one whose code runs.
  */
 function pushDestruction(
   calls: ValueCall[],

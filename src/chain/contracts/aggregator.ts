@@ -1,12 +1,12 @@
 /**
- * Price feeds on the chain: contracts with Chainlink's AggregatorV3Interface.
+ * Reads price feeds on the chain. They are contracts with Chainlink's AggregatorV3Interface.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hex } from '../../core/hex.ts';
 import { type ContractCall, type ContractReader, callContracts } from './contracts.ts';
 
 type AggregatorRound = {
-  /** As the feed counts: 250000000000 of 8 decimals is 2500. May be 0 or less, which is no price. */
+  /** In the feed's smallest unit: 250000000000 with 8 decimals is 2500. May be 0 or negative, which isn't a price. */
   answer: bigint;
   decimals: number;
   updatedAt: Date;
@@ -16,14 +16,14 @@ type AggregatorRound = {
 const LATEST_ROUND_DATA: Hex = '0xfeaf968c';
 const DECIMALS: Hex = '0x313ce567';
 const WORD_DIGITS = 64;
-/** A uint256 has 78 digits. */
+/** A uint256 has at most 78 digits. */
 const DECIMALS_MAX = 77n;
-/** Seconds that a Date can hold. */
+/** The latest Unix time in seconds that a Date can hold. */
 const SECONDS_MAX = 8_640_000_000_000n;
 
 /**
- * The newest round of the feed. If nodes must agree, the round at a block that they all have.
- * @throws Fault `inconsistent` if the contract is not a feed; the Faults of ChainNodes.ask.
+ * Reads the newest round of the feed. If nodes must agree, it reads the round at a block that they all have.
+ * @throws Fault `inconsistent` if the contract is not a feed, and the Faults of `ChainNodes.ask`.
  */
 export async function readAggregator(
   nodes: ContractReader,
@@ -52,12 +52,12 @@ async function callAtHead(nodes: ContractReader, calls: readonly ContractCall[],
     return await callContracts(nodes, calls, block.hash, signal);
   } catch (error) {
     if (!(error instanceof Fault) || signal.aborted) throw error;
-    // Not every node takes a hash for a block (EIP-1898).
+    // Not every node accepts a block hash as the block parameter (EIP-1898).
     return callContracts(nodes, calls, block.number, signal);
   }
 }
 
-/** That many words of 32 bytes; none where the call reverted or returned anything shorter. */
+/** The first `count` words of 32 bytes. Empty if the call reverted or returned less. */
 function wordsOf(data: Hex | undefined, count: number): bigint[] {
   if (data === undefined || data.length < 2 + count * WORD_DIGITS) return [];
   return Array.from({ length: count }, (_, index) =>

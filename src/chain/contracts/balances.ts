@@ -1,5 +1,5 @@
 /**
- * Native balances of several addresses at one block: by Multicall3 where the chain has it, else by
+ * Reads the native balances of several addresses at one block. It uses Multicall3 if the chain has it, else
  * eth_getBalance.
  */
 import { Fault } from '../../core/fault.ts';
@@ -13,22 +13,22 @@ import { decodeBalances, encodeBalanceCalls } from './multicall.ts';
 export type BalanceMethod = 'multicall3' | 'eth_getBalance';
 
 type BalanceReading = {
-  /** The block at whose end the balances are so. */
+  /** The balances are those at the end of this block. */
   block: BlockHeader;
-  /** The node that gave them, as scheme://host. */
+  /** The node that gave the balances, as scheme://host. */
   nodeName: string;
-  /** How most of them were asked for. */
+  /** The method that gave most of the balances. */
   method: BalanceMethod;
-  /** In wei. An address is missing here when no node gives its balance. */
+  /** In wei. An address is missing if no node gives its balance. */
   balances: ReadonlyMap<Address, bigint>;
 };
 
 type Given = { nodeName: string; balances: Map<Address, bigint> };
 
 /**
- * The balances at the newest block. If nodes must agree, at a block that they all have. A spoilt answer costs
- * no other address its balance; it is asked for again, of the other nodes too.
- * @throws Fault when no node answers at all.
+ * Reads the balances at the newest block. If nodes must agree, it reads them at a block that they all have. An
+ * invalid answer for one address doesn't affect the others: that address is requested again, also from other nodes.
+ * @throws Fault if no node answers at all.
  */
 export async function readBalancesAtHead(
   nodes: ContractReader,
@@ -40,7 +40,7 @@ export async function readBalancesAtHead(
     return { block, ...(await readAt(nodes, addresses, { multicall3, at: block.hash }, signal)) };
   } catch (error) {
     if (!(error instanceof Fault) || signal.aborted) throw error;
-    // Not every node takes a hash for a block (EIP-1898).
+    // Not every node accepts a block hash as the block parameter (EIP-1898).
     return { block, ...(await readAt(nodes, addresses, { multicall3, at: block.number }, signal)) };
   }
 }
@@ -70,7 +70,7 @@ async function readAt(
 }
 
 /**
- * By one call; undefined where the chain has no Multicall3 at this address, or one that does something else.
+ * Reads all balances in one call. Undefined if the contract at this address isn't Multicall3 or doesn't exist.
  */
 function readTogether(
   nodes: ContractReader,
@@ -82,7 +82,7 @@ function readTogether(
   return nodes.ask(
     [{ method: 'eth_call', params: [call, blockParameter(at)] }],
     ([answer], nodeName) => {
-      // Only a node that does not have the block cannot be asked one by one either.
+      // A refused call isn't a Fault, because the node may still answer eth_getBalance. Only a node without the block can answer neither.
       const data = parseHex(answer);
       const balances = data === undefined ? undefined : decodeBalances(data, addresses.length);
       return balances && { nodeName, balances: toMap(addresses, balances) };
@@ -92,8 +92,8 @@ function readTogether(
 }
 
 /**
- * Each address separately: one on which the nodes do not agree costs no other its balance.
- * @throws Fault when they agree on none.
+ * Reads each balance separately, so that nodes that disagree about one address don't affect the others.
+ * @throws Fault if they agree on none.
  */
 async function readEach(
   nodes: ContractReader,
@@ -132,7 +132,11 @@ async function readEach(
   return { nodeName, balances };
 }
 
-/** The node that gives all of them, else as many as one gives. @throws Fault when none gives any. */
+/**
+ * Reads all balances from one node that gives every one. If no node does, it returns those of the node that gives
+ * the most.
+ * @throws Fault if no node gives any.
+ */
 async function readOneByOne(
   nodes: ContractReader,
   addresses: readonly Address[],
@@ -185,7 +189,7 @@ function parseHex(answer: RpcAnswer | undefined): Hex | undefined {
   return /^0x[\da-f]+$/i.test(answer.result) ? `0x${answer.result.slice(2)}` : undefined;
 }
 
-/** A uint256; anything else is no balance. */
+/** Parses a balance, which is a uint256. Undefined for anything else. */
 function parseQuantity(answer: RpcAnswer): bigint | undefined {
   const hex = parseHex(answer);
   return hex !== undefined && hex.length <= 66 ? BigInt(hex) : undefined;

@@ -1,5 +1,5 @@
 /**
- * Reading contracts: all calls of one reading from one node, at one block.
+ * Calls contracts. One node answers all calls of a reading, at one block.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hash, Hex } from '../../core/hex.ts';
@@ -9,8 +9,8 @@ import type { ChainNodes } from '../nodes/nodes.ts';
 import type { RpcAnswer } from '../rpc/rpc.ts';
 
 /**
- * Whom contracts are asked through; `agreed` where several nodes decide the answers, and therefore also at
- * which block.
+ * The nodes that answer contract calls. `agreed` is set if several nodes decide each answer; then they also decide
+ * the block.
  */
 export type ContractReader = Pick<ChainNodes, 'ask'> & {
   agreed?: { findBlock(signal: AbortSignal): Promise<BlockHeader> };
@@ -18,12 +18,13 @@ export type ContractReader = Pick<ChainNodes, 'ask'> & {
 
 export type ContractCall = { to: Address; data: Hex };
 
-/** A block as `eth_call` names it (EIP-1898 for hashes). */
+/** The block at which `eth_call` runs. A hash needs EIP-1898. */
 export type ReadAt = BlockReference | 'latest';
 
 /**
- * What each call returned at this block; undefined where it reverted. An address without code returns `0x`.
- * @throws Fault when no node can answer for this block.
+ * Makes the calls at this block and returns the data of each. Undefined for a call that reverted. A call to an
+ * address without code returns `0x`.
+ * @throws Fault if no node can answer for this block.
  */
 export function callContracts(
   nodes: Pick<ChainNodes, 'ask'>,
@@ -39,13 +40,13 @@ export function callContracts(
   );
 }
 
-/** The parameter by which a block is named. */
+/** The JSON-RPC parameter for this block. */
 export function blockParameter(at: ReadAt): string | { blockHash: Hash } {
   if (at === 'latest') return at;
   return typeof at === 'number' ? quantityOf(at) : { blockHash: at };
 }
 
-/** Code 3 by the execution API; older nodes say it in words only. */
+/** The execution API has code 3 for a revert. Older nodes only say it in the message. */
 function isRevert(answer: RpcAnswer): boolean {
   return !answer.ok && (answer.code === 3 || /revert|invalid opcode|out of gas|stack/i.test(answer.message));
 }

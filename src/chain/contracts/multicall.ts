@@ -1,7 +1,7 @@
 /**
- * Multicall3's `aggregate3` of `getEthBalance`: many native balances in one call, and therefore at one
- * instant. Encoded by hand: every part has a fixed size but for the lists, and an ABI library would cost the
- * process more memory than this.
+ * Encodes and decodes Multicall3's `aggregate3` of `getEthBalance`, which reads many native balances in one call
+ * and therefore at one block. The encoding is written by hand, because only the lists vary in size and an ABI
+ * library would cost the process more memory.
  */
 import type { Address, Hex } from '../../core/hex.ts';
 
@@ -11,12 +11,12 @@ const AGGREGATE3 = '82ad56cb';
 const GET_ETH_BALANCE = '4d2301cc';
 const WORD_BYTES = 32;
 const WORD_DIGITS = 2 * WORD_BYTES;
-/** target, allowFailure, where callData is, its length, and 36 bytes of it in two words. */
+/** target, allowFailure, the offset of callData, its length, and its 36 bytes in two words. */
 const CALL_WORDS = 6;
 
 /**
- * The input of a call to `multicall3` that asks for the balance of each address; a failure of one does not
- * fail the others.
+ * Encodes the input of a call to `multicall3` that reads the balance of each address. If one read fails, the
+ * others still return.
  */
 export function encodeBalanceCalls(multicall3: Address, addresses: readonly Address[]): Hex {
   const count = addresses.length;
@@ -35,8 +35,8 @@ export function encodeBalanceCalls(multicall3: Address, addresses: readonly Addr
 }
 
 /**
- * What `(bool success, bytes returnData)[]` says: a balance for each of `count` addresses, undefined for one
- * whose call failed or did not return one word. Undefined as a whole when it is no such list.
+ * Decodes `(bool success, bytes returnData)[]` into one balance for each of `count` addresses. A balance is
+ * undefined if its call failed or didn't return one word. The result is undefined if the data isn't such a list.
  */
 export function decodeBalances(data: Hex, count: number): (bigint | undefined)[] | undefined {
   const list = numberAt(data, 0);
@@ -56,14 +56,14 @@ export function decodeBalances(data: Hex, count: number): (bigint | undefined)[]
 const word = (value: number) => value.toString(16).padStart(WORD_DIGITS, '0');
 const addressWord = (address: Address) => address.slice(2).padStart(WORD_DIGITS, '0');
 
-/** The word that begins at this byte; undefined where the data ends before. */
+/** The word that begins at this byte. Undefined if the data ends before the word does. */
 function wordAt(data: Hex, byte: number): bigint | undefined {
   const start = 2 + 2 * byte;
   const digits = data.slice(start, start + WORD_DIGITS);
   return digits.length === WORD_DIGITS ? BigInt(`0x${digits}`) : undefined;
 }
 
-/** The same for a place or a length, which lies inside the data. */
+/** The word at this byte as an offset or a length. Undefined if it is larger than the data can be. */
 function numberAt(data: Hex, byte: number): number | undefined {
   const value = wordAt(data, byte);
   return value !== undefined && value < BigInt(data.length) ? Number(value) : undefined;
