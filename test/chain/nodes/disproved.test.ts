@@ -18,7 +18,7 @@ const forging = () => ({
   eth_getBlockReceipts: () => blocks[9]?.receipts.map((receipt) => ({ ...receipt, from: makeAddress(7) })),
 });
 
-test('a forged sender is counted for the node that gave it, and still shown when the node answers well again', async () => {
+test('a forged sender counts against the node that gave it, and stays visible after good answers', async () => {
   let text = '';
   const log = createLog({ level: 'warn', format: 'pretty' }, { write: (line) => (text += line) });
   const linesOf = () => text.split('\n').filter((line) => line.includes('node.disproved')).length;
@@ -54,7 +54,7 @@ test('a forged sender is counted for the node that gave it, and still shown when
   );
 });
 
-test('a node that is slow, away or behind is not counted', () =>
+test('a node that is slow, unreachable or behind is not counted', () =>
   withNodes(
     [complete(), complete()],
     async ({ scripted, nodes, clock }) => {
@@ -70,7 +70,7 @@ test('a node that is slow, away or behind is not counted', () =>
     { internalTransfers: 'off' },
   ));
 
-test('a broken check proves a lie only where the chain is known to honour it', () => {
+test('a broken check proves a lie only if the chain is known to honor it', () => {
   const broken: Checks = {
     ...{ headerHash: 'fails', transactionsRoot: 'holds', withdrawalsRoot: 'holds', receiptsRoot: 'holds' },
     isEmpty: false,

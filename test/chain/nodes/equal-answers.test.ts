@@ -32,7 +32,7 @@ const refusing = (): Methods => ({
   },
 });
 
-test('while voters agree no more are asked than needed', async () => {
+test('while voters agree, only as many are asked as needed', async () => {
   const asked: string[] = [];
   const outcome = await poll({ ...options, quorum: 2 }, ['a', 'b', 'c'], async (voter) => {
     asked.push(voter);
@@ -45,7 +45,7 @@ test('while voters agree no more are asked than needed', async () => {
   );
 });
 
-test('a vote that is known already is not asked for again', async () => {
+test('a voter whose vote is already known is not asked', async () => {
   const asked: string[] = [];
   const cast = [{ voter: 'a', key: 'same', answer: 1 }];
   await poll({ ...options, quorum: 2, cast }, ['a', 'b', 'c'], async (voter) => {
@@ -66,7 +66,7 @@ test('a poll that times out fails like one without answers', async () => {
   limit.release();
 });
 
-test('beside a voter that is late the next one is asked', async () => {
+test('if a voter is late, the next one is asked too', async () => {
   const clock = createTestClock();
   const pending = poll({ clock, signal, quorum: 2 }, ['slow', 'b', 'c'], (voter) =>
     voter === 'slow' ? new Promise(() => {}) : Promise.resolve({ key: 'same', answer: voter }),
@@ -80,12 +80,12 @@ test('beside a voter that is late the next one is asked', async () => {
   );
 });
 
-test('what is no Fault is thrown', async () => {
+test('an error that is not a Fault is thrown', async () => {
   const broken = poll({ ...options, quorum: 1 }, ['a'], () => Promise.reject(new Error('a bug')));
   await assert.rejects(broken, { message: 'a bug' });
 });
 
-test('chain.quorum says how many answers must be equal, too', () =>
+test('chain.quorum also says how many answers must be equal', () =>
   withNodes(
     [saying('0x02'), saying('0x02'), saying('0x01')],
     async ({ nodes }) => {
@@ -98,7 +98,7 @@ test('chain.quorum says how many answers must be equal, too', () =>
     { quorum: 3 },
   ));
 
-test('the preferred node alone decides nothing, and is named as outvoted', () =>
+test('the preferred node alone decides nothing, and is reported as outvoted', () =>
   withNodes([saying('0x01'), saying('0x02'), saying('0x02')], async ({ nodes, scripted }) => {
     assert.equal(await nodes.agree(call, readText, signal), '0x02');
     const { quorum, outvoted } = nodes.agreement();
@@ -118,14 +118,14 @@ test('two nodes that differ leave no answer, and the message names both', () =>
     });
   }));
 
-test('of three nodes one that cannot answer is made up for by the third, and has not failed', () =>
+test('the third node replaces one that cannot answer, which does not count as a failure', () =>
   withNodes([refusing(), saying('0x02'), saying('0x02')], async ({ nodes }) => {
     assert.equal(await nodes.agree(call, readText, signal), '0x02');
     assert.deepEqual(nodes.agreement().outvoted, []);
     assert.ok(nodes.status().every(({ state }) => state === 'ok'));
   }));
 
-test('one that answers alone decides nothing, and the message says why the others did not', () =>
+test('a node that answers alone decides nothing, and the message says why the others gave no answer', () =>
   withNodes([refusing(), refusing(), saying('0x02')], async ({ nodes }) => {
     await assert.rejects(nodes.agree(call, readText, signal), {
       message: /only http:\S+ answered; .*gave nothing/,
@@ -171,7 +171,7 @@ test('balances are those on which two nodes agree, at the hash of a block that t
     for (const { params } of asked) assert.deepEqual(params[1], at7);
   }));
 
-test('a balance on which nodes do not agree is missing, and no other', () =>
+test('only a balance on which nodes do not agree is missing', () =>
   withNodes([balances(2n), balances(2n)], async (stage) => {
     const second = nodeAt(stage.scripted, 1);
     const { eth_getBalance: honest } = second.methods;
@@ -195,7 +195,7 @@ const feed = (price: bigint): Methods => ({
   },
 });
 
-test('a price of a feed on the chain is the one on which two nodes agree', () =>
+test('the price of an on-chain feed is the one on which two nodes agree', () =>
   withNodes([feed(9_999n), feed(2_500n), feed(2_500n)], async (stage) => {
     const { answer } = await readAggregator(readerOf(stage), makeAddress(5), signal);
     assert.equal(answer, 2_500n);
@@ -204,7 +204,7 @@ test('a price of a feed on the chain is the one on which two nodes agree', () =>
         if (method === 'eth_call') assert.deepEqual(params[1], at7);
   }));
 
-test('nodes that take no hash for a block are asked by number', () => {
+test('nodes that do not accept a block hash are asked by number', () => {
   const byNumberOnly = (): Methods => {
     const methods = feed(2_500n);
     const eth_call = methods.eth_call ?? (() => '0x');
@@ -223,7 +223,7 @@ test('nodes that take no hash for a block are asked by number', () => {
   });
 });
 
-test('a call that reverts on all nodes has reverted, whatever they say of it', () => {
+test('a call that reverts on all nodes has reverted, even if their messages differ', () => {
   const reverting = (message: string): Methods => ({
     ...complete(),
     eth_call: () => {

@@ -66,7 +66,7 @@ async function passPause({ clock, ends }: Stage, end: number, pauseMs: number): 
   clock.advance(pauseMs);
 }
 
-test('each new head is told, with its number and hash', () =>
+test('each new head is reported with its number and hash', () =>
   follow(async ({ node, heads }) => {
     assert.deepEqual(JSON.parse(node.received()[0] ?? ''), {
       ...{ jsonrpc: '2.0', id: 2, method: 'eth_subscribe' },
@@ -79,7 +79,7 @@ test('each new head is told, with its number and hash', () =>
     assert.deepEqual(heads, [7, 8]);
   }));
 
-test('a socket that says nothing for too long is closed and opened again', () =>
+test('a socket that is silent for too long is closed and opened again', () =>
   follow(async (stage) => {
     const { node, clock, ends, heads } = stage;
     clock.advance(SILENCE_MS - 1);
@@ -105,7 +105,7 @@ test('heads keep a socket open', () =>
   }));
 
 for (const [name, message, reason] of [
-  ['what is not JSON', '<html>', /JSON/],
+  ['text that is not JSON', '<html>', /JSON/],
   [
     'a head without a hash',
     '{"method":"eth_subscription","params":{"result":{"number":"0x1"}}}',
@@ -116,7 +116,7 @@ for (const [name, message, reason] of [
     '{"id":1,"error":{"code":-32601,"message":"no subscriptions here"}}',
     /no subscriptions here/,
   ],
-  ['an error that is no text', '{"id":1,"error":{"message":{"toString":1}}}', /./],
+  ['an error without text', '{"id":1,"error":{"message":{"toString":1}}}', /./],
 ] as const) {
   test(`${name} ends the socket, and the next one works`, () =>
     follow(async (stage) => {
@@ -130,7 +130,7 @@ for (const [name, message, reason] of [
     }));
 }
 
-test('a socket that the node cuts is opened again, after longer and longer pauses while no head comes', () =>
+test('a socket that the node closes is opened again, after longer and longer pauses while no head comes', () =>
   follow(async (stage) => {
     const { node, heads, clock, ends } = stage;
     const pauses = [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000];
@@ -148,7 +148,7 @@ test('a socket that the node cuts is opened again, after longer and longer pause
     assert.equal(clock.waits().length, 1);
   }));
 
-test('a node that takes the connection and never opens the socket is given up as silent', async () => {
+test('a node that accepts the connection but never opens the socket counts as silent', async () => {
   await using node = await startSocketNode({ isMute: true });
   const clock = createTestClock();
   const closing = new AbortController();
@@ -181,7 +181,7 @@ test('user and password of a ws URL are sent as basic authentication', async () 
   await running;
 });
 
-test('a socket to another chain is closed before it tells a head', async () => {
+test('a socket to another chain is closed before it gives a head', async () => {
   await using node = await startSocketNode({ chainId: 5 });
   const closing = new AbortController();
   const ends: string[] = [];
@@ -198,7 +198,7 @@ test('a socket to another chain is closed before it tells a head', async () => {
   await running;
 });
 
-test('a pushed head rings, and is the head without asking the node', async () => {
+test('a pushed head calls onHead, and is the head without a request to the node', async () => {
   await using node = await startScriptedNode(chainMethods(1, [makeNodeBlock(7)]));
   await using sockets = await startSocketNode({ http: node });
   let ringCount = 0;
@@ -276,7 +276,7 @@ async function withPushingNodes(
   await work({ nodes, sockets, scripted, chain, clock, ringCount: () => rung });
 }
 
-test('pushed heads are votes: with a quorum of them no node is asked', () =>
+test('pushed heads are votes, so with a quorum of them no node is asked', () =>
   withPushingNodes(async ({ nodes, sockets, scripted, ringCount }) => {
     const asked = scripted.map((node) => node.exchangeCount());
     const rung = ringCount();
@@ -289,7 +289,7 @@ test('pushed heads are votes: with a quorum of them no node is asked', () =>
     );
   }));
 
-test('a head pushed by a WebSocket of another host or port is a hint: nodes that lack it are asked again soon', () =>
+test('a head pushed from another host or port is only a hint, and nodes that lack it are soon asked again', () =>
   withPushingNodes(async ({ nodes, sockets, scripted, chain, clock, ringCount }) => {
     const rung = ringCount();
     sockets[2].send(headMessage(8));

@@ -45,7 +45,7 @@ test('linked heads vote for everything below them, as far as they are kept', () 
   assert.equal(corroborate([grown, ...voices(60)], 2)?.number, 60);
 });
 
-test('a head of another branch takes back the votes for the old one, a lower head those above it', () => {
+test('a head on another branch withdraws the votes for the old branch, and a lower head the votes above it', () => {
   const other = headerOf(9, 1, 5);
   const turned = hear(voiceOf(7, 8, 9), other, 0);
   assert.deepEqual([...turned.hashes.keys()], [8, 9]);
@@ -57,7 +57,7 @@ test('a head of another branch takes back the votes for the old one, a lower hea
   );
 });
 
-test('a block that a node was asked for is its vote as its head is', () => {
+test('a block that a node was asked for counts as its vote, like its head', () => {
   const [high, low] = voices(9, 5);
   assert.ok(high !== undefined && low !== undefined);
   assert.equal(reachedBy([high, low], 2), 5);
@@ -117,7 +117,7 @@ test('with fewer than half of the nodes lying, however they collude, no block ou
   );
 });
 
-test('with half of the nodes lying the same property fails, so it says something', () => {
+test('with half of the nodes lying the same property fails, so the property is not trivial', () => {
   const [lie, truth] = [headerOf(11, 1, 5), headerOf(10)];
   const heard = [lie, lie, truth, truth].map((head) => hear(undefined, head, 0));
   assert.equal(corroborate(heard, quorumOf(4, 'auto'))?.hash, lie.hash);

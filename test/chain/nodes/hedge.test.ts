@@ -42,14 +42,14 @@ function createRace(clock: TestClock = createTestClock(), mayHedge = true) {
   return { clock, racing, asked, aborted, lost, answers, late, askedNow };
 }
 
-test('who answers in time is the only one asked', async () => {
+test('a node that answers in time is the only one asked', async () => {
   const { racing, answers, asked, clock } = createRace();
   answers.get('a')?.resolve('yes');
   assert.deepEqual((await racing) satisfies object, { candidate: 'a', answer: 'yes' });
   assert.deepEqual([asked, clock.waits()], [['a'], []]);
 });
 
-test('beside one that takes too long a second is asked, and no third; the first good answer ends the other', async () => {
+test('if the first takes too long, a second is asked but no third, and the first good answer aborts the other request', async () => {
   const { racing, answers, asked, aborted, lost, late, askedNow, clock } = createRace();
   await late();
   await askedNow(2);
@@ -70,7 +70,7 @@ test('the first may still win after the second was asked', async () => {
   assert.deepEqual([aborted, lost], [['b'], []]);
 });
 
-test('when one of two fails the third takes its place, while the late one may still answer', async () => {
+test('if one of two fails, the third takes its place, and the late one may still answer', async () => {
   const { racing, answers, asked, late, askedNow } = createRace();
   await late();
   await askedNow(2);
@@ -87,7 +87,7 @@ test('when one of two fails the third takes its place, while the late one may st
   assert.deepEqual(asked, ['a', 'b', 'c']);
 });
 
-test('one that takes too long after another has failed is not waited for either', async () => {
+test('the next one is also asked if a candidate takes too long after another has failed', async () => {
   const { racing, answers, asked, late, askedNow } = createRace();
   answers.get('a')?.reject(new Fault('unavailable', 'a is away'));
   await askedNow(2);
@@ -99,7 +99,7 @@ test('one that takes too long after another has failed is not waited for either'
   assert.deepEqual(asked, ['a', 'b', 'c']);
 });
 
-test('without budget the first is waited for', async () => {
+test('without budget the caller waits for the first', async () => {
   const { racing, answers, asked, late, clock } = createRace(createTestClock(), false);
   await late();
   await waitUntil(() => clock.waits().length === 0);
@@ -108,7 +108,7 @@ test('without budget the first is waited for', async () => {
   assert.deepEqual(asked, ['a']);
 });
 
-test('one who does not know leaves it to the next; undefined is the answer when nobody knows', async () => {
+test('the next one is asked after undefined, and the answer is undefined if none has another', async () => {
   const { racing, answers, askedNow } = createRace();
   for (const [index, name] of ['a', 'b', 'c'].entries()) {
     await askedNow(index + 1);
@@ -118,13 +118,13 @@ test('one who does not know leaves it to the next; undefined is the answer when 
   assert.ok('answer' in result && result.answer === undefined);
 });
 
-test('what is no Fault ends the asking: it is a bug', async () => {
+test('an error that is not a Fault ends the search, because it is a bug', async () => {
   const { racing, answers } = createRace();
   answers.get('a')?.reject(new TypeError('a bug'));
   await assert.rejects(racing, TypeError);
 });
 
-test('the budget is ten at once, and one in twenty requests after that', () => {
+test('the budget allows ten requests at once, and one for every twenty ordinary ones after that', () => {
   const budget = createBudget();
   const takeAll = () => {
     let count = 0;
@@ -141,7 +141,7 @@ test('the budget is ten at once, and one in twenty requests after that', () => {
   assert.equal(takeAll(), 1);
 });
 
-test('a block that one node is slow to give comes whole from the next, and the slow one is no longer asked', () =>
+test('a block that one node gives too slowly comes whole from the next, and the slow request is aborted', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock, metrics }) => {
     const [slow, quick] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
     await nodes.head(signal);
@@ -172,7 +172,7 @@ test('a block that one node is slow to give comes whole from the next, and the s
     assert.ok((await metrics.registry.metrics()).includes(`chainbell_rpc_hedges_total{node="${name}"} 1`));
   }));
 
-test('a node that hangs costs three blocks a tenth of a second each, then others come first', () =>
+test('a node that hangs delays three blocks by a tenth of a second each, then others are asked first', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     await nodes.head(signal);
     nodeAt(scripted, 0).setHttp('hang');
@@ -189,7 +189,7 @@ test('a node that hangs costs three blocks a tenth of a second each, then others
     assert.equal(nodeAt(scripted, 0).exchangeCount(), asked);
   }));
 
-test('a node that hangs from the start holds up nothing that one node has to say', () => {
+test('with a quorum of one, a node that hangs from the start delays requests only until they are hedged', () => {
   const { eth_getBlockByNumber, ...others } = complete();
   const byTag: Method = ([reference, isFull]) =>
     eth_getBlockByNumber?.([reference === 'finalized' ? blocks[4]?.block.number : reference, isFull]);
@@ -211,7 +211,7 @@ test('a node that hangs from the start holds up nothing that one node has to say
   );
 });
 
-test('the proof is calibrated by nodes that answer, and does not wait for one that hangs', async () => {
+test('calibration samples nodes that answer, and does not wait for one that hangs', async () => {
   const verifier = createVerifier({ mode: 'auto', chainId: 7, nodeCount: 3, enforced: [], log: silentLog() });
   await withNodes(
     [complete(), complete(), complete()],
@@ -229,7 +229,7 @@ test('the proof is calibrated by nodes that answer, and does not wait for one th
 
 for (const [name, count, references] of [
   ['history', 2, [1, 2, 3, 4]],
-  ['what there is only one node for', 1, [9]],
+  ['a request with a single node', 1, [9]],
 ] as const) {
   test(`${name} is not hedged`, () =>
     withNodes(

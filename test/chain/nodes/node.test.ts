@@ -9,7 +9,7 @@ const { signal } = new AbortController();
 const headHash = makeHash(0, 9, 0);
 const slowDown = (retryAfter: string): Answer => ({ status: 429, headers: { 'retry-after': retryAfter } });
 
-test('a limited node is left alone for exactly as long as it says while another one serves, and keeps what is known of it', () =>
+test('a limited node rests for exactly as long as it says while another one serves, and keeps its capabilities', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     const [first, second] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
     await nodes.bundles([headHash], signal);
@@ -30,7 +30,7 @@ test('a limited node is left alone for exactly as long as it says while another 
     assert.equal(nodes.status()[0]?.state, 'ok');
   }));
 
-test('when all nodes are limited, the one whose wait ends first is asked, then and not before', () =>
+test('when all nodes are limited, the one whose pause ends first is asked, and not before that', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     await nodes.head(signal);
     for (const [index, node] of scripted.entries()) node.setHttp(slowDown(index === 0 ? '20' : '5'));
@@ -49,7 +49,7 @@ test('when all nodes are limited, the one whose wait ends first is asked, then a
     assert.equal(nodeAt(scripted, 0).exchangeCount(), before[0]);
   }));
 
-test('the only node is waited for when it limits requests', () =>
+test('if the only node limits requests, the caller waits for it', () =>
   withNodes([complete()], async ({ scripted, nodes, clock }) => {
     await nodes.head(signal);
     nodeAt(scripted, 0).setHttp({ status: 503, headers: { 'retry-after': '3' } });
@@ -61,7 +61,7 @@ test('the only node is waited for when it limits requests', () =>
     assert.equal(nodes.status()[0]?.throttle.concurrency, 8);
   }));
 
-test('a limited node is waited for when the others have been dead for a while', () =>
+test('if the other nodes have been dead for a while, the caller waits for a limited one', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     const [dead, limited] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
     dead.setHttp('reset');
@@ -77,7 +77,7 @@ test('a limited node is waited for when the others have been dead for a while', 
     assert.equal((await asking).length, 1);
   }));
 
-test('a node that is limited while it is probed is not taken for one that can do less', () =>
+test('a limit during the probe does not reduce the capabilities of a node', () =>
   withNodes(
     [complete(), complete()],
     async ({ scripted, nodes, clock }) => {
@@ -100,7 +100,7 @@ test('a node that is limited while it is probed is not taken for one that can do
     { internalTransfers: 'off' },
   ));
 
-test('a node that refuses large batches gives many blocks all the same, and is not refused again', () =>
+test('a node that refuses large batches still gives many blocks, and does not have to refuse again', () =>
   withNodes([complete()], async ({ scripted, nodes }) => {
     const node = nodeAt(scripted, 0);
     node.batches = { callsMax: 4 };
@@ -116,7 +116,7 @@ test('a node that refuses large batches gives many blocks all the same, and is n
     assert.equal(node.exchangeCount() - exchangesBefore, 4 + 6);
   }));
 
-test('a node that loses a method is asked at once what it can do now, and serves in the same step', () =>
+test('a node that loses a method is probed at once, and serves in the same step', () =>
   withNodes(
     [{ ...chainMethods(1, blocks), debug_traceBlockByHash: traceMethod(blocks), trace_block: () => [] }],
     async ({ scripted, nodes }) => {
@@ -149,7 +149,7 @@ function delay(node: ScriptedNode, work: () => void): void {
   };
 }
 
-test('a node four times slower than the best comes later for five minutes, then first again as configured', () =>
+test('a node four times slower than the best is asked after it for five minutes, then first again as configured', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     const [first, second] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
     let tookMs = 0;
@@ -178,7 +178,7 @@ test('a node four times slower than the best comes later for five minutes, then 
     assert.equal(nodes.status()[0]?.state, 'ok');
   }));
 
-test('a node that is slower, but not by much, keeps its place', () =>
+test('a node that is only a little slower keeps its place in the order', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     const [first, second] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
     delay(first, () => clock.advance(80));
@@ -191,7 +191,7 @@ test('a node that is slower, but not by much, keeps its place', () =>
     assert.equal(countOf(second, 'eth_getBlockByHash'), 5);
   }));
 
-test('where one node can trace, no block comes without its traces: neither from another one nor when it loses that', () =>
+test('if one node can trace, no block arrives without traces, even if that node loses the method', () =>
   withNodes([complete(), chainMethods(1, blocks), complete()], async ({ scripted, nodes }) => {
     await nodes.head(signal);
     await waitUntil(() => nodes.status().every(({ capabilities }) => capabilities !== undefined));

@@ -59,7 +59,7 @@ test('a node without eth_getBlockReceipts is asked for the receipt of each trans
 });
 
 for (const method of ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'trace_block'] as const) {
-  test(`traces come by ${method} where the node has nothing better`, () => {
+  test(`traces come by ${method} if the node has no better method`, () => {
     const { debug_traceBlockByHash: _, ...methods } = complete();
     return withNodes(
       [{ ...methods, [method]: method === 'trace_block' ? () => [] : traceMethod(blocks) }],
@@ -71,7 +71,7 @@ for (const method of ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'tra
   });
 }
 
-test('a chain of which there is only the genesis block is asked for traces again when it has grown', () => {
+test('a node that has only the genesis block is probed for traces again when the chain has grown', () => {
   const growing = blocks.slice(0, 1);
   const refuseGenesis: Method = (params) => {
     if (growing.length === 1) throw new RpcError(-32_000, 'genesis is not traceable');
@@ -91,7 +91,7 @@ test('a chain of which there is only the genesis block is asked for traces again
   );
 });
 
-test('"header not found" for the head of a moment ago does not mean that there is no eth_getBlockReceipts', () => {
+test('"header not found" for a recent head does not mean that the node lacks eth_getBlockReceipts', () => {
   let isProbed = false;
   const methods = chainMethods(1, blocks);
   const receipts: Method = (params) => {
@@ -130,7 +130,7 @@ test('a node that cannot trace gives blocks without internal transfers, unless t
   );
 });
 
-test('a node is not asked for traces where internal transfers are off', () =>
+test('a node is not asked for traces if internal transfers are off', () =>
   withNodes(
     [complete()],
     async ({ scripted, nodes }) => {
@@ -140,7 +140,7 @@ test('a node is not asked for traces where internal transfers are off', () =>
     { internalTransfers: 'off' },
   ));
 
-test('a node on another chain is refused as conflict, whatever is asked of it', () =>
+test('a node on another chain is refused as conflict for every request', () =>
   withNodes([{ ...complete(), eth_chainId: () => '0x2' }], async ({ nodes }) => {
     const refusal = { name: 'Fault', code: 'conflict', message: /is on chain 2, .*says 1/ };
     await assert.rejects(nodes.identify(signal), refusal);
@@ -165,7 +165,7 @@ test('a node that no longer has the genesis block is accepted', () =>
     assert.equal((await nodes.head(signal)).number, 9);
   }));
 
-test('a node on another chain does not keep the others from working', () =>
+test('a node on another chain does not disturb the others', () =>
   withNodes([{ ...complete(), eth_chainId: () => '0x2' }, complete(), complete()], async ({ nodes }) => {
     assert.equal((await nodes.head(signal)).hash, headHash);
     assert.equal((await nodes.bundles([headHash], signal)).length, 1);
@@ -175,7 +175,7 @@ test('a node on another chain does not keep the others from working', () =>
     );
   }));
 
-test('when a node dies the next one takes over, and the first comes back when it has rested', () =>
+test('when a node dies the next one takes over, and the first one is asked again after its rest', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     const [first, second] = scripted;
     assert.ok(first !== undefined && second !== undefined);
@@ -204,7 +204,7 @@ test('a block that the first node does not have yet comes from the second', () =
   });
 });
 
-test('a block that no node has is unavailable, and one that no node gives whole is inconsistent', () =>
+test('a block that no node has is unavailable, and one that every node gives incomplete is inconsistent', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes }) => {
     await assert.rejects(nodes.bundles([makeHash(0, 10, 0)], signal), { name: 'Fault', code: 'unavailable' });
     for (const node of scripted)
@@ -212,7 +212,7 @@ test('a block that no node has is unavailable, and one that no node gives whole 
     await assert.rejects(nodes.bundles([headHash], signal), { name: 'Fault', code: 'inconsistent' });
   }));
 
-test('a header that the first node does not know is found at the second, and none is undefined', () => {
+test('a header that the first node does not know comes from the second, and is undefined if no node knows it', () => {
   const behind = chainMethods(1, blocks.slice(0, 9));
   return withNodes([behind, complete()], async ({ nodes }) => {
     assert.equal((await nodes.findHeader(headHash, signal))?.number, 9);
@@ -241,7 +241,7 @@ for (const [heads, expected] of [
     ));
 }
 
-test('dead nodes have no vote: without a quorum of living ones there is no head, and the Fault says who said what', () =>
+test('dead nodes have no vote: without a quorum of live nodes there is no head, and the Fault has the answer of each node', () =>
   withNodes([complete(), complete(), complete()], async ({ scripted, nodes }) => {
     scripted[0]?.setHttp({ status: 503 });
     assert.equal((await nodes.head(signal)).number, 9);
@@ -257,7 +257,7 @@ test('dead nodes have no vote: without a quorum of living ones there is no head,
     assert.equal((await nodes.head(signal)).number, 9, 'nodes that rest are asked where a quorum needs them');
   }));
 
-test('the final block is the one of the tag, and unknown where the node has no tag', async () => {
+test('the final block is the block of the finalized tag, and unknown if the node lacks the tag', async () => {
   const byTag: Method = ([reference]) => {
     const found = reference === 'finalized' ? blocks[4] : reference === 'latest' ? blocks.at(-1) : undefined;
     return found?.block ?? null;
@@ -289,7 +289,7 @@ test('faults, status and metrics name nodes without their paths', () =>
     for (const text of shown) assert.ok(!text.includes(SECRET_PATH), text);
   }));
 
-test('an ended search for a node ends at once when it is no longer wanted', () =>
+test('an aborted request asks no further node', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes }) => {
     const abort = new AbortController();
     only(scripted).setHttp(() => {

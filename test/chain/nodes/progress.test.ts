@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { createProgress, LASTING_MS } from '../../../src/chain/nodes/progress.ts';
 import { createTestClock } from '../../kit/clock.ts';
 
-test('a head is below a height since it fell, not since the outage before it', () => {
+test('a head is below a height since it fell, not since an earlier outage', () => {
   const clock = createTestClock();
   const progress = createProgress(clock);
   progress.noteHead(100);
@@ -23,7 +23,7 @@ test('a head is below a height since it fell, not since the outage before it', (
   assert.equal(progress.belowSince(100), undefined);
 });
 
-test('where no head has been as high, it is below since the first one', () => {
+test('if no head has been as high, heads are below since the first one', () => {
   const clock = createTestClock();
   const progress = createProgress(clock);
   assert.equal(progress.belowSince(100), undefined);
@@ -35,7 +35,7 @@ test('where no head has been as high, it is below since the first one', () => {
   assert.deepEqual(progress.belowSince(100), start);
 });
 
-test('a step of the clock that can be set neither hides nor invents what lasts', () => {
+test('a step of the wall clock neither hides nor invents a lasting state', () => {
   const clock = createTestClock();
   const progress = createProgress(clock);
   progress.noteHead(100);
@@ -47,7 +47,7 @@ test('a step of the clock that can be set neither hides nor invents what lasts',
   assert.ok(progress.belowSince(100) !== undefined);
 });
 
-test('a head is behind when the chain passed it half a minute ago, and by how many blocks it is now', () => {
+test('a head is behind if the chain passed it half a minute ago, by its current distance in blocks', () => {
   const clock = createTestClock();
   const progress = createProgress(clock);
   for (let second = 0; second <= 60; second += 1) {
@@ -62,7 +62,7 @@ test('a head is behind when the chain passed it half a minute ago, and by how ma
   assert.equal(progress.blocksBehind(119), 1);
 });
 
-test('however often heads fall and rise, little is kept', () => {
+test('memory stays small however often heads fall and rise', () => {
   const clock = createTestClock();
   const progress = createProgress(clock);
   for (let number = 10_000; number > 0; number -= 1) progress.noteHead(number);

@@ -29,7 +29,7 @@ function changing(initial: NodeBlock[]): { methods: Methods; set(chain: NodeBloc
   return { methods: chainMethods(1, chain), set: (next) => void chain.splice(0, chain.length, ...next) };
 }
 
-test('a node that hangs does not hold up a head on which two others agree, and is not asked over and over', () =>
+test('a node that hangs does not delay a head on which two others agree, and is not asked repeatedly', () =>
   withNodes([complete(), complete(), complete()], async ({ scripted, nodes, clock }) => {
     const hanging = nodeAt(scripted, 2);
     hanging.setHttp('hang');
@@ -48,7 +48,7 @@ test('a node that hangs does not hold up a head on which two others agree, and i
     );
   }));
 
-test('of two nodes one that begins to hang holds up the head once, for a tenth of a second', () =>
+test('one of two nodes that begins to hang delays the head once, for a tenth of a second', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     await nodes.head(signal);
     nodeAt(scripted, 1).setHttp('hang');
@@ -74,7 +74,7 @@ test('a chain whose block lasts a minute keeps its quorum, because each poll ren
     without,
   ));
 
-test('a node that is usually slow is waited for', () =>
+test('the head waits for a node that is usually slow', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     await nodes.head(signal);
     const slow = nodeAt(scripted, 1);
@@ -103,7 +103,7 @@ test('two nodes that stay behind do not hide a head that the slower two have', (
   );
 });
 
-test('a lower head is served as it is, and goes on when the chain has grown', () => {
+test('a lower head is served as it is, and rises when the chain has grown', () => {
   const chain = changing(upTo(9));
   return withNodes(
     [chain.methods],
@@ -135,7 +135,7 @@ test('an absurd head of the only node is forgotten with its next answer', () => 
   );
 });
 
-test('another block at the height of the served head is the head: a fork', () => {
+test('after a reorg, another block at the height of the served head becomes the head', () => {
   const chain = changing(upTo(9));
   return withNodes(
     [chain.methods],
@@ -148,7 +148,7 @@ test('another block at the height of the served head is the head: a fork', () =>
   );
 });
 
-test('another block at the height of the served head is news on which two nodes agree by hash: a third that hangs is not waited for', () => {
+test('another block at the height of the served head is the head as soon as two nodes name it, without a third that hangs', () => {
   const chains = [changing(upTo(9)), changing(upTo(9)), changing(upTo(9))];
   return withNodes(
     chains.map(({ methods }) => methods),
@@ -163,7 +163,7 @@ test('another block at the height of the served head is news on which two nodes 
   );
 });
 
-test('a served head that no node gives any more does not stand in the way of a shorter chain', () => {
+test('a served head that no node names any more does not block a shorter chain', () => {
   const chain = changing(upTo(9));
   return withNodes(
     [chain.methods],
@@ -241,7 +241,7 @@ test('a node whose last head a quorum has passed with another block is outvoted,
   );
 });
 
-test('siblings with a common parent are no head, and their parent is', () => {
+test('if nodes name siblings, their common parent is the head', () => {
   return withNodes(
     [chainMethods(1, upTo(9)), chainMethods(1, siblingBranch), chainMethods(1, upTo(8))],
     async ({ nodes }) => {
@@ -251,7 +251,7 @@ test('siblings with a common parent are no head, and their parent is', () => {
   );
 });
 
-test('a node of another chain far ahead changes nothing and is shown as one', () => {
+test('a node on another chain that is far ahead changes nothing and has the state wrong_chain', () => {
   const far = chainMethods(2, [makeNodeBlock(30_000_000, { fork: 9 })]);
   return withNodes(
     [far, complete(), complete()],
@@ -291,7 +291,7 @@ test('a node that rests or is limited is not asked for its head as long as the o
     { quorum: 1 },
   ));
 
-test('a node that rests is asked all the same while the others disagree', () => {
+test('a resting node is asked too while the others disagree', () => {
   const second = changing(upTo(9));
   return withNodes(
     [chainMethods(1, upTo(9)), second.methods, chainMethods(1, upTo(9))],
@@ -312,7 +312,7 @@ test('a node that rests is asked all the same while the others disagree', () => 
   );
 });
 
-test('one request per node is all that a head costs', () =>
+test('a head costs one request to each node', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes }) => {
     await nodes.head(signal);
     const before = scripted.map((node) => node.calls.length);

@@ -95,7 +95,7 @@ const read = async ({ nodes }: NodesStage, reference: Hash | number = seven) => 
   return bundle?.transactions.map(({ calls }) => calls.length);
 };
 
-test('internal transfers that the preferred node omits come from those that agree', () =>
+test('internal transfers that the preferred node omits come from the nodes that agree', () =>
   withNodes([omitting(), complete(), complete()], async (stage) => {
     assert.deepEqual(await read(stage), [1, 1]);
     const [first] = stage.nodes.status();
@@ -103,7 +103,7 @@ test('internal transfers that the preferred node omits come from those that agre
     assert.deepEqual(stage.nodes.agreement().tracingNodes, 3);
   }));
 
-test('the caller learns which node lied, although another one gives the block', () =>
+test('the caller learns which node lied even if another one gives the block', () =>
   withNodes([omitting(), complete(), complete()], async ({ nodes, scripted: [liar] }) => {
     await nodes.head(signal);
     const lies: Lie[] = [];
@@ -111,7 +111,7 @@ test('the caller learns which node lied, although another one gives the block', 
     assert.deepEqual(lies, [{ node: new URL(liar?.url ?? '').origin, block: 7 }]);
   }));
 
-test('the same holds in a backfill, which asks by number', () =>
+test('omitted internal transfers are also found in a backfill, which asks by number', () =>
   withNodes([omitting(), complete(), complete()], async (stage) => {
     assert.deepEqual(await read(stage, 7), [1, 1]);
   }));
@@ -125,7 +125,7 @@ test('two tracing nodes that differ hold the block, and the message names both',
     });
   }));
 
-test('the traces of the first node that is asked are compared too, although the others are not yet probed', () =>
+test('the traces of the first node are compared even if the others are not probed yet', () =>
   withNodes([omitting(), complete(), complete()], async ({ nodes }) => {
     const [bundle] = await nodes.bundles([seven], signal, full);
     assert.deepEqual(
@@ -145,7 +145,7 @@ test('each block of a request at the head is compared with its own traces', () =
     assert.deepEqual(nodes.agreement().outvoted, []);
   }));
 
-test('a node that lists other transactions votes on those that were proved, and delays no other node', () =>
+test('a node that lists other transactions votes on the proved ones, and delays no other node', () =>
   withNodes([listingOthers(), complete()], async (stage) => {
     await stage.nodes.head(signal);
     assert.equal(await stage.nodes.areConfirmed(listed(7), transfersOf(7), signal), true);
@@ -156,7 +156,7 @@ for (const [method, isEmpty] of [
   [TRACE, true],
   ['trace_block', false],
 ] as const)
-  test(`${isEmpty ? 'an empty answer' : 'the traces of another block'} to ${method} are no vote, and the node is asked again`, () =>
+  test(`${isEmpty ? 'an empty answer' : 'an answer with the traces of another block'} to ${method} is no vote, and the node is asked again`, () =>
     withNodes([complete(), { ...blind(), [method]: tracesIn(method) }], async (stage) => {
       await stage.nodes.head(signal);
       const [, late] = stage.scripted;
@@ -174,7 +174,7 @@ for (const [method, isEmpty] of [
       assert.deepEqual(stage.nodes.agreement().outvoted, []);
     }));
 
-test('a node that goes on tracing other transactions has no vote, and its error says so', () =>
+test('a node that keeps tracing other transactions has no vote, and its error says so', () =>
   withNodes([complete(), { ...complete(), [TRACE]: () => blocks[6]?.traces }], async (stage) => {
     await stage.nodes.head(signal);
     const confirming = stage.nodes.areConfirmed(listed(7), transfersOf(7), signal);
@@ -185,7 +185,7 @@ test('a node that goes on tracing other transactions has no vote, and its error 
     assert.match(stage.nodes.status()[1]?.error ?? '', /traces of other transactions/);
   }));
 
-test('while nodes agree each block is traced by as many as must agree, and no more', () =>
+test('while nodes agree, only as many as must agree trace each block', () =>
   withNodes([complete(), complete(), complete()], async (stage) => {
     await stage.nodes.head(signal);
     const before = stage.scripted.map((node) => countOf(node, TRACE));
@@ -210,7 +210,7 @@ test('a single tracing node is believed, and the status counts it', () =>
     assert.deepEqual(stage.nodes.agreement(), { quorum: 2, tracingNodes: 1, outvoted: [] });
   }));
 
-test('matched internal transfers of a backfill are confirmed, or found to be wrong', () =>
+test('matched internal transfers of a backfill are confirmed or found to be wrong', () =>
   withNodes([omitting(), complete(), complete()], async ({ nodes }) => {
     await nodes.head(signal);
     const block = listed(7);
@@ -227,7 +227,7 @@ test('matched internal transfers of a backfill are confirmed, or found to be wro
     );
   }));
 
-test('of two tracing nodes the other is followed once one has been silent for 30 s, and not before', () =>
+test('after one of two tracing nodes has been silent for 30 s, and not before, the other one is followed', () =>
   withNodes([complete(), complete()], async (stage) => {
     await read(stage);
     const silent = nodeAt(stage.scripted, 1);
@@ -239,7 +239,7 @@ test('of two tracing nodes the other is followed once one has been silent for 30
     assert.equal((await stage.nodes.bundles([makeHash(0, 8, 0)], signal, full)).length, 1);
   }));
 
-test('where chain.quorum is set no silence makes one of two tracing nodes enough', () =>
+test('if chain.quorum is set, one of two tracing nodes is never enough', () =>
   withNodes(
     [complete(), complete()],
     async (stage) => {
@@ -254,7 +254,7 @@ test('where chain.quorum is set no silence makes one of two tracing nodes enough
     { quorum: 2 },
   ));
 
-test('traces whose gas falls short are refused once the check has held, and never before', () => {
+test('traces with too little gas are refused once the check has held, and never before', () => {
   const header = parseHeader(makeNodeBlock(7).block);
   const bundle = (traced: bigint) => ({
     ...{ header, transactions: [], proved: true, traced: true },

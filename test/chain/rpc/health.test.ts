@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { createHealth, createWindow } from '../../../src/chain/rpc/health.ts';
 import { createTestClock } from '../../kit/clock.ts';
 
-test('percentiles are of the newest sixty durations and of the last ten minutes', () => {
+test('percentiles cover the newest 60 durations of the last ten minutes', () => {
   const clock = createTestClock();
   const window = createWindow(clock);
   assert.equal(window.percentile(50), undefined);
@@ -18,7 +18,7 @@ test('percentiles are of the newest sixty durations and of the last ten minutes'
   assert.equal(window.percentile(95), undefined);
 });
 
-test('a method is lacking from the answer that says so until one that does not', () => {
+test('a method counts as lacking from the answer that says so until the next result', () => {
   const health = createHealth(createTestClock());
   const method = 'trace_block';
   const note = (kind: 'ok' | 'lacking' | 'error' | 'failed') => {

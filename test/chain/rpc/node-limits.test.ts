@@ -26,7 +26,7 @@ const tooOften: [code: number, message: string, waitMs?: number, data?: unknown]
   [-32_001, 'Request limit reached. Try again in 2 Minutes.', 120_000],
 ];
 for (const [code, message, waitMs, data] of tooOften) {
-  test(`"${message}" (${code}) means that the node was asked too often`, () => {
+  test(`"${message}" (${code}) means too many requests`, () => {
     const limit = limitOfError({ code, message, data });
     assert.deepEqual([limit?.kind, limit?.kind === 'too often' && limit.waitMs], ['too often', waitMs]);
   });
@@ -44,7 +44,7 @@ const tooMuch: [code: number, message: string][] = [
   [-32_008, 'Response is too big'],
 ];
 for (const [code, message] of tooMuch) {
-  test(`"${message}" (${code}) means that it was asked for too much at once`, () => {
+  test(`"${message}" (${code}) means too much data in one request`, () => {
     assert.deepEqual(limitOfError({ code, message }), { kind: 'too much' });
   });
 }
@@ -65,7 +65,7 @@ for (const [code, message] of [
   });
 }
 
-test('a quota of a day is told from a limit per second', () => {
+test('a daily quota is distinguished from a limit per second', () => {
   const isQuota = (message: string) => {
     const limit = limitOfError({ code: 429, message });
     return limit?.kind === 'too often' && limit.isQuota;
@@ -78,7 +78,7 @@ const http: [name: string, refusal: Partial<Parameters<typeof limitOfHttp>[0]>, 
   ['429 with seconds', { statusCode: 429, retryAfter: '7' }, 7_000],
   ['429 with a date', { statusCode: 429, retryAfter: 'Thu, 20 Nov 2025 12:00:09 GMT' }, 9_000],
   ['429 with a date that is over', { statusCode: 429, retryAfter: 'Thu, 20 Nov 2025 11:00:00 GMT' }, 0],
-  ['429 with what is neither', { statusCode: 429, retryAfter: 'soon' }, 'unsaid'],
+  ['429 with neither seconds nor a date', { statusCode: 429, retryAfter: 'soon' }, 'unsaid'],
   ['429 without a word', { statusCode: 429 }, 'unsaid'],
   [
     '429 with the wait in its body',

@@ -62,7 +62,7 @@ test('answers come in the order of the calls, whatever the order in which the no
     );
   }));
 
-test('a batch is one HTTP request, and an empty one is none', () =>
+test('a batch is one HTTP request, and an empty batch causes no request', () =>
   withNode(async ({ node, rpc }) => {
     assert.deepEqual(await rpc.batch([], signal), []);
     assert.equal(node.exchangeCount(), 0);
@@ -92,7 +92,7 @@ test('a call that the node leaves unanswered is inconsistent', () =>
     assert.equal((await faultOf(rpc.batch([chainId, number], signal))).code, 'inconsistent');
   }));
 
-test('a batch in which two answers have one id is inconsistent: nothing tells which one is meant', () =>
+test('a batch in which two answers have the same id is inconsistent, because the right one is unknown', () =>
   withNode(async ({ node, rpc }) => {
     node.setHttp(({ json }) => {
       const [first, second] = json as Json[];
@@ -108,7 +108,7 @@ test('a batch in which two answers have one id is inconsistent: nothing tells wh
     assert.match(fault.message, /answered one call of a batch twice/);
   }));
 
-test('a result without an id is that of a single call, and never that of all calls of a batch', () =>
+test('a result without an id answers a single call, and never all calls of a batch', () =>
   withNode(async ({ node, rpc }) => {
     node.setHttp(() => ({ body: JSON.stringify({ id: null, result: '0x7' }) }));
     assert.equal(await rpc.call('eth_blockNumber', [], signal), '0x7');
@@ -117,7 +117,7 @@ test('a result without an id is that of a single call, and never that of all cal
     assert.match(fault.message, /left eth_chainId unanswered/);
   }));
 
-test('a method that is not there is told from one that fails', () =>
+test('a missing method is distinguished from a failing one', () =>
   withNode(async ({ node, rpc }) => {
     node.methods.eth_blockNumber = () => {
       throw new RpcError(-32_000, 'internal error');
@@ -144,11 +144,11 @@ const failures: [name: string, answer: Answer][] = [
     'a body shorter than announced',
     { raw: 'HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"id":1', close: 'end' },
   ],
-  ['what is not HTTP', { raw: 'SSH-2.0-OpenSSH_9.6\r\n', close: 'end' }],
+  ['an answer that is not HTTP', { raw: 'SSH-2.0-OpenSSH_9.6\r\n', close: 'end' }],
 ];
 
 for (const [name, answer] of failures) {
-  test(`${name} means unavailable, and names the node without its path`, () =>
+  test(`${name} means unavailable, and the message names the node without its path`, () =>
     withNode(async ({ node, rpc, metrics }) => {
       node.setHttp(answer);
       const fault = await faultOf(rpc.call('eth_chainId', [], signal));
@@ -179,7 +179,7 @@ test('user and password of the URL are sent as basic authentication', () =>
     assert.deepEqual(texts, [undefined, 'operator:p@ss:', 'operator:', 'a%b:%zz']);
   }));
 
-test('a node that repeats its URL in an error reveals nothing of it', () =>
+test('an error of a node that repeats its URL reveals no secret of the URL', () =>
   withNode(async ({ node }) => {
     const url = new URL(node.url);
     url.username = 'operator';
@@ -217,7 +217,7 @@ test('a node that repeats its URL in an error reveals nothing of it', () =>
 
 const slowDown = (retryAfter: string): Answer => ({ status: 429, headers: { 'retry-after': retryAfter } });
 
-test('a node that limits requests is not asked before its wait is over, and counts as limited, not as failed', () =>
+test('a node that limits requests is not asked before its pause is over, and counts as limited instead of failed', () =>
   withNode(async ({ node, rpc, metrics, clock }) => {
     node.setHttp(slowDown('7'));
     assert.match((await faultOf(rpc.call('eth_chainId', [], signal))).message, /HTTP 429, retry-after 7/);
@@ -235,7 +235,7 @@ test('a node that limits requests is not asked before its wait is over, and coun
     assert.deepEqual([calls, errors, limited], [2, 0, 1]);
   }));
 
-test('who is patient waits exactly as long as the node says, and gets the answer', () =>
+test('a patient caller waits exactly as long as the node says, and gets the answer', () =>
   withNode(async ({ node, rpc, clock }) => {
     node.setHttp(slowDown('Thu, 20 Nov 2025 12:00:05 GMT'));
     const asking = rpc.patient.call('eth_chainId', [], signal);
@@ -253,7 +253,7 @@ test('who is patient waits exactly as long as the node says, and gets the answer
     );
   }));
 
-test('of a batch of which some calls were limited only these are asked again', () =>
+test('only the limited calls of a batch are repeated', () =>
   withNode(async ({ node, rpc, clock }) => {
     let isLimited = true;
     node.methods.eth_blockNumber = () => {
@@ -303,7 +303,7 @@ for (const [name, refusal] of [
     }),
   ],
 ] satisfies [string, (calls: Json[]) => Answer][]) {
-  test(`a node that refuses large batches by ${name} gets smaller ones, from then on`, () =>
+  test(`a node that refuses large batches with ${name} gets smaller ones from then on`, () =>
     withNode(async ({ node, rpc }) => {
       node.setHttp(small(refusal));
       const calls = [chainId, number, number, chainId, number, number, chainId];
@@ -321,7 +321,7 @@ for (const [name, refusal] of [
     }));
 }
 
-test('a single call whose answer is too large is an error, and is not asked again', () =>
+test('a single call whose answer is too large is an error and is not repeated', () =>
   withNode(async ({ node, rpc }) => {
     node.methods.eth_blockNumber = () => {
       throw new RpcError(-32_003, 'response too large');
@@ -330,7 +330,7 @@ test('a single call whose answer is too large is an error, and is not asked agai
     assert.equal(node.exchangeCount(), 1);
   }));
 
-test('per method the calls, the errors with the last one, and how long they took are known', () =>
+test('health has calls, errors, the last error and durations for each method', () =>
   withNode(async ({ node, rpc, clock }) => {
     node.methods.eth_blockNumber = () => {
       clock.advance(30);
@@ -350,7 +350,7 @@ test('per method the calls, the errors with the last one, and how long they took
     });
   }));
 
-test('who ends a request has not seen the node fail', () =>
+test('an aborted request does not count as a failure of the node', () =>
   withNode(async ({ node, rpc }) => {
     const abort = new AbortController();
     node.setHttp(() => {
@@ -362,7 +362,7 @@ test('who ends a request has not seen the node fail', () =>
     assert.equal(rpc.throttle.status().inFlight, 0);
   }));
 
-test('a node that refuses a method by HTTP 400 with a JSON-RPC error is understood', () =>
+test('a JSON-RPC error in an HTTP 400 that refuses a method is understood', () =>
   withNode(async ({ node, rpc }) => {
     const error = { code: -32_601, message: 'Unsupported method: trace_block' };
     node.setHttp(({ json }) => ({
@@ -374,7 +374,7 @@ test('a node that refuses a method by HTTP 400 with a JSON-RPC error is understo
     assert.ok(lacksMethod(answer));
   }));
 
-test('a node where nobody listens is unavailable', async () => {
+test('a node that refuses connections is unavailable', async () => {
   const node = await startScriptedNode();
   await node.close();
   const rpc = createRpc(node.url, createMetrics('test'));
@@ -384,7 +384,7 @@ test('a node where nobody listens is unavailable', async () => {
   await rpc.close();
 });
 
-test('a call ends when its signal aborts, also while the node says nothing', () =>
+test('a call ends when its signal aborts, even if the node is silent', () =>
   withNode(async ({ node, rpc }) => {
     const abort = new AbortController();
     node.setHttp(() => {
@@ -394,14 +394,14 @@ test('a call ends when its signal aborts, also while the node says nothing', () 
     assert.equal((await faultOf(rpc.call('eth_chainId', [], abort.signal))).code, 'unavailable');
   }));
 
-test('user name and password in the URL are shown nowhere', async () => {
+test('user name and password of the URL are never shown', async () => {
   const rpc = createRpc('http://user:password@127.0.0.1:9/key', createMetrics('test'));
   assert.equal(rpc.name, 'http://127.0.0.1:9');
   assert.doesNotMatch((await faultOf(rpc.call('eth_chainId', [], signal))).message, /user|password|key/);
   await rpc.close();
 });
 
-test('any JSON as the answer gives answers or a Fault, never another error', () =>
+test('any JSON as the answer leads to answers or a Fault, never to another error', () =>
   withNode(async ({ node, rpc }) => {
     const error = fc.record({
       code: fc.jsonValue(),

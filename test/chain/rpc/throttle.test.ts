@@ -28,13 +28,13 @@ test('a node starts with all its slots; each limit halves them, and they never f
   assert.deepEqual([CONCURRENCY_MAX, ...seen], [16, 8, 4, 2, 1, 1, 1]);
 });
 
-test('the requests that were under way at a limit do not halve them again', () => {
+test('requests that were under way at a limit do not halve the slots again', () => {
   const { throttle } = createStory();
   for (let time = 0; time < 8; time += 1) throttle.noteLimit(limitOf(1_000), 1, 'slow down');
   assert.equal(throttle.status().concurrency, 8);
 });
 
-test('slots come back one by one, after ten good exchanges for each that there is', () => {
+test('slots come back one by one, after ten good exchanges for each current slot', () => {
   const { clock, throttle } = createStory();
   throttle.noteLimit(limitOf(1_000), 1, 'slow down');
   clock.advance(1_000);
@@ -46,7 +46,7 @@ test('slots come back one by one, after ten good exchanges for each that there i
   assert.equal(throttle.status().concurrency, CONCURRENCY_MAX);
 });
 
-test('who finds no slot waits for the next one that is given back, in the order of coming', async () => {
+test('requests without a slot wait in the order of their arrival for the next free one', async () => {
   const { throttle } = createStory();
   for (let slot = 0; slot < CONCURRENCY_MAX; slot += 1) assert.ok(throttle.tryEnter());
   assert.ok(!throttle.tryEnter());
@@ -63,7 +63,7 @@ test('who finds no slot waits for the next one that is given back, in the order 
   assert.equal(throttle.status().inFlight, CONCURRENCY_MAX);
 });
 
-test('who gives up waiting for a slot leaves it to the next', async () => {
+test('a request that gives up waiting leaves the slot to the next one', async () => {
   const { throttle } = createStory();
   for (let slot = 0; slot < CONCURRENCY_MAX; slot += 1) throttle.tryEnter();
   const abort = new AbortController();
@@ -75,7 +75,7 @@ test('who gives up waiting for a slot leaves it to the next', async () => {
   await second;
 });
 
-test('a wait is kept to the end, and a longer one that comes meanwhile too', async () => {
+test('a pause is kept to its end, and so is a longer one that the node requests meanwhile', async () => {
   const { clock, throttle } = createStory();
   throttle.noteLimit(limitOf(7_000), 1, 'HTTP 429');
   const entering = throttle.enter(signal, never);
@@ -94,7 +94,7 @@ test('a wait is kept to the end, and a longer one that comes meanwhile too', asy
   assert.ok(throttle.tryEnter());
 });
 
-test('a wait that ends after one has given up is refused at once, with its end and its reason', async () => {
+test('a pause that ends after the time limit of a request refuses it at once, with its end and its reason', async () => {
   const { clock, throttle } = createStory();
   throttle.noteLimit(limitOf(7_000), 1, 'HTTP 429');
   await assert.rejects(throttle.enter(signal, clock.now().getTime() + 6_999), {
@@ -133,7 +133,7 @@ test('a pause that ends between two readings of the clock leaves no request wait
   assert.equal(throttle.status().inFlight, 1);
 });
 
-test('a node that does not say how long is left alone twice as long each time, until it answers', () => {
+test('the pause of a node that names none doubles each time, until the node answers', () => {
   const { clock, throttle } = createStory();
   const waitMs = (limit: Parameters<Throttle['noteLimit']>[0] = limitOf()) => {
     throttle.noteLimit(limit, 1, 'slow down');
