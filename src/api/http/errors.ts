@@ -84,6 +84,9 @@ export function toAnswer(error: unknown): Answer {
       return { statusCode, statusMessage: INVALID_REQUEST, errors: [{ path: '', message: error.message }] };
     case 413:
       return { statusCode, statusMessage: 'Payload Too Large' };
+    // Fastify's message repeats the path, of any length.
+    case 414:
+      return { statusCode, statusMessage: 'URI Too Long' };
     case 415:
       return { statusCode, statusMessage: 'Unsupported Media Type: send Content-Type: application/json' };
     default:
