@@ -1,6 +1,6 @@
 /**
- * Bugs that are planted to see whether the simulation finds them: what a check reads is replaced by what the actor
- * believes, so that the check cannot fail.
+ * Planted bugs that the simulation must find. Most of them replace the value that a check reads with the value that the
+ * actor assumes, so the check cannot fail.
  */
 import { isRecord } from '../../src/core/json.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';

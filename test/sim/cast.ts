@@ -1,6 +1,6 @@
 /**
- * The actors: followers and delivery workers as production builds them, each on its own seat at the database. Whoever
- * dies is followed by a new process on the same seat.
+ * The actors: followers and delivery workers as production builds them, each with its own seat at the database. When an
+ * actor dies, a new process takes its seat.
  */
 import { type CommonClock, openCommonClock } from '../../src/app/common-clock.ts';
 import type { Clock } from '../../src/core/clock.ts';

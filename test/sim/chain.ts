@@ -1,6 +1,6 @@
 /**
- * A chain by chance: blocks of transfers between a few people, forks above what is final, and what nodes that are late
- * still take for the chain.
+ * A random chain: blocks of transfers between a few people, reorgs above the final block, and older heads that lagging
+ * nodes still report.
  */
 import type { Bundle, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';

@@ -1,6 +1,6 @@
 /**
- * What watchers ask for, by the functions that the API calls: records that come, change and go, alone and as sets, their
- * settings, and webhooks once more.
+ * The requests of watchers, through the functions that the API calls: they create, change and delete watched addresses,
+ * alone and as sets, change settings, and request redeliveries.
  */
 import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import type { Database } from '../../src/store/db/db.ts';
@@ -42,8 +42,8 @@ export function createClients(world: World, cast: Cast) {
   };
 
   /**
-   * Whether the client lives to the end of its request: it may die between its change and what follows it. Workers correct that
-   * when it is due.
+   * Returns whether the client survives its request. It may die between its change and the work that follows it. Workers
+   * then do that work when it is due.
    */
   async function outlives(request: (client: Database) => Promise<unknown>): Promise<boolean> {
     const isMortal = random.chance(0.3);
@@ -127,8 +127,8 @@ export function createClients(world: World, cast: Cast) {
   }
 
   /**
-   * As if the commit of what waits had matched the record before the patch and come after it: all of that is in the former lane,
-   * which the commit wakes, and the patch found nothing for which to wake the new one.
+   * Simulates a commit that matched the watched address before the patch and completed after it. Its notifications are in the
+   * former lane, which the commit wakes. The patch found no reason to wake the new lane.
    */
   async function comeLate(record: SimRecord, formerUrl: string, nextDue: Date | null): Promise<void> {
     const { id, watcherId, webhookUrl } = record;

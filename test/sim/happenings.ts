@@ -1,6 +1,6 @@
 /**
- * What happens around the actors: the chain goes on and forks, clients ask for something, time leaps, receivers go down,
- * sessions are lost and processes killed.
+ * The events around the actors: the chain grows and reorganizes, clients make requests, time leaps, receivers fail,
+ * sessions are lost and processes are killed.
  */
 import type { Cast } from './cast.ts';
 import { createClients } from './clients.ts';

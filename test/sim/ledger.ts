@@ -45,8 +45,8 @@ function createLedger(revisionOf: (message: Pick<Message, 'headers'>) => number)
 }
 
 /**
- * Compares the books with the chain when nothing is open any more. With `removed` they are exact. Without it nothing is
- * missing, and nothing too much where confirmations are deeper than any reorg (`isConfirmed`).
+ * Compares the books with the chain when no notification is open. With `removed` they must be exact. Without it no credit
+ * may be missing, and none may be too much if confirmations are deeper than any reorg (`isConfirmed`).
  */
 export function judgeLedgers(
   { records, byId }: Pick<Oracle, 'records' | 'byId'>,

@@ -1,6 +1,6 @@
 /**
- * The chain as a follower's three nodes tell it: two sometimes not at all, or as it was a while ago, and the preferred one
- * always as it never was. The votes are counted by the program's own code (src/chain/nodes/head-votes.ts).
+ * The three nodes of a follower. Two of them sometimes don't answer or lag behind, and the preferred one always lies.
+ * The program's code counts the votes (src/chain/nodes/head-votes.ts).
  */
 
 import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/nodes/head-votes.ts';

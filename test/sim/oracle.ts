@@ -1,6 +1,6 @@
 /**
- * What must be: from the blocks that are stored and the records that watch it recomputes what the database should hold, and
- * compares. What an event makes of one notification is in rules.ts.
+ * Recomputes, from the stored blocks and the watched addresses, the rows that the database should hold, and compares.
+ * The effect of each event on one notification is in rules.ts.
  */
 import type { Address, Hash } from '../../src/core/hex.ts';
 import type { Transfer } from '../../src/domain/block.ts';

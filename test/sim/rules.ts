@@ -1,34 +1,34 @@
 /**
- * One notification: what it is, and what each event makes of it, by the specification and DESIGN §4 to §6.
+ * The states of one notification, and the effect of each event on it, by the specification and DESIGN §4 to §6.
  */
 import { sidesOf, type Transfer } from '../../src/domain/block.ts';
 import type { WatchSettings } from '../../src/store/watchers/settings.ts';
 import type { NewWatchedAddress } from '../../src/store/watchers/watched.ts';
 import type { StoredNotification } from './state.ts';
 
-/** A watched address, with what became of it. */
+/** A watched address and its history. */
 export type SimRecord = NewWatchedAddress & {
-  /** In the story. */
+  /** Its name in the story. */
   readonly name: string;
   readonly watcherId: number;
   settings: WatchSettings;
-  /** Whether it has asked for removal notices, all its life. */
+  /** Whether its `removed` setting was on all the time, off all the time, or changed. */
   removed: 'always' | 'never' | 'changed';
   isGone: boolean;
-  /** Its URL or address was another one at some time. */
+  /** Its URL or address has changed. */
   hasMoved: boolean;
-  /** Whatever it watches, it did not always. */
+  /** Its filters have changed, so it did not always watch the same transfers. */
   hasChanged: boolean;
 };
 
-/** What an attempt knew of its notification: of another one it decides nothing. */
+/** The version of the notification that an attempt sent. Its outcome decides nothing about another version. */
 export type Version = { revision: number; redelivery: number; retries: number };
 
 export type Notification = Version & {
   readonly record: SimRecord;
   transfer: Transfer;
   block: number;
-  /** A reorg took it off the chain. */
+  /** A reorg orphaned its transfer. */
   isOrphaned: boolean;
   /** The program counts it as seen. */
   mayBeSeen: boolean;
@@ -36,11 +36,11 @@ export type Notification = Version & {
   requests: number;
   state: 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
   retryMs: number | undefined;
-  /** The tip with which it has its confirmations; 0 from then on. */
+  /** The height of the tip at which it has its confirmations; 0 from then on. */
   releaseHeight: number;
-  /** Its place among those that go one at a time. */
+  /** Its position in strict order. */
   turn: number | undefined;
-  /** The revisions that a receiver has taken. */
+  /** The revisions that its receiver has accepted. */
   readonly heard: Set<number>;
 };
 
@@ -62,8 +62,8 @@ export function watches(
 }
 
 /**
- * It is on no block any more: where the record wants it, a receiver that may have seen it hears that it is gone; otherwise
- * its attempts end.
+ * Its transfer was orphaned. If a receiver may have seen it and the watched address has `removed`, it becomes a removal
+ * notice. Otherwise its attempts end.
  */
 export function undo(one: Notification): void {
   if (one.revision % 2 === 1) return;
@@ -72,7 +72,7 @@ export function undo(one: Notification): void {
   else if (isOpen(one)) one.state = 'withdrawn';
 }
 
-/** Its transfer is on the chain again, or still: `fresh` is what a new one would be. `isSwitch`: it was never off it. */
+/** Its transfer is on the chain again. `fresh` is a new notification of it. `isSwitch`: it is in both branches of a reorg. */
 export function onReinclusion(
   one: Notification,
   fresh: Pick<Notification, 'transfer' | 'block' | 'state' | 'releaseHeight' | 'turn'>,
@@ -88,14 +88,14 @@ export function onReinclusion(
   if (isSentAgain) Object.assign(one, { retries: 0, retryMs: undefined });
 }
 
-/** The newest is told to be gone first, before all that comes. */
+/** The removal notice of the newest notification is sent first, before all new notifications. */
 function toRemovalNotices(one: Notification): void {
   const { turn, revision } = one;
   const order = turn === undefined ? { state: 'waiting' } : { state: 'held', turn: -turn };
   Object.assign(one, { revision: revision + 1, retries: 0, retryMs: undefined, releaseHeight: 0, ...order });
 }
 
-/** The outcome of an attempt, which counts for what it was an attempt of; `retryMs` after a failure. */
+/** Applies the outcome of an attempt to the version that was sent. `retryMs` is the next retry after a failure. */
 export function settle(
   one: Notification,
   of: Version,
@@ -109,7 +109,7 @@ export function settle(
   else if (one.retries === of.retries) Object.assign(one, { retries: one.retries + 1, retryMs });
 }
 
-/** Whoever has heard hears it again, whoever waits for a retry does not wait; whether it is so. */
+/** Sends a processed notification again, or a waiting one at once. Returns whether it applies. */
 export function redeliver(one: Notification, nowMs: number): boolean {
   if (one.record.isGone || (one.isOrphaned && one.revision % 2 === 0)) return false;
   if (one.state === 'processed')
@@ -119,7 +119,7 @@ export function redeliver(one: Notification, nowMs: number): boolean {
   return true;
 }
 
-/** What is cancelled or withdrawn is due no more: its schedule says nothing. */
+/** A cancelled or withdrawn notification is never due, so its schedule is not compared. */
 const isEnded = (state: string) => state === 'cancelled' || state === 'withdrawn';
 
 export const wantedRow = ({

@@ -1,5 +1,5 @@
 /**
- * `npm run sim -- --seed N [--steps M] [--bug NAME] [--json]`: tells the story of one seed, with M turns before the
+ * `npm run sim -- --seed N [--steps M] [--bug NAME] [--json]`: runs the story of one seed, with M turns before the
  * faults stop. `--seeds 1..N` runs a range instead and prints a summary; `--minutes M` ends it early. The exit code is 1
  * when a promise was broken.
  */

@@ -1,6 +1,6 @@
 /**
- * Who acts next. Whatever an actor waits for (the database, a node, a receiver, its own next step) is a turn; turns are
- * taken one at a time, so that the order in which they are taken is the whole story.
+ * Chooses the next actor. Each wait of an actor (for the database, a node, a receiver, its own next step) is a turn. Turns
+ * run one at a time, so their order determines the whole story.
  */
 import { setImmediate as afterMicrotasks } from 'node:timers/promises';
 
@@ -9,19 +9,19 @@ export type Actor = { readonly name: string; isDead: boolean };
 
 export type Turn = {
   readonly actor: Actor;
-  /** step: a loop would begin its next step. call: a database or a node is asked. webhook: a receiver is to answer. */
+  /** step: a loop begins its next step. call: an actor queries the database or a node. webhook: a receiver answers. */
   readonly kind: 'step' | 'call' | 'webhook';
   take(): Promise<void>;
 };
 
 export type Scheduler = {
-  /** The turns that may be taken, oldest first. */
+  /** The waiting turns, oldest first. */
   waiting(): readonly Turn[];
-  /** Waits to be taken, and then for the work. Whatever a dead actor waits for never comes. */
+  /** Waits until the turn is taken, and then for the work. The turn of a dead actor never ends. */
   turn<T>(actor: Actor, kind: Turn['kind'], work: () => Promise<T>): Promise<T>;
-  /** Takes a turn that is still waiting, and lets everybody go on until all wait again. */
+  /** Takes a waiting turn, and lets all actors continue until all of them wait again. */
   take(turn: Turn): Promise<void>;
-  /** The actor hears and does nothing more. */
+  /** Ends an actor: it gets no further turns and no results. */
   bury(actor: Actor): void;
 };
 
@@ -47,7 +47,7 @@ export function createScheduler(): Scheduler {
       if (!waiting.includes(turn)) return;
       waiting = waiting.filter((one) => one !== turn);
       await turn.take();
-      // Nobody awaits anything but turns and the story's clock: after this all of them have come to their next wait.
+      // Actors await only turns and the story's clock, so now all of them have reached their next wait.
       await afterMicrotasks();
     },
     bury(actor) {

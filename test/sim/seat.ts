@@ -1,6 +1,6 @@
 /**
- * The database as one actor of the story has it: each statement outside a transaction and each transaction is a turn,
- * which may fail or kill the actor, before or after it has come through.
+ * The database as one actor sees it. Each transaction, and each statement outside a transaction, is a turn. A turn may
+ * fail or kill the actor, before or after it takes effect.
  */
 import { Fault } from '../../src/core/fault.ts';
 import type { Database, Session, Tx } from '../../src/store/db/db.ts';
@@ -10,13 +10,13 @@ import type { Bug } from './bugs.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
 
 /**
- * The named points: what a turn does, by a statement that only this does. Whatever else writes by a statement of its own is a
- * write, and whatever writes nothing a read: a process may die after each statement outside of a transaction.
+ * The named points of turns, each recognized by a statement that only it has. Any other turn that writes is a `write`, and
+ * one that writes nothing is a `read`. A process may die after each statement outside a transaction.
  */
 const POINTS = {
   followStep: /update clock_state\b/,
   repairSchedule: /next_due = least\(next_due, case/,
-  // Undone blocks and those that replace them are one transaction.
+  // One transaction removes the orphaned blocks and stores the new branch.
   switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,
   writeDeferred: /delete from deferred_match where id/,
@@ -34,7 +34,7 @@ export const points = Object.keys(POINTS);
 export type Mishap = 'none' | 'fault before' | 'fault after' | 'crash before' | 'crash after';
 const isBefore = (mishap: Mishap) => mishap.endsWith('before');
 
-/** A turn that is over, as far as the database is concerned; the actor has not heard of it yet. */
+/** A turn that the database has completed. The actor has not received its result yet. */
 export type Done = { point: Point; mishap: Mishap; hasWritten: boolean };
 
 type SeatOptions = {
@@ -43,9 +43,9 @@ type SeatOptions = {
   database: Database;
   bug: Bug;
   sessions: Sessions;
-  /** What befalls a turn at this point. */
+  /** Chooses the mishap of a turn at this point. */
   mishapAt(point: Point): Mishap;
-  /** Of what is due in a lane; when the actor hears of it. */
+  /** Called with the due rows of a lane when the actor receives them. */
   onRead(rows: readonly unknown[]): void;
   onDone(done: Done): Promise<void>;
 };
@@ -63,7 +63,7 @@ class Undone extends Error {
 export function createSeat(options: SeatOptions): Database {
   const { actor, scheduler, database, bug, sessions } = options;
 
-  /** The transactions that a bug takes apart: each of their statements is a turn of its own. */
+  /** Whether a bug splits this transaction, so that each of its statements is a separate turn. */
   async function isApart(work: (tx: Tx) => Promise<unknown>): Promise<boolean> {
     const { apart } = bug;
     if (apart === undefined) return false;
@@ -75,7 +75,7 @@ export function createSeat(options: SeatOptions): Database {
         return new Promise(() => {});
       },
     };
-    // It hears nothing of its first statement, and goes no further.
+    // Its first statement never returns, so it goes no further.
     void work(listen).then(() => resolve(''));
     return apart.test(await promise);
   }
@@ -93,7 +93,7 @@ export function createSeat(options: SeatOptions): Database {
       const mishap = options.mishapAt(point);
       const rows = isBefore(mishap) ? [] : await database.query<Row>(bug.rewrite(statement));
       bug.note(statement.text, rows);
-      // Of those that return rows, one without a row has changed nothing.
+      // A statement with `returning` that returns no row has changed nothing.
       const hasWritten = isWrite(statement) && (rows.length > 0 || !statement.text.includes('returning'));
       await end({ point, mishap, hasWritten: hasWritten && !isBefore(mishap) });
       if (point === 'listDue') options.onRead(rows);
@@ -158,8 +158,8 @@ const isPoint = (name: string): name is keyof typeof POINTS => name in POINTS;
 export type Sessions = ReturnType<typeof createSessions>;
 
 /**
- * Sessions of several actors on the one connection of the embedded database: who has which advisory lock is kept here,
- * and the locks are taken in the database too, where the statements of workers look for them.
+ * Sessions of several actors on the single connection of the embedded database. The holders of advisory locks are kept
+ * here. The locks are also taken in the database, where the statements of workers look for them.
  */
 export function createSessions(database: Database) {
   const open = new Map<Actor, { session: Session; locks: Set<string>; lost: AbortController }>();
@@ -177,7 +177,7 @@ export function createSessions(database: Database) {
   }
 
   return {
-    /** The actor's session; a new one after the last one has ended. `inTurn` is asked for each lock. */
+    /** The actor's session, or a new one after the last one has ended. Each lock is taken in a turn (`inTurn`). */
     open(actor: Actor, inTurn: (work: () => Promise<boolean>) => Promise<boolean>): Session {
       const known = open.get(actor);
       if (known !== undefined) return known.session;
@@ -203,12 +203,12 @@ export function createSessions(database: Database) {
       open.set(actor, { session, locks, lost });
       return session;
     },
-    /** The connection breaks, and the locks are gone. */
+    /** Breaks the connection, which releases the locks. */
     end,
     async endAll() {
       for (const actor of [...open.keys()]) await end(actor);
     },
-    /** Who has or had this worker number. */
+    /** The actor that has or had this worker number. */
     workerOf: (number: number) => workers.get(number),
     isWorkerAlive: (number: number) => isHeld(`${WORKER_LOCK_SPACE}/${number}`),
   };

@@ -1,5 +1,5 @@
 /**
- * The seeds that `npm test -- sim` runs, in two files so that two processors can; a run of the whole suite takes a sample.
+ * The seeds that `npm test -- sim` runs, in two files for two processors. A run of the whole suite takes a sample.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -12,10 +12,10 @@ import { openStage, type Stage } from './world.ts';
 
 const SEEDS = 200;
 const SEEDS_PER_TEST = 20;
-/** What changes the database for others. */
+/** The points that change the database for other actors. */
 const WRITING = points.filter((point) => point !== 'listDue');
 
-/** Declares the tests of every second seed, the first of which is given. */
+/** Declares the tests of every second seed, beginning with the given one. */
 export function testSeeds(first: 1 | 2): void {
   let stage: Stage;
   const mishaps = new Set<string>();
@@ -52,7 +52,7 @@ export function testSeeds(first: 1 | 2): void {
 type PlantedBug = {
   name: string;
   bug: BugName;
-  /** A seed that showed the bug before, and is tried first: most stories end well in spite of a bug. */
+  /** A seed that showed the bug before. It is tried first, because most stories don't show a bug. */
   likely?: number;
   problem: RegExp;
 };

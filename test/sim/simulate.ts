@@ -1,7 +1,7 @@
 /**
- * One story from one seed: two followers and three workers take turns on one database with blocks, forks, nodes and
- * receivers that fail, records that come and go, leaps of time, lost sessions and crashes. Then the faults stop, and all
- * that is due must come to its end.
+ * Runs one story from one seed. Two followers and three workers take turns on one database, with blocks, reorgs, failing
+ * nodes and receivers, changing watched addresses, leaps of time, lost sessions and crashes. Then the faults stop, and all
+ * due work must complete.
  */
 import type { BugName } from './bugs.ts';
 import { createCast } from './cast.ts';
@@ -25,17 +25,17 @@ export type Story = {
   /** The first promise that was broken. */
   problem: string | undefined;
   lines: readonly string[];
-  /** How often each mishap befell each point, as `settle, crash after`. */
+  /** How often each mishap happened at each point, with keys such as `settle, crash after`. */
   mishaps: ReadonlyMap<string, number>;
-  /** Attempts, and notifications by their last state. */
+  /** The numbers of attempts, and of notifications by their last state. */
   counts: Record<string, number>;
 };
 
 const STEPS = 300;
 const FIRST_RECORDS = 3;
-/** Rounds of all loops in which what is due must come to its end: a retry takes a few. */
+/** Rounds of all loops in which all due work must complete. A retry takes a few rounds. */
 const CALM_ROUNDS_MAX = 400;
-/** Turns that come of one round: more is a step that never ends. */
+/** Turns of one round. More turns mean that a step never ends. */
 const CALM_TURNS_MAX = 5_000;
 const CALM_MS = 1_000;
 
@@ -74,7 +74,7 @@ export async function simulate(
   };
 }
 
-/** Often of a follower, else rather of somebody who is in the middle of something. */
+/** Prefers a follower, and otherwise an actor in the middle of a step. */
 function chooseTurn({ scheduler, random, stalled }: World): Turn | undefined {
   if (random.chance(0.03)) stalled.clear();
   const waiting = scheduler.waiting().filter(({ actor }) => !stalled.has(actor));
@@ -115,7 +115,7 @@ function countStates({ oracle, witness }: World): Record<string, number> {
   return counts;
 }
 
-/** One step of each loop, and all that comes of it. */
+/** Runs one step of each loop, with all turns that follow from it. */
 async function takeRound({ scheduler, clock, problem, fail }: World): Promise<void> {
   for (const turn of scheduler.waiting().filter(({ kind }) => kind === 'step')) await scheduler.take(turn);
   for (let turns = 0; problem() === undefined; turns += 1) {

@@ -1,5 +1,5 @@
 /**
- * What the database holds, as the oracle compares it: numbers for times, hex for bytes, text for amounts.
+ * The contents of the database in the form that the oracle compares: numbers for times, hex for bytes, text for amounts.
  */
 import type { Address, Hash } from '../../src/core/hex.ts';
 import type { Database } from '../../src/store/db/db.ts';
@@ -27,7 +27,7 @@ export type StoredNotification = {
   block: number;
   state: string;
   occurrence: number;
-  /** What a reorg must know of it. */
+  /** Whether a reorg must assume that a receiver has seen it. */
   seen: boolean;
   orphaned: boolean;
   revision: number;
@@ -40,13 +40,13 @@ export type StoredState = {
   blocks: { number: number; hash: Hash; parent: Hash }[];
   lanes: StoredLane[];
   notifications: StoredNotification[];
-  /** Matches whose notifications are still to be written. */
+  /** Matches whose notifications are not written yet. */
   deferred: { id: number; block: number; records: string[] }[];
-  /** Those after the last one that was read. */
+  /** The attempts after the last one that was read. */
   attempts: { id: number; notification: number; started_ms: number; outcome: string }[];
 };
 
-/** Everything in one statement: it is read after every turn that wrote. */
+/** One statement, because it runs after every turn that wrote. */
 export async function readState(database: Database, afterAttempt: number): Promise<StoredState> {
   const [state] = await database.query<StoredState>(sql`
     select

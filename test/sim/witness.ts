@@ -1,6 +1,6 @@
 /**
- * What is seen of the workers: which lanes they take, which webhooks they send and settle. None may take what is another's,
- * send before its time or twice at a time, or settle what it did not hear.
+ * Watches which lanes the workers lease, and which webhooks they send and settle. A worker must not take another worker's
+ * lane, send early or twice at a time, or settle an outcome that it did not receive.
  */
 import type { Clock } from '../../src/core/clock.ts';
 import { isRecord, parseExact } from '../../src/core/json.ts';
@@ -21,7 +21,7 @@ export type Sending = Version & {
   isSettled: boolean;
 };
 
-/** What a worker read of a notification that is due, as the database said it. */
+/** A due notification as a worker read it from the database. */
 type Read = Version & { retryText: unknown };
 
 type WitnessOptions = {
@@ -29,7 +29,7 @@ type WitnessOptions = {
   clock: Clock;
   sessions: Sessions;
   retryMinutes: readonly number[];
-  /** Told of each promise that is broken. */
+  /** Called with each broken promise. */
   fail(problem: string): void;
 };
 
@@ -38,7 +38,7 @@ export type Witness = ReturnType<typeof createWitness>;
 export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: WitnessOptions) {
   const sendings = new Map<string, Sending>();
   const reads = new Map<string, Read>();
-  /** Who had which lane, in their order. */
+  /** The holders of all lanes, in order. */
   const leases: { lane: number; actor: Actor | undefined }[] = [];
   let lanes = new Map<number, StoredLane>();
   let lastProcessed: Notification[] = [];
@@ -64,13 +64,13 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
 
   const holderOf = (lane: number) => leases.findLast((lease) => lease.lane === lane)?.actor;
 
-  /** Who has lost the lane, or had it twice, may not know what others did with it; so does who sends for a record that moved. */
+  /** An actor that lost the lane, or had it twice, may have missed changes by others. So may one whose watched address moved. */
   function isContested({ actor, lane, notification }: Sending): boolean {
     const count = leases.filter((lease) => lease.lane === lane && lease.actor === actor).length;
     return notification.record.hasMoved || holderOf(lane) !== actor || count !== 1;
   }
 
-  /** A worker reads what is due in a lane of its own. */
+  /** A worker reads the due rows of its lane. */
   function read(actor: Actor, rows: readonly unknown[]): void {
     for (const row of rows) {
       if (!isRecord(row) || row.id === null) continue;
@@ -85,7 +85,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
     }
   }
 
-  /** A worker sends a webhook; `startedMs` by its own clock. */
+  /** A worker sends a webhook. `startedMs` is by the worker's clock. */
   function send(actor: Actor, { headers, url, body }: Message, startedMs: number): Sending | undefined {
     const [id = 0, revision = 0] = (headers['webhook-id'] ?? '').split('-').map(Number);
     const notification = oracle.byId.get(id);
@@ -130,10 +130,10 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
     if (outcome === 'success') sending.notification.heard.add(sending.revision);
   }
 
-  /** Outcomes are in the log: each counts, unless another attempt of the same number was first. */
+  /** Applies logged outcomes. Each counts, unless another attempt of the same number came first. */
   function settle(attempts: StoredState['attempts']): void {
     if (attempts.length > 0) lastProcessed = [];
-    // Of two outcomes of one notification that are settled together the 2xx counts.
+    // Of two outcomes of one notification that are settled together, the 2xx counts.
     const isFailure = ({ outcome }: (typeof attempts)[number]) => Number(outcome !== 'success');
     for (const { notification: id, started_ms, outcome } of attempts.sort(
       (one, other) => isFailure(one) - isFailure(other),
@@ -145,7 +145,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
       }
       const { notification, actor, lane, retries } = sending;
       if (holderOf(lane) !== actor) fail(`${actor.name} settled ${id} although it had lost lane ${lane}`);
-      // A group whose commit came through unheard is settled again.
+      // A worker that missed the answer to its commit settles the group again.
       if (sending.isSettled) continue;
       sending.isSettled = true;
       const minutes = retryMinutes[retries] ?? retryMinutes.at(-1) ?? 0;
@@ -158,7 +158,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
   return {
     ...{ followLanes, read, send, answer, settle },
     attemptCount: () => sendings.size,
-    /** Notifications that the last settlement processed. */
+    /** The notifications that the last settlement marked as processed. */
     lastProcessed: () => lastProcessed,
     /** When nothing is open any more. */
     judge(): void {
@@ -170,7 +170,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
   };
 }
 
-/** Spec 2.7, but for the id, the times and the URL, which change. */
+/** The fields of spec 2.7 without the id, the times and the URL, which change. */
 const wantedBody = ({ record, transfer }: Notification) => [
   record.id,
   record.watcherId,

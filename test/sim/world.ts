@@ -1,5 +1,5 @@
 /**
- * The world of one story, in which its actors are set: chance, time, the chain, the database, and the oracle and the witness that watch.
+ * The surroundings of one story's actors: random choices, time, the chain, the database, and the oracle and the witness.
  */
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics, type Metrics } from '../../src/core/metrics.ts';
@@ -21,7 +21,7 @@ import { createSessions } from './seat.ts';
 import { readState } from './state.ts';
 import { createWitness } from './witness.ts';
 
-/** What the stories of a process share, one after the other: making it takes longer than a story. */
+/** Shared by all stories of a process, one after the other, because creating it takes longer than a story. */
 export type Stage = {
   database: Database;
   log: Log;
@@ -42,7 +42,7 @@ export async function openStage(): Promise<Stage> {
 export type World = Awaited<ReturnType<typeof createWorld>>;
 
 export const RETRY_MINUTES = [1, 3, 10, 15, 60];
-/** More than any story has. */
+/** More lanes than any story has. */
 const LANES_MAX = 1_000;
 export const WATCHERS = [1, 2];
 export const ORIGINS = ['https://one.example', 'https://two.example', 'https://three.example'];
@@ -59,7 +59,7 @@ export async function createWorld(stage: Stage, seed: number) {
     confirmations: random.pick([0, 0, 0, 1, 1, 2, 2, FINALITY_BLOCKS]),
     hasFinalTag: random.chance(0.5),
     startBlock: random.pick(['latest', 1] as const),
-    /** In every third story most notifications are deferred, and written two at a time. */
+    /** In every third story, most notifications are deferred and written two at a time. */
     ...(seed % 3 === 0 && { deferral: { recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 } }),
   };
   let lastAttempt = 0;
@@ -88,17 +88,17 @@ export async function createWorld(stage: Stage, seed: number) {
       isConfirmed: confirmations >= FINALITY_BLOCKS,
     },
     commonTime,
-    /** Origins that do not answer as they should. */
+    /** Origins whose receivers fail. */
     stopped: new Set<string>(),
-    /** Processes that get no turns for a while. */
+    /** Processes that get no turns at the moment. */
     stalled: new Set<Actor>(),
-    /** Notifications that were processed by a settlement whose answer was lost: its worker will settle them again. */
+    /** Notifications processed by a settlement whose answer was lost. Its worker will settle them again. */
     unheard: new Set<Notification>(),
-    /** The faults have stopped. */
+    /** Whether the faults have stopped. */
     isCalm: false,
     /** The first promise that was broken. */
     problem: () => problem,
-    /** Healing is for bugs that no story has shown: in a story there must be nothing to heal. */
+    /** Fails if a lane was forgotten. The program repairs such lanes, but a story must never need that repair. */
     async requireNoneForgotten(): Promise<void> {
       const { database } = stage;
       const [state] = await database.query<{ steps_ms: number }>(sql`select steps_ms from clock_state`);
@@ -108,7 +108,7 @@ export async function createWorld(stage: Stage, seed: number) {
       });
       if (laneIds.length > 0) fail(`lane ${laneIds.join()} was forgotten`);
     },
-    /** Compares what the database holds after a turn of this actor with what must be. */
+    /** Compares the database with the oracle after a turn of this actor. */
     async observe(actor?: Actor): Promise<void> {
       const state = await readState(stage.database, lastAttempt);
       lastAttempt = state.attempts.at(-1)?.id ?? lastAttempt;
