@@ -1,6 +1,6 @@
 /**
- * A signal for one piece of work below a long-lived one. By hand, because `AbortSignal.any` piles up on a long-lived
- * parent and `AbortSignal.timeout` lives on after its work: both were measured as memory that only grows.
+ * Creates a signal for one piece of work under a long-lived signal. It doesn't use `AbortSignal.any`, which accumulates on a
+ * long-lived parent, or `AbortSignal.timeout`, which outlives its work. Both leaked memory in measurements.
  */
 import { once } from 'node:events';
 import { Fault } from './fault.ts';
@@ -12,7 +12,7 @@ export type WorkAbort = {
   release(): void;
 };
 
-/** Never aborts: for a wait that ends only after its time. */
+/** Never aborts. For a wait that only its timeout may end. */
 export const never = new AbortController().signal;
 
 /** Shared, because creating an error with a stack for each piece of work is a large part of the cost of a delivery. */
@@ -37,8 +37,8 @@ export function onAbort(signal: AbortSignal, listener: () => void): () => void {
 }
 
 /**
- * Aborts with the parent, after `timeoutMs`, or on request. The reason of a timeout is a Fault, so that code which throws
- * the reason fails as it does without an answer.
+ * Aborts with the parent, after `timeoutMs`, or on request. The reason of a timeout is a Fault, so that code that throws the
+ * reason fails in the same way as without an answer.
  */
 export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
   const own = new AbortController();

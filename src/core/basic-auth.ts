@@ -1,8 +1,9 @@
 /**
- * Turns user and password of a URL into HTTP Basic authentication (RFC 7617). HTTP clients drop them or send them escaped.
+ * Turns user and password of a URL into HTTP Basic authentication (RFC 7617). HTTP clients would drop them, or send them with
+ * their percent escapes.
  */
 
-/** The URL without credentials, and the header for them if it had any. */
+/** The URL without credentials, and the header that carries them if there were any. */
 export function splitCredentials(url: string): { url: string; headers: { authorization?: string } } {
   const basic = basicCredentials(url);
   if (basic === undefined) return { url, headers: {} };
@@ -12,7 +13,7 @@ export function splitCredentials(url: string): { url: string; headers: { authori
   return { url: bare.href, headers: { authorization: `Basic ${basic}` } };
 }
 
-/** `user:password` in base64; undefined if the URL has neither. */
+/** `user:password` in base64. Undefined if the URL has neither. */
 export function basicCredentials(url: string): string | undefined {
   const { username, password } = new URL(url);
   if (username === '' && password === '') return undefined;

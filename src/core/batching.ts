@@ -1,10 +1,10 @@
 /**
- * Works on items in groups: items that arrive during one group form the next, so a single item never waits and many cost
- * little more than one.
+ * Works on items in groups. Items that arrive during one group form the next one, so a single item never waits for others, and
+ * many items cost little more than one.
  */
 
 type GroupOptions<Item, Result> = {
-  /** Items of one group. */
+  /** Maximum number of items in a group. */
   sizeMax: number;
   /** Called before each group. It may wait for more items; `count` returns how many there are. */
   gather?(count: () => number): Promise<void>;
@@ -18,7 +18,7 @@ type Waiting<Item, Result> = {
   reject(error: unknown): void;
 };
 
-/** Adds an item, and resolves when its group is done. One group is worked on at a time. */
+/** Returns a function that adds an item, and resolves when the item's group is done. Works on one group at a time. */
 export function createGroups<Item, Result>({
   sizeMax,
   gather = async () => {},

@@ -1,10 +1,10 @@
 /**
- * A bounded wait for an answer, after which the caller asks somewhere else or fails.
+ * Waits a limited time for an answer, after which the caller can ask another node or fail.
  */
 import { startAbort } from './abort.ts';
 import type { Clock } from './clock.ts';
 
-/** The first outcome, or 'late' if there is none after `ms` or when the signal aborts. */
+/** The first outcome, or 'late' if none arrives within `ms` or before the signal aborts. */
 export async function firstOrLate<Outcome>(
   { clock, signal }: { clock: Clock; signal: AbortSignal },
   outcomes: readonly Promise<Outcome>[],

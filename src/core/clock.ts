@@ -25,13 +25,13 @@ export function systemClock(): Clock {
   };
 }
 
-/** The same clock, except that `now` does not step any more: for durations of one process. */
+/** The same clock, except that `now` no longer steps. For durations within one process. */
 export function steadyFrom(clock: Clock): Clock {
   const startMs = clock.now().getTime() - clock.steadyMs();
   return { ...clock, now: () => new Date(startMs + clock.steadyMs()) };
 }
 
-/** Not node:timers/promises, because each of its waits that ends early creates an error with a stack. */
+/** Resolves as `Clock.wait`. It doesn't use node:timers/promises, which creates an error with a stack for each aborted wait. */
 export function waitMs(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
@@ -44,12 +44,12 @@ export function waitMs(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** The uptime is read in steps of 10 ms, so only a larger difference is a sleep. */
+/** The uptime has a resolution of 10 ms, so only a clearly larger difference counts as sleep. */
 const SLEEP_MS_MIN = 1_000;
-/** How much further the uptime is than performance.now(), which stops while the machine sleeps. */
+/** By how much the uptime is ahead of performance.now(), which stops while the machine sleeps. */
 const aheadMs = () => uptime() * 1_000 - performance.now();
 const aheadAtStartMs = aheadMs();
-/** Reading the uptime opens a file, which takes microseconds: too long for each call. */
+/** Reading the uptime opens a file and takes microseconds, which is too long for each call. */
 const UPTIME_READ_MS_MIN = 1;
 let sleptMs = 0;
 let readMs = performance.now();

@@ -25,7 +25,7 @@ export function parseDatabaseUrl(text: string): DatabaseHosts {
   return { urls, mustWrite: attrs === undefined ? urls.length > 1 : MUST_WRITE[attrs] === true };
 }
 
-/** The problem of the URL, or undefined. A suggestion follows after a line break. Never contains the password. */
+/** The problem of the URL, or undefined. A suggestion may follow after a line break. It never contains the password. */
 export function databaseUrlProblem(text: string): string | undefined {
   const [, , , hosts, rest = ''] = URL_PARTS.exec(text) ?? [];
   if (hosts === undefined || /\s/.test(text)) return 'must be a postgres:// or postgresql:// URL, or empty';

@@ -16,7 +16,7 @@ export type FaultCode =
   | 'inconsistent'
   | 'unavailable';
 
-/** One problem of an input: where it is (`/webhook_url`), and the message. */
+/** One problem of an input: its place (such as `/webhook_url`) and a message. */
 export type Problem = { path: string; message: string };
 
 export class Fault extends Error {
@@ -38,13 +38,13 @@ export class Fault extends Error {
   }
 }
 
-/** A Fault whose cause is a false answer of a node, shown by a proof or by other nodes. */
+/** A Fault because of a node's false answer, as a proof or other nodes have shown. */
 export const disproof = (message: string): Fault => new Fault('inconsistent', message, { isDisproof: true });
 
-/** The text of anything thrown, for logs and messages; `cause` chains are joined. */
+/** The text of anything thrown, including its chain of causes, for logs and messages. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // An AggregateError (all addresses of a host refused) has an empty message itself.
+  // The message of an AggregateError is empty, for example if all addresses of a host refused a connection.
   const own =
     error.message !== ''
       ? error.message

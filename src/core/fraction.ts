@@ -3,7 +3,7 @@
  */
 import { type Decimal, decimal, decimalText } from './decimal.ts';
 
-/** The denominator is positive; the fraction need not be in lowest terms. */
+/** The denominator is positive. The fraction may be unreduced. */
 export type Fraction = { numerator: bigint; denominator: bigint };
 
 export const zero: Fraction = { numerator: 0n, denominator: 1n };
@@ -12,7 +12,7 @@ export function fractionOf(integer: bigint): Fraction {
   return { numerator: integer, denominator: 1n };
 }
 
-/** The decimal number that this text or Decimal is, exactly. @throws Error for a text that is none. */
+/** The exact value of a decimal number. @throws Error for a text that isn't a decimal number. */
 export function fractionFrom(value: string | Decimal): Fraction {
   const text = decimalText(typeof value === 'string' ? decimal(value) : value);
   const [whole = '', digits = ''] = text.split('.');

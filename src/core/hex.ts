@@ -1,5 +1,5 @@
 /**
- * Hex strings as the chain and the API write them: `0x`, lower case. In the database the same values are bytea.
+ * Hex strings as nodes and the API write them: with `0x`, in lower case. In the database, the same values are bytea.
  */
 import { keccak_256 } from '@noble/hashes/sha3';
 import { Fault } from './fault.ts';
@@ -13,8 +13,8 @@ export type Hash = Hex;
 export const zeroAddress: Address = `0x${'0'.repeat(40)}`;
 
 /**
- * An address with or without `0x`, in any letter case, as lower-case `0x` + 40 digits (spec 2.6).
- * @throws Fault `invalid` when it is not 40 hexadecimal characters after normalization.
+ * Parses an address with or without `0x`, in any letter case. Returns `0x` and 40 lower-case digits (spec 2.6).
+ * @throws Fault `invalid` for any other text.
  */
 export function parseAddress(text: string): Address {
   const digits = text.replace(/^0x/i, '').toLowerCase();
@@ -37,7 +37,7 @@ export function fromBytes(bytes: Uint8Array): Hex {
   return `0x${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex')}`;
 }
 
-/** Bytes for the database; the input is a Hex that was checked where it entered. */
+/** Bytes for the database. The caller has checked that the text is hex. */
 export function toBytes(hex: Hex): Buffer {
   return Buffer.from(hex.slice(2), 'hex');
 }

@@ -1,15 +1,15 @@
 /**
  * Parses ISO 8601 times with an offset, and days.
  */
-/** Other years are mistakes, and databases and JavaScript handle them differently. */
+/** Years outside this range are refused: they are mistakes, and databases and JavaScript treat them differently. */
 export const YEAR_MIN = 1970;
 export const YEAR_MAX = 2999;
 
 const FORM = /^(\d{4}-(?:0[1-9]|1[0-2]))-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,20})?)?(Z|[+-]\d\d:\d\d))?$/;
 
 /**
- * The moment of a text such as `2026-01-31T12:00:00Z`, with any offset; of a day, its first moment in UTC. Undefined for
- * anything else: days that there are not, times without an offset, other years.
+ * The moment of a text such as `2026-01-31T12:00:00Z`, with any offset. For a day, its first moment in UTC. Undefined for any
+ * other text, for days that don't exist, times without an offset, and years outside YEAR_MIN to YEAR_MAX.
  */
 export function findIsoTime(text: string): Date | undefined {
   const [, month, day, time] = FORM.exec(text) ?? [];

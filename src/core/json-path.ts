@@ -1,12 +1,12 @@
 /**
- * Paths to one value in a JSON document, as RFC 9535 writes them: `$.price`, `$['a'].b[0]`. Only single steps, no filters
- * and no wildcards.
+ * Parses paths to one value in a JSON document, in the notation of RFC 9535: `$.price`, `$['a'].b[0]`. It supports neither
+ * filters nor wildcards.
  */
 
-/** Names and positions, outermost first; a negative position counts from the end. */
+/** Names and positions, outermost first. A negative position counts from the end. */
 export type JsonPath = readonly (string | number)[];
 
-/** `.name`, where a name may also begin with a digit and hold a hyphen, `['name']`, `["name"]`, `[0]`, `[-1]`. */
+/** `.name`, `['name']`, `["name"]`, `[0]` or `[-1]`. A name after a dot may also start with a digit and contain hyphens. */
 const STEP =
   /\.([\w\-\u0080-\uffff]+)|\[\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(-?(?:0|[1-9]\d{0,8})))\s*\]/uy;
 

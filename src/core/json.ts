@@ -1,10 +1,10 @@
 /**
- * JSON with exact integers of any size: `amount` is a JSON number of up to 78 digits (spec 2.7).
+ * Parses and writes JSON with exact integers of any size. `amount` is a JSON number of up to 78 digits (spec 2.7).
  */
 
 declare global {
   interface JSON {
-    /** ES2026: a value that JSON.stringify writes as this very text. */
+    /** ES2026: a value that JSON.stringify writes as exactly this text. */
     rawJSON(text: string): { rawJSON: string };
   }
 }
@@ -17,7 +17,7 @@ export function exactInteger(value: bigint): { rawJSON: string } {
 type Reviver = (key: string, value: unknown, context: { source?: string }) => unknown;
 
 /**
- * Parses JSON; integers that a double cannot hold become bigint, everything else is as in JSON.parse.
+ * Parses JSON. Integers that a double can't hold become bigint. All other values are as in JSON.parse.
  * @throws SyntaxError as JSON.parse does.
  */
 export function parseExact(text: string): unknown {
@@ -33,7 +33,7 @@ export function parseExact(text: string): unknown {
 
 /**
  * Parses JSON with decimal numbers of any length. Each number becomes the text in which it was written.
- * @throws SyntaxError as JSON.parse does; RangeError for what is nested too deeply.
+ * @throws SyntaxError as JSON.parse does; RangeError for a text that is nested too deeply.
  */
 export function parseDecimals(text: string): unknown {
   return parseWith(text, (_key, value, { source }) =>
@@ -41,7 +41,7 @@ export function parseDecimals(text: string): unknown {
   );
 }
 
-// The library types do not know the third argument of a reviver yet (ES2026, in Node 24).
+// TypeScript's library types lack the third argument of a reviver, which Node 24 passes (ES2026).
 const parseWith = (text: string, revive: Reviver): unknown =>
   JSON.parse(text, revive as (key: string, value: unknown) => unknown);
 

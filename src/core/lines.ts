@@ -3,7 +3,7 @@
  */
 
 /**
- * Yields the lines that each chunk completes, and at the end the last one. Keeps at most `charactersMax` + 1 characters
+ * Yields the lines that each chunk completes, and the last line at the end. Keeps at most `charactersMax` + 1 characters
  * of an incomplete line between chunks, which is enough for the caller to detect that it is too long.
  */
 export async function* splitLines(

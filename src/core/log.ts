@@ -1,5 +1,5 @@
 /**
- * Logs are events with fields: `log.info({ block: 7 }, 'block.committed')`. One line per thing that happened.
+ * Creates loggers. Logs are events with fields, one line for each: `log.info({ block: 7 }, 'block.committed')`.
  */
 import { createRequire } from 'node:module';
 import { Writable } from 'node:stream';
@@ -15,7 +15,7 @@ export type LogOptions = {
   format: 'auto' | 'json' | 'pretty';
 };
 
-/** Fields that may hold a secret, whatever the event; docs/reference/logs.md lists them. */
+/** Fields that may hold a secret in any event. docs/reference/logs.md lists them. */
 const REDACTED = [
   'authorization',
   'api_key',
@@ -27,12 +27,12 @@ const REDACTED = [
   '*.apiKey',
 ];
 
-/** Fields that may quote nodes and other machines, which can repeat secrets that were sent to them. */
+/** Fields that may quote nodes and other services, which can repeat secrets that were sent to them. */
 const FOREIGN = ['error', 'message', 'reason'];
 
 /**
- * A logger on standard error; standard output is for data. Where something else draws on the same terminal the lines go
- * through its `write`. `hide` takes secrets out of texts that come from elsewhere.
+ * A logger on standard error, because standard output is for data. If other code draws on the terminal, pass it as `terminal`:
+ * pretty lines then go through its `write`. `hide` removes secrets from texts of other services.
  */
 export function createLog(
   options: LogOptions,

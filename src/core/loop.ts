@@ -1,15 +1,15 @@
 /**
- * All background work is a step that this loop repeats. Nothing else in the program sleeps.
+ * Repeats a step of background work. All background work of the program runs in such loops.
  */
 import { startAbort } from './abort.ts';
 import type { Clock } from './clock.ts';
 import { Fault, messageOf } from './fault.ts';
 
-/** 'worked': there may be more to do at once. A step is bounded, restartable work with at most one commit. */
+/** After 'worked', there may be more to do at once. A step is bounded, restartable work with at most one commit. */
 export type StepOutcome = 'worked' | 'idle';
 export type Step = (signal: AbortSignal) => Promise<StepOutcome>;
 
-/** A bell that ends an idle wait early. Ringing while there is no wait makes the next wait return at once. */
+/** A bell that ends an idle wait early. If it rings while nothing waits, the next wait returns at once. */
 export type Wake = { ring(): void; wait(ms: number, signal: AbortSignal): Promise<void> };
 
 export type LoopOptions = {
@@ -19,7 +19,7 @@ export type LoopOptions = {
   /** How long to wait after 'idle' unless the bell rings. */
   idleMs(): number | Promise<number>;
   wake?: Wake;
-  /** Upper bound of the doubling back-off after a Fault. */
+  /** Maximum wait between attempts after a Fault. The wait doubles up to it. */
   retryMsMax: number;
   /** Called with each Fault and the wait before the next attempt. */
   onFault(fault: Fault, retryMs: number): void;
@@ -28,8 +28,8 @@ export type LoopOptions = {
 const RETRY_MS_MIN = 50;
 
 /**
- * Repeats `step` until the signal aborts: at once after 'worked', after `idleMs` or the bell when 'idle', with
- * doubling back-off after a Fault. Anything else that is thrown is a bug: it ends the loop and rejects.
+ * Repeats `step` until the signal aborts: at once after 'worked', after `idleMs` or the bell after 'idle', and with a doubling
+ * wait after a Fault. Any other error is a bug: it ends the loop, and the promise rejects.
  */
 export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
   const { clock, signal, wake } = options;

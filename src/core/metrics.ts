@@ -1,6 +1,6 @@
 /**
- * The metrics of the program. Their names are public and stable, and units come last. docs/reference/metrics.md is made from
- * this file.
+ * Defines all metrics. Their names are public and stable, and end in the unit. docs/reference/metrics.md is generated from this
+ * file.
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
 

@@ -1,16 +1,16 @@
 /**
- * The speed of progress, averaged over the last 30 seconds.
+ * Measures the speed of progress, averaged over the last 30 seconds.
  */
 import type { Clock } from './clock.ts';
 
 export type Pace = {
   add(count: number): void;
-  /** Over the last 30 seconds, or since the start if that is less. 0 at first. */
+  /** Average over the last 30 seconds, or since the start if that is more recent. 0 at first. */
   perSecond(): number;
 };
 
 const WINDOW_MS = 30_000;
-/** Samples are at least this far apart: 31 of them span the window. */
+/** Samples are at least this far apart, so 31 of them span the window. */
 const SAMPLE_MS_MIN = 1_000;
 
 export function createPace(clock: Clock): Pace {

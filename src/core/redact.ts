@@ -5,17 +5,14 @@ import { basicCredentials, decodePercent } from './basic-auth.ts';
 
 export const HIDDEN = '…';
 
-/** Words such as `v3`, `eth` or `rpc` are no secrets, and messages need them: parts of a path with fewer characters. */
+/** Shorter parts of a path, such as `v3`, `eth` or `rpc`, are not secrets, and messages need them. */
 const PATH_PART_CHARACTERS_MIN = 8;
-/** Hiding shorter texts anywhere would hide half of every message. */
+/** Shorter texts are not hidden, because they occur in every message. */
 const SECRET_CHARACTERS_MIN = 3;
 /** A shorter secret is hidden only as a whole word. */
 const LONG_SECRET_CHARACTERS_MIN = 8;
 
-/**
- * Scheme and host of a URL; credentials, path, query and fragment become `/…`. Text that is not a URL with a host
- * is hidden whole.
- */
+/** Scheme and host of a URL. Credentials, path, query and fragment become `/…`. Text that isn't a URL with a host becomes `…`. */
 export function redactUrl(url: string): string {
   const parsed = URL.parse(url);
   if (parsed === null || parsed.host === '') return HIDDEN;
@@ -24,7 +21,7 @@ export function redactUrl(url: string): string {
   return bare.includes(parsed.href) ? origin : `${origin}/${HIDDEN}`;
 }
 
-/** A database URL (several hosts allowed) without its passwords; user, hosts, database and options stay readable. */
+/** A database URL without its passwords. User, hosts, database and options stay readable. Several hosts are allowed. */
 export function redactDatabaseUrl(url: string): string {
   return url
     .replace(/^([^:/?#]+:\/\/[^:@/?#]*):.*@/s, `$1:${HIDDEN}@`)
@@ -32,8 +29,8 @@ export function redactDatabaseUrl(url: string): string {
 }
 
 /**
- * Hides everything in a text that only the URL's owner should know: credentials, path, query and fragment, whole and in
- * parts, as written and decoded, in any case. Nodes and proxies repeat them in their errors.
+ * Returns a function that hides the URL's secrets in a text: credentials, path, query and fragment, whole and in parts, as
+ * written and decoded, in any letter case. Nodes and proxies repeat them in their errors.
  */
 export function redactorOf(url: string): (text: string) => string {
   const pattern = patternOf(secretsOf(url));
@@ -43,7 +40,7 @@ export function redactorOf(url: string): (text: string) => string {
 function secretsOf(url: string): string[] {
   const { username, password, pathname, search, hash } = new URL(url);
   const hasUser = username !== '' || password !== '';
-  // As written, because decoding makes a space of a plus sign. A key may be a name without a value.
+  // Split the query as written, because decoding turns a plus sign into a space. A key may be a name without a value.
   const pairs = search
     .slice(1)
     .split('&')
@@ -63,13 +60,13 @@ function secretsOf(url: string): string[] {
   return [...new Set(forms)].filter((text) => text.length >= SECRET_CHARACTERS_MIN);
 }
 
-/** Between the parts of a path, some of which providers use for keys (`/rpc;key=…`, `/project:key`). */
+/** Separators of path parts. Some nodes expect keys behind them (`/rpc;key=…`, `/project:key`). */
 const PATH_DELIMITERS = /[/;,:=&@!|]/;
 
 const isTelling = (part: string) =>
   part.length >= PATH_PART_CHARACTERS_MIN || (part.length > SECRET_CHARACTERS_MIN && /\d/.test(part));
 
-/** `user:password` in base64, also as it is in URLs and without what pads it. */
+/** `user:password` in base64, without padding, and in base64url. */
 function basicForms(url: string): string[] {
   const basic = basicCredentials(url) ?? '';
   const bare = basic.replace(/=+$/, '');
@@ -79,14 +76,14 @@ function basicForms(url: string): string[] {
 /** Decodes valid escapes and leaves invalid ones. */
 const decodeEscapes = (text: string) => text.replace(/(%[0-9a-f]{2})+/gi, decodePercent);
 
-/** As clients and proxies escape it that escape more than a URL needs. Half a character can't be escaped. */
+/** The escaped forms of clients and proxies that escape more than a URL needs. A lone surrogate can't be escaped. */
 function encodedForms(text: string): string[] {
   if (!text.isWellFormed()) return [];
   const encoded = encodeURIComponent(text);
   return [encoded, encoded.replaceAll('%20', '+'), JSON.stringify(text).slice(1, -1)];
 }
 
-/** Matches each of them, the longest first; undefined without any. */
+/** Matches any of the secrets, the longest first. Undefined if there are none. */
 function patternOf(secrets: readonly string[]): RegExp | undefined {
   if (secrets.length === 0) return undefined;
   const longestFirst = [...secrets].sort((one, other) => other.length - one.length);

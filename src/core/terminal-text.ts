@@ -1,14 +1,14 @@
 /**
- * Makes untrusted texts safe for a terminal and for commands to copy. A watcher's name may contain any character.
+ * Makes untrusted texts safe for a terminal and for commands to copy, because a watcher's name may contain any character.
  */
 
-/** Plain text unchanged, other text as JSON, so that it can't break the line or send terminal escapes. */
+/** Returns plain text unchanged, and other text as JSON, so that it can't break the line or send terminal escapes. */
 export const shownText = (text: string): string =>
   /^[\p{L}\p{N}\p{P}\p{S}]+( [\p{L}\p{N}\p{P}\p{S}]+)*$/u.test(text) && !/["'\\]/.test(text)
     ? text
     : JSON.stringify(text).replace(/[\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, escapeCharacter);
 
-/** Quoted so that a shell reads it as one word. */
+/** The text, quoted if necessary, so that a shell reads it as one word. */
 export const shellWord = (text: string): string =>
   /^[\w/.:@%+,][\w/.:@%+,-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 

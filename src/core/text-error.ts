@@ -1,8 +1,8 @@
 /**
- * The error of a short text in the configuration (an expression, an event's signature), with its position.
+ * Defines the error for a short text of the configuration (an expression or an event signature), with its position.
  */
 
-/** Characters of a text, from 0; `end` is the one after the last. */
+/** A range of characters in a text, counted from 0. `end` is exclusive. */
 export type Span = { start: number; end: number };
 
 /** The only error that the parsers and checks of such texts throw. */

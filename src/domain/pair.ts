@@ -115,8 +115,8 @@ export function supplyWithFee({ totalSupply, kLast, isFeeOn }: LpSupply, reserve
 
 /**
  * USD for one LP token (DESIGN §7). If both prices are independent of the pool, it is the fair price 2·√(r0·r1·p0·p1) divided
- * by the supply. Otherwise it is the value of both reserves divided by the supply; a reserve without a price counts as much as
- * the other one. 0 if neither side has a price or there is no supply.
+ * by the supply. Otherwise it is the value of both reserves divided by the supply, where a reserve without a price counts as
+ * much as the other one. 0 if neither side has a price or there is no supply.
  */
 export function lpPrice(
   pair: Pair,

@@ -18,23 +18,21 @@ import {
 import type { Checked, CheckedExpression, Value } from './check.ts';
 import type { Arithmetic, Comparison, Logic } from './parse.ts';
 
-/** What the names of an expression stand for this time; asked for those that decide only. */
+/** The values of the names in an expression. Only those that affect the result are requested. */
 export type Environment = {
   valueOf(name: string): Value;
   decimalsOf(token: string): number;
-  /** USD for one whole token; undefined where no price was in force. */
+  /** USD for one whole token. Undefined if no price was in force. */
   usdOf(token: string): Fraction | undefined;
 };
 
-/**
- * The number; undefined where something is divided by zero. A token without a price is worth nothing (spec 4.3).
- */
+/** The number. Undefined if it divides by zero. A token without a price counts as worth 0 (spec 4.3). */
 export function evaluateNumber({ root }: CheckedExpression, environment: Environment): Fraction | undefined {
   const value = evaluate(root, environment);
   return value === undefined ? undefined : asNumber(value);
 }
 
-/** The truth value; undefined where something is divided by zero. */
+/** The truth value. Undefined if it divides by zero. */
 export function evaluateBoolean({ root }: CheckedExpression, environment: Environment): boolean | undefined {
   const value = evaluate(root, environment);
   return value === undefined ? undefined : asBoolean(value);
@@ -94,7 +92,7 @@ function evaluateBinary(
 ): Value | undefined {
   const one = evaluate(left, environment);
   if (one === undefined) return undefined;
-  // What decides already spares the other side, which may divide by zero.
+  // If the left side decides, skip the right side, because it may divide by zero.
   if (operator === '&&' && !asBoolean(one)) return false;
   if (operator === '||' && asBoolean(one)) return true;
   const other = evaluate(right, environment);

@@ -1,20 +1,21 @@
 /**
- * Activities: decoded logs that point rules use.
+ * Defines activities: decoded logs that point rules use.
  */
 import type { Address, Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../block.ts';
 import type { AbiValue } from '../event-signature.ts';
 import type { Listener } from './rules.ts';
 
-/** A log, for one of those that asked for it. */
+/** A log for one of the listeners that match it. */
 export type Activity<Listening extends Listener = Listener> = {
   listener: Listening;
   txHash: Hash;
-  /** Who sent the transaction. */
+  /** The sender of the transaction. */
   sender: Address;
   contract: Address;
-  /** Index of the log within its receipt, which survives re-inclusion; and within its block, by which it has its turn. */
+  /** Index of the log within its receipt. It stays the same if another block includes the transaction. */
   ordinal: number;
+  /** Index of the log within its block. Activities are processed in this order. */
   logIndex: number;
   /** In the order of the signature. */
   values: readonly (AbiValue | undefined)[];
@@ -26,7 +27,7 @@ export type Placed<Listening extends Listener = Listener> = {
   block: BlockHeader;
 };
 
-/** Those of one kind of listener. */
+/** The activities whose listener has this kind. */
 export function ofKind<Kind extends Listener['kind']>(
   placed: readonly Placed[],
   kind: Kind,

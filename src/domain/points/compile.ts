@@ -1,5 +1,5 @@
 /**
- * Compiles point rules of the configuration, and reports every problem in them.
+ * Compiles the point rules of the configuration, and reports every problem in them.
  */
 import { type Fraction, fractionFrom, zero } from '../../core/fraction.ts';
 import type { Scope } from '../expression/check.ts';
@@ -37,12 +37,12 @@ import { edgeOf, type Window } from './window.ts';
 
 /** EIP-20. */
 const TRANSFER = 'Transfer(address indexed from, address indexed to, uint256 value)';
-/** What the expressions of accrual rules are about: the balance of each second of a day, added up. */
+/** The only name in expressions of accrual rules: the sum of the balances at each second of a day. */
 const BALANCE_SECONDS = 'balanceSeconds';
 
 /**
- * The rules without those that have problems. Entries with the same id are versions of one rule. Days must be days
- * (window.ts `parseDay`).
+ * Compiles all rules. The result leaves out rules with problems. Entries with the same id are versions of one rule. The caller
+ * has checked all days with `parseDay` (window.ts).
  */
 export function compileRules(
   points: PointsText,
@@ -65,7 +65,7 @@ export function compileRules(
     }
     const versions = accruals.get(text.id);
     const own = compileMovements(compiling, { text, path });
-    // All versions count the same balance: the first one says which.
+    // All versions use the same balance, so only the movements of the first one are needed.
     if (versions === undefined) movements.push(...own);
     accruals.set(text.id, [...(versions ?? []), ...compileAccrual(compiling, common, { text, path })]);
   });
@@ -74,7 +74,7 @@ export function compileRules(
   return { rules: { listeners, accruals, referral }, problems: compiling.problems };
 }
 
-/** What rules of both kinds have, without their expressions. */
+/** The fields that both kinds of rules have, without the expressions. */
 type Common = Omit<CommonRule, 'when' | 'points'>;
 
 function compileCommon(
@@ -182,7 +182,7 @@ function compileAccrual(
   return expressions === undefined ? [] : [{ ...common, ...expressions, tokens }];
 }
 
-/** Undefined unless both are right; the condition may be absent. */
+/** Undefined if the condition or the points have a problem. The condition is optional. */
 function compileBoth(
   compiling: Compiling,
   scope: Scope,
@@ -217,7 +217,7 @@ function compileMovements(compiling: Compiling, { text, path }: Placed<AccrualRu
     compiling.problems.push({ path: [...path, 'token'], message: contract.message });
     return [];
   }
-  // The balance of a token is what came minus what went.
+  // A token's balance is the sum of incoming transfers minus the sum of outgoing ones.
   const transfer = { event: TRANSFER, contracts: [contract.address] };
   return [
     { ...transfer, user: 'arg:from', change: '-value' },
@@ -270,7 +270,7 @@ function compileReferral(compiling: Compiling, { referral }: PointsText): Referr
     : [{ kind: 'referral', ...source, user, referrer }];
 }
 
-/** A later version takes the place of the earlier one at its `from`; what is counted stays the same. */
+/** A later version replaces the earlier one at its `from`. Both must use the same balance. */
 function checkVersions({ rules }: PointsText): RuleProblem[] {
   return rules.flatMap((rule, index): RuleProblem[] => {
     const at = (...keys: Path): Path => ['rules', index, ...keys];

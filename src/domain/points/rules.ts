@@ -1,5 +1,5 @@
 /**
- * The rules of points as they are applied: every text parsed, every name resolved (compile.ts makes them).
+ * Defines compiled point rules: all texts are parsed and all names are resolved (by compile.ts).
  */
 import type { Fraction } from '../../core/fraction.ts';
 import type { Address } from '../../core/hex.ts';
@@ -18,14 +18,14 @@ export type CommonRule = {
   version: number;
   category: string;
   window: Window;
-  /** Where the later versions of the same rule begin; undefined: always. */
+  /** The start of each later version of the same rule. Undefined for a version that is always in force. */
   successors: readonly (Edge | undefined)[];
   deny: ReadonlySet<Address>;
   when: CheckedExpression | undefined;
   points: CheckedExpression;
   multipliers: readonly Multiplier[];
   perUserPerDay: Fraction | undefined;
-  /** Of the points of each award, for who has referred the user; 0 is none. */
+  /** The referrer's share of the points of each award. 0 for no share. */
   referralShare: Fraction;
 };
 
@@ -33,13 +33,13 @@ export type EventRule = CommonRule & { user: UserSource; perTx: Fraction | undef
 
 export type AccrualRule = CommonRule & { tokens: ReadonlyMap<string, TokenInfo> };
 
-/** An event that is looked for at some contracts, with the tokens that its expressions may mean at each of them. */
+/** An event to find, and for each of its contracts the tokens that expressions may name. */
 type Listening = { signature: EventSignature; tokens: ReadonlyMap<Address, ReadonlyMap<string, TokenInfo>> };
 
-/** More than any balance needs; they are numbered in four bits. */
+/** More than any balance needs. The index of a movement is stored in four bits. */
 export const MOVEMENTS_MAX = 16;
 
-/** A change of a balance that an accrual rule (all its versions) counts. */
+/** An event that changes the balance of an accrual rule. All versions of the rule share it. */
 export type Movement = Listening & {
   kind: 'movement';
   rule: string;
@@ -52,24 +52,24 @@ export type Movement = Listening & {
 
 export type EventListener = Listening & { kind: 'event'; rule: EventRule };
 
-/** Indexes of the arguments. */
+/** `user` and `referrer` are indexes of the event's arguments. */
 export type ReferralListener = Listening & { kind: 'referral'; user: number; referrer: number };
 
 export type Listener = EventListener | Movement | ReferralListener;
 
 export type Rules = {
   listeners: readonly Listener[];
-  /** By id, all versions. */
+  /** All versions of each rule, by id. */
   accruals: ReadonlyMap<string, readonly AccrualRule[]>;
   referral: { firstWins: boolean; noSelf: boolean } | undefined;
 };
 
-/** Whether this version of the rule is the one that holds. */
+/** Whether this version of the rule is in force. */
 export function isInForce(rule: CommonRule, moment: Moment): boolean {
   return forceOf(rule, moment) === 'in_force';
 }
 
-/** The same, and why not: its time has not come, or has gone, or a later version has taken its place. */
+/** Whether this version is in force, or why not: its period has not started, or is over, or a later version replaced it. */
 export function forceOf(
   { window, successors }: CommonRule,
   moment: Moment,

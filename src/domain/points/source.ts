@@ -15,13 +15,13 @@ import type { Listener, UserSource } from './rules.ts';
 import type { SourceText, Surroundings } from './text.ts';
 import { findContract, type TokenInfo, tokensOf } from './tokens.ts';
 
-/** Keys and indexes below `points`. */
+/** Keys and indexes below `points` in the configuration. */
 export type Path = readonly (string | number)[];
 
-/** Something wrong, at characters of the text at this path where there is a span. */
+/** A problem of the text at this path. `span` has the characters that cause it, if they are known. */
 export type RuleProblem = { path: Path; message: string; span?: Span };
 
-/** A text and where it stands. */
+/** A text and its place in the configuration. */
 export type Placed<Text> = { text: Text; path: Path };
 
 export type Compiling = {
@@ -32,7 +32,7 @@ export type Compiling = {
 
 export type Source = Pick<Listener, 'signature' | 'tokens'>;
 
-/** Undefined when the event or one of the contracts is wrong. */
+/** Undefined if the event or one of the contracts has a problem. */
 export function compileSource(
   { surroundings, symbols, problems }: Compiling,
   { text, path }: Placed<SourceText>,
@@ -48,7 +48,7 @@ export function compileSource(
       problems.push({ path: [...path, 'contracts', index], message: found.message });
     } else tokens.set(found.address, new Map([...symbols, ...tokensOf(surroundings, found.address)]));
   }
-  // Without its contracts, nothing can be said of the tokens in expressions.
+  // Without all contracts, the tokens in expressions can't be checked.
   return isWhole && signature !== undefined ? { signature, tokens } : undefined;
 }
 
@@ -69,7 +69,7 @@ export function compileUser(
   return undefined;
 }
 
-/** The event's arguments, and the tokens that are known at each of the contracts. */
+/** The event's arguments, and the tokens that are known for all of the contracts. */
 export function scopeOf({ symbols }: Compiling, { signature, tokens }: Source): Scope {
   const [first = symbols, ...others] = tokens.values();
   const shared = [...first].filter(([name]) => others.every((each) => each.has(name)));
@@ -81,7 +81,7 @@ export function scopeOf({ symbols }: Compiling, { signature, tokens }: Source): 
   };
 }
 
-/** The checked expression; undefined when there is no text, and when it has a problem, which is noted. */
+/** The checked expression. Undefined if there is no text, or if it has a problem, which is added to `problems`. */
 export function compileExpression(
   { problems }: Compiling,
   scope: Scope,
@@ -90,7 +90,7 @@ export function compileExpression(
   return text === undefined ? undefined : attempt(problems, path, () => checkExpression(text, scope, type));
 }
 
-/** Notes mistakes of form in texts of which no more can be said, because nothing is known of what they name. */
+/** Reports only syntax errors, for expressions whose names can't be checked because their event or contracts have problems. */
 export function checkForms({ problems }: Compiling, texts: readonly Placed<string | undefined>[]): void {
   for (const { text, path } of texts)
     if (text !== undefined) attempt(problems, path, () => parseExpression(text));

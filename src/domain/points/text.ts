@@ -1,12 +1,12 @@
 /**
- * Point rules as the configuration has them, and the tokens and pairs that they may name.
+ * Defines point rules in the form of the configuration, and the tokens and pairs that they may name.
  */
 import type { Address } from '../../core/hex.ts';
 
-/** A day such as 2026-01-31, from its first moment in UTC on, or a block's number. */
+/** A day such as 2026-01-31, which means its first moment in UTC, or a block number. */
 export type Mark = string | number;
 
-/** From the first mark on, up to but without the second. */
+/** From `from` to just before `to`. */
 export type WindowText = { from?: Mark; to?: Mark };
 
 export type SourceText = { event: string; contracts: string[] };
@@ -21,7 +21,7 @@ type RuleText = WindowText & {
   when?: string;
   points: string;
   multipliers?: MultiplierText[];
-  /** Instead of the share that the referral says. */
+  /** Overrides the share of the referral. */
   referralShare?: number;
 };
 
@@ -56,7 +56,7 @@ export type PointsText = {
   rules: (EventRuleText | AccrualRuleText)[];
 };
 
-/** What the texts of rules may name. */
+/** Everything that the texts of rules may name. */
 export type Surroundings = {
   nativeSymbol: string;
   rewardSymbol: string;

@@ -1,5 +1,5 @@
 /**
- * The names of tokens in rules, and the price of each token.
+ * Resolves the names of tokens and contracts in rules, and finds the price of each token.
  */
 import { type Fraction, fractionFrom } from '../../core/fraction.ts';
 import type { Address } from '../../core/hex.ts';
@@ -7,7 +7,7 @@ import type { Surroundings } from './text.ts';
 
 export type TokenInfo = {
   decimals: number;
-  /** A fixed value, the asset whose price in force counts, or none: then it cannot be valued. */
+  /** A fixed value, or the asset whose price is used. Undefined if the token can't be valued. */
   price: { usd: Fraction } | { asset: string } | undefined;
 };
 
@@ -28,7 +28,7 @@ export function tokensBySymbol(surroundings: Surroundings): Map<string, TokenInf
   return known;
 }
 
-/** The token of this contract; undefined when nothing in the configuration says its decimals. */
+/** The token of this contract. Undefined if the configuration doesn't define its decimals. */
 export function tokenAt(surroundings: Surroundings, address: Address): TokenInfo | undefined {
   const { nativeSymbol, rewardSymbol, wrapped, tokens, pairs } = surroundings;
   const listed = Object.entries(tokens).find(([, token]) => token.address === address);
@@ -51,7 +51,8 @@ export function tokenAt(surroundings: Surroundings, address: Address): TokenInfo
 }
 
 /**
- * What expressions about a contract's events may call `token0` and `token1` (of a pair) or `token` (itself).
+ * The tokens that expressions about a contract's events may name: `token` is the contract, `token0` and `token1` are those of
+ * a pair.
  */
 export function tokensOf(surroundings: Surroundings, contract: Address): Map<string, TokenInfo> {
   const pair = surroundings.pairs.find(({ address }) => address === contract);
@@ -64,7 +65,7 @@ export function tokensOf(surroundings: Surroundings, contract: Address): Map<str
 }
 
 /**
- * The contract that `pair:2`, `token:USDT` or an address stands for. A message when there is none.
+ * The contract of a text such as `pair:2`, `token:USDT` or an address. Returns an error message if there is none.
  */
 export function findContract(
   { tokens, pairs }: Surroundings,

@@ -8,7 +8,7 @@ const DAY_MS = 86_400_000;
 /** Days since 1970-01-01 in UTC. */
 type Day = number;
 
-/** A place in the chain's history. */
+/** A position in the chain: block number and time. */
 export type Moment = { number: number; minedAt: Date };
 
 export function dayOf(time: Date): Day {
@@ -20,12 +20,12 @@ export function startOf(day: Day): Date {
   return new Date(day * DAY_MS);
 }
 
-/** `2026-01-31`. */
+/** The day as `2026-01-31`. */
 export function dayText(day: Day): string {
   return startOf(day).toISOString().slice(0, 10);
 }
 
-/** Undefined for what is no day, such as 2026-02-30. */
+/** Undefined if the text isn't a valid day, such as 2026-02-30. */
 export function parseDay(text: string): Day | undefined {
   const time = new Date(`${text}T00:00:00.000Z`);
   const isDay =
@@ -38,7 +38,7 @@ export type Edge = { block: number } | { day: Day };
 
 export type Window = { from: Edge | undefined; to: Edge | undefined };
 
-/** @throws TypeError for a text that is no day. */
+/** @throws TypeError for a text that isn't a valid day. */
 export function edgeOf(mark: Mark | undefined): Edge | undefined {
   if (mark === undefined) return undefined;
   if (typeof mark === 'number') return { block: mark };
@@ -47,7 +47,7 @@ export function edgeOf(mark: Mark | undefined): Edge | undefined {
   return { day };
 }
 
-/** `2026-01-31`, `block 7`. */
+/** Such as `2026-01-31` or `block 7`. */
 export function edgeText(edge: Edge): string {
   return 'block' in edge ? `block ${edge.block}` : dayText(edge.day);
 }
