@@ -1,5 +1,5 @@
 /**
- * Compares blocks that are not proved against their hashes, by their links and by a digest of the data from
+ * Compares blocks whose hashes don't prove their content. It compares their links, and a digest of the data from
  * which transfers are extracted.
  */
 import { createHash } from 'node:crypto';

@@ -70,7 +70,7 @@ async function readAt(
 }
 
 /**
- * Reads all balances in one call. Undefined if the contract at this address isn't Multicall3 or doesn't exist.
+ * Reads all balances in one call. Undefined if there is no contract at this address, or one that isn't Multicall3.
  */
 function readTogether(
   nodes: ContractReader,
@@ -82,7 +82,7 @@ function readTogether(
   return nodes.ask(
     [{ method: 'eth_call', params: [call, blockParameter(at)] }],
     ([answer], nodeName) => {
-      // A refused call isn't a Fault, because the node may still answer eth_getBalance. Only a node without the block can answer neither.
+      // A refused call isn't a Fault, because the node may still answer eth_getBalance. A node without the block answers neither.
       const data = parseHex(answer);
       const balances = data === undefined ? undefined : decodeBalances(data, addresses.length);
       return balances && { nodeName, balances: toMap(addresses, balances) };
@@ -134,7 +134,7 @@ async function readEach(
 
 /**
  * Reads all balances from one node that gives every one. If no node does, it returns those of the node that gives
- * the most.
+ * the most. If nodes must agree, each balance is decided separately (`readEach`).
  * @throws Fault if no node gives any.
  */
 async function readOneByOne(

@@ -28,8 +28,8 @@ export type SenderScope = 'all' | 'matched';
 
 /**
  * The native transfers whose sender can be recovered, by transaction hash. `signed` has the signed data of all
- * of them as consecutive bytes; that of transfer `index` ends before `ends[index]`. `signed` is undefined if
- * all senders were recovered with the block.
+ * of them as consecutive bytes, in the order of `hashes`. The data of one ends before its entry in `ends`. `signed`
+ * is undefined if all senders were recovered with the block.
  */
 export type SenderEvidence = {
   hashes: readonly string[];
@@ -43,8 +43,8 @@ export type ForgedSender = { hash: string; signer: string };
 export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly ForgedSender[] };
 
 /**
- * The verdicts for one block. `isEmpty` matters because the roots of a block without transactions always
- * hold, so they say nothing about the chain.
+ * The verdicts for one block. `isEmpty` says that it has no transactions. Its roots are constants then, so they
+ * prove nothing about the chain if they hold.
  */
 export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
 

@@ -123,7 +123,7 @@ export function createCalibration({
     judge(name, checks) {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
-        // The check is still open, so the next sample asks all nodes, and includes this block.
+        // While the check is open, the next sample asks all nodes for this block too.
         if (nodeCount > 1 && broken.some((check) => states[check] === 'calibrating')) needsSample = true;
         const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
         // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
@@ -159,7 +159,7 @@ const LABELS = {
 const WORDS = { holds: 'holds', fails: 'does not hold', unknown: 'cannot be computed', none: 'is missing' };
 
 function count(tally: Tally, name: CheckName, checks: Checks): void {
-  // The roots of an empty block are constants, so they hold on every chain.
+  // The roots of an empty block are constants, so a root that holds there is no evidence for the check.
   const isTelling = name === 'headerHash' || !checks.isEmpty;
   if (checks[name] === 'holds' && isTelling) tally.held += 1;
   if (checks[name] === 'fails') tally.failed += 1;

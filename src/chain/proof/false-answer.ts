@@ -1,6 +1,6 @@
 /**
  * Faults for false answers that no hash exposes: a sender that contradicts the signature, or internal transfers
- * that contradict a quorum. Without a quorum it is a dispute, because it stays open which node is wrong.
+ * that contradict a quorum. If no quorum agrees, the nodes are in dispute, because nothing shows which one is wrong.
  */
 import { Fault } from '../../core/fault.ts';
 

@@ -119,7 +119,7 @@ function accessList(transaction: Json): RlpItem {
 
 /**
  * Encodes a receipt as in the receipts trie. Its type comes from its transaction, because the transactions root
- * proves that one. Source: EIP-658 (status; before it, the state root), EIP-2718. @throws Fault `inconsistent`.
+ * proves the transaction's type. Source: EIP-658 (status; before it, the state root), EIP-2718. @throws Fault `inconsistent`.
  */
 export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
   const type = typeOf(transaction);

@@ -1,5 +1,5 @@
 /**
- * Computes the root of a trie that a header commits to. Such a trie is a list: it has each value under its index.
+ * Computes the root of a list of values, as a header commits to it: a trie that has each value under its index.
  */
 import { keccak256 } from './keccak.ts';
 import { encodeRlp, quantityItem, type RlpItem } from './rlp.ts';
