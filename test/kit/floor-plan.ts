@@ -1,13 +1,13 @@
 /**
- * The floor plan: the folders of the program, what each holds and whom it may import. `test/tidy.test.ts` compares the imports
- * with it, and `npm run generate` draws it in docs/explanation/architecture.md.
+ * The floor plan: the folders of the program, their contents, and the folders they may import. `test/tidy.test.ts` compares
+ * imports with it, and `npm run generate` draws it in docs/explanation/architecture.md.
  */
 
 export type Folder = { holds: string; mayImport: readonly string[]; rooms?: readonly string[] };
 
 /**
- * From the lowest to the highest. A room, a folder within a folder, may import those that are named before it; `.` are the files
- * that lie directly in the folder, and where it isn't named they may import every room.
+ * Sorted from the lowest to the highest folder. A room is a folder within a folder. It may import the rooms before it. `.` means
+ * the files directly in the folder. Where `.` is missing, those files may import every room.
  */
 export const floorPlan: Record<string, Folder> = {
   core: {
@@ -61,13 +61,13 @@ export const floorPlan: Record<string, Folder> = {
   },
 };
 
-/** Beside src/, and what starts it. */
+/** Folders beside src/, and the folders they may import. */
 export const outside: Record<string, readonly string[]> = {
   src: ['cli', 'core'],
   devnet: ['app', 'store', 'config', 'domain', 'core'],
 };
 
-/** Why `from` must not import `to`, both paths from the root; undefined where it may. */
+/** Explains why `from` must not import `to` (both are paths from the root). Undefined where the import is allowed. */
 export function importProblem(from: string, to: string): string | undefined {
   const [one, other] = [folderOf(from), folderOf(to)];
   if (one === 'bench') return undefined;
@@ -91,7 +91,7 @@ function roomOf(file: string): string {
   return rest === undefined ? '.' : room;
 }
 
-/** The plan as Markdown. An arrow is left out where others lead there too. */
+/** Renders the plan as Markdown. Leaves out an arrow if other arrows lead to the same folder. */
 export function renderPlan(): string {
   const names = Object.keys(floorPlan).reverse();
   const importsOf = (name: string) =>

@@ -1,5 +1,5 @@
 /**
- * A follower of a chain of headers that a test makes up: without transactions, nodes or time of its own.
+ * A follower of a made-up chain of headers, without transactions, real nodes or real time.
  */
 import type { ChainNodes } from '../../src/chain/nodes/nodes.ts';
 import type { Clock } from '../../src/core/clock.ts';
@@ -13,18 +13,18 @@ import { headerOf } from './chain-story.ts';
 
 type MadeUpChain = {
   head(): BlockHeader;
-  /** The block at this height, when it is fetched. */
+  /** The block at this height when it is fetched. */
   at(number: number): BlockHeader;
-  /** The block at this height, when it is only asked after; as `at` unless told otherwise. */
+  /** The block at this height when only its header is checked; the same as `at` by default. */
   asked?(number: number): BlockHeader;
   finalized?: number | undefined;
-  /** Of one node that is followed, unless told otherwise. */
+  /** The number of nodes; 1 by default. */
   nodeCount?: number;
-  /** 1 unless told otherwise. */
+  /** 1 by default. */
   startBlock?: number;
 };
 
-/** For who proves nothing. */
+/** For followers that prove nothing. */
 export const noChecks: FollowerOptions['checks'] = { learned: () => [], enforce() {} };
 
 export function followMadeUp(

@@ -7,12 +7,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 
 const MIB = 1024 * 1024;
-/** What a database that is just made takes, and some room. */
+/** The size of a new database, plus some space. */
 const DISK_MIB = 128;
-/** Less than a table grows by at once. */
+/** Less than PostgreSQL adds to a table at a time. */
 const FREE_BYTES = 192 * 1024;
 
-/** Undefined where this user may not mount: everywhere but as root on Linux. */
+/** Undefined where this user may not mount file systems: everywhere except as root on Linux. */
 export function mountDisk() {
   const folder = mkdtempSync(path.join(tmpdir(), 'chainbell-disk-'));
   try {

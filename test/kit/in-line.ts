@@ -1,5 +1,5 @@
 /**
- * Two who want one lock, in a line whose order the test decides.
+ * Two or more transactions that wait for one lock, in an order that the test decides.
  */
 import type { Database } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
@@ -7,8 +7,8 @@ import type { TestDatabase } from './database.ts';
 import { waitUntil } from './wait.ts';
 
 /**
- * Takes what `lock` locks, lets one after the other come and wait for it, each on a connection of its own, and lets go
- * when all stand in line. Nobody else may wait for a lock in this database meanwhile.
+ * Takes the lock that `lock` takes. Then starts the others one after the other, each on a separate connection, and waits
+ * until each of them waits for the lock. Then releases it. No other transaction may wait for a lock in this database meanwhile.
  */
 export async function inLine(
   place: TestDatabase,
