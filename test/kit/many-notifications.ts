@@ -1,20 +1,20 @@
 /**
- * Many notifications at once, and what the database does to find some of them.
+ * Inserts many notifications at once, and shows the query plans that find some of them.
  */
 import type { Database, Db } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import type { WatchedAddress } from '../../src/store/watchers/watched.ts';
 
 type ManyNotifications = {
-  /** They take turns; all of one watcher. */
+  /** Records of one watcher. The notifications use them in turn. */
   records: readonly Pick<WatchedAddress, 'id' | 'watcherId'>[];
   count: number;
   state?: 'waiting' | 'processed';
 };
 
 /**
- * Waiting notifications of payments from nobody to nobody, made one a second from noon on and ten to a block from block
- * 1 on; the transaction of the n-th has hash n. Processed ones were processed when they were made.
+ * Waiting notifications of payments between zero addresses. Creation times start at noon, one second apart, and each block from
+ * block 1 on has ten of them. The n-th transaction has hash n. `processed` ones were processed when they were created.
  */
 export async function insertNotifications(
   database: Database,
@@ -33,7 +33,7 @@ export async function insertNotifications(
     order by n`);
 }
 
-/** The database, and the plan of each statement that was asked of it. */
+/** A database handle that records the plan of each statement it executes. */
 export function withPlans(database: Database): { db: Db; plans: string[] } {
   const plans: string[] = [];
   const db: Db = {

@@ -1,5 +1,5 @@
 /**
- * Scripted nodes with the part of the program that asks them, on a clock that the test moves.
+ * Scripted nodes and the part of the program that sends requests to them, on a test clock.
  */
 import assert from 'node:assert/strict';
 import { type ChainNodes, createNodes, type NodesOptions } from '../../src/chain/nodes/nodes.ts';
@@ -26,13 +26,13 @@ export type NodesStage = {
 /** Blocks 0 to 9. */
 export const blocks = Array.from({ length: 10 }, (_, number) => makeNodeBlock(number));
 
-/** A node that can do everything, on chain 1. */
+/** A node on chain 1 that supports every method. */
 export const complete = (): Methods => ({
   ...chainMethods(1, blocks),
   debug_traceBlockByHash: traceMethod(blocks),
 });
 
-/** Nodes with these methods, in this order of preference, as the follower sees them. */
+/** Runs a test with nodes that have these methods, in this order of preference, as the follower sees them. */
 export async function withNodes(
   methods: readonly Methods[],
   work: (stage: NodesStage) => Promise<void>,
@@ -59,14 +59,14 @@ export async function withNodes(
   }
 }
 
-/** The n-th of the nodes, which is there. */
+/** The n-th node, which must exist. */
 export function nodeAt(scripted: readonly ScriptedNode[], index: number): ScriptedNode {
   const node = scripted[index];
   assert.ok(node !== undefined);
   return node;
 }
 
-/** How often a method was called. */
+/** The number of calls of a method. */
 export function countOf(node: ScriptedNode, method: string): number {
   return node.calls.filter((call) => call.method === method).length;
 }

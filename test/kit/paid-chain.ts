@@ -1,5 +1,5 @@
 /**
- * A made-up chain whose blocks pay bob, as `chainbell repair` sees it: followed, damaged, planned, repaired.
+ * A made-up chain whose blocks pay bob. Tests follow it, damage the stored data, and plan and apply repairs.
  */
 import { applyPlan, planRepairs, type RepairPlan } from '../../src/audit/repair.ts';
 import type { VerifyOptions } from '../../src/audit/verify.ts';
@@ -14,11 +14,11 @@ import { createTestClock } from './clock.ts';
 
 const noRules = { listeners: [], accruals: new Map(), referral: undefined };
 export const BLOCKS = 5;
-/** Behind the making of the records by more than anybody doubts their order. */
+/** After the records were created, by more than any uncertainty about their order. */
 export const stored = later(60_000);
 const signal = new AbortController().signal;
 
-/** Each block pays bob as many wei as its number, `equalCalls` times by calls of its transaction, too. */
+/** Each block pays bob as many wei as its number, and `equalCalls` times more by calls of the same transaction. */
 export function createPaidChain(database: () => Database, { equalCalls = 0 } = {}) {
   const txHashOf = (number: number) => hashOf(0x7000 + number);
   const calls = Array.from({ length: equalCalls }, () => ({ sender: alice, receiver: bob, amount: 1n }));
@@ -55,7 +55,7 @@ export function createPaidChain(database: () => Database, { equalCalls = 0 } = {
   });
   return {
     txHashOf,
-    /** Stores all blocks for a record of bob with these settings, and those that there are already. */
+    /** Stores all blocks for a watched address of bob with these settings, and for the existing watched addresses. */
     async follow(settings?: Partial<WatchSettings>, confirmations = 0): Promise<void> {
       await insertChain(database(), 1, undefined);
       await watchAddress(database(), settings === undefined ? {} : { settings });

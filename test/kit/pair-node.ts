@@ -1,5 +1,5 @@
 /**
- * The replayed real chain with the calls that its own node does not serve: what the contracts of pairs would answer.
+ * The replayed real chain, extended with eth_call: it answers as the contracts of pairs would.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -10,13 +10,13 @@ type PairNode = { url: string; [Symbol.asyncDispose](): Promise<void> };
 
 type Call = { id: unknown; method: string; params?: [{ to: string; data: string }, { blockHash: Hash }] };
 
-/** What getReserves and totalSupply answer at a block; undefined: the node does not have that state. */
+/** The results of getReserves and totalSupply at a block. Undefined when the node does not have that state. */
 type ReadPool = (
   pair: Pair,
   blockHash: Hash,
 ) => { reserve0: bigint; reserve1: bigint; totalSupply: bigint } | undefined;
 
-/** In front of the node at `url`: everything but eth_call is its own answer. No pair has a factory. */
+/** Forwards everything except eth_call to the node at `url`. Pairs have no factory. */
 export async function startPairNode(
   url: string,
   pairs: readonly Pair[],
@@ -41,7 +41,7 @@ export async function startPairNode(
     response.setHeader('content-type', 'application/json').end(JSON.stringify(result));
   };
   const server = createServer((request, response) => {
-    // Who fails to answer is a node that hangs up.
+    // A failure closes the connection, like a node that hangs up.
     respond(request, response).catch(() => response.destroy());
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -1,5 +1,5 @@
 /**
- * A pair (Uniswap V2), and transactions as they come from a node.
+ * A Uniswap V2 pair, and transactions in the form that nodes return.
  */
 import { toEventSelector } from 'viem';
 import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';
@@ -16,7 +16,7 @@ export const pair: ValuedPair = {
 
 export const SWAP = 'Swap(address,uint256,uint256,uint256,uint256,address)';
 
-/** A log of this event, with its indexed addresses and its data in words; the pair's unless `address` says otherwise. */
+/** A log of this event, with indexed addresses and data words. It comes from the pair unless `address` is set. */
 export function logOf(
   event: string,
   values: readonly bigint[],
@@ -28,11 +28,11 @@ export function logOf(
   return { address, topics, data: `0x${values.map(word).join('')}` };
 }
 
-/** One that moves no coin. */
+/** A transaction that transfers no native coin. */
 export function transactionOf(number: number, logs: ChainLog[]): BundleTransaction {
   return { hash: hashOf(number), from: alice, to: bob, value: 0n, succeeded: true, calls: [], logs };
 }
 
-/** One wei of the first token for one of the second. */
+/** A swap of one wei of the first token for one wei of the second. */
 export const swapTransaction = (number: number): BundleTransaction =>
   transactionOf(number, [logOf(SWAP, [1n, 0n, 0n, 1n], [alice, bob])]);

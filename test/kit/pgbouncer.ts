@@ -1,5 +1,5 @@
 /**
- * A pgbouncer before a PostgreSQL server, where this machine has one.
+ * Starts pgbouncer in front of a PostgreSQL server, if this machine has it.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * Rules of points, and what a chain has earned by them, calculated from its whole history in the plainest way: the truth
- * that the service is compared with.
+ * Points rules and the expected awards on a chain, calculated from its whole history in the simplest way. Tests compare the
+ * service with this result.
  */
 import { type Decimal, decimal, decimalText } from '../../src/core/decimal.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
@@ -17,19 +17,19 @@ export type StoryLog =
 export type StoryTransaction = { hash: Hash; sender: Address; logs: StoryLog[] };
 export type StoryBlock = { number: number; hash: Hash; minedAt: Date; transactions: StoryTransaction[] };
 
-/** One award as a line, for comparing. */
+/** An award as one line of text, for comparisons. */
 type Line = string;
 
 const DAY_MS = 86_400_000;
 export const GENESIS = new Date('2026-01-30T22:00:00.000Z');
 const startDay = Math.floor(GENESIS.getTime() / DAY_MS);
 const isoDay = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10);
-/** Two days twice as much; from the fourth day on another version. */
+/** Points are doubled for two days. From the fourth day, another version of the rules applies. */
 const DOUBLE = { from: startDay + 1, to: startDay + 3 };
 const SECOND_VERSION = startDay + 4;
 const CAPS = { perTx: 5, perUserPerDay: 12 };
 const SHARE = decimal('0.1');
-/** Days after the beginning, and the price from noon on. */
+/** The number of days after the start, and the price from noon of that day. */
 const GEM_PRICES: [day: number, price: string][] = [
   [1, '2.345'],
   [2, '1.99999'],
@@ -41,7 +41,7 @@ const dayOf = (time: Date) => Math.floor(time.getTime() / DAY_MS);
 const floored = (value: Decimal, digits: number) => value.round(digits, 0);
 const least = (...values: Decimal[]) => values.reduce((one, other) => (other.lt(one) ? other : one));
 
-/** The rules of this story; a payment of 100 units is worth one point. */
+/** The rules of these tests. A payment of 100 units is worth one point. */
 export function storyRules({ shop, gem, deny }: { shop: Address; gem: Address; deny: Address }): {
   points: PointsText;
   tokens: Surroundings['tokens'];
@@ -100,7 +100,7 @@ export function storyRules({ shop, gem, deny }: { shop: Address; gem: Address; d
   };
 }
 
-/** The price feed of the story. */
+/** Stores the prices of these tests. */
 export async function givePrices(database: Database): Promise<void> {
   for (const [day, price] of GEM_PRICES) {
     const observedAt = new Date((startDay + day) * DAY_MS + DAY_MS / 2);
@@ -108,7 +108,7 @@ export async function givePrices(database: Database): Promise<void> {
   }
 }
 
-/** What is stored, in the form of `expectAwards`. */
+/** The stored awards, in the form that `expectAwards` returns. */
 export async function listAwardLines(database: Database): Promise<string[]> {
   const rows = await database.query<{ line: string; awarded_at: Date }>(sql`
     select rule || ' ' || version || ' ' || role || ' 0x' || encode(user_address, 'hex') || ' ' || trim_scale(points)
@@ -117,7 +117,7 @@ export async function listAwardLines(database: Database): Promise<string[]> {
   return rows.map(({ line, awarded_at }) => `${line} ${awarded_at.toISOString()}`).sort();
 }
 
-/** Awards for events, in the order of the chain; then those for days that ended before the last block. */
+/** The expected awards for events in chain order, then those for days that ended before the last block. */
 export function expectAwards(blocks: readonly StoryBlock[]): Line[] {
   const referrers = new Map<Address, { referrer: Address; at: Date }>();
   const earned = new Map<string, Decimal>();

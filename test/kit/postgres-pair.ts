@@ -1,6 +1,6 @@
 /**
- * A PostgreSQL primary with a standby that streams from it, for tests of fail-over. A commit waits for the standby, as where
- * nothing may be lost.
+ * A PostgreSQL primary with a streaming standby, for tests of failover. Commits wait for the standby, as in a setup that must
+ * not lose data.
  */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -14,9 +14,9 @@ import { waitUntil } from './wait.ts';
 export type PostgresPair = {
   primary: { url: string; port: number };
   standby: { url: string; port: number };
-  /** The whole primary is gone at once, all its processes by SIGKILL. */
+  /** Kills all processes of the primary with SIGKILL. */
   killPrimary(): Promise<void>;
-  /** Resolves when the standby takes writes. */
+  /** Promotes the standby. Resolves when it accepts writes. */
   promote(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -27,7 +27,7 @@ export async function startPostgresPair(): Promise<PostgresPair> {
   await using parts = new AsyncDisposableStack();
   const [first, second] = [await makeSite(), await makeSite()];
   const password = await initialize(first);
-  // The copy of a server that never ran needs no tool for backups, which not every package has.
+  // Copy the files of a server that never ran, because not every package includes a backup tool.
   const [data, copy] = [first, second].map(({ folder }) => path.join(folder, 'data'));
   await promisify(execFile)('cp', ['-a', `${data}`, `${copy}`], { ...second.user, cwd: second.folder });
   const primary = await launch(first, { settings: SETTINGS });
@@ -60,7 +60,7 @@ export async function startPostgresPair(): Promise<PostgresPair> {
   };
 }
 
-/** The server and its processes, which begin sessions of their own: no process group has them all. */
+/** Kills the server and all its processes. They start separate sessions, so no process group contains all of them. */
 async function killServer({ folder }: Site): Promise<void> {
   const pid = Number.parseInt(await readFile(path.join(folder, 'data/postmaster.pid'), 'utf8'), 10);
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
@@ -68,7 +68,7 @@ async function killServer({ folder }: Site): Promise<void> {
     try {
       process.kill(one, 'SIGKILL');
     } catch {
-      // It ended by itself meanwhile.
+      // The process has ended meanwhile.
     }
   }
 }

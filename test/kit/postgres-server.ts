@@ -1,6 +1,6 @@
 /**
- * A PostgreSQL server for tests: this machine's own, or the one from npm where the machine has none.
- * It lives in a temporary folder, without durability, and ends with the process that started it, however that ends.
+ * Starts a PostgreSQL server for tests: the machine's installation, or the npm package if there is none. The server lives in a
+ * temporary folder, without durability. It ends with the process that started it, even if that process is killed.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -14,46 +14,46 @@ import { promisify } from 'node:util';
 import { waitUntil } from './wait.ts';
 
 export type PostgresServer = {
-  /** `postgres://…/postgres`, on loopback, with a password of its own. */
+  /** `postgres://…/postgres`, on loopback, with a random password. */
   url: string;
   stop(): Promise<void>;
 };
 
 type RestartingServer = PostgresServer & {
-  /** Ends the server by this signal (SIGINT is its fast shutdown); resolves when the next one is ready. */
+  /** Ends the server with this signal (SIGINT is its fast shutdown). Resolves when the next one is ready. */
   restart(signal: 'SIGKILL' | 'SIGINT'): Promise<void>;
 };
 
 const VERSION_MIN = 15;
 const START_MS_MAX = 120_000;
-/** Someone else may take the free port between the look and the start. */
+/** Another process may take the free port before the server starts. */
 const START_TRIES_MAX = 3;
-/** A pool of ten in each of several tests, in several processes at once. */
+/** Enough for pools of ten connections in several tests of several processes. */
 const SETTINGS = ['max_connections=300', 'unix_socket_directories=', 'listen_addresses=127.0.0.1'];
-/** Nothing in a test outlives the run, so nothing is worth waiting for a disk. */
+/** No data outlives the run, so no write needs to wait for a disk. */
 const WITHOUT_DISK = ['fsync=off', 'wal_level=minimal', 'max_wal_senders=0'];
-/** For servers that are never killed: a commit may be lost with the process that holds it. */
+/** For servers that are never killed, because a commit may be lost with its process. */
 const FRAGILE = ['synchronous_commit=off', 'full_page_writes=off'];
 /**
- * Runs the server until standard input closes: the kernel closes it when the starter dies, even by SIGKILL. SIGINT
- * is PostgreSQL's fast shutdown. The folder goes last.
+ * Runs the server until standard input closes. The kernel closes it when the starter dies, even by SIGKILL. SIGINT is
+ * PostgreSQL's fast shutdown. The folder is removed last.
  */
 const SUPERVISOR =
   'folder=$1; shift; "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server; rm -rf "$folder"';
 
-/** The same with a server that is started again whenever it ends; by its own shell, as a service manager would. */
+/** Like SUPERVISOR, but a separate shell restarts the server whenever it ends, as a service manager would. */
 const RESTARTER = `
   folder=$1; shift
   (while [ ! -e "$folder/over" ]; do "$@"; sleep 0.05; done; : >"$folder/ended") &
   cat >/dev/null; : >"$folder/over"
   while [ ! -e "$folder/ended" ]; do kill -INT "$(head -n 1 "$folder/data/postmaster.pid")" 2>/dev/null; sleep 0.1; done
   rm -rf "$folder"`;
-/** What the file postmaster.pid says in its last line when connections are taken. */
+/** The last line of postmaster.pid when the server accepts connections. */
 const READY = /\nready\s*$/;
 
 /**
- * Starts a server of its own, `isDurable` as one is installed, with further `settings`. @throws Error that says what to
- * install when there is no PostgreSQL here.
+ * Starts a server, durable like a normal installation if `isDurable`, with further `settings`. @throws Error that says what
+ * to install when there is no PostgreSQL on this machine.
  */
 export async function startPostgresServer({
   isDurable = false,
@@ -67,7 +67,7 @@ export async function startPostgresServer({
   return { url, stop };
 }
 
-/** Starts one that can be killed: what was committed is there when it is back. @throws as above. */
+/** Starts a server that may be killed: committed data is still there after its restart. @throws as above. */
 export async function startRestartingServer(): Promise<RestartingServer> {
   const { url, stop, folder } = await start(RESTARTER, WITHOUT_DISK);
   const readState = async () => {
@@ -104,10 +104,10 @@ async function start(
   }
 }
 
-/** Where a server is to live, and as whom it runs. */
+/** The folder and the user of a server. */
 export type Site = { folder: string; binaries: string; user: { uid: number; gid: number } | undefined };
 
-/** A temporary folder that the server's user may write to. */
+/** Creates a temporary folder that the server's user may write to. */
 export async function makeSite(): Promise<Site> {
   const user = await findServerUser();
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-postgres-'));
@@ -115,7 +115,7 @@ export async function makeSite(): Promise<Site> {
   return { folder, user, binaries: await findServerBinaries(folder) };
 }
 
-/** Makes the files of a server in `data`; returns the password of its user postgres. */
+/** Creates the files of a server in `data`. Returns the password of its user postgres. */
 export async function initialize({ folder, binaries, user }: Site): Promise<string> {
   const password = randomBytes(12).toString('hex');
   const passwordFile = path.join(folder, 'password');
@@ -133,7 +133,7 @@ export async function initialize({ folder, binaries, user }: Site): Promise<stri
 export const serverUrl = (port: number, password: string): string =>
   `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
 
-/** Runs the server whose files are in `data` on a free port. */
+/** Runs the server with the files in `data` on a free port. */
 export async function launch(
   { folder, binaries, user }: Site,
   { supervision = SUPERVISOR, settings }: { supervision?: string; settings: readonly string[] },
@@ -145,7 +145,7 @@ export async function launch(
     const supervisor = spawn('sh', ['-c', supervision, 'sh', folder, ...words, ...flags], {
       ...user,
       cwd: folder,
-      // A session of its own: the terminal's Ctrl-C reaches the tests, not the server under them.
+      // A separate session, so that Ctrl-C in the terminal reaches the tests but not their server.
       detached: true,
       stdio: ['pipe', 'ignore', 'pipe'],
     });
@@ -156,7 +156,7 @@ export async function launch(
   }
 }
 
-/** Reads the server's log until it is ready (undefined) or has failed (the log). Its pipes never keep us alive. */
+/** Reads the log until the server is ready (undefined) or has failed (the log). Its pipes don't keep this process alive. */
 function findStartProblem(supervisor: ChildProcess): Promise<string | undefined> {
   return new Promise((resolve) => {
     let log = '';
@@ -179,7 +179,7 @@ function findStartProblem(supervisor: ChildProcess): Promise<string | undefined>
   });
 }
 
-/** The pipes of a child process are sockets, whose types do not say so. */
+/** The pipes of a child process are sockets, although their types don't say so. */
 function unref(pipe: { unref?: unknown }): void {
   if (typeof pipe.unref === 'function') pipe.unref();
 }
@@ -193,7 +193,7 @@ async function stop(supervisor: ChildProcess): Promise<void> {
   });
 }
 
-/** PostgreSQL refuses to run as root: then it runs as its own user or as nobody. */
+/** PostgreSQL refuses to run as root. For root, returns the user postgres, or the user nobody. */
 async function findServerUser(): Promise<{ uid: number; gid: number } | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const users = (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'));
@@ -203,7 +203,7 @@ async function findServerUser(): Promise<{ uid: number; gid: number } | undefine
   return { uid: Number(user[2]), gid: Number(user[3]) };
 }
 
-/** The folder that holds `postgres` and `initdb`, version 15 or newer. */
+/** The folder with `postgres` and `initdb`, version 15 or newer. */
 async function findServerBinaries(folder: string): Promise<string> {
   const onPath = (process.env.PATH ?? '').split(path.delimiter).filter((directory) => directory !== '');
   const installed = globSync('/usr/lib/postgresql/*/bin').sort((a, b) =>

@@ -1,5 +1,5 @@
 /**
- * The real program as a process of its own, as an operator runs it; for tests that end it by force.
+ * Runs the real program as a separate process, for tests that end it by force.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,22 +9,22 @@ import { CHAIN_ID, SECRET } from './service.ts';
 
 export type Program = {
   child: ChildProcess;
-  /** What it has printed so far. */
+  /** The output so far. */
   log: string;
-  /** Resolves when it has ended, whoever ended it. */
+  /** Resolves when the process has ended, for any reason. */
   ended: Promise<void>;
 };
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
-/** Starts the program; its ports are free ones. */
+/** Starts the program on free ports. */
 export function startProgram(options: {
   database: { url: string; dataDir: string };
   rpc: readonly string[];
   startBlock: number;
   confirmations?: number;
   receiver: { port: number };
-  /** All of them unless given. */
+  /** All roles by default. */
   roles?: readonly Role[];
   retryMinutes?: readonly number[];
   internalTransfers?: 'off';

@@ -1,5 +1,5 @@
 /**
- * The real blocks of the data folder, with their receipts.
+ * Reads real blocks and their receipts from the data folder.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
@@ -15,7 +15,7 @@ export type RealBlock = {
 
 const MAINNET_FOLDERS = ['semiotic', 'portal', 'erigon', 'squid', 'zkevm'];
 
-/** The 25 blocks of Ethereum mainnet that are stored whole. */
+/** The 25 complete blocks of Ethereum mainnet. */
 export function readMainnetBlocks(folder: string): RealBlock[] {
   return MAINNET_FOLDERS.flatMap((source) =>
     readdirSync(path.join(folder, source))
@@ -24,7 +24,7 @@ export function readMainnetBlocks(folder: string): RealBlock[] {
   );
 }
 
-/** A block of another chain by the beginning of its files' names; without receipts where none are stored. */
+/** A block of another chain, by the prefix of its file names. It has no receipts where none are stored. */
 export function readBlock(folder: string, place: string): RealBlock {
   const receipts = `${place}receipts.json.gz`;
   return {

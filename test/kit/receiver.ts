@@ -1,5 +1,5 @@
 /**
- * A real HTTP or HTTPS server that keeps what it receives and answers as the test says.
+ * A real HTTP or HTTPS server that stores requests and responds as the test decides.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -12,12 +12,12 @@ import type { Credentials } from './certificates.ts';
 
 export type ReceivedRequest = {
   method: string;
-  /** With the query. */
+  /** Includes the query. */
   path: string;
   headers: IncomingHttpHeaders;
   /** The exact text of the body. */
   body: string;
-  /** The body's value, integers exact; undefined when it is not JSON. */
+  /** The parsed body with exact integers. Undefined when it is not JSON. */
   readonly json: unknown;
   receivedAt: Date;
 };
@@ -25,8 +25,8 @@ export type ReceivedRequest = {
 type Content = string | Uint8Array | AsyncIterable<string | Uint8Array>;
 
 /**
- * hang: never an answer. reset: RST instead of an answer. raw: these very bytes on the socket, after which it stays
- * open unless `close` says how it ends. Otherwise an ordinary response, 200 and empty unless said otherwise.
+ * hang: no response. reset: RST in place of a response. raw: exactly these bytes on the socket, which then stays open unless
+ * `close` says how it ends. Otherwise a normal response, by default 200 without a body.
  */
 export type Answer =
   | 'hang'
@@ -39,34 +39,34 @@ export type Answer =
       delayMs?: number;
     };
 
-/** The answer to a request; `index` counts requests from 0. */
+/** The response to a request; `index` counts requests from 0. */
 export type AnswerTo = (request: ReceivedRequest, index: number) => Answer | Promise<Answer>;
 
 type ReceiverOptions = {
-  /** Serve HTTPS with these. */
+  /** Serves HTTPS with these credentials. */
   tls?: Credentials;
-  /** The address to listen on, 127.0.0.1 unless given. */
+  /** The address to listen on; 127.0.0.1 by default. */
   host?: string;
-  /** The port to listen on; a free one unless given. */
+  /** The port to listen on; a free one by default. */
   port?: number;
   answer?: Answer | AnswerTo;
 };
 
 export type Receiver = {
-  /** Where to POST: the listening address with path `/hook`. */
+  /** The webhook URL: the listening address with path `/hook`. */
   url: string;
   port: number;
-  /** All requests whose body has arrived, oldest first. */
+  /** All requests with complete bodies, oldest first. */
   requests: ReceivedRequest[];
-  /** How many TCP connections were accepted so far. */
+  /** The number of TCP connections accepted so far. */
   connectionCount(): number;
-  /** How many of them are open now. */
+  /** The number of open connections. */
   openCount(): number;
-  /** Resolves with all requests once there are `count`; rejects after `timeoutMs` (10 s). */
+  /** Resolves with all requests once there are `count`. Rejects after `timeoutMs` (10 s by default). */
   waitFor(count: number, timeoutMs?: number): Promise<ReceivedRequest[]>;
-  /** Answers differently from now on. */
+  /** Changes the responses from now on. */
   setAnswer(answer: Answer | AnswerTo): void;
-  /** Cuts every connection and stops listening. */
+  /** Closes every connection and stops listening. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -90,7 +90,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
         const chosen = typeof answer === 'function' ? await answer(request, index) : answer;
         await send(chosen, outgoing, closing.signal);
       })
-      // The sender hung up, or the receiver is closing: what a test checks is on its own side then.
+      // The sender hung up, or the receiver is closing. The test checks the sender's side then.
       .catch(() => incoming.socket.destroy());
   };
   const server = tls === undefined ? createServer(listener) : createSecureServer(tls, listener);
@@ -180,7 +180,7 @@ async function send(answer: Answer, outgoing: ServerResponse, signal: AbortSigna
       if (!socket.write(piece)) await once(socket, 'drain', { signal });
     }
     if (close === 'end') socket.end();
-    // After what was written: a reset would overtake it.
+    // Reset after the write, because a reset would overtake the bytes.
     if (close === 'reset') socket.write('', () => socket.resetAndDestroy());
     return;
   }

@@ -1,5 +1,5 @@
 /**
- * Real chain data from the folder beside the project: read as stored, or served by its own node (replay.mjs).
+ * Real chain data from the folder beside the project. Tests read it directly, or from its node (replay.mjs).
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ import { realchainFolder } from './shared-data.ts';
 
 const START_MS_MAX = 20_000;
 
-/** A test over the real chain data; skipped, saying why, where the folder is not there. */
+/** A test with real chain data. Skipped with a message where the folder does not exist. */
 export function testWithRealchain(
   name: string,
   work: (folder: string, context: TestContext) => Promise<void> | void,
@@ -23,7 +23,7 @@ export function testWithRealchain(
   else test(name, (context) => work(folder, context));
 }
 
-/** The JSON of a file of the folder, unpacked when its name ends in .gz. The caller knows its shape. */
+/** The JSON of a file in the folder, unzipped if its name ends in .gz. The caller knows its shape. */
 export function readRealchain<Shape>(folder: string, file: string): Shape {
   const bytes = readFileSync(path.join(folder, file));
   return JSON.parse((file.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString('utf8')) as Shape;
@@ -31,14 +31,14 @@ export function readRealchain<Shape>(folder: string, file: string): Shape {
 
 export type ReplayNode = {
   url: string;
-  /** Shows one more block. */
+  /** Makes one more block visible. */
   advance(): Promise<void>;
-  /** How often each method was called. */
+  /** The number of calls by method. */
   calls(): Promise<Record<string, number>>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** Serves the consecutive blocks of `run` as chain 1, the first `startHead` being the head; `now` has the last one be of now. */
+/** Serves the blocks of `run` as chain 1; `startHead` is the first head. With `now`, the last block has the current time. */
 export async function startReplay(
   folder: string,
   options: { run: string; startHead: number; now?: boolean },

@@ -1,11 +1,11 @@
 /**
- * Undoing stored blocks without putting others in their place, for tests that look at the time between the two.
+ * Rolls back stored blocks without storing replacements, for tests of the time between the two.
  */
 import type { BlockId } from '../../src/domain/block.ts';
 import { commitBlocks } from '../../src/store/blocks/blocks.ts';
 import type { Database, Tx } from '../../src/store/db/db.ts';
 
-/** Undoes every block above the ancestor; returns how many went, 'lost' as in commitBlocks. */
+/** Removes every block above the ancestor. Returns how many were removed, or 'lost' as in commitBlocks. */
 export async function rollbackTo(
   database: Database,
   {

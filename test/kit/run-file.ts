@@ -1,5 +1,5 @@
 /**
- * Test files in one process, and the result of each.
+ * Runs test files in one process and collects the result of each.
  */
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 
 export type Failure = {
-  /** The names from the outermost suite to the test; empty when the file itself failed. */
+  /** The names from the outermost suite to the test. Empty when the file failed outside its tests. */
   path: string[];
   problem: string;
 };
@@ -21,17 +21,17 @@ export type FileResult = {
   passed: number;
   skipped: number;
   failures: Failure[];
-  /** The end of what its process printed. */
+  /** The end of the process's output. */
   output: string;
 };
 
 const OUTPUT_CHARACTERS_MAX = 8_000;
-/** How long a process may take to die of SIGTERM before we go on without it. */
+/** The time that a process has to end after SIGTERM. After that, the run continues without it. */
 const DYING_MS_MAX = 5_000;
 
 /**
- * Runs the files one after the other in one process and counts their tests, suites not among them. A file that crashes, that
- * has no test or that is still running after `timeMsMax` has failed. Ends early when the signal aborts.
+ * Runs the files one after the other in one process and counts their tests, without suites. A file fails if it crashes, has no
+ * test or is still running after `timeMsMax`. The run ends early when the signal aborts.
  */
 export async function runFiles(
   files: readonly string[],
@@ -58,14 +58,14 @@ export async function runFiles(
       if (!hasCrashed && isEmpty(result))
         result.failures.push({ path: [], problem: 'there is no test in this file' });
   }
-  // What belongs to no test, such as loading. A test with tests inside has counted them twice.
+  // Time outside of tests, such as loading. A test with subtests already includes theirs.
   const tested = results.reduce((sum, { durationMs }) => sum + durationMs, 0);
   const rest = Math.max(0, performance.now() - startedAt - tested) / results.length;
   for (const result of results) result.durationMs += rest;
   return results;
 }
 
-/** A module that imports the files. */
+/** Writes a module that imports the files. */
 async function writeEntry(files: readonly string[]): Promise<string> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-files-'));
   const entry = path.join(folder, 'files.test.mjs');
@@ -98,7 +98,7 @@ async function consume(entry: string, signal: AbortSignal, results: readonly Fil
         names.splice(data.nesting, Infinity, data.name);
         break;
       case 'test:pass': {
-        // A file without tests reports itself.
+        // node:test reports a file without tests as a test.
         if (data.details.type === 'suite' || data.name === entry) break;
         const result = resultOf(data.file);
         result.durationMs += data.details.duration_ms;
@@ -131,16 +131,16 @@ function isSetAside(data: EventData.TestPass | EventData.TestFail): boolean {
   return (data.skip !== undefined && data.skip !== false) || (data.todo !== undefined && data.todo !== false);
 }
 
-/** A suite, or a test with tests inside, that failed for no reason of its own. */
+/** Whether a suite, or a test with subtests, failed only because of its children. */
 function isOnlyByChildren(data: EventData.TestFail): boolean {
   const { error } = data.details;
   return 'failureType' in error && error.failureType === 'subtestsFailed';
 }
 
-/** The thrown value as text, with the lines of the stack that are the project's. */
+/** The thrown value as text, with only those stack lines that belong to the project. */
 function problemOf(data: EventData.TestFail): string {
   const { error } = data.details;
-  // The process of the file, not a test in it.
+  // The process of the file failed, not a test.
   if ('exitCode' in error && 'signal' in error) {
     const how =
       typeof error.signal === 'string' ? `by ${error.signal}` : `with code ${String(error.exitCode)}`;

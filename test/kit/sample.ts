@@ -1,26 +1,26 @@
 /**
- * Samples of the heavy suites: a run of the whole suite takes one share of their cases, another share at each commit.
- * `npm test -- faults` and `npm run faults` take all of them.
+ * Samples of the slow suites. A run of the whole suite takes one share of their cases, and a different share for each commit.
+ * `npm test -- faults` and `npm run faults` take all cases.
  */
 import { spawnSync } from 'node:child_process';
 import { hash } from 'node:crypto';
 import path from 'node:path';
 import { type TestContext, type TestOptions, test } from 'node:test';
 
-/** Set by the test runner for a run of the whole suite: a number that chooses among the shares of each suite. */
+/** The test runner sets this in a run of the whole suite: a number that selects the share of each suite. */
 export const SAMPLE_VARIABLE = 'CHAINBELL_TEST_SAMPLE';
 const SHARES = 3;
-/** A multiple of all numbers of shares. */
+/** A multiple of every number of shares. */
 const SAMPLES = 60;
 
-/** The number for this commit: the same for each run of it. Outside a repository 0. */
+/** The number for this commit, the same in each run of it. 0 outside a repository. */
 export function sampleOfCommit(): string {
   const { stdout } = spawnSync('git', ['rev-parse', 'HEAD'], { encoding: 'utf8' });
   const start = Number.parseInt((stdout ?? '').slice(0, 8), 16);
   return String(Number.isNaN(start) ? 0 : start % SAMPLES);
 }
 
-/** All cases, or, in a run of the whole suite, one share of them: never none. `of`: suites that need not take the same share. */
+/** All cases. In a run of the whole suite, one non-empty share of them. `of` gives suites different shares. */
 export function sampleOf<Case>(
   cases: readonly Case[],
   {
@@ -46,7 +46,7 @@ type DeclareTest = {
 };
 
 /**
- * `test` for a slow file with at least as many tests as there are shares: a run of the whole suite declares one share of them.
+ * `test` for a slow file that has at least as many tests as shares. A run of the whole suite declares one share of them.
  * `url`: import.meta.url.
  */
 export function sampledTest(
@@ -68,7 +68,7 @@ export function sampledTest(
   };
 }
 
-/** How many of `count` repetitions of the same thing to make: all, or, in a run of the whole suite, a third. */
+/** The number of repetitions: `count`, or a third of it in a run of the whole suite. */
 export function sampleSize(count: number): number {
   return sampleOf(Array.from({ length: count })).length;
 }

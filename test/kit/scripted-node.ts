@@ -1,15 +1,14 @@
 /**
- * A chain node that says what the test wants: JSON-RPC over real HTTP, from a table of methods that may change at any
- * time.
+ * A chain node that a test scripts: JSON-RPC over real HTTP, from a table of methods that may change at any time.
  */
 import { type Answer, type AnswerTo, startReceiver } from './receiver.ts';
 
-/** The result of a call; throws RpcError where the node answers with a JSON-RPC error. */
+/** Returns the result of a call. Throws RpcError where the node responds with a JSON-RPC error. */
 export type Method = (params: readonly unknown[]) => unknown;
 export type Methods = Record<string, Method>;
 export type Json = Record<string, unknown>;
 
-/** A block as a node tells it: eth_getBlockBy…, eth_getBlockReceipts, and the answer to any trace method. */
+/** A block as a node returns it: eth_getBlockBy…, eth_getBlockReceipts, and the result of every trace method. */
 export type NodeBlock = { block: Json; receipts: Json[]; traces?: unknown };
 
 export class RpcError extends Error {
@@ -23,17 +22,17 @@ export class RpcError extends Error {
 }
 
 export type ScriptedNode = {
-  /** With a path that no log, error or metric may show. */
+  /** The URL has a path that must not appear in logs, errors or metrics. */
   url: string;
-  /** What it can do; a method that is not here answers -32601. */
+  /** The supported methods. Other methods return error -32601. */
   methods: Methods;
-  /** error: one error object with a null id, as nodes without batches answer; so are larger batches than callsMax. */
+  /** error: one error object with a null id, as nodes without batches return. Batches above callsMax get the same. */
   batches: 'answer' | 'error' | 'http 400' | { callsMax: number };
-  /** Every call so far, also those in a batch. */
+  /** All calls so far, including those in batches. */
   calls: { method: string; params: readonly unknown[] }[];
-  /** How many HTTP requests have arrived. */
+  /** The number of HTTP requests so far. */
   exchangeCount(): number;
-  /** Answers every request with this instead of the methods; undefined ends it. */
+  /** Sends this response to every request, until it is set to undefined. */
   setHttp(answer: Answer | AnswerTo | undefined): void;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -41,7 +40,7 @@ export type ScriptedNode = {
 
 export const SECRET_PATH = '/v2/path-with-a-key';
 
-/** Starts a node with these methods; it is listening when the promise resolves. */
+/** Starts a node with these methods. It is listening when the promise resolves. */
 export async function startScriptedNode(methods: Methods = {}): Promise<ScriptedNode> {
   const receiver = await startReceiver({ answer: ({ body }) => answerBody(body) });
   const node: ScriptedNode = {
@@ -87,7 +86,7 @@ export async function startScriptedNode(methods: Methods = {}): Promise<Scripted
   }
 }
 
-/** The methods of a node on this chain; `blocks` may change, the last one is the head. Traces and tags are extra. */
+/** The methods of a node on this chain. `blocks` may change; the last one is the head. Traces and block tags are separate. */
 export function chainMethods(chainId: number, blocks: readonly NodeBlock[]): Methods {
   const find = (reference: unknown) =>
     reference === 'latest'
@@ -104,7 +103,7 @@ export function chainMethods(chainId: number, blocks: readonly NodeBlock[]): Met
   };
 }
 
-/** A method that gives the traces of a block of `blocks`, for any of the trace methods. */
+/** A method that returns the traces of a block of `blocks`. Works for every trace method. */
 export function traceMethod(blocks: readonly NodeBlock[]): Method {
   return ([reference]) => {
     const found = blocks.find(({ block }) => block.hash === reference || block.number === reference);
@@ -114,8 +113,8 @@ export function traceMethod(blocks: readonly NodeBlock[]): Method {
 }
 
 /**
- * A block made up of transfers of native coin, each with a receipt and a call trace with one internal transfer of
- * 1 wei. Another `fork` has other hashes.
+ * A block of native transfers. Each has a receipt and a call trace with one internal transfer of 1 wei. Blocks of another
+ * `fork` have different hashes.
  */
 export function makeNodeBlock(
   number: number,
@@ -143,7 +142,7 @@ export function makeNodeBlock(
   };
 }
 
-/** 32 bytes that say of what they are the hash; position 0 is the block itself. */
+/** A made-up 32-byte hash that encodes fork, block number and position. Position 0 is the block itself. */
 export function makeHash(fork: number, number: number, position: number): `0x${string}` {
   const text = [fork, Math.max(0, number), position]
     .map((part) => part.toString(16).padStart(16, '0'))
@@ -151,7 +150,7 @@ export function makeHash(fork: number, number: number, position: number): `0x${s
   return `0x${text.padStart(64, 'f')}`;
 }
 
-/** The address of this number. */
+/** The address with this number. */
 export function makeAddress(number: number): `0x${string}` {
   return `0x${number.toString(16).padStart(40, '0')}`;
 }

@@ -1,15 +1,15 @@
 /**
- * The real sender, allowed to reach the receivers of a test.
+ * The real sender, with permission to reach a test's receivers.
  */
 import type { Message } from '../../src/delivery/send.ts';
 import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
 import { parseCidr } from '../../src/domain/public-address.ts';
 
-/** Of messages that prove themselves with what is never revoked, unless told otherwise. */
+/** Sends messages whose keys are never revoked, by default. */
 export type TestSend = (...args: [Message, AbortSignal, Parameters<Send>[2]?]) => ReturnType<Send>;
 type TestSender = { send: TestSend; [Symbol.asyncDispose](): Promise<void> };
 
-/** What every message of `messageTo` carries. */
+/** The API key in every message of `messageTo`. */
 export const SENT_KEY = 'wk_live_0123456789_abcdefghijklmnopqrstuvwxyz';
 
 export function messageTo(url: string, id = 7): Message {
@@ -21,7 +21,7 @@ export function messageTo(url: string, id = 7): Message {
   return { url, headers, body: `{"id":${id}}` };
 }
 
-/** A sender that may reach these receivers on loopback. */
+/** Opens a sender that may reach these receivers on loopback. */
 export function openSender(
   receivers: readonly { port: number }[],
   options: Partial<SenderOptions> = {},

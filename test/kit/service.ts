@@ -1,5 +1,5 @@
 /**
- * The whole program in this process, as its users meet it: a loaded configuration, free ports, the real HTTP API.
+ * Runs the whole program in this process, as its users know it: a loaded configuration, free ports and the real HTTP API.
  */
 import { randomBytes } from 'node:crypto';
 import { type Service, type ServiceOptions, startService } from '../../src/app/service.ts';
@@ -17,22 +17,22 @@ import { watchAnswers } from './watched-fetch.ts';
 
 export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   database: Pick<TestDatabase, 'url' | 'dataDir'>;
-  /** URLs of the node. */
+  /** The node's URLs. */
   rpc: readonly string[];
-  /** The services whose port a webhook may name. */
+  /** Receivers whose ports webhook URLs may use. */
   receivers?: readonly { port: number }[];
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   retryMinutes?: readonly number[];
-  /** Instead of the secret of all services. */
+  /** Replaces the secret that all services share. */
   secret?: string;
   formerSecrets?: readonly string[];
-  /** Silent unless given. */
+  /** No output by default. */
   log?: Log;
   /** Further sections of the configuration. */
   sections?: Pick<ConfigOverrides, 'tokens' | 'pairs' | 'prices' | 'supply' | 'points'>;
 };
 
-/** A watched address as the API gives it (spec 2.6). */
+/** A watched address as the API returns it (spec 2.6). */
 export type WatchedAddressJson = {
   id: string;
   watcher_id: number;
@@ -42,7 +42,7 @@ export type WatchedAddressJson = {
   webhook_url: string;
 };
 
-/** A stored notification, with what tests ask about. */
+/** A stored notification, with the fields that tests check. */
 export type NotificationRow = {
   id: number;
   watched_address_id: string;
@@ -57,23 +57,23 @@ export type NotificationRow = {
 };
 
 export type TestService = Service & {
-  /** Resolves when the newest stored block is the node's newest. */
+  /** Resolves when the newest stored block is the node's head. */
   inSync(chain: Pick<Chain, 'head'>): Promise<void>;
   /** Resolves when every notification that waits for an attempt has been processed. */
   drained(): Promise<void>;
   /** All notifications of a transaction, or of a watched address; oldest first. */
   notifications(of: { hash?: Hash; record?: { id: string } }): Promise<NotificationRow[]>;
-  /** The value of a metric without labels. */
+  /** The value of a metric that has no labels. */
   metric(name: string): Promise<number>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** What anvil calls itself. */
+/** Anvil's default chain id. */
 export const CHAIN_ID = 31_337;
-/** One for all services of this process, so that a second one on the same database can read its keys. */
+/** All services of this process share one secret, so that a second one on the same database can read its keys. */
 export const SECRET = randomBytes(32).toString('base64');
 
-/** The configuration of a service on loopback, as `startTestService` uses it. */
+/** The configuration that `startTestService` uses, for a service on loopback. */
 export function testConfig(options: TestServiceOptions): Config {
   const { database, rpc, receivers = [], retryMinutes, secret = SECRET, formerSecrets = [] } = options;
   return loadConfig({
@@ -98,8 +98,8 @@ export function testConfig(options: TestServiceOptions): Config {
 }
 
 /**
- * The head of a node that answers at once. With "latest" a service begins at the first head that it sees, so a test that pays
- * right after the start might not see its first payment followed.
+ * The head of a node that responds at once. With "latest", a service starts at the first head that it sees, so it might miss a
+ * payment that a test makes right after the start.
  */
 async function findHead(url: string | undefined): Promise<number | 'latest'> {
   const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] });
@@ -116,8 +116,8 @@ async function findHead(url: string | undefined): Promise<number | 'latest'> {
 }
 
 /**
- * Starts a service. A part of it that dies of a bug ends the test run with that bug; an answer to `fetch` that the OpenAPI
- * document does not describe fails its test.
+ * Starts a service. If a part of it dies of a bug, the test run ends with that bug. A response to `fetch` that does not match
+ * the OpenAPI document fails the test.
  */
 export async function startTestService(options: TestServiceOptions): Promise<TestService> {
   const { roles, log = createLog({ level: 'error', format: 'json' }) } = options;
@@ -182,13 +182,13 @@ export type Watcher = {
   }): Promise<WatchedAddressJson>;
   patch(record: { id: string }, fields: Record<string, unknown>): Promise<WatchedAddressJson>;
   remove(record: { id: string }): Promise<void>;
-  /** Replaces the settings of a record, as the API has them. */
+  /** Replaces the settings of a watched address through the API. */
   configure(record: { id: string }, settings: Record<string, unknown>): Promise<void>;
-  /** One request with the watcher's key; the path begins behind that of the collection. */
+  /** Sends one request with the watcher's key. The path continues that of the collection. */
   request(method: string, path?: string, body?: unknown): Promise<Response>;
 };
 
-/** A new watcher with a key of its own, who speaks to the service over HTTP. */
+/** Creates a watcher with a key and a client for the HTTP API. */
 export async function createWatcher(
   service: Pick<Service, 'apiUrl' | 'issueKey'>,
   name: string,
@@ -233,7 +233,7 @@ export async function createWatcher(
   };
 }
 
-/** An address that nobody has used yet. */
+/** An unused address. */
 export function freshAddress(): Address {
   return `0x${randomBytes(20).toString('hex')}`;
 }

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import type { FileResult } from './run-file.ts';
 import { groupFiles } from './share-process.ts';
 
-/** A folder with these files, and their names in order. */
+/** Creates a folder with these files. Returns their names in order. */
 function createFiles(files: Record<string, string>): {
   root: string;
   names: string[];
@@ -55,7 +55,7 @@ test('files that share a process have results of their own; a file without a tes
     console.log(JSON.stringify(await runFiles(${JSON.stringify(paths)}, options)));`;
   const main = path.join(files.root, 'main.mjs');
   writeFileSync(main, program);
-  // Inside of a test node:test runs no files.
+  // node:test runs no files inside a test.
   const { NODE_TEST_CONTEXT: _context, ...env } = process.env;
   const { stdout } = await promisify(execFile)(process.execPath, [main], { env });
   const results: FileResult[] = JSON.parse(stdout);

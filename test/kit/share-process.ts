@@ -1,28 +1,28 @@
 /**
- * Which test files may follow one another in one process. Starting a process, loading the program and warming up take as long
- * as a short file's tests.
+ * Groups test files that may run in the same process. Starting a process, loading the program and warming up take as long as
+ * the tests of a short file.
  */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** Where tests are short and use only what they make themselves; elsewhere each file has a process. */
+/** Folders whose tests are short and use only resources that they create. Elsewhere, each file gets a process. */
 const FOLDERS = /^test\/(api|app|audit|chain|config|core|delivery|domain|ingest|prices|store)\//;
-/** Hooks outside of a suite would run for the other files too, and a global would be changed for them. */
+/** Hooks outside of suites would run for other files too, and changed globals would affect those. */
 const ALONE = [
   /^(before|after|beforeEach|afterEach)\(/m,
   /Date\.now = |globalThis\.|\bmock\b|setFlagsFromString|\bgc\(/,
   /process\.(chdir|emit|env|exit|kill|memoryUsage|on|once|umask)\b/,
   /node:(async_hooks|child_process|diagnostics_channel|worker_threads)/,
-  // The runner would not know to which file they belong.
+  // The runner could not tell which file they belong to.
   /\bsampledTest\(/,
 ];
-/** Few enough that a failing process is found out quickly, and that processors share the work evenly. */
+/** A small number, so that a failing process shows quickly and processors share the work evenly. */
 const FILES_MAX = 6;
 
-/** The files in groups, each of which one process runs; files of a group are in one folder of test/, or below it. */
+/** Groups the files that one process runs. The files of a group are in the same folder of test/, or below it. */
 export function groupFiles(root: string, files: readonly string[]): string[][] {
   const groups: string[][] = [];
-  /** The group of each folder that has room. */
+  /** The incomplete group of each folder. */
   const open = new Map<string, string[]>();
   for (const file of files) {
     const folder = path.join(...file.split('/').slice(0, 2));
@@ -42,6 +42,6 @@ export function groupFiles(root: string, files: readonly string[]): string[][] {
 function mayShare(root: string, file: string): boolean {
   if (!FOLDERS.test(file)) return false;
   const text = readFileSync(path.join(root, file), 'utf8');
-  // Tests that another file declares could not be told apart.
+  // The runner could not attribute tests that another file declares.
   return /^ *test\(/m.test(text) && !ALONE.some((pattern) => pattern.test(text));
 }

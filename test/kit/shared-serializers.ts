@@ -1,6 +1,6 @@
 /**
- * Imported for its effect: all APIs of a process share the serializers that Fastify compiles from equal schemas. Compiling
- * them takes a fifth of a short test of the API.
+ * Import this file for its side effect: all APIs of a process share the serializers that Fastify compiles from equal schemas.
+ * Compiling them takes a fifth of a short API test.
  */
 import { createRequire } from 'node:module';
 
@@ -25,6 +25,6 @@ const selectShared: Selector = () => {
   };
 };
 
-// Fastify requires the compiler when it makes an API.
+// Fastify loads the compiler when it creates an API.
 const loaded = fastifyRequire.cache[file];
 if (loaded !== undefined) loaded.exports = selectShared;

@@ -1,6 +1,6 @@
 /**
- * The special-purpose address registries of IANA (IPv4, IPv6), with multicast, reserved and cloud-internal space:
- * nothing here is a receiver.
+ * The special-purpose address registries of IANA (IPv4, IPv6), with multicast, reserved and cloud-internal ranges. A webhook
+ * must never reach these addresses.
  */
 
 export const specialIpv4 = [
@@ -58,7 +58,7 @@ export const specialIpv6 = [
   'ff00::/8',
 ] as const;
 
-/** How an IPv4 address can be written inside an IPv6 one; each is reached as the IPv4 address somewhere. */
+/** The forms of an IPv4 address inside an IPv6 address. Some networks route each form to the IPv4 address. */
 export function embeddedForms(address: number): Record<string, string> {
   const [high, low] = [Math.floor(address / 65_536), address % 65_536];
   const hex = `${high.toString(16)}:${low.toString(16)}`;
@@ -75,7 +75,7 @@ export function embeddedForms(address: number): Record<string, string> {
   };
 }
 
-/** The first and the last number of an IPv4 range. */
+/** The first and the last address of an IPv4 range, as numbers. */
 export function boundsOf(range: string): { first: number; last: number } {
   const [network = '', bits = ''] = range.split('/');
   const first = network.split('.').reduce((sum, octet) => sum * 256 + Number(octet), 0);

@@ -1,5 +1,5 @@
 /**
- * The checks that read the code without running it: types, format and lint, lint with types.
+ * The checks that read code without running it: types, formatting, lint, and lint with types.
  */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -9,7 +9,7 @@ import path from 'node:path';
 export type CheckResult = {
   name: string;
   durationMs: number;
-  /** What the tool printed, when the check failed. */
+  /** The tool's output, if the check failed. */
   problem: string | undefined;
 };
 
@@ -20,7 +20,7 @@ const OUTPUT_BYTES_MAX = 16 * 1024 * 1024;
 const TSGOLINT = 'tools/node_modules/.bin/tsgolint';
 const TYPE_AWARE = ['tools/node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'];
 
-/** Runs all static checks at once, on the project in `root`. */
+/** Runs all static checks concurrently on the project in `root`. */
 export function runStaticChecks(root: string): Promise<CheckResult[]> {
   return Promise.all([
     check('types (tsc)', async () =>
@@ -42,8 +42,8 @@ export function runStaticChecks(root: string): Promise<CheckResult[]> {
 }
 
 /**
- * Plants a promise that nobody watches. The type-aware rules come from a second program, without which the linter
- * would be silent about everything that matters most here.
+ * Lints a floating promise on purpose. Type-aware rules come from a second program. Without it, the linter would silently
+ * skip the most important rules.
  */
 async function findBlindness(root: string): Promise<string | undefined> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-lint-'));

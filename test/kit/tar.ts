@@ -1,12 +1,12 @@
 /**
- * The files of a .tar.gz, for the archives of the data folder.
+ * Reads .tar.gz archives of the data folder.
  */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
 const BLOCK_BYTES = 512;
 
-/** Each regular file's contents by its path in the archive. Source: POSIX.1-1988 (ustar), without long names. */
+/** The contents of each regular file by its path in the archive. Source: POSIX.1-1988 (ustar), without long names. */
 export function readTarGz(file: string): Map<string, Buffer> {
   const archive = gunzipSync(readFileSync(file));
   const files = new Map<string, Buffer>();

@@ -1,20 +1,20 @@
 /**
- * A TCP connection that can be cut: stands between a test and a server on loopback.
+ * A TCP proxy between a test and a server on loopback. The test can cut its connections.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 export type TcpProxy = {
   port: number;
-  /** Where connections from now on lead: another server may take over the address. */
+  /** The destination of new connections. Changing it moves the address to another server. */
   target: { host: string; port: number };
-  /** Breaks every connection and refuses new ones. */
+  /** Closes every connection and refuses new ones. */
   cut(): Promise<void>;
-  /** Lets connections through again, on the same port. */
+  /** Accepts connections again, on the same port. */
   mend(): Promise<void>;
   /**
-   * Breaks the next connection on which a client says this, once it is passed on: the server has the request, and
-   * nobody gets the answer. Resolves then.
+   * Closes the next connection on which a client sends this text, after forwarding it: the server has the request, but the
+   * client gets no response. Resolves then.
    */
   cutAt(text: string): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -33,7 +33,7 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
       tieSockets(inner, outer, sockets);
       inner.pipe(outer);
       outer.pipe(inner);
-      // After the pipe's own listener: the bytes are on their way.
+      // Runs after the pipe's listener, so the bytes have been forwarded.
       inner.on('data', (bytes) => {
         for (const [text, spring] of traps) {
           if (!bytes.includes(text)) continue;
@@ -66,7 +66,7 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
   });
 }
 
-/** From now on each ends with the other; both are in `open` for as long as they live. */
+/** Ties two sockets: each ends when the other ends. Both stay in `open` while they are alive. */
 export function tieSockets(one: Socket, other: Socket, open: Set<Socket>): void {
   for (const [from, to] of [
     [one, other],

@@ -1,5 +1,5 @@
 /**
- * A signed transaction as a node would write it, by another implementation's reading of its bytes.
+ * A signed transaction in the JSON form of a node, decoded by another implementation (viem).
  */
 import { type Hex, parseTransaction } from 'viem';
 import type { Json } from './scripted-node.ts';
@@ -12,7 +12,7 @@ const TYPES: Record<string, string> = {
   eip7702: '0x4',
 };
 
-/** Without hash, sender and place in a block. */
+/** Without the hash, the sender and the position in a block. */
 export function transactionJson(signed: Hex): Json {
   const fields = JSON.parse(
     JSON.stringify(parseTransaction(signed), (_key, value: unknown) =>

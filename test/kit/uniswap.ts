@@ -1,5 +1,5 @@
 /**
- * A Uniswap V2 pair on a chain for tests: the contracts as they are published, told what to do and asked what they think.
+ * A Uniswap V2 pair on a test chain, with the published contracts. Tests send transactions to it and read its state.
  */
 import { createRequire } from 'node:module';
 import { type Abi, decodeFunctionResult, encodeDeployData, encodeFunctionData } from 'viem';
@@ -14,37 +14,37 @@ const artifactOf = (name: string): { abi: Abi; bytecode: string } =>
 const factoryArtifact = artifactOf('UniswapV2Factory');
 const pairAbi = artifactOf('UniswapV2Pair').abi;
 
-/** More than the factory needs, whose code holds that of the pair. */
+/** Enough gas to create the factory, whose code contains the pair's code. */
 const GAS: Hex = '0x7a1200';
 
 export type Side = 0 | 1;
 
-/** What the pair's contract itself says now. */
+/** The current state that the pair's contract returns. */
 type PairView = Reserves & LpSupply;
 
 export type UniswapPair = {
   address: Address;
   factory: Address;
   tokens: readonly [Address, Address];
-  /** As it would be configured: both tokens fixed at 1 USD, valued by token1. */
+  /** The pair in the form of the configuration: both tokens fixed at 1 USD, valued by token1. */
   configured: ValuedPair;
-  /** New tokens in the hands of the pair, which it does not know of yet. */
+  /** Sends new tokens to the pair without updating its reserves. */
   give(side: Side, amount: bigint): Promise<void>;
   mint(to: Address): Promise<void>;
-  /** Gives LP tokens of `from` back. */
+  /** Burns LP tokens of `from`. */
   burn(from: Address, liquidity: bigint): Promise<void>;
-  /** `data` makes it a flash swap, which the receiver is called for. */
+  /** `data` makes it a flash swap, which calls the receiving contract. */
   swap(out: { side: Side; amount: bigint }, to: Address, data?: Hex): Promise<void>;
   sync(): Promise<void>;
   transferLp(from: Address, to: Address, amount: bigint): Promise<void>;
   setFeeTo(feeTo: Address): Promise<void>;
   lpBalanceOf(owner: Address): Promise<bigint>;
   view(): Promise<PairView>;
-  /** The input of a transaction to the pair. */
+  /** The calldata of a transaction to the pair. */
   inputOf(method: string, values: readonly unknown[]): Hex;
 };
 
-/** A factory with one pair of two tokens of these decimals, token0 first. */
+/** Deploys a factory with one pair of two tokens with these decimals, token0 first. */
 export async function deployPair(
   chain: Chain,
   decimals: readonly [number, number] = [18, 18],

@@ -1,5 +1,5 @@
 /**
- * A real chain that the service has followed, for changing by hand what is stored of it: `restore` undoes that.
+ * A real chain that the service has followed. Tests change its stored data by hand; `restore` undoes the changes.
  */
 import { after, beforeEach } from 'node:test';
 import { encodeCall } from '../../devnet/contracts.ts';
@@ -25,22 +25,22 @@ import {
   testConfig,
 } from './service.ts';
 
-/** Coin by a payment, 2 + 1 wei by the split; 5 units of a token from the payer, whose minting counts too. */
+/** Coin: 1 by the payment and 2 by the split (2 + 1 wei). Token: 1 for the receiver (5 units), 2 for the payer with its mint. */
 export const NOTIFICATIONS = 1 + 2 + 1 + 2;
 
 type VerifiedChain = AsyncDisposable & {
   chain: Chain;
   place: TestDatabase;
   service: TestService;
-  /** Watches the receiver for coin and tokens, and the payer for tokens only. */
+  /** The service watches the receiver for coin and tokens, and the payer for tokens only. */
   records: { receiver: string; payer: string };
   receiver: Address;
   payer: Address;
-  /** The block and transaction of a plain payment to the receiver, and of a split one with two internal transfers to him. */
+  /** The blocks and transactions of a plain payment to the receiver, and of a split with two internal transfers to it. */
   payment: { block: number; hash: Hash };
   split: { block: number; hash: Hash };
   last: number;
-  /** Makes everything as it was followed. */
+  /** Restores the data as the service had stored it. */
   restore(): Promise<void>;
 };
 
@@ -104,7 +104,7 @@ async function openVerifiedChain(): Promise<VerifiedChain> {
   };
 }
 
-/** For a file of tests: opens one for all of them, which each finds as it was followed, with short words for its database. */
+/** Opens one chain for all tests of a file and restores it before each test. Returns short functions for its database. */
 export async function useVerifiedChain() {
   const story = await openVerifiedChain();
   beforeEach(() => story.restore());
@@ -113,7 +113,7 @@ export async function useVerifiedChain() {
     ...story,
     change: (statement: Sql) => story.service.database.query(statement),
     verify: (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options),
-    /** The command as a process, on the database that the service uses meanwhile. */
+    /** Runs the command as a process, on the database that the service is using. */
     run: (...words: string[]) => runOn(story, ...words),
     nodeBlocks: () => nodeBlocks(story),
   };
@@ -127,7 +127,7 @@ export type Run = {
   progress: Progress[];
 };
 
-/** Verifies the range; with `onWait` a wait lasts as long as that does. */
+/** Verifies the range. With `onWait`, a wait lasts until its promise resolves. */
 async function verifyChain(
   { chain, place }: Pick<VerifiedChain, 'chain' | 'place'>,
   options: {
@@ -152,7 +152,7 @@ async function verifyChain(
   return { report, differences, dissents, progress };
 }
 
-/** The command as a process, on the database that the service uses meanwhile. */
+/** Runs the command as a process, on the database that the service is using. */
 const runOn = ({ chain, place }: Pick<VerifiedChain, 'chain' | 'place'>, ...words: string[]) =>
   chainbell(
     place.dataDir,
@@ -165,17 +165,17 @@ const runOn = ({ chain, place }: Pick<VerifiedChain, 'chain' | 'place'>, ...word
 
 const quantity = (number: number) => `0x${number.toString(16)}`;
 
-/** The block of a height with its transactions, as the node gives it. */
+/** The block at a height with its transactions, as the node returns it. */
 export async function blockAt(chain: Chain, number: number): Promise<NodeBlock['block'] & { hash: Hash }> {
   return (await chain.rpc('eth_getBlockByNumber', [quantity(number), true])) as NodeBlock['block'] & {
     hash: Hash;
   };
 }
 
-/** The same with receipts and traces, for a scripted node. */
+/** The block at a height with receipts and traces, for a scripted node. */
 export async function nodeBlockAt(chain: Chain, number: number): Promise<NodeBlock> {
   const receipts = await chain.rpc('eth_getBlockReceipts', [quantity(number)]);
-  // The genesis block is never traced.
+  // Nodes don't trace the genesis block.
   const traces =
     number === 0
       ? []
@@ -183,6 +183,6 @@ export async function nodeBlockAt(chain: Chain, number: number): Promise<NodeBlo
   return { block: await blockAt(chain, number), receipts: receipts as NodeBlock['receipts'], traces };
 }
 
-/** All of them. */
+/** All blocks of the chain. */
 export const nodeBlocks = ({ chain, last }: Pick<VerifiedChain, 'chain' | 'last'>): Promise<NodeBlock[]> =>
   Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(chain, number)));

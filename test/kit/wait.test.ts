@@ -32,6 +32,6 @@ test('a question that takes time is asked less often the longer the wait', async
     asked += 1;
     return performance.now() - startedAt > 600;
   });
-  // Every 5 ms it would be some hundred times.
+  // At 5 ms intervals, it would be called some hundred times.
   assert.ok(asked < 50, `${asked} times`);
 });

@@ -1,16 +1,16 @@
 /**
- * Waiting for a condition: what tests do instead of sleeping.
+ * Waits for a condition. Tests use this and never sleep.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 
 const POLL_MS = 5;
-/** Questions of a database or a service take processor time from what they wait for, so a long wait asks less often. */
+/** Polling a database or a service takes processor time from it, so a long wait polls less often. */
 const POLL_MS_MAX = 50;
 const TIMEOUT_MS = 120_000;
 
 /**
- * The first answer of `condition` that is neither undefined nor false; asks one question at a time, every `pollMs`.
- * Unless that is given, it asks every 5 ms at first; a condition that returns a promise is asked every 50 ms after 0.2 s.
+ * Returns the first result of `condition` that is neither undefined nor false. Calls it once at a time, every `pollMs`. By
+ * default that is every 5 ms; for a condition that returns a promise, it becomes every 50 ms after 0.2 s.
  * @throws Error naming what was waited for, after `timeoutMs` (two minutes); what `condition` throws passes through.
  */
 export async function waitUntil<T>(

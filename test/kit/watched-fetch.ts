@@ -1,6 +1,6 @@
 /**
- * A `fetch` that fails when a service answers what its OpenAPI document does not say: installed once, for all services that
- * a test starts.
+ * Wraps `fetch` so that a response fails the test when it doesn't match the service's OpenAPI document. One wrapper serves all
+ * services that a test starts.
  */
 import { renderOpenApi } from '../../src/app/render-openapi.ts';
 import { createDescription, type Describes } from './described.ts';
@@ -9,8 +9,8 @@ const origins = new Set<string>();
 let describes: Describes | undefined;
 
 /**
- * From now on answers of this origin are looked at, until what it returns is called: another server may have the port then.
- * Streams of unknown length are not read ahead.
+ * Checks all responses of this origin from now on, until the returned function is called, because another server may get the
+ * port later. Does not read streams of unknown length ahead.
  */
 export async function watchAnswers(origin: string): Promise<() => void> {
   origins.add(origin);
