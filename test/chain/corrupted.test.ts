@@ -1,5 +1,5 @@
 /**
- * Answers that others corrupted on purpose (optimism's op-service), over HTTP: refused for the reason that they name.
+ * Answers that Optimism's op-service corrupted on purpose are refused, over HTTP, for the reason that it names.
  */
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -56,7 +56,7 @@ for (const file of cases) {
   });
 }
 
-testWithRealchain('the archive has the cases that are known of it', () => {
+testWithRealchain('the archive has the expected cases', () => {
   assert.equal(cases.length, 19);
   // Nothing lies in it but these and their data.
   assert.equal(archive.size, 2 * cases.length);

@@ -1,6 +1,6 @@
 /**
- * Proof of the chain that execution clients are tested with (ethereum/execution-apis): all five transaction types, and
- * all header fields up to Prague.
+ * Proves the chain that execution clients are tested with (ethereum/execution-apis). It has all five transaction types
+ * and all header fields up to Prague.
  */
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -59,32 +59,29 @@ testWithRealchain('every block of chain.rlp is proved, and its transactions keep
   assert.deepEqual(types, { '0x0': 196, '0x1': 23, '0x2': 23, '0x3': 6, '0x4': 1 });
 });
 
-testWithRealchain(
-  'every block that is answered as JSON is proved, with its receipts where it has them',
-  (folder) => {
-    const exchanges = readExchanges(folder);
-    const receipts = exchanges.flatMap(({ method, result }) =>
-      method === 'eth_getBlockReceipts' && Array.isArray(result) ? result : [],
-    );
-    const blocks = exchanges.flatMap(({ file, method, result }) =>
-      /^eth_getBlockBy/.test(method) && result !== null ? [{ file, block: result as Block }] : [],
-    );
-    let wholeCount = 0;
-    for (const { file, block } of blocks) {
-      assert.equal(headerHash(block), block.hash, file);
-      if (block.transactions.some((one) => typeof one === 'string')) continue;
-      const own = receipts.filter((receipt) => receipt.blockHash === block.hash);
-      const { withdrawalsRoot, ...checks } = proveBlock(block, own);
-      assert.notEqual(withdrawalsRoot, 'fails', file);
-      const all = { headerHash: 'holds', transactionsRoot: 'holds', receiptsRoot: 'holds' };
-      assert.deepEqual(checks, { ...all, isEmpty: block.transactions.length === 0 }, file);
-      wholeCount += 1;
-    }
-    assert.deepEqual([blocks.length, wholeCount], [11, 6]);
-  },
-);
+testWithRealchain('every block in a JSON answer is proved, with its receipts if it has them', (folder) => {
+  const exchanges = readExchanges(folder);
+  const receipts = exchanges.flatMap(({ method, result }) =>
+    method === 'eth_getBlockReceipts' && Array.isArray(result) ? result : [],
+  );
+  const blocks = exchanges.flatMap(({ file, method, result }) =>
+    /^eth_getBlockBy/.test(method) && result !== null ? [{ file, block: result as Block }] : [],
+  );
+  let wholeCount = 0;
+  for (const { file, block } of blocks) {
+    assert.equal(headerHash(block), block.hash, file);
+    if (block.transactions.some((one) => typeof one === 'string')) continue;
+    const own = receipts.filter((receipt) => receipt.blockHash === block.hash);
+    const { withdrawalsRoot, ...checks } = proveBlock(block, own);
+    assert.notEqual(withdrawalsRoot, 'fails', file);
+    const all = { headerHash: 'holds', transactionsRoot: 'holds', receiptsRoot: 'holds' };
+    assert.deepEqual(checks, { ...all, isEmpty: block.transactions.length === 0 }, file);
+    wholeCount += 1;
+  }
+  assert.deepEqual([blocks.length, wholeCount], [11, 6]);
+});
 
-testWithRealchain('every transaction that is answered as JSON, of all five types, has its hash', (folder) => {
+testWithRealchain('every transaction in a JSON answer, of all five types, has its hash', (folder) => {
   const answers = readExchanges(folder).flatMap(({ file, method, result }) =>
     /^eth_getTransactionBy/.test(method) && result !== null ? [{ file, json: result as Json }] : [],
   );
@@ -94,7 +91,7 @@ testWithRealchain('every transaction that is answered as JSON, of all five types
   assert.equal(new Set(answers.map(({ json }) => json.type)).size, 5);
 });
 
-testWithRealchain('a receipt that is answered as JSON has the bytes that the client stores', (folder) => {
+testWithRealchain('a receipt in a JSON answer has the bytes that the client stores', (folder) => {
   const exchanges = readExchanges(folder);
   const raw = exchanges.find(({ file }) => file.endsWith('debug_getRawReceipts/get-block-n.io'))?.result;
   const json = exchanges.find(({ file }) => file.endsWith('get-legacy-receipt.io'))?.result as Json;

@@ -1,5 +1,5 @@
 /**
- * Blocks of other networks with what their nodes really answer: read without a crash, and nothing wrong in them.
+ * Real answers from nodes of other networks are read without a crash and without wrong data.
  */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
@@ -74,7 +74,7 @@ for (const [place, counts] of Object.entries(withoutReceipts)) {
   });
 }
 
-testWithRealchain('every chain of the folder is in one of these tests', (folder) => {
+testWithRealchain('every chain in the folder has a test here', (folder) => {
   const tested = [...Object.keys({ ...expected, ...withoutReceipts }), 'cronos-6541/', 'cronos-68216/'];
   const missing = readdirSync(path.join(folder, 'chains')).filter(
     (name) => !tested.some((place) => place.startsWith(`${name}/`)),
@@ -130,7 +130,7 @@ testWithRealchain('ethereum-4369999: receipts without a status count as successe
   );
 });
 
-test('log indices that begin anew in each receipt give each transfer a place of its own', async () => {
+test('each transfer has a separate ordinal even if log indices restart in each receipt', async () => {
   const { block, receipts } = makeNodeBlock(7, { transactions: 2 });
   for (const receipt of receipts)
     receipt.logs = [transferLog(1, '0x0'), transferLog(2, '0x0'), transferLog(3, '0x0')];
@@ -150,7 +150,7 @@ test('a failed transaction keeps its logs and loses its value', async () => {
   );
 });
 
-test('a transaction of a known type without a to is a creation, and its value a transfer', async () => {
+test('a transaction of a known type without a receiver is a creation, and its value is a transfer', async () => {
   const { block, receipts } = makeNodeBlock(7, { transactions: 1 });
   delete (block as StoredBlock).transactions[0]?.to;
   const transfers = extractTransfers(await fetchFrom(block as StoredBlock, receipts));
@@ -160,7 +160,7 @@ test('a transaction of a known type without a to is a creation, and its value a 
   );
 });
 
-test('what a log says of its own place is not read: each has the place of its receipt', async () => {
+test('the position that a log claims is ignored, and the position of its receipt counts', async () => {
   const { block, receipts } = makeNodeBlock(7, { transactions: 1 });
   const log = transferLog(5, '0x0');
   const foreign = { transactionHash: makeHash(1, 8, 9), blockHash: makeHash(1, 8, 0), removed: true };
@@ -172,7 +172,7 @@ test('what a log says of its own place is not read: each has the place of its re
 });
 
 for (const type of ['0x3f', '0x6a', '0x76', '0x7e']) {
-  test(`a transaction of type ${type} without to and value is no creation and no transfer`, async () => {
+  test(`a transaction of type ${type} without receiver and value is neither a creation nor a transfer`, async () => {
     const { block, receipts } = makeNodeBlock(7, { transactions: 1 });
     const [transaction]: Json[] = (block as StoredBlock).transactions;
     assert.ok(transaction !== undefined);

@@ -64,7 +64,7 @@ for (const traces of [...traceMethods, 'none'] as const) {
   for (const batch of [true, false]) {
     for (const blockReceipts of [true, false]) {
       const name = `traces ${traces}, batches ${batch}, block receipts ${blockReceipts}`;
-      test(`history by number and the head by hash come in one order and whole: ${name}`, async () => {
+      test(`history by number and the head by hash arrive complete and in order: ${name}`, async () => {
         const blocks = Array.from({ length: 40 }, (_, index) =>
           makeNodeBlock(index + 1, { transactions: index % 4 }),
         );
@@ -112,13 +112,13 @@ test('at most 60 calls go out in one HTTP request', async () => {
   assert.equal(node.exchangeCount(), 2);
 });
 
-test('no references give no bundles and ask nothing', async () => {
+test('without references there are no bundles and no requests', async () => {
   await using node = await startScriptedNode();
   assert.deepEqual(await fetchFrom(node, [], plain), []);
   assert.equal(node.exchangeCount(), 0);
 });
 
-test('a receipt that the list leaves out is asked for by itself', async () => {
+test('a receipt that the list omits is requested separately', async () => {
   const block = makeNodeBlock(7, { transactions: 3 });
   const methods = chainMethods(1, [block]);
   await using node = await startScriptedNode({ ...methods, eth_getBlockReceipts: () => [block.receipts[1]] });
@@ -152,7 +152,7 @@ for (const [name, list] of [
   });
 }
 
-test('a block whose receipt no node method has is refused by the name of its transaction', async () => {
+test('a block whose receipt no method returns is refused, and the message names the transaction', async () => {
   for (const [single, why] of [
     [() => null, /eth_getTransactionReceipt returned null/],
     [undefined, /does not exist \(-32601\)/],
@@ -170,7 +170,7 @@ test('a block whose receipt no node method has is refused by the name of its tra
   }
 });
 
-test('a receipt that cannot be had at the moment is asked for again: no reason to hold', async () => {
+test('a receipt that is unavailable for a moment is requested again, and the follower does not hold', async () => {
   const { code, message } = await refusalOf((_, methods) => {
     methods.eth_getBlockReceipts = () => [];
     methods.eth_getTransactionReceipt = () => {
@@ -181,7 +181,7 @@ test('a receipt that cannot be had at the moment is asked for again: no reason t
   assert.match(message, new RegExp(`${makeHash(0, 7, 1)}.*busy`));
 });
 
-test('a receipt by itself that is of another transaction is refused', async () => {
+test('a separately requested receipt of another transaction is refused', async () => {
   const { code, message } = await refusalOf((draft, methods) => {
     methods.eth_getBlockReceipts = () => [draft.receipts[0]];
     methods.eth_getTransactionReceipt = () => draft.receipts[0];
@@ -273,7 +273,7 @@ for (const [name, code, spoil] of refusals) {
   });
 }
 
-test('a value nested too deeply to be shown is refused like any other', async () => {
+test('a value nested too deeply to be shown is refused like any other wrong value', async () => {
   let value: unknown = [];
   for (let level = 0; level < 100_000; level += 1) value = [value];
   const rpc = answerWith({ eth_getBlockByHash: () => value, eth_getBlockReceipts: () => [] });
@@ -283,7 +283,7 @@ test('a value nested too deeply to be shown is refused like any other', async ()
   });
 });
 
-test('traces of another fork of the same height are refused', async () => {
+test('traces of another block at the same height are refused', async () => {
   const plan: FetchPlan = { ...plain, traces: 'trace_block' };
   // The same transactions, mined again in another block.
   const otherFork = (draft: Draft) =>
@@ -298,7 +298,7 @@ test('a block with a transaction that has no trace is refused', async () => {
   assert.equal(refusal.code, 'inconsistent');
 });
 
-test('a transaction that its receipt tells as failed moved nothing inside, whatever the trace says', async () => {
+test('a transaction that failed by its receipt has no internal transfers, whatever the trace says', async () => {
   const block = makeNodeBlock(7, { transactions: 2 });
   Object.assign(block.receipts[0] ?? {}, { status: '0x0' });
   const methods = { ...chainMethods(1, [block]), debug_traceBlockByHash: traceMethod([block]) };
@@ -310,7 +310,7 @@ test('a transaction that its receipt tells as failed moved nothing inside, whate
   );
 });
 
-test('without a status the trace says whether a transaction succeeded, and without both it did', async () => {
+test('without a status the trace decides whether a transaction succeeded, and without both it counts as successful', async () => {
   const block = makeNodeBlock(7, { transactions: 2 }) as NodeBlock & { traces: { result: Json }[] };
   for (const receipt of block.receipts) delete receipt.status;
   Object.assign(block.traces[0]?.result ?? {}, { error: 'out of gas' });
@@ -330,7 +330,7 @@ test('without a status the trace says whether a transaction succeeded, and witho
   );
 });
 
-test('any JSON in any place of the answers gives a bundle or a Fault, never another error', async () => {
+test('any JSON anywhere in the answers leads to a bundle or a Fault, never to another error', async () => {
   const methodNames = [
     'eth_getBlockByHash',
     'eth_getBlockReceipts',

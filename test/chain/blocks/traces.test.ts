@@ -157,7 +157,7 @@ for (const { name, root, moved } of cases) {
   });
 }
 
-test('callTracer and trace_block: any tree of calls gives the transfers that happened, numbered alike', () => {
+test('callTracer and trace_block: any tree of calls gives the actual transfers with equal numbers', () => {
   let movedCount = 0;
   fc.assert(
     fc.property(callTree, (tree) => {
@@ -230,7 +230,7 @@ function frameOf(step: Step, account: string, shows: (step: Step) => boolean = (
   return { type, from: account, to, value, ...(fails && { error: 'execution reverted' }), calls };
 }
 
-test('a transaction that failed as a whole moved nothing inside', () => {
+test('a transaction that failed as a whole has no internal transfers', () => {
   const root = { ...call(alice, bob, '0x5', [call(bob, carol, '0x1')]), error: 'execution reverted' };
   const expected = [[hash, { succeeded: false, calls: [] }]];
   assert.deepEqual(listOf(parseCallTracer([{ txHash: hash, result: root }], [hash])), expected);
@@ -251,7 +251,7 @@ test('traces without transaction hashes belong to the transactions in their orde
   );
 });
 
-test('trace_block calls a self-destruct suicide or selfdestruct', () => {
+test('a self-destruct is recognized as suicide or selfdestruct in trace_block', () => {
   const root = call(alice, bob, '0x0', [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x7' }]);
   const told = flatten([{ txHash: hash, result: root }]);
   const renamed = told.map((entry) =>
@@ -262,7 +262,7 @@ test('trace_block calls a self-destruct suicide or selfdestruct', () => {
   assert.equal(parseTraceBlock(renamed).get(hash)?.calls.length, 1);
 });
 
-test('block rewards in trace_block are nobody’s transfer', () => {
+test('block rewards in trace_block are not transfers', () => {
   const reward = {
     type: 'reward',
     action: { author: alice, rewardType: 'block', value: '0x1bc16d674ec80000' },
@@ -286,7 +286,7 @@ for (const [what, trace] of [
   ['a type that is an object', { type: { toString: 1 } }],
   ['an error in place of a result', undefined],
 ] as const) {
-  test(`a trace with ${what} is refused or ignored, and never crashes`, () => {
+  test(`a trace with ${what} is refused or ignored without a crash`, () => {
     const result = trace && { ...call(alice, bob, '0x0'), calls: [{ ...call(bob, carol, '0x1'), ...trace }] };
     try {
       assert.deepEqual(
@@ -299,14 +299,14 @@ for (const [what, trace] of [
   });
 }
 
-test('a node that cannot trace a transaction says why, and the block is not taken for one without internal transfers', () => {
+test('if a node cannot trace a transaction, its reason is reported, and the block does not count as one without internal transfers', () => {
   assert.throws(() => parseCallTracer([{ txHash: hash, error: 'Resource not found' }], [hash]), {
     ...{ name: 'Fault', code: 'unavailable' },
     message: `the node could not trace ${hash}: Resource not found`,
   });
 });
 
-testWithRealchain('a real trace_block of 799 entries is read whole', (folder) => {
+testWithRealchain('a real trace_block of 799 entries is read completely', (folder) => {
   const { result } = readRealchain<{ result: Json[] }>(folder, 'erigon-pairs/trace_block__test_26.json.gz');
   const traces = parseTraceBlock(result);
   assert.equal(traces.size, new Set(result.flatMap(({ transactionHash }) => transactionHash ?? [])).size);
@@ -340,7 +340,7 @@ const tracedBlocks = [
 
 for (const { what, count, files } of tracedBlocks) {
   testWithRealchain(
-    `real callTracer answers (${what}) and the same told as trace_block give the same ${count} transfers`,
+    `real callTracer answers (${what}) and the same calls as trace_block give the same ${count} transfers`,
     (folder) => {
       let moved = 0;
       for (const file of files) {
@@ -361,7 +361,7 @@ for (const { what, count, files } of tracedBlocks) {
 }
 
 testWithRealchain(
-  'a real trace_block answer and the same told by callTracer give the same 53 transfers',
+  'a real trace_block answer and the same calls by callTracer give the same 53 transfers',
   (folder) => {
     const { result } = readRealchain<{ result: Json[] }>(folder, 'erigon-pairs/trace_block__test_26.json.gz');
     const traces = listOf(parseTraceBlock(result));

@@ -59,7 +59,7 @@ describe('an aggregator on a real chain', () => {
     assert.equal(conf, undefined);
   });
 
-  test('without a round, with impossible values, and what is no aggregator, say so', async () => {
+  test('without a round, with impossible values, or with another contract at the address, says so', async () => {
     const empty = await chain.deploy('Aggregator', 8);
     const odd = await chain.deploy('Aggregator', 200);
     await tell(odd, 1n, 1n);

@@ -50,7 +50,7 @@ describe('balances of a real chain', () => {
     });
   }
 
-  test('by a contract that is something else are asked for one by one', async () => {
+  test('are requested one by one if the contract is not a Multicall', async () => {
     const token = await chain.deploy('DemoToken', 'Demo', 'DEMO', 18);
     const reading = await readBalancesAtHead(nodes, { addresses: [zeroAddress], multicall3: token }, signal);
     assert.equal(reading.method, 'eth_getBalance');
@@ -74,7 +74,7 @@ const balanceOf: Method = ([address]) => `0x${Number(address).toString(16)}`;
 const read = (nodes: ChainNodes) => readBalancesAtHead(nodes, { addresses, multicall3: nobody }, signal);
 const listed = (balances: ReadonlyMap<Address, bigint>) => addresses.map((address) => balances.get(address));
 
-test('one call of one node gives all of them, at the hash of the newest block', () =>
+test('one call to one node gives all balances, at the hash of the newest block', () =>
   withNodes([{ ...complete(), eth_call: () => aggregated([1n, 2n, 3n]) }], async ({ scripted, nodes }) => {
     const { balances, method, block } = await read(nodes);
     assert.deepEqual(listed(balances), [1n, 2n, 3n]);
@@ -87,7 +87,7 @@ test('one call of one node gives all of them, at the hash of the newest block', 
     assert.deepEqual(calls[0]?.params[1], { blockHash: makeHash(0, 9, 0) });
   }));
 
-test('what the call leaves out is asked for by itself, at the same block', () =>
+test('balances that the call omits are requested separately, at the same block', () =>
   withNodes(
     [{ ...complete(), eth_call: () => aggregated([1n, undefined, 3n]), eth_getBalance: balanceOf }],
     async ({ scripted, nodes }) => {
@@ -109,14 +109,14 @@ for (const [what, spoilt] of Object.entries({
   'too large': `0x1${'0'.repeat(64)}`,
   negative: '-0x1',
 })) {
-  test(`a spoilt balance (${what}) costs no other address its own`, () =>
+  test(`a spoiled balance (${what}) leaves the balances of other addresses intact`, () =>
     withNodes(
       [{ ...complete(), eth_getBalance: (params) => (params[0] === two ? spoilt : balanceOf(params)) }],
       async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, undefined, 3n]),
     ));
 }
 
-test('what one node spoils another one gives', () =>
+test('a balance that one node spoils comes from another one', () =>
   withNodes(
     [
       { ...complete(), eth_getBalance: (params) => (params[0] === two ? '' : balanceOf(params)) },
@@ -125,7 +125,7 @@ test('what one node spoils another one gives', () =>
     async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
   ));
 
-test('a node that takes no hash for a block is asked by number', () =>
+test('a node that does not accept a block hash is asked by number', () =>
   withNodes(
     [
       {
@@ -142,7 +142,7 @@ test('a node that takes no hash for a block is asked by number', () =>
     async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
   ));
 
-test('no balance at all is a fault', () =>
+test('an answer without any balance is a Fault', () =>
   withNodes([{ ...complete(), eth_getBalance: () => null }], async ({ nodes }) => {
     await assert.rejects(read(nodes), Fault);
   }));

@@ -17,7 +17,7 @@ const hex = (bytes: number) =>
     .map((data): Hex => `0x${Buffer.from(data).toString('hex')}`);
 const address = hex(20);
 
-test('the calls are what the ABI says', () => {
+test('the calls are encoded as the ABI says', () => {
   fc.assert(
     fc.property(address, fc.array(address, { maxLength: 20 }), (target: Address, addresses: Address[]) => {
       const calls = addresses.map((one) => ({
@@ -31,7 +31,7 @@ test('the calls are what the ABI says', () => {
   );
 });
 
-test('the balances are those of the calls that succeeded with one word', () => {
+test('only calls that succeeded with one word give balances', () => {
   const balance = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
   const good = balance.map((wei) => ({
     wei,
@@ -52,7 +52,7 @@ test('the balances are those of the calls that succeeded with one word', () => {
   );
 });
 
-test('what is no such list is told from one, whatever it is', () => {
+test('any data that is not such a list is recognized as such', () => {
   const word = (value: bigint) => value.toString(16).padStart(64, '0');
   for (const data of [
     '0x',
@@ -76,7 +76,7 @@ test('what is no such list is told from one, whatever it is', () => {
   );
 });
 
-test('a list that is cut off anywhere loses only what was cut', () => {
+test('a list that is cut off anywhere loses only the missing part', () => {
   const data = encodeAbiParameters(results, [
     [
       [true, `0x${'1'.padStart(64, '0')}`],

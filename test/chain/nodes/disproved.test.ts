@@ -1,5 +1,5 @@
 /**
- * A node that tells something false about a block: shown, counted and logged, also after it tells the truth again.
+ * A false answer of a node is shown, counted and logged, even after the node gives true answers again.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,5 +1,5 @@
 /**
- * Answers that several nodes must give alike: who is asked, what counts, and what is said when they don't.
+ * Several nodes must give equal answers: which nodes are asked, which votes count, and the messages without agreement.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,5 +1,5 @@
 /**
- * Internal transfers, which no hash covers, by the word of several tracing nodes.
+ * Several tracing nodes decide internal transfers, because no hash covers them.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

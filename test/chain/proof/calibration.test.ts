@@ -32,7 +32,7 @@ const refuses = (calibration: Calibration, checks: Checks, message = /is not pro
   assert.throws(() => calibration.judge('block 7', checks), { name: 'Fault', code: 'inconsistent', message });
 
 describe('auto', () => {
-  test('a check that recent blocks keep is enforced for good', () => {
+  test('a check that recent blocks keep is enforced forever', () => {
     const calibration = calibrated([whole, whole, whole]);
     for (let count = 0; count < 30; count += 1) {
       refuses(calibration, withoutReceipts, /block 7 is not proved: its receipts root does not hold/);
@@ -51,7 +51,7 @@ describe('auto', () => {
     refuses(calibration, checksOf('fails', 'holds', 'fails'));
   });
 
-  test('two of five nodes that break a check turn nothing off, three do', () => {
+  test('two of five nodes that break a check turn nothing off, but three do', () => {
     const broken = [withoutReceipts, withoutReceipts, withoutReceipts];
     for (const [breaking, state] of [
       [2, 'calibrating'],
@@ -68,11 +68,11 @@ describe('auto', () => {
     assert.equal(asked.states().receiptsRoot, 'off', 'chain.quorum says how many');
   });
 
-  test('one spoiled block among the recent ones turns nothing off', () => {
+  test('one spoiled recent block turns nothing off', () => {
     assert.equal(calibrated([withoutReceipts, whole, whole, whole]).states().receiptsRoot, 'enforced');
   });
 
-  test('a node that drops data turns nothing off where another one has it', () => {
+  test('a node that drops data turns nothing off if another one has the data', () => {
     const calibration = createCalibration(fresh);
     assert.equal(calibration.learn([withoutReceipts, withoutReceipts, withoutReceipts]), false);
     calibration.learn([whole, whole, whole]);
@@ -80,7 +80,7 @@ describe('auto', () => {
     assert.equal(calibration.states().receiptsRoot, 'enforced');
   });
 
-  test('empty blocks decide about the header only', () => {
+  test('empty blocks decide only about the header', () => {
     const calibration = calibrated(Array.from({ length: 20 }, () => empty));
     assert.deepEqual(calibration.states(), {
       ...{ headerHash: 'enforced', transactionsRoot: 'calibrating' },
@@ -90,7 +90,7 @@ describe('auto', () => {
     assert.equal(calibration.states().receiptsRoot, 'enforced');
   });
 
-  test('a check whose constants empty blocks do not have is off: enforced it would hold the chain at each of them', () => {
+  test('a check whose constants empty blocks lack is off, because otherwise each empty block would hold the follower', () => {
     const odd: Checks = { ...checksOf('holds', 'holds', 'fails'), isEmpty: true };
     const calibration = calibrated([whole, odd, whole, odd, odd, odd]);
     assert.equal(calibration.states().receiptsRoot, 'off');
@@ -107,7 +107,7 @@ describe('auto', () => {
     assert.equal(other.states().receiptsRoot, 'off');
   });
 
-  test('where there are several nodes only two that agree turn a check off', () => {
+  test('with several nodes, only two that agree turn a check off', () => {
     const broken = [withoutReceipts, withoutReceipts, withoutReceipts];
     const calibration = calibrated(broken, { nodeCount: 2 });
     assert.equal(calibration.states().receiptsRoot, 'calibrating');
@@ -123,7 +123,7 @@ describe('auto', () => {
     assert.equal(calibration.judge('block 7', withoutReceipts), false);
   });
 
-  test('what was learned before a restart is enforced after it, whatever the nodes say then', () => {
+  test('checks observed before a restart are enforced after it, whatever the nodes then answer', () => {
     const learned = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
     const calibration = createCalibration({ ...fresh, enforced: learned });
     calibration.learn([withoutReceipts, withoutReceipts, withoutReceipts]);
@@ -132,14 +132,14 @@ describe('auto', () => {
     refuses(calibration, withoutReceipts);
   });
 
-  test('what another process has learned meanwhile is enforced, also where this one had found nothing for it', () => {
+  test('checks that another process has observed meanwhile are enforced, even if this process observed nothing for them', () => {
     const calibration = calibrated([withoutReceipts, withoutReceipts, withoutReceipts]);
     assert.equal(calibration.states().receiptsRoot, 'off');
     calibration.enforce(['receiptsRoot', 'a check of a later version']);
     refuses(calibration, withoutReceipts);
   });
 
-  test('nothing is sampled when another process has learned everything', () => {
+  test('nothing is sampled if another process has observed all checks', () => {
     const calibration = createCalibration(fresh);
     calibration.enforce(['headerHash', 'transactionsRoot', 'receiptsRoot']);
     assert.equal(calibration.needsSample(), true);
@@ -161,7 +161,7 @@ describe('auto', () => {
     });
   }
 
-  test('withdrawals decide only where some are listed', () => {
+  test('withdrawals decide only if a block lists some', () => {
     const listed: Checks = { ...whole, withdrawalsRoot: 'holds' };
     const calibration = calibrated([whole, whole, whole]);
     assert.equal(calibration.states().withdrawalsRoot, 'calibrating');
@@ -170,13 +170,13 @@ describe('auto', () => {
     refuses(calibration, { ...whole, withdrawalsRoot: 'fails' }, /its withdrawals root does not hold/);
   });
 
-  test('elsewhere a type that nobody can encode is accepted and not proved, whatever is enforced', () => {
+  test('on other chains, a transaction type without a known encoding is accepted as not proved, whatever is enforced', () => {
     const calibration = calibrated([whole, whole, whole]);
     assert.equal(calibration.judge('block 7', checksOf('holds', 'unknown', 'holds')), false);
   });
 });
 
-test('strict refuses whatever is not proved, from the first block on', () => {
+test('strict refuses all blocks that are not proved, from the first one on', () => {
   const calibration = createCalibration({ ...fresh, mode: 'strict' });
   assert.equal(calibration.needsSample(), false);
   assert.equal(calibration.judge('block 7', whole), true);
@@ -185,7 +185,7 @@ test('strict refuses whatever is not proved, from the first block on', () => {
   refuses(calibration, checksOf('holds', 'unknown', 'unknown'), /its transactions root cannot be computed/);
 });
 
-test('off stays off, whatever others have learned', () => {
+test('off stays off, whatever other processes have observed', () => {
   const calibration = createCalibration({ ...fresh, mode: 'off' });
   calibration.enforce(['headerHash']);
   assert.equal(calibration.states().headerHash, 'off');

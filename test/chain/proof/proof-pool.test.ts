@@ -1,5 +1,5 @@
 /**
- * Blocks on their way through the worker threads, and what is made of the outcome.
+ * Blocks pass through the worker threads, and the outcome decides what happens to them.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -31,7 +31,7 @@ const rawOf = ({ block, receipts }: NodeBlock): RawBlock => ({ block, receipts }
 const readRun = (folder: string): RealBlock[] =>
   readMainnetBlocks(folder).filter(({ name }) => name.startsWith('semiotic/'));
 
-test('many blocks at once are each answered with their own outcome', async () => {
+test('each of many concurrent blocks gets its own outcome', async () => {
   const prover = createProver();
   const raws = Array.from({ length: 60 }, (_, number) =>
     rawOf(makeNodeBlock(number, { transactions: number % 2 })),
@@ -45,7 +45,7 @@ test('many blocks at once are each answered with their own outcome', async () =>
   await prover.close();
 });
 
-test('a block at which workers die is given up, and every other one is proved', async () => {
+test('a block that kills workers is given up, and every other block is proved', async () => {
   const program = programOf(`import { parentPort } from 'node:worker_threads';
     parentPort.on('message', ({ id, raw }) => {
       if (raw.block === 'poison') process.exit(1);
@@ -61,7 +61,7 @@ test('a block at which workers die is given up, and every other one is proved', 
   await prover.close();
 });
 
-test('a block that is nested too deeply to be copied is refused, and the next one is proved', async () => {
+test('a block nested too deeply to be copied is refused, and the next one is proved', async () => {
   const prover = createProver();
   const depth = 100_000;
   const nested: unknown = JSON.parse('['.repeat(depth) + ']'.repeat(depth));
@@ -73,7 +73,7 @@ test('a block that is nested too deeply to be copied is refused, and the next on
   await prover.close();
 });
 
-test('who waits for a proof at the end gets a Fault, and the threads are gone', async () => {
+test('a proof that is pending at close ends with a Fault, and the threads end', async () => {
   const prover = createProver({ program: programOf('setTimeout(() => {}, 3_600_000);') });
   const waiting = Array.from({ length: 10 }, () => prover.prove({ block: {}, receipts: [] }));
   const outcomes = Promise.allSettled(waiting);
@@ -87,7 +87,7 @@ test('who waits for a proof at the end gets a Fault, and the threads are gone', 
 /** A chain of which nothing is known, followed by one node. */
 const fresh = { mode: 'auto', chainId: 31_337, nodeCount: 1, enforced: [], log: silentLog() } as const;
 
-test('off asks for no proof', async () => {
+test('off requests no proof', async () => {
   const verifier = createVerifier({ ...fresh, mode: 'off' });
   const { proved } = await verifier.verify({ number: 7, hash: '0x' }, { block: {}, receipts: [] });
   assert.equal(proved, false);
@@ -96,7 +96,7 @@ test('off asks for no proof', async () => {
 
 for (const mode of ['auto', 'strict'] as const) {
   testWithRealchain(
-    `a block that one node spoils comes from another one, else it is held (${mode})`,
+    `a block that one node spoils comes from another node, or else the follower holds (${mode})`,
     async (folder) => {
       const good = readRun(folder);
       const bad = readRun(folder);
@@ -130,7 +130,7 @@ for (const mode of ['auto', 'strict'] as const) {
   );
 }
 
-test('made-up blocks turn every check off, and go on being followed', async () => {
+test('made-up blocks turn every check off, and are still followed', async () => {
   const blocks = Array.from({ length: 10 }, (_, number) => makeNodeBlock(number));
   await using node = await startScriptedNode(chainMethods(1, blocks));
   const verifier = createVerifier(fresh);
@@ -145,7 +145,7 @@ test('made-up blocks turn every check off, and go on being followed', async () =
   await Promise.all([nodes.close(), verifier.close()]);
 });
 
-test('recent blocks are asked for four at a time, and no more of them of a slow node', async () => {
+test('recent blocks are requested four at a time, and no further ones from a slow node', async () => {
   const blocks = Array.from({ length: 40 }, (_, number) => makeNodeBlock(number));
   await using node = await startScriptedNode(chainMethods(1, blocks));
   const held: (() => void)[] = [];
@@ -182,7 +182,7 @@ test('recent blocks are asked for four at a time, and no more of them of a slow 
   assert.equal(slow.requests.filter(({ body }) => body.includes('eth_getBlockReceipts')).length, 1 + 12 + 1);
 });
 
-test('a node that two callers are asking at once counts once', async () => {
+test('a node that two callers sample at once counts once', async () => {
   const verifier = createVerifier({ ...fresh, nodeCount: 2 });
   const reached = Promise.withResolvers<void>();
   const away = Promise.withResolvers<void>();
@@ -206,27 +206,30 @@ test('a node that two callers are asking at once counts once', async () => {
   await verifier.close();
 });
 
-testWithRealchain('a node that drops data is not believed while the other one is away', async (folder) => {
-  const good = readRun(folder);
-  const dropping = readRun(folder);
-  for (const { receipts } of dropping) for (const receipt of receipts) receipt.logs = [];
-  await using first = await startScriptedNode(chainMethods(1, dropping));
-  await using second = await startScriptedNode(chainMethods(1, good));
-  second.setHttp({ status: 503 });
-  const verifier = createVerifier({ ...fresh, nodeCount: 2 });
-  const nodes = openNodes(verifier, [first, second]);
-  const asked = [Number(good[3]?.block.number)];
-  for (let attempt = 0; attempt < 5; attempt += 1) {
-    await assert.rejects(nodes.bundles(asked, signal), { code: 'inconsistent', message: /receipts root/ });
-  }
-  assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
-  second.setHttp(undefined);
-  const [bundle] = await nodes.bundles(asked, signal);
-  assert.deepEqual([bundle?.proved, verifier.status().checks.receiptsRoot], [true, 'enforced']);
-  await Promise.all([nodes.close(), verifier.close()]);
-});
+testWithRealchain(
+  'a node that drops data is not believed while the other one is unreachable',
+  async (folder) => {
+    const good = readRun(folder);
+    const dropping = readRun(folder);
+    for (const { receipts } of dropping) for (const receipt of receipts) receipt.logs = [];
+    await using first = await startScriptedNode(chainMethods(1, dropping));
+    await using second = await startScriptedNode(chainMethods(1, good));
+    second.setHttp({ status: 503 });
+    const verifier = createVerifier({ ...fresh, nodeCount: 2 });
+    const nodes = openNodes(verifier, [first, second]);
+    const asked = [Number(good[3]?.block.number)];
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      await assert.rejects(nodes.bundles(asked, signal), { code: 'inconsistent', message: /receipts root/ });
+    }
+    assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
+    second.setHttp(undefined);
+    const [bundle] = await nodes.bundles(asked, signal);
+    assert.deepEqual([bundle?.proved, verifier.status().checks.receiptsRoot], [true, 'enforced']);
+    await Promise.all([nodes.close(), verifier.close()]);
+  },
+);
 
-test('two nodes that break a check alike turn it off, also where only an old block tells', async () => {
+test('two nodes that break the same check turn it off, even if only an old block shows it', async () => {
   // Nothing but the oldest block has transactions; the roots of the others hold.
   const blocks = Array.from({ length: 40 }, (_, number) => {
     const made = makeNodeBlock(number, { transactions: number === 1 ? 2 : 0 });

@@ -13,7 +13,7 @@ const { item } = fc.letrec<{ item: HexItem; text: Hex; list: HexItem[] }>((tie) 
   item: fc.oneof({ maxDepth: 4 }, tie('text'), tie('list')),
 }));
 
-test('every item is encoded as another implementation does', () => {
+test('every item is encoded as by another implementation', () => {
   fc.assert(
     fc.property(item, (value) => {
       assert.equal(hexOf(encodeRlp(value)), toRlp(value));
@@ -29,13 +29,13 @@ for (const bytes of [0, 1, 55, 56, 255, 256, 65_535, 65_536, 70_000]) {
   });
 }
 
-test('a length of four bytes is written whole', () => {
+test('a length of four bytes is written in full', () => {
   const encoded = encodeRlp(Buffer.alloc(0x01_02_03_04));
   assert.equal(hexOf(encoded.subarray(0, 6)), '0xbb0102030400');
   assert.equal(encoded.length, 5 + 0x01_02_03_04);
 });
 
-test('single bytes are their own encoding below 0x80 only', () => {
+test('only single bytes below 0x80 are their own encoding', () => {
   for (const text of ['0x00', '0x7f', '0x80', '0xff'] as const) {
     assert.equal(hexOf(encodeRlp(text)), toRlp(text));
     assert.equal(hexOf(encodeRlp(Buffer.from(text.slice(2), 'hex'))), toRlp(text));
@@ -48,7 +48,7 @@ test('a quantity loses its leading zeros, and zero is no bytes', () => {
 });
 
 for (const text of ['', 'ab', '0xabc', '0xzz', '0x12 4', '12']) {
-  test(`what is not hex is refused: '${text}'`, () => {
+  test(`text that is not hex is refused: '${text}'`, () => {
     const nested: RlpItem = ['0x12', [text]];
     assert.throws(() => encodeRlp(nested), { name: 'Fault', code: 'inconsistent' });
   });

@@ -1,5 +1,5 @@
 /**
- * Proof of real blocks: whole ones hold, and whatever a node could drop or change is noticed.
+ * Complete real blocks are proved, and everything that a node could drop or change is noticed.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -113,30 +113,33 @@ testWithRealchain('a change of any field of the header changes its hash', (folde
   assert.equal(seen.size, hashed.length, 'all forks are in the data');
 });
 
-testWithRealchain('receipts prove a block in whatever order they come', (folder) => {
+testWithRealchain('receipts prove a block in any order', (folder) => {
   const { block, receipts } = readBlock(folder, 'squid/18500000.');
   assert.deepEqual(proveBlock(block, receipts.reverse()), { ...whole, isEmpty: false });
 });
 
-test('a transaction without a signature leaves the roots unknown, not broken', () => {
+test('a transaction without a signature leaves the roots unknown instead of broken', () => {
   // As Polygon lists its state syncs, and anvil what it sends for impersonated accounts.
   const unsigned = { hash: makeHash(0, 1, 1), type: '0x0', r: '0x0', s: '0x0' };
   const { transactionsRoot, receiptsRoot } = proveBlock({ transactions: [unsigned] }, []);
   assert.deepEqual([transactionsRoot, receiptsRoot], ['unknown', 'unknown']);
 });
 
-testWithRealchain('beside a transaction of an unknown type the others must have their hashes', (folder) => {
-  for (const place of [
-    'chains/arbitrum-150000000/',
-    'chains/arb-sepolia/185232421.',
-    'chains/rise-8138510/',
-  ]) {
-    const { block, receipts } = readBlock(folder, place);
-    assert.equal(proveBlock(block, receipts).transactionsRoot, 'unknown', place);
-    flip(block.transactions.findLast(isEncodable), 'value');
-    assert.equal(proveBlock(block, receipts).transactionsRoot, 'fails', place);
-  }
-});
+testWithRealchain(
+  'in a block with a transaction of an unknown type, the others must have their hashes',
+  (folder) => {
+    for (const place of [
+      'chains/arbitrum-150000000/',
+      'chains/arb-sepolia/185232421.',
+      'chains/rise-8138510/',
+    ]) {
+      const { block, receipts } = readBlock(folder, place);
+      assert.equal(proveBlock(block, receipts).transactionsRoot, 'unknown', place);
+      flip(block.transactions.findLast(isEncodable), 'value');
+      assert.equal(proveBlock(block, receipts).transactionsRoot, 'fails', place);
+    }
+  },
+);
 
 const account = privateKeyToAccount(`0x${'1'.repeat(64)}`);
 const delegate = makeAddress(7);

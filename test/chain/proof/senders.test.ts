@@ -1,5 +1,5 @@
 /**
- * Senders recovered from signatures, against what another implementation signs and what real nodes say.
+ * Recovers senders from signatures of another implementation and of real blocks.
  */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -78,7 +78,7 @@ test('the signer of a transaction of type 4 is recovered, not that of its author
   assert.equal(recoverSender(encoded), from);
 });
 
-test('a signature that no key can have made has no signer', async () => {
+test('an impossible signature has no signer', async () => {
   const signed = transactionJson(await account.signTransaction({ type: 'eip1559', chainId: 1, to, ...fees }));
   const order = '0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141';
   for (const spoilt of [{ r: order }, { s: order }, { r: '0x0' }, { s: '0x0' }, { yParity: '0x2' }])
@@ -116,7 +116,7 @@ testWithRealchain('every signature of every stored block recovers to its sender'
   assert.ok([...types.values()].reduce((sum, count) => sum + count, 0) > 3_600);
 });
 
-test('a sampled sender that is forged is found although only matched ones are asked for', async () => {
+test('a forged sender is found by sampling even if only matched senders are requested', async () => {
   const senders = collectSenders(() => true);
   const others = collectSenders(() => false);
   const payment = { type: 'eip1559', chainId: 1, to, value: 5n, ...fees } as const;
@@ -133,7 +133,7 @@ test('a sampled sender that is forged is found although only matched ones are as
 });
 
 testWithRealchain(
-  'a sender that is forged in block and receipt alike is refused with the proof',
+  'a sender that is forged in both block and receipt is refused with the proof',
   async (folder) => {
     const [{ block, receipts } = { block: { transactions: [] }, receipts: [] }] = readMainnetBlocks(folder);
     const paid = block.transactions.find(({ value }) => value !== '0x0') ?? {};
@@ -163,7 +163,7 @@ testWithRealchain(
   },
 );
 
-testWithRealchain('a block keeps what was signed in each of its transfers for later', async (folder) => {
+testWithRealchain('a block keeps the signed bytes of each of its transfers for later', async (folder) => {
   const prover = createProver();
   try {
     for (const { block, receipts, name } of readMainnetBlocks(folder)) {

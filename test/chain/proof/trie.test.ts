@@ -10,7 +10,7 @@ test('the root of nothing is the hash of an empty string', () => {
   assert.equal(fromBytes(listRoot([])), '0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421');
 });
 
-test('any list has the root that inserting its values one by one gives', () => {
+test('any list has the same root as inserting its values one by one', () => {
   const value = fc.uint8Array({ minLength: 1, maxLength: 80 });
   const lists = fc.oneof(
     fc.array(value, { minLength: 1, maxLength: 20 }),
@@ -24,14 +24,14 @@ test('any list has the root that inserting its values one by one gives', () => {
   );
 });
 
-test('nodes on both sides of 32 bytes are where they belong', () => {
+test('nodes just below and above 32 bytes are encoded correctly', () => {
   for (let bytes = 20; bytes <= 36; bytes += 1) {
     const values = [1, 2, 3].map((number) => new Uint8Array(bytes).fill(number));
     assert.equal(fromBytes(listRoot(values)), insertedRoot(values), `${bytes} bytes`);
   }
 });
 
-test('a change of any value, of its place or of the count changes the root', () => {
+test('a change of any value, of its position or of the count changes the root', () => {
   fc.assert(
     fc.property(
       fc.uniqueArray(fc.integer({ min: 0, max: 255 }), { minLength: 2, maxLength: 150 }),
