@@ -18,7 +18,7 @@ import { readTarGz } from '../kit/tar.ts';
 type Case = { name: string; fail?: boolean; reason?: string };
 type Block = Json & { hash: string; number: string; transactions: (Json | string | null)[] };
 
-/** What op-service says, and what is said here. */
+/** The messages of op-service, and those of Chainbell. */
 const reasons: Record<string, RegExp> = {
   'failed to verify block hash': /its header hash does not hold$/,
   'failed to verify transactions list': /its transactions root does not hold$/,
@@ -27,7 +27,7 @@ const reasons: Record<string, RegExp> = {
   'block withdrawal 0 is null': /its withdrawals root does not hold$/,
 };
 
-/** What cannot be judged: the archive has no receipts; and of the transactions of a header only their hashes. */
+/** Cases that can't be checked: the archive has no receipts, and for a header only the hashes of its transactions. */
 const notStored: Record<string, Partial<Checks>> = {
   blocks: { receiptsRoot: 'holds' },
   headers: { receiptsRoot: 'holds', transactionsRoot: 'holds' },

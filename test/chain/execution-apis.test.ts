@@ -103,7 +103,7 @@ function readArchive(folder: string): Map<string, Buffer> {
   return readTarGz(path.join(folder, 'execution-apis/tests.tar.gz'));
 }
 
-/** What is asked and answered in the .io files; errors are left out. */
+/** The requests and answers in the .io files, without errors. */
 function readExchanges(folder: string): Exchange[] {
   const files = [...readArchive(folder)].filter(([file]) => file.endsWith('.io'));
   return files.flatMap(([file, bytes]) => {

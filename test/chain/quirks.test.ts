@@ -211,7 +211,7 @@ function countsOf(bundle: Bundle): { transactions: number; logs: number; native:
   };
 }
 
-/** Hash, kind and ordinal name one transfer: it is what notifications are told apart by. */
+/** Hash, kind and ordinal identify one transfer, so they distinguish notifications. */
 function checkPlaces(transfers: readonly Transfer[]): void {
   const places = transfers.map(({ txHash, kind, ordinal }) => `${txHash} ${kind} ${ordinal}`);
   assert.equal(new Set(places).size, places.length);

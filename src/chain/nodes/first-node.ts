@@ -32,7 +32,7 @@ export function createFirstNode({ nodes, clock, metrics, rpcFor }: FirstNodeOpti
   const nowMs = () => clock.now().getTime();
 
   const hedging = (times: 'headTimes' | 'bundleTimes'): Hedging<Node> => ({
-    // Ask an unmeasured node early; otherwise a first node that is always slow would keep its place.
+    // Ask an unmeasured node early. Otherwise a first node that is always slow would keep its place.
     afterMs: (slow, next) => overdueMs(next[times].count() === 0 ? undefined : slow[times]),
     start(next) {
       const isAffordable = isReady(next, nowMs()) && budget.take();

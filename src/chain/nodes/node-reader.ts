@@ -21,7 +21,7 @@ export type NodeReader = {
   prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
   /** Whether a header that hashes to its hash commits to its parent and contents on this chain. */
   isHashBinding(): boolean;
-  /** Parses a header, and checks its hash where the hash is binding. */
+  /** Parses a header, and checks its hash if hashes are binding. */
   parse(nodeName: string, json: unknown): BlockHeader;
   /** The node's newest block. Checks the node's identity if the block may be of another chain. */
   head(node: Node, signal: AbortSignal): Promise<BlockHeader>;

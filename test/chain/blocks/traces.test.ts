@@ -175,7 +175,7 @@ test('callTracer and trace_block: any tree of calls gives the actual transfers w
   assert.ok(movedCount > 100, `only ${movedCount} transfers in all`);
 });
 
-/** What one account does inside a transaction. */
+/** One action of an account inside a transaction. */
 type Step = {
   type: 'CALL' | 'CREATE' | 'CREATE2' | 'DELEGATECALL' | 'CALLCODE' | 'STATICCALL' | 'SELFDESTRUCT';
   to: `0x${string}`;
@@ -206,7 +206,7 @@ const { tree: callTree } = fc.letrec<{ tree: Step[]; step: Step }>((tie) => ({
   }),
 }));
 
-/** Leaves are what they are: a self-destruct and a precompile call nobody. */
+/** A self-destruct and a precompile are always leaves, because they call no other account. */
 const below = ({ type, to, steps }: Step) => (type === 'SELFDESTRUCT' || to === precompile ? [] : steps);
 const isTold = ({ type, to, amount }: Step) => to !== precompile || type === 'SELFDESTRUCT' || amount > 0;
 const runsOnOwn = ({ type }: Step) => type === 'DELEGATECALL' || type === 'CALLCODE';

@@ -58,7 +58,7 @@ describe('balances of a real chain', () => {
   });
 });
 
-/** What Multicall3 answers for these balances; undefined is a call that failed. */
+/** The answer of Multicall3 for these balances. Undefined stands for a failed call. */
 function aggregated(balances: readonly (bigint | undefined)[]): string {
   const word = (value: number | bigint) => value.toString(16).padStart(64, '0');
   const places = balances.map((_balance, index) => word(32 * (balances.length + index * 4)));

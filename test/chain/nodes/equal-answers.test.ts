@@ -1,5 +1,6 @@
 /**
- * Several nodes must give equal answers: which nodes are asked, which votes count, and the messages without agreement.
+ * Several nodes must give equal answers. The tests cover which nodes are asked, which votes count, and the messages
+ * without agreement.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

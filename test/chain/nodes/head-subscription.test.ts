@@ -23,7 +23,7 @@ const SILENCE_MS = 5_000;
 type Stage = {
   node: SocketNode;
   clock: TestClock;
-  /** Numbers of the heads that were told. */
+  /** Numbers of the reported heads. */
   heads: number[];
   /** Why a socket ended, one for each end. */
   ends: string[];
@@ -320,7 +320,7 @@ type SocketNode = {
   /** Every text message that came, oldest first. */
   received(): string[];
   connectionCount(): number;
-  /** What each connection brought to identify itself. */
+  /** The credentials that each connection sent. */
   readonly authorizations: (string | undefined)[];
   openCount(): number;
   /** Sends a text message on the newest socket. */

@@ -73,7 +73,7 @@ test('between two blocks with a quorum each the one that was served stays, and m
   assert.equal(corroborate([...split, hear(undefined, one, 0)], 2, other)?.hash, one.hash);
 });
 
-/** What one node says in a round: an honest one lags, a liar picks a branch, where it leaves and how high it is. */
+/** The answer of one node in a round. An honest node lags. A liar picks a branch, its first block and its height. */
 const Word = fc.record({
   lag: fc.nat({ max: 5 }),
   branch: fc.integer({ min: 0, max: 3 }),

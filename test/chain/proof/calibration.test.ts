@@ -1,5 +1,5 @@
 /**
- * What a chain's blocks teach about the checks that it honours, and what is refused then.
+ * Calibration observes from a chain's blocks which checks the chain honors, and refuses blocks accordingly.
  */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -25,7 +25,7 @@ const whole: Omit<Checks, 'isEmpty'> = {
   receiptsRoot: 'holds',
 };
 
-/** What a node could do to a block: the change, and the check that must notice it. */
+/** The changes that a node could make to a block, each with the check that must notice it. */
 const changes: { what: string; noticedBy: CheckName; change(draft: RealBlock): void }[] = [
   {
     what: 'one log dropped',

@@ -4,7 +4,7 @@ import { limitOfError, limitOfHttp } from '../../../src/chain/rpc/node-limits.ts
 
 const now = new Date('2025-11-20T12:00:00.000Z');
 
-/** What providers say when they are asked too often; with the wait that they name. */
+/** Messages of hosted nodes for too many requests, with the pause that they name. */
 const tooOften: [code: number, message: string, waitMs?: number, data?: unknown][] = [
   [-32_005, 'limit exceeded'],
   [-32_005, 'method eth_getBlockReceipts in batch triggered rate limit'],
