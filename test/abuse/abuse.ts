@@ -1,20 +1,20 @@
 /**
- * An abuse: something that receivers, clocks, networks or machines do to delivery, and what was seen of it. The same
- * abuses are tests and rows of a table.
+ * An abuse is an attack or a failure of receivers, clocks, networks or machines, with the promise that holds despite it. The
+ * same abuses are tests and rows of a table.
  */
 import { describe, test } from 'node:test';
 import { sampleOf } from '../kit/sample.ts';
 
 export type Abuse = {
-  /** The promise that holds all the same. */
+  /** The promise that holds despite the abuse. */
   name: string;
-  /** Takes longer than a test run should: committed by name only (`npm run abuse -- --long`). */
+  /** Takes too long for a test run. Runs only by name (`npm run abuse -- --long`). */
   isLong?: boolean;
-  /** Commits it, and asserts that the promise holds; resolves with what was seen, for the table. */
+  /** Commits the abuse and asserts that the promise holds. Resolves with the observation for the table. */
   commit(): Promise<string>;
 };
 
-/** Declares a test for each abuse that is not long; a run of the whole suite takes one of `shares`. */
+/** Declares a test for each abuse that is not long. A run of the whole suite takes one of `shares` shares. */
 export function testAbuses(abuses: readonly Abuse[], { shares }: { shares: number }): void {
   describe('abused', { concurrency: 1 }, () => {
     const short = abuses.filter(({ isLong }) => isLong !== true);

@@ -1,5 +1,6 @@
 /**
- * The schedule on a clock that the abuse moves: over 200 failures (a third in a run of the whole suite), and when the time jumps.
+ * The retry schedule on a clock that the abuse moves: over 200 failures (a third of them in a run of the whole suite), and
+ * jumps of the clock.
  */
 import assert from 'node:assert/strict';
 import { waitMs } from '../../src/core/clock.ts';
@@ -22,18 +23,18 @@ import type { Abuse } from './abuse.ts';
 const RETRY_MINUTES = [1, 3, 10, 15, 60];
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
-/** A second, so that a test can wait for some of them. */
+/** One second, so that a test can wait for several retries. */
 const SECOND_MINUTES = 1 / 60;
 const FAILURES = sampleSize(200);
-/** What an answer takes, on the clock that is moved. */
+/** The duration of a response, on the clock that the test moves. */
 const ANSWER_MS = 1_234;
 const never = new AbortController().signal;
-/** Waits of the deliverer that are no longer go by the true time. */
+/** Waits of the deliverer up to this length use true time. */
 const MOMENT_MS_MAX = 250;
 
 type Stage = Awaited<ReturnType<typeof setStage>>;
 
-/** One notification, due at noon, whose receiver fails; `onRequest` happens while an attempt is under way. */
+/** Sets up one notification, due at noon, whose receiver fails. `onRequest` runs during an attempt. */
 async function setStage(parts: AsyncDisposableStack, kind: DatabaseKind, onRequest: () => void) {
   const clock = createTestClock(noon);
   let isWell = false;
@@ -51,7 +52,7 @@ async function setStage(parts: AsyncDisposableStack, kind: DatabaseKind, onReque
   parts.defer(() => session.close());
   const deliverer = createDeliverer({
     ...{ database, log: silentLog(), metrics: createMetrics('test') },
-    // What another statement has locked is tried again a moment later, for which the story's clock does not move.
+    // If another statement holds a lock, the deliverer retries after a moment. The story's clock does not move for that.
     clock: {
       ...clock,
       wait: (ms, signal) => (ms <= MOMENT_MS_MAX ? waitMs(ms, signal) : clock.wait(ms, signal)),
@@ -67,11 +68,11 @@ async function setStage(parts: AsyncDisposableStack, kind: DatabaseKind, onReque
   return {
     clock,
     receiver,
-    /** The receiver answers 204 from now on. */
+    /** Makes the receiver respond with 204 from now on. */
     recover() {
       isWell = true;
     },
-    /** Attempts and settles what is due now; resolves with how many requests there were so far. */
+    /** Attempts and settles everything that is due. Resolves with the number of requests so far. */
     async work(): Promise<number> {
       await deliverer.step(never);
       await waitUntil(
@@ -92,12 +93,12 @@ async function setStage(parts: AsyncDisposableStack, kind: DatabaseKind, onReque
   };
 }
 
-/** `YYYY-MM-DD HH:MM:SS.ffffff`, as the body has it. */
+/** `YYYY-MM-DD HH:MM:SS.ffffff`, the format in the body. */
 const textOf = (instant: Date) => `${instant.toISOString().slice(0, -1).replace('T', ' ')}000`;
 const after = (instant: Date, ms: number) => new Date(instant.getTime() + ms);
 const minutesAfter = (failures: number) => RETRY_MINUTES[failures - 1] ?? 60;
 
-/** Nothing a millisecond before the instant, one request at it. */
+/** Asserts that no request is made a millisecond before the instant, and one request is made at the instant. */
 async function assertDueAt(stage: Stage, dueAt: Date): Promise<void> {
   const { clock, work, receiver } = stage;
   const heard = receiver.requests.length;
@@ -125,7 +126,7 @@ const schedule = (kind: DatabaseKind): Abuse => ({
       const told = dueAt === undefined ? null : textOf(dueAt);
       assert.equal((request.json as { next_retry_at: unknown }).next_retry_at, told, `attempt ${failure}`);
       assert.equal(request.headers['webhook-timestamp'], String(Math.floor(startedAt.getTime() / 1000)));
-      // Reckoned from the failure, not from the attempt's beginning.
+      // The delay counts from the failure, not from the start of the attempt.
       const next = after(startedAt, ANSWER_MS + minutesAfter(failure) * MINUTE_MS);
       const { state, retry_count, next_retry_at, next_attempt_at, processed_at } = await stage.row();
       assert.deepEqual(
@@ -238,7 +239,7 @@ const machine: Abuse = {
   },
 };
 
-/** Moves what the process takes for the machine's clock. */
+/** Changes the machine's clock as the process sees it. */
 function setMachineClock(parts: AsyncDisposableStack): (ms: number) => void {
   const { now } = Date;
   parts.defer(() => {
@@ -270,7 +271,7 @@ const dayAndBack = (kind: DatabaseKind): Abuse => ({
     for (const ms of [24 * HOUR_MS, 0, -24 * HOUR_MS, 0]) {
       const heard = receiver.requests.length;
       setClock(ms);
-      // A row that is scheduled a day late, or by a lane that is, is not attempted three times more.
+      // If a row or its delivery queue were scheduled a day late, these three further attempts would not happen.
       await waitUntil(() => receiver.requests.length >= heard + 3, {
         describe: `three retries with the clock at ${ms / HOUR_MS} hours`,
       });

@@ -1,6 +1,6 @@
 /**
- * Watchers that try to take delivery from the others, against the whole service in a process that knows nothing of it. A
- * phase without the attack and one with it are compared in the same run: only ratios count, on any machine.
+ * Watchers that try to take delivery capacity from others. The attack runs against the whole service in a normal process. Each
+ * run compares a phase without the attack to one with it. Only ratios count, so the result holds on any machine.
  */
 import assert from 'node:assert/strict';
 import { runScenario, type Scenario, type Size } from '../../bench/deliver/fairness/scenarios.ts';
@@ -8,7 +8,7 @@ import { ROOT } from '../../bench/deliver/fairness/stage.ts';
 import { figuresOf, shareSent } from '../../bench/deliver/fairness/verdict.ts';
 import type { Abuse } from './abuse.ts';
 
-/** 600 attempts a second that last 10 s each: six times as many as 1,024 slots can take. */
+/** 600 attempts a second that last 10 s each need six times as many slots as the 1,024 that exist. */
 const SIZE: Size = {
   everyMs: 1_000,
   baselineBlocks: 10,
@@ -18,20 +18,20 @@ const SIZE: Size = {
   rows: 20_000,
 };
 /**
- * Looser than what is required of a quiet machine (bench/deliver/fairness/verdict.ts), because tests run beside others.
+ * Looser than the requirements for a quiet machine (bench/deliver/fairness/verdict.ts), because tests run beside others.
  * Without fairness, most of these ratios were 20 to 140 on two busy cores.
  */
 const RATIO_MAX = 5;
-/** Attempts that were proven when they began to hang keep their slots until they are handed over. */
+/** Attempts in normal slots that start to hang keep those slots until they are handed over. */
 const TURNING_RATIO_MAX = 10;
-/** The same rows in each block, with receivers that answer and that hang. */
+/** Compares the same rows in each block, with receivers that respond and receivers that hang. */
 const LAG_RATIO_MAX = 3;
 const MEMORY_RATIO_MAX = 1.5;
 const OWN_SPEED_MIN = 0.8;
 
 const fair = (scenario: Scenario, name: string): Abuse => ({
   name,
-  // Ratios on a machine that also runs other tests show little.
+  // Ratios mean little on a machine that also runs other tests.
   isLong: true,
   async commit() {
     const options = { service: ROOT, database: 'postgres', isDurable: false, size: SIZE } as const;

@@ -1,6 +1,6 @@
 /**
- * Every way known to us to lead a webhook into a private network. Two listeners wait on all interfaces, on ports that
- * the policy allows: nothing may connect to them, and no socket may be opened at all.
+ * Every known way to direct a webhook into a private network. Two listeners wait on all interfaces, on ports that the policy
+ * allows. No attempt may connect to them, or open any socket.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -28,13 +28,13 @@ const LOOPBACK: Resolver = async () => [
   { address: '::1', family: 6 },
 ];
 
-/** Listens, runs the attempts and asserts that nothing came of them; `count` is how many the abuse made. */
+/** Listens, runs the attempts and asserts that none of them connected. `count` is the number of attempts. */
 async function withListeners(
   attack: (trap: {
     ports: readonly number[];
-    /** Sends there, with names that stand for what `resolve` says. */
+    /** Sends a message to this URL. `resolve` decides the addresses of its host name. */
     outcomeOf(url: string, resolve?: Resolver): Promise<SendOutcome>;
-    /** The guard alone, without the check of the URL before it. */
+    /** Checks the guard alone, without the URL check before it. */
     refuses(host: string, port: number, resolve?: Resolver): Promise<void>;
   }) => Promise<number>,
 ): Promise<string> {
@@ -71,7 +71,7 @@ async function withListeners(
   return `${count} refused, 0 connections, 0 sockets`;
 }
 
-/** Of an address in the URL, and of a name that leads to one. */
+/** Outcomes for a private address in the URL, and for a name that resolves to one. */
 const REFUSALS: ReadonlySet<SendOutcome> = new Set(['refused', 'dns']);
 
 const published: Abuse = {
@@ -84,7 +84,7 @@ const published: Abuse = {
       let count = 0;
       for (const { input } of cases) {
         const url = URL.parse(input);
-        // Public addresses would be asked on the real internet.
+        // Skip public addresses, because the request would leave this machine.
         if (url !== null && isPublicAddress(url.hostname.replace(/^\[|\]$/g, ''), [])) continue;
         const targets = [input];
         for (const port of ports) {
@@ -103,7 +103,7 @@ const published: Abuse = {
   },
 };
 
-/** The ends and the middle of each special-purpose range, IPv4 in every form. */
+/** The first, middle and last address of each special-purpose range, with every form of IPv4 addresses. */
 function* specialAddresses(): Generator<string> {
   for (const range of specialIpv4) {
     const { first, last } = boundsOf(range);
@@ -168,7 +168,7 @@ const rebinding: Abuse = {
       asked += 1;
       return [{ address: asked % 2 === 1 ? '127.0.0.2' : '127.0.0.1', family: 4 }];
     };
-    // What is public here is one address of loopback, and no other.
+    // The policy allows only this loopback address.
     const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.2/32')], ports: [allowed.port] };
     await using sender = openSender([], { policy, resolve });
     const outcomes: SendOutcome[] = [];

@@ -1,5 +1,5 @@
 /**
- * Receivers that misbehave, and how an attempt at each must end.
+ * Receivers that misbehave, and the required outcome of an attempt at each.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -11,20 +11,20 @@ export type Hostile = {
   name: string;
   answer(): Answer;
   outcome: SendOutcome;
-  /** The status that counts; undefined when none came. */
+  /** The final status; undefined when none arrived. */
   status?: number;
 };
 
 const DRIP_MS = 10;
 const GIBIBYTE = 2 ** 30;
 const CHUNK = Buffer.alloc(65_536, 'a');
-/** A gigabyte of zeros: gzip members that follow one another are one file. */
+/** A gigabyte of zeros. Consecutive gzip members form one file. */
 const BOMB = Buffer.concat(Array(16).fill(await promisify(gzip)(Buffer.alloc(GIBIBYTE / 16))));
 
 const ok = 'HTTP/1.1 200 OK\r\n';
 const metadata = 'http://169.254.169.254/latest/meta-data/';
 
-/** One each, for ever; the receiver ends it when it closes. */
+/** Sends `first`, then `piece` every `DRIP_MS` without end. The receiver stops it on close. */
 async function* drip(first: string, piece: string): AsyncGenerator<string> {
   yield first;
   for (;;) {
@@ -57,7 +57,7 @@ const timeout = { outcome: 'timeout' } as const;
 const network = { outcome: 'network' } as const;
 const success = { outcome: 'success', status: 200 } as const;
 
-/** No status line within the time. */
+/** No status line arrives in time. */
 const slow: Hostile[] = [
   { name: 'never answers', answer: () => 'hang', ...timeout },
   { name: 'stops in the status line', answer: () => raw('HTTP/1.1 2'), ...timeout },
@@ -70,7 +70,7 @@ const slow: Hostile[] = [
   },
 ];
 
-/** The connection broke before the status was known, or what came was not HTTP. */
+/** The connection breaks before the status is known, or the response is not HTTP. */
 const broken: Hostile[] = [
   { name: 'resets', answer: () => 'reset', ...network },
   { name: 'hangs up', answer: () => raw('', 'end'), ...network },
@@ -101,7 +101,7 @@ const broken: Hostile[] = [
   },
 ];
 
-/** The status line decides, whatever comes after it. */
+/** The status line decides the outcome, whatever follows it. */
 const decided: Hostile[] = [
   {
     name: 'drips a body for ever',

@@ -1,7 +1,7 @@
 /**
- * `npm run kills [-- --rounds N] [--seed N] [--json] [--save]`: so many rounds of kills (test/abuse/kills.ts) and a table
- * of what came of each kind. `--save` writes bench/results/kills.json. The exit code is 1 when a promise was broken; the
- * seed and the number of the round tell it again.
+ * `npm run kills [-- --rounds N] [--seed N] [--json] [--save]`: runs N rounds of kills (test/abuse/kills.ts) and prints a table
+ * of their results by kind. `--save` writes bench/results/kills.json. The exit code is 1 when a promise was broken. The seed
+ * and the number of the round repeat the failure.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';

@@ -2,7 +2,7 @@ import { after, before, describe, test } from 'node:test';
 import { sampleSize } from '../kit/sample.ts';
 import { type KillStage, setKillStage } from './kills.ts';
 
-/** More by `npm run kills -- --rounds N`. A run of the whole suite takes a third of them. */
+/** `npm run kills -- --rounds N` runs more. A run of the whole suite takes a third of them. */
 const ROUNDS = sampleSize(15);
 const SEED = 1;
 

@@ -1,7 +1,7 @@
 /**
- * Rounds of violence: a follower, two delivery processes and an API process on one PostgreSQL, all of them behind a
- * proxy; in each round watched addresses are paid, and meanwhile something is killed or cut. Then everything must be
- * told, and an oracle that reads the chain by itself says what was lost, doubled or made up.
+ * Rounds of violence against a follower, two delivery processes and an API process on one PostgreSQL, all behind a proxy. Each
+ * round pays watched addresses and kills or cuts something meanwhile. Then all notifications must be delivered. An oracle that
+ * reads the chain independently finds lost, doubled and made-up notifications.
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -27,16 +27,16 @@ export type Round = {
   round: number;
   strike: string;
   transfers: number;
-  /** Webhooks that came again although they had been taken: under way when their lease was lost. */
+  /** Webhooks that were repeated after a 2xx, because they were in flight when their lease was lost. */
   repeated: number;
   lost: number;
   doubled: number;
-  /** From the strike until everything was told. */
+  /** Time from the strike until all notifications were delivered. */
   recoveredMs: number;
 };
 
 export type KillStage = {
-  /** One more round. @throws AssertionError when a promise was broken in it. */
+  /** Runs one more round. @throws AssertionError when it breaks a promise. */
   round(): Promise<Round>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -49,22 +49,22 @@ const PROCESSES: readonly { name: string; roles: readonly Role[] }[] = [
   { name: 'delivery 2', roles: ['delivery'] },
   { name: 'api', roles: ['api'] },
 ];
-/** After these every lane is still its worker's. */
+/** After these strikes, every worker still holds the leases of its delivery queues. */
 const KEEPING_LEASES: ReadonlySet<string> = new Set(['kill -9 follower', 'kill -9 api']);
-/** Each has a lane of its own. */
+/** Each watcher has a separate delivery queue. */
 const WATCHERS = 3;
 const PAYMENTS_BEFORE = 6;
 const PAYMENTS_MEANWHILE = 4;
-/** The strike comes after so many of a round's webhooks at most. */
+/** The strike comes after at most this many webhooks of a round. */
 const HEARD_MAX = 5;
 const ANSWER_MS_MAX = 25;
 const FAILING = 0.1;
-/** 0.6 s. */
+/** 0.6 s between retries. */
 const RETRY_MINUTES = [0.01];
-/** PostgreSQL and all processes may have to start again, beside other work of the machine. */
+/** PostgreSQL and all processes may have to restart on a machine that is busy with other work. */
 const RECOVERY_MS_MAX = 90_000;
 
-/** Sets it up; the seed decides on strikes, their moments and the receiver's answers. */
+/** Sets up the stage. The seed determines strikes, their moments and the receiver's responses. */
 export async function setKillStage(seed: number): Promise<KillStage> {
   const parts = new AsyncDisposableStack();
   try {
@@ -92,7 +92,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   const chain = parts.use(await startChain());
   const startBlock = (await chain.head()).number + 1;
 
-  /** Every webhook in its order. */
+  /** All webhooks in the order of their arrival. */
   const heard: Heard[] = [];
   const receiver = parts.use(
     await startReceiver({
@@ -112,7 +112,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
     startProgram({
       database: { url: proxied.href, dataDir },
       ...{ rpc, startBlock, receiver, roles, retryMinutes: RETRY_MINUTES },
-      // Anvil 1.7.1 stops for good at times when it is traced while it mines.
+      // Anvil 1.7.1 sometimes hangs for good when it is traced while it mines.
       internalTransfers: 'off',
     });
   const programs = new Map<string, Program>();
@@ -130,7 +130,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
     for (const { name, roles } of PROCESSES) if (names.includes(name)) programs.set(name, start(roles));
   };
 
-  // Migrates the database, and issues the keys; from then on there are the processes alone.
+  // Migrates the database and issues the keys. After that, only the processes use it.
   const place = { url: direct.href, dataDir };
   const issuer = await startTestService({ database: place, rpc, receivers: [receiver], roles: ['api'] });
   await noteRemovals(database);
@@ -148,7 +148,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   parts.defer(() => kill([...programs.keys()]));
 
   const records = new Map<Address, string>();
-  /** An address on watch, through the API, however often that has to be asked; a new address each time. */
+  /** Watches a new address through the API, with retries until a request succeeds. */
   const register = async (watcher = pick(watchers)) => {
     const added = await waitUntil(
       async () => {
@@ -163,7 +163,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   for (const watcher of watchers) await register(watcher);
 
   let amount = 0n;
-  /** Each in a block of its own. */
+  /** Mines each payment in a separate block. */
   const pay = async (payments: number) => {
     for (let paid = 0; paid < payments; paid += 1) {
       amount += 1n;
@@ -198,14 +198,14 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
       await proxy.mend();
     },
   };
-  /** Rows that count as told without a 2xx. */
+  /** Rows that are processed without a 2xx. */
   const countUntaken = async () => {
     const taken = new Set(heard.filter(({ isTaken }) => isTaken).map(({ id }) => id));
     const rows = await database.query<{ id: number }>(sql`
       select id from notification where state = 'processed' order by id limit 100000`);
     return rows.filter(({ id }) => !taken.has(id)).length;
   };
-  /** Attempts on record beyond those that were heard. */
+  /** Stored attempts that the receiver did not see. */
   const countMadeUp = async () => {
     const rows = await database.query<{ id: number; count: number }>(sql`
       select notification_id as id, count(*) as count from delivery_attempt group by 1 order by 1 limit 100000`);
@@ -259,9 +259,9 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
 }
 
 /**
- * How many webhooks of the round, which begins at `from`, came again although they had been taken. Only a strike that
- * takes leases explains that, and only for what was under way when the lease was lost: in this round, and again after
- * the strike.
+ * Counts the webhooks of this round that were repeated after a 2xx; `from` is the round's start. A repetition is allowed only
+ * after a strike that takes leases, and only for a webhook that was in flight when the lease was lost: received in this
+ * round, and again after the strike.
  */
 function countRepeated(
   heard: readonly Heard[],

@@ -1,9 +1,9 @@
 /**
- * Random numbers that come again with their seed.
+ * Random numbers that a seed reproduces.
  */
 import { createHash } from 'node:crypto';
 
-/** Gives numbers from 0 to below 1. */
+/** Returns a generator of numbers from 0 up to, but excluding, 1. */
 export function createRandom(seed: number): () => number {
   let count = 0;
   return () => {

@@ -21,14 +21,14 @@ import { type Hostile, hostileReceivers } from './hostile.ts';
 import { createRandom } from './random.ts';
 
 const never = new AbortController().signal;
-/** What stands for the 10 s where a timeout is expected, and where none is. */
+/** Stands for the limit of 10 s, where a timeout is expected and where it is not. */
 const SHORT_MS = 1_000;
 const PATIENT_MS = 8_000;
 const TRUE_LIMIT_MS = 10_000;
-/** Far below one of the bodies of a gigabyte, and far above what a run leaves to the garbage collector. */
+/** Far below a body of a gigabyte, and far above the memory that a run leaves to the garbage collector. */
 const GROWTH_MIB_MAX = 256;
 
-/** One attempt ends as it must, was one request, and harms nothing that comes after it. */
+/** One attempt ends with the required outcome, makes one request, and doesn't affect the next message. */
 const alone = ({ name, answer, outcome, status }: Hostile): Abuse => ({
   name: `a receiver that ${name} is ${outcome}, once, and the next message arrives`,
   async commit() {
@@ -42,7 +42,7 @@ const alone = ({ name, answer, outcome, status }: Hostile): Abuse => ({
     receiver.setAnswer({ status: 201 });
     const next = await sender.send(messageTo(receiver.url), never);
     assert.deepEqual([next.outcome, next.status], ['success', 201]);
-    // An answer that never ends would hold a connection for ever: one is left, the good one.
+    // An endless response would hold its connection forever. Only the good connection may remain.
     await waitUntil(() => receiver.openCount() <= 1, { describe: 'the bad connection to end' });
     return `${result.outcome} ${result.status ?? ''} after ${result.durationMs} ms`;
   },
@@ -108,7 +108,7 @@ const gigabytes: Abuse = {
   },
 };
 
-/** A receiver that closes a kept connection just when a message comes, unread; plain and with TLS. */
+/** A receiver that closes a keep-alive connection without reading, just when a message arrives; plain and with TLS. */
 const closing = (scheme: 'http' | 'https'): Abuse => ({
   name: `a kept ${scheme} connection that ends at the worst moment is no failure, and no message is processed twice`,
   async commit() {
@@ -121,7 +121,7 @@ const closing = (scheme: 'http' | 'https'): Abuse => ({
     await using receiver = await startReceiver({
       ...tls,
       answer(request): Answer {
-        // Messages come one at a time: without a new connection this one came on a kept one.
+        // Messages arrive one at a time, so without a new connection this one used a keep-alive connection.
         const isKept = receiver.connectionCount() === known;
         known = receiver.connectionCount();
         if (isKept && random() < 0.5) {
@@ -156,7 +156,7 @@ const idle: Abuse = {
     const server = createServer((request, response) => {
       heard.push(String(request.headers['webhook-id']));
       request.resume();
-      // Without the hint that Node gives otherwise, so that the sender cannot know when the connection ends.
+      // Leaves out Node's Keep-Alive hint, so that the sender cannot know when the connection ends.
       response.setHeader('connection', 'keep-alive').end();
     });
     server.keepAliveTimeout = IDLE_MS;
@@ -184,10 +184,10 @@ const idle: Abuse = {
     return `${count} messages over ${connections} connections, each heard once`;
   },
 };
-/** How long that server keeps an idle connection. */
+/** The idle timeout of that server. */
 const IDLE_MS = 10;
 
-/** An answer just before and just after the limit; `limitMs` may stand for the true one. */
+/** A response just before and just after the limit. `limitMs` may replace the real limit. */
 const limit = (limitMs: number, marginMs: number): Pick<Abuse, 'commit'> => ({
   async commit() {
     const attempt = async (delayMs: number) => {
@@ -251,7 +251,7 @@ const certificates: Abuse = {
     assert.equal(receiver.requests[0]?.headers.host, `hooks.example.com:${receiver.port}`);
     assert.equal(receiver.requests.length, 3);
 
-    // What would switch verification off for the whole process must not do so here.
+    // This variable disables verification for the whole process. The sender must verify nevertheless.
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
     parts.defer(() => {
       delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
@@ -271,7 +271,7 @@ const certificates: Abuse = {
   },
 };
 
-/** All of them at once at the whole service, each with a lane of its own, beside a receiver that is well. */
+/** All bad receivers at once against the whole service, each with a delivery queue, beside a healthy receiver. */
 const together = (patience: 'until the timeouts' | 'until the others'): Pick<Abuse, 'commit'> => ({
   async commit() {
     await using parts = new AsyncDisposableStack();
@@ -286,7 +286,7 @@ const together = (patience: 'until the timeouts' | 'until the others'): Pick<Abu
     const service = parts.use(
       await startTestService({
         ...{ database, rpc: [chain.url, chain.wsUrl], receivers: [well, ...bad] },
-        // Anvil 1.7.1 stops for good at times when it is traced while it mines.
+        // Anvil 1.7.1 sometimes hangs for good when it is traced while it mines.
         chain: { internalTransfers: 'off' },
       }),
     );
@@ -316,7 +316,7 @@ const together = (patience: 'until the timeouts' | 'until the others'): Pick<Abu
         select n.watched_address_id as record, a.outcome, a.status from delivery_attempt a
         join notification n on n.shard_id = a.shard_id and n.id = a.notification_id
         where n.watched_address_id <> ${healthyRecord.id} order by a.id limit 1000`);
-    // Nobody has waited for them: they are still waited for.
+    // The healthy receiver did not wait for the hanging attempts: none of them has timed out yet.
     assert.deepEqual(
       (await findAttempts()).filter(({ outcome }) => outcome === 'timeout'),
       [],

@@ -1,6 +1,6 @@
 /**
- * `npm run abuse [-- word …] [--long] [--json]`: commits the abuses whose name contains one of the words, all of them by
- * default, the long ones with `--long`, and prints what was seen of each. The exit code is 1 when a promise was broken.
+ * `npm run abuse [-- word …] [--long] [--json]`: commits the abuses whose name contains one of the words (by default all), and
+ * prints the observations. `--long` includes the long ones. The exit code is 1 when a promise was broken.
  */
 import { parseArgs } from 'node:util';
 import { messageOf } from '../../src/core/fault.ts';

@@ -1,5 +1,5 @@
 /**
- * Delivery processes that stall and that die, beside one that lives, on a real PostgreSQL.
+ * Delivery processes that stall or die beside a live one, on a real PostgreSQL.
  */
 import assert from 'node:assert/strict';
 import type { Database } from '../../src/store/db/db.ts';
@@ -11,19 +11,19 @@ import { startReceiver } from '../kit/receiver.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { Abuse } from './abuse.ts';
 
-/** More than a lane sends at once, so that the worker has read some ahead. */
+/** More than a delivery queue sends at once, so that the worker has read some rows ahead. */
 const NOTICES = 100;
-/** A lane sends as many at once at least. */
+/** The minimum number of concurrent attempts of a delivery queue here. */
 const IN_FLIGHT_MIN = 4;
-/** And never more. */
+/** The maximum number of concurrent attempts. */
 const IN_FLIGHT_MAX = 64;
 const TAKEOVERS = 5;
 const LEASE_MS_MAX = 60_000;
-/** A process of ours has to start, beside others. */
+/** Long, because a process has to start beside others. */
 const WORK_MS_MAX = 60_000;
 const patient = (describe: string) => ({ describe, timeoutMs: WORK_MS_MAX });
 
-/** A lane with notifications, a receiver that holds its answers, and workers to be started. */
+/** A delivery queue with notifications, a receiver that holds its responses, and functions that start workers. */
 async function setStage(parts: AsyncDisposableStack) {
   const place = parts.use(await createTestDatabase('postgres'));
   const database = await place.open();
@@ -46,13 +46,13 @@ async function setStage(parts: AsyncDisposableStack) {
     database,
     receiver,
     held: () => held,
-    /** Requests from now on wait for `letGo`, and fail then. */
+    /** Holds new requests until `letGo`, then fails them. */
     hold() {
       isHolding = true;
       held = 0;
       release = Promise.withResolvers();
     },
-    /** Requests from now on are answered at once; those that wait still do. */
+    /** Responds to new requests at once. Held requests stay held. */
     answer() {
       isHolding = false;
     },
@@ -66,7 +66,7 @@ async function setStage(parts: AsyncDisposableStack) {
       );
     },
     startWorker(): Program {
-      // No node is asked by a process that only delivers.
+      // A process that only delivers sends no requests to nodes.
       const rpc = ['http://127.0.0.1:1'];
       const worker = startProgram({ database: place, rpc, startBlock: 0, receiver, roles: ['delivery'] });
       parts.defer(async () => {
@@ -84,7 +84,7 @@ async function setStage(parts: AsyncDisposableStack) {
   };
 }
 
-/** All that a worker without a lease must not change. */
+/** All rows that a worker without a lease must not change. */
 async function readRows(database: Database): Promise<string[]> {
   const rows = await database.query<{ row: string }>(sql`
     select n::text as row from notification n order by n.id limit 1000`);
@@ -93,7 +93,7 @@ async function readRows(database: Database): Promise<string[]> {
   return [...rows, ...attempts].map(({ row }) => row);
 }
 
-/** How many lanes a process works on, by its metrics. */
+/** The number of delivery queues that a process works on, from its metrics. */
 async function countLanes({ log }: Program): Promise<number> {
   const url = /"metrics":"(http[^"]+)"/.exec(log)?.[1] ?? '';
   return Number(/^chainbell_webhook_delivery_queues (\d+)$/m.exec(await (await fetch(url)).text())?.[1]);
@@ -121,11 +121,11 @@ const stalled = (endLease: (database: Database) => Promise<void>): Pick<Abuse, '
       patient('the lane to be let go'),
     );
     assert.deepEqual(await readRows(database), before);
-    // Some of what was under way may only have been connecting.
+    // Some attempts in flight may not have connected yet.
     assert(refused() >= stage.held() && refused() <= IN_FLIGHT_MAX, `${refused()} of ${stage.held()}`);
     assert.equal(receiver.requests.length, refused() + NOTICES);
 
-    // Both live on, and do not get into each other's way.
+    // Both processes keep running and don't disturb each other.
     await stage.pay(1);
     await stage.drained();
     assert.equal(receiver.requests.length, refused() + NOTICES + 1);
@@ -167,7 +167,7 @@ export const workerAbuses: readonly Abuse[] = [
   {
     name: 'a delivery process that was stopped longer than its lease changes no row and sends nothing more',
     ...stalled(async (database) => {
-      // As the other worker sees it when the time is over; the true time is the long one below.
+      // Ends the lease for the other worker. The long story below waits for the real end.
       await database.query(sql`update lane set lease_until = now()`);
     }),
   },

@@ -16,7 +16,7 @@ const test = sampledTest(import.meta.url, { shares: 2 });
 
 const options = { preferredPort: 0, chainId: 31337, fresh: false };
 
-/** A demo that was stopped, once for all tests: making its chain's past takes seconds. Each test has a copy. */
+/** A stopped demo, created once for all tests because its past takes seconds. Each test uses a copy. */
 let left: { folder: DemoFolder; chain: DemoChain; head: BlockId };
 before(async () => {
   const folder = openDemoFolder(mkdtempSync(join(tmpdir(), 'chainbell-test-')));
@@ -34,14 +34,14 @@ function createFolder(context: TestContext): DemoFolder {
   return openDemoFolder(path);
 }
 
-/** What a stopped demo leaves, but for the database. */
+/** The files that a stopped demo leaves, except the database. */
 function createLeftFolder(context: TestContext): DemoFolder {
   const folder = createFolder(context);
   cpSync(left.folder.folder, folder.folder, { recursive: true });
   return folder;
 }
 
-/** Leaves a database as a service does that had followed up to `tip`. */
+/** Creates the database of a service that had followed the chain up to `tip`. */
 async function leaveDatabase(folder: DemoFolder, tip: BlockId): Promise<void> {
   await copyEmbedded(folder.serviceFolder);
   const database = await openDatabase({ url: '', dataDir: folder.serviceFolder });

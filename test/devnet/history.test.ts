@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { beginningOf, listPast } from '../../devnet/history.ts';
 
 const HOUR_MS = 3_600_000;
-/** What anvil traces after that many further blocks is not the oldest any more (devnet/anvil.ts). */
+/** After this many further blocks, anvil can no longer trace the oldest ones (devnet/anvil.ts). */
 const STATES_MAX = 64;
 
 test('the past has the last day in steps of two hours, the same days of the month before, and few blocks', () => {
@@ -18,7 +18,7 @@ test('the past has the last day in steps of two hours, the same days of the mont
     assert.ok(lastDay.length >= 13);
     const monthBefore = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 0)).getUTCMonth();
     assert.ok(past.some((time) => time.getUTCMonth() === monthBefore));
-    // The blocks of the scene come on top.
+    // The scene adds blocks to these.
     assert.ok(past.length < STATES_MAX / 2);
   }
 });

@@ -20,7 +20,7 @@ import { type Chain, startChain } from '../kit/anvil.ts';
 
 const COIN = 10n ** 18n;
 const topics = {
-  // Of MasterChef and what is made after it.
+  // Events of MasterChef and of the farms derived from it.
   farmDeposit: '0x90890809c654f11d6e72a28fa60149770a0d11ec6c92319d6ceb2bb0a4ea1a15',
   farmWithdraw: '0xf279e6a1f5e320cca91135676d9cb6e44ca8a08c0b88342bcdb1144f6511b568',
 };
@@ -126,7 +126,7 @@ describe('the market of the demo', () => {
       topics: [topics.farmWithdraw, word(member), word(NATIVE_POOL)],
       data: word(COIN / 4n),
     });
-    // A tenth of a coin each second, for seven pools.
+    // A tenth of a coin each second, over seven pools.
     const earned = BigInt(String(await rewards())) - BigInt(String(before));
     assert.ok(earned >= 10n * COIN && earned < 11n * COIN, `${earned}`);
     assert.equal((await chain.execute(actions.withdraw(member, NATIVE_POOL, COIN))).succeeded, false);
@@ -172,7 +172,7 @@ describe('the market of the demo', () => {
     const start = Date.now();
     let now = new Date();
     for (let turn = 0; turn < 5 * marketKinds.length; turn++) {
-      // Slower than it happens, so that the prices outside move.
+      // The clock moves faster than the test runs, so that market prices move.
       now = new Date(start + turn * 10_000);
       const receipt = await chain.execute(await marketTrafficAt(chain, scene, turn, now));
       const kind = marketKinds[turn % marketKinds.length];

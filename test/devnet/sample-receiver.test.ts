@@ -13,7 +13,7 @@ const payload = {
   asset: 'ETH',
 };
 
-/** A receiver, the lines that it printed, and a way to send to it. */
+/** A receiver, its printed lines, and a function that sends to it. */
 async function startReceiver(context: TestContext) {
   const lines: string[] = [];
   const receiver = await startSampleReceiver({

@@ -49,7 +49,7 @@ test('every endpoint has a line that a shell takes as it is', () => {
   const user = `user=${address('b')}`;
   const collection = 'http://127.0.0.1:2/api/notifications/watched-addresses';
   const targets = commands.map((command) => {
-    // `set -- words` splits the line as a shell does, and runs nothing.
+    // `set -- words` splits the line as a shell does, without running it.
     const words = execFileSync('sh', ['-c', `set -- ${command}; printf '%s\\n' "$@"`], {
       encoding: 'utf8',
     }).split('\n');

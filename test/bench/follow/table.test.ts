@@ -24,6 +24,6 @@ test('a run that failed is counted and told with its reason', () => {
   const text = tableOf([run(1, { p50Ms: 5, lost: 0, extra: 0 }), run(2, {}, 'Error: at block 3 of 9')]);
   assert.match(text, /^\| Peer 1 \| 200 \| 2, 1 failed \| 5 \|/m);
   assert.match(text, /^Peer 1, run 2: Error: at block 3 of 9$/m);
-  // Who has no good run has not lost nothing: nothing is known.
+  // A contestant without a good run shows dashes, not zero lost rows, because nothing is known about it.
   assert.match(tableOf([run(1, {}, 'Error')]), /^\| Peer 1 \| 200 \| 1, 1 failed \|( – \|){6}$/m);
 });
