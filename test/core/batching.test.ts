@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { createGroups } from '../../src/core/batching.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** Groups whose work ends when the test says so. */
+/** Groups whose work ends when the test ends it. */
 function held(sizeMax: number) {
   const groups: { items: readonly number[]; end: PromiseWithResolvers<void> }[] = [];
   const nth = (index: number) => waitUntil(() => groups[index]);
@@ -19,7 +19,7 @@ function held(sizeMax: number) {
   return { add, groups, nth };
 }
 
-test('the first item goes at once, and those that come meanwhile go together, up to the largest group', async () => {
+test('the first item starts at once, and items that arrive meanwhile form groups up to the maximum size', async () => {
   const { add, groups, nth } = held(2);
   const first = add(1);
   await nth(0);
@@ -36,7 +36,7 @@ test('the first item goes at once, and those that come meanwhile go together, up
   );
 });
 
-test('a group that fails fails for its items only', async () => {
+test('a failed group rejects only its items', async () => {
   const { add, nth } = held(1);
   const [one, two] = [add(1), add(2)];
   (await nth(0)).end.reject(new Error('gone'));

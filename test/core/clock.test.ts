@@ -6,7 +6,7 @@ import { createTestClock } from '../kit/clock.ts';
 
 const HOUR_MS = 3_600_000;
 
-test('a wait ends after its time and leaves nothing at the signal', async () => {
+test('a wait ends after its time and leaves no listener on the signal', async () => {
   const { signal } = new AbortController();
   const before = performance.now();
   await systemClock().wait(20, signal);
@@ -14,7 +14,7 @@ test('a wait ends after its time and leaves nothing at the signal', async () => 
   assert.deepEqual(getEventListeners(signal, 'abort'), []);
 });
 
-test('a wait ends when the signal aborts, and at once when it has', async () => {
+test('a wait ends when the signal aborts, and at once if it has already aborted', async () => {
   const abort = new AbortController();
   const wait = systemClock().wait(HOUR_MS, abort.signal);
   abort.abort();
@@ -23,7 +23,7 @@ test('a wait ends when the signal aborts, and at once when it has', async () => 
   await systemClock().wait(HOUR_MS, abort.signal);
 });
 
-test('setting the clock changes the present and no duration', () => {
+test('setting the clock changes the current time, but not durations', () => {
   const clock = createTestClock();
   const steady = steadyFrom(clock);
   const before = { present: steady.now().getTime(), steadyMs: clock.steadyMs() };
@@ -33,7 +33,7 @@ test('setting the clock changes the present and no duration', () => {
   assert.equal(clock.steadyMs() - before.steadyMs, 1_000);
 });
 
-test("setting this machine's clock leaves the steady clock alone", (t) => {
+test("setting this machine's clock does not change the steady clock", (t) => {
   const before = machineSteadyMs();
   t.mock.timers.enable({ apis: ['Date'], now: Date.now() + HOUR_MS });
   assert.ok(machineSteadyMs() - before < 60_000);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { databaseUrlProblem, parseDatabaseUrl } from '../../src/core/database-url.ts';
 
-test('several hosts become one URL each, with the credentials, the database and the parameters of all', () => {
+test('each of several hosts gets a URL with the shared credentials, database and parameters', () => {
   const { urls, mustWrite } = parseDatabaseUrl(
     'postgres://me:p,w@one:5433,two,[::1]:5434/chainbell?sslmode=require&target_session_attrs=read-write&a=1',
   );
@@ -14,19 +14,19 @@ test('several hosts become one URL each, with the credentials, the database and 
   assert.equal(mustWrite, true);
 });
 
-test('one host stays as it is written, and may be read-only unless it says otherwise', () => {
+test('a URL with one host stays unchanged, and accepts a read-only server by default', () => {
   for (const text of ['postgres://me@one/db?a=1', 'postgresql:///db?host=/run/postgresql', 'postgres://h'])
     assert.deepEqual(parseDatabaseUrl(text), { urls: [text], mustWrite: false });
   const asked = parseDatabaseUrl('postgres://one/db?target_session_attrs=primary');
   assert.deepEqual(asked, { urls: ['postgres://one/db'], mustWrite: true });
 });
 
-test('of several hosts only one that takes writes will do, unless any may', () => {
+test('with several hosts, only a server that accepts writes is used, unless target_session_attrs is any', () => {
   assert.equal(parseDatabaseUrl('postgres://one,two/db').mustWrite, true);
   assert.equal(parseDatabaseUrl('postgres://one,two/db?target_session_attrs=any').mustWrite, false);
 });
 
-test('a URL that no server can have is named without its password', () => {
+test('the problem of an invalid URL does not contain the password', () => {
   const problems: [string, RegExp | undefined][] = [
     ['postgres://me:pass@one:1,two:2/db?target_session_attrs=read-write', undefined],
     ['postgresql:///db', undefined],

@@ -12,7 +12,7 @@ import {
 
 const units = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
 
-test('an amount of any size keeps each digit', () => {
+test('an amount of any size keeps every digit', () => {
   fc.assert(
     fc.property(units, fc.integer({ min: 0, max: 77 }), (amount, decimals) => {
       const text = decimalText(amountOf(amount, decimals));
@@ -41,7 +41,7 @@ test('quotients have 36 digits after the point, rounded half up', () => {
   assert.equal(decimalText(decimal('2').div(decimal('3'))), `0.${'6'.repeat(35)}7`);
 });
 
-test('the integer root is the greatest number whose square is not more', () => {
+test('the integer root is the greatest integer whose square does not exceed the value', () => {
   fc.assert(
     fc.property(units, (value) => {
       const root = integerRoot(value);
@@ -50,18 +50,18 @@ test('the integer root is the greatest number whose square is not more', () => {
   );
 });
 
-test('JSON has all digits as a number, in plain notation', () => {
+test('JSON contains a decimal as a number with all digits, in plain notation', () => {
   const value = decimal('123456789012345678901234567890.000000000000000000000001');
   assert.equal(JSON.stringify({ value: exactNumber(value) }), `{"value":${decimalText(value)}}`);
   assert.equal(JSON.stringify(exactNumber(decimal('1e-30'))), `0.${'0'.repeat(29)}1`);
 });
 
-test('what is no decimal number is refused', () => {
+test('text that is not a decimal number is refused', () => {
   for (const text of ['', 'NaN', 'Infinity', '1,5', '0x10', '1.2.3'])
     assert.throws(() => decimal(text), text);
 });
 
-test('a percentage has two digits after the point, rounded half away from zero, of numbers of any size', () => {
+test('a percentage of numbers of any size has two digits after the point, rounded half away from zero', () => {
   const percent = (part: string, whole: string) => decimalText(percentOf(decimal(part), decimal(whole)));
   assert.equal(percent('1', '3'), '33.33');
   assert.equal(percent('2', '3'), '66.67');
@@ -70,7 +70,7 @@ test('a percentage has two digits after the point, rounded half away from zero, 
   assert.equal(percent('12.345', '100'), '12.35');
   assert.equal(percent('-12.345', '100'), '-12.35');
   assert.equal(percent('0', '7'), '0');
-  // Just below the half: rounded twice it would be 0.01.
+  // Just below the half: rounding twice would give 0.01.
   assert.equal(percent(`0.4${'9'.repeat(60)}`, '10000'), '0');
   assert.equal(percent('9'.repeat(78), '1'), `${'9'.repeat(78)}00`);
 });

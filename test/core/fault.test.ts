@@ -14,7 +14,7 @@ test('a Fault carries its code, its problems and its cause', () => {
   assert.ok(!('cause' in new Fault('invalid', 'no')));
 });
 
-test('a message tells the whole chain of causes, and is never empty', () => {
+test('a message contains the whole chain of causes, and is never empty', () => {
   const inner = new Error('connection refused');
   const middle = new Error('database', { cause: inner });
   assert.equal(

@@ -35,7 +35,7 @@ test('sums, products and quotients undo each other exactly', () => {
   );
 });
 
-test('floor is the greatest integer that is not above, for negative numbers too', () => {
+test('floor is the greatest integer that is not above the fraction, for negative numbers too', () => {
   fc.assert(
     fc.property(fractions, (one) => {
       const whole = floor(one);
@@ -45,14 +45,14 @@ test('floor is the greatest integer that is not above, for negative numbers too'
   );
 });
 
-test('what is a hair below an integer is not rounded up to it', () => {
+test('a fraction just below an integer is not rounded up', () => {
   const hair: Fraction = { numerator: 10n ** 60n - 1n, denominator: 10n ** 60n };
   assert.equal(floor(hair), 0n);
   assert.equal(decimalText(floorTo(hair, 18)), '0.999999999999999999');
   assert.equal(decimalText(floorTo(negate(hair), 2)), '-1');
 });
 
-test('a decimal text is the fraction that it says', () => {
+test('a decimal text becomes exactly that fraction', () => {
   assert.ok(isSame(fractionFrom('0.10'), { numerator: 1n, denominator: 10n }));
   assert.ok(isSame(fractionFrom('1e-7'), { numerator: 1n, denominator: 10n ** 7n }));
   assert.ok(isSame(fractionFrom('-2.5'), { numerator: -5n, denominator: 2n }));

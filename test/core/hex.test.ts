@@ -43,7 +43,7 @@ test('anything but 40 hexadecimal characters is refused as invalid', () => {
   }
 });
 
-test('any text is an address of 0x and 40 lower-case digits, or a Fault, and nothing else', () => {
+test('any text gives an address of 0x and 40 lower-case digits, or a Fault', () => {
   const nearly = fc.string({ unit: fc.constantFrom(...HEX_DIGITS, 'x', ' '), minLength: 38, maxLength: 43 });
   fc.assert(
     fc.property(fc.oneof(nearly, fc.string()), (text) => {
@@ -56,7 +56,7 @@ test('any text is an address of 0x and 40 lower-case digits, or a Fault, and not
   );
 });
 
-test('bytes survive the way to hex and back, also as a view into a larger buffer', () => {
+test('bytes survive a round trip through hex, also as a view into a larger buffer', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
       assert.deepEqual([...toBytes(fromBytes(bytes))], [...bytes]);
@@ -66,7 +66,7 @@ test('bytes survive the way to hex and back, also as a view into a larger buffer
   );
 });
 
-test('checksums are those of EIP-55, for its own examples and for any address as viem has it', () => {
+test('checksums match the examples of EIP-55, and viem for any address', () => {
   for (const example of [
     '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed',
     '0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { findIsoTime } from '../../src/core/iso-time.ts';
 
-test('a time is the moment that it names, a day its first moment in UTC', () => {
+test('a time gives its moment, and a day gives its first moment in UTC', () => {
   const times = {
     '2026-01-31T12:00:00Z': '2026-01-31T12:00:00.000Z',
     '2026-01-31T12:00Z': '2026-01-31T12:00:00.000Z',
@@ -16,7 +16,7 @@ test('a time is the moment that it names, a day its first moment in UTC', () => 
   for (const [text, iso] of Object.entries(times)) assert.equal(findIsoTime(text)?.toISOString(), iso, text);
 });
 
-test('what is no time is none: no such day, no offset, another year, anything behind it', () => {
+test('an impossible day, a missing offset, a year out of range or trailing text gives no time', () => {
   const others = [
     ...['', '2026', '2026-01', '2026-1-1', '20260131', 'yesterday', '2026-01-31T12', '2026-01-31T12:00:00'],
     ...['2026-00-01', '2026-13-01', '2026-01-00', '2026-01-32', '2026-02-29', '2026-04-31', '2100-02-29'],

@@ -9,7 +9,7 @@ const find = (document: unknown, text: string) => {
   return findAtPath(document, path);
 };
 
-test('each way of writing a step leads to the same value', () => {
+test('all notations of a step find the same value', () => {
   const document = { a: { b: ['first', { 'c d': 'deep' }] }, 'usd-coin': { '1h': 7 } };
   assert.equal(find(document, '$.a.b[0]'), 'first');
   assert.equal(find(document, `$['a'].b[0]`), 'first');
@@ -25,14 +25,14 @@ test('any name can be written in quotes', () => {
     fc.property(fc.string(), fc.constantFrom("'", '"'), (name, quote) => {
       const escaped = name.replaceAll(/[\\'"]/g, (character) => `\\${character}`);
       const path = parseJsonPath(`$[${quote}${escaped}${quote}].x`);
-      // Line ends cannot be escaped in a path.
+      // A path can't escape line ends.
       if (/[\n\r\u2028\u2029]/.test(name) && path === undefined) return;
       assert.deepEqual(path, [name, 'x']);
     }),
   );
 });
 
-test('what is not there is undefined, and what every object has is not there', () => {
+test('a missing value is undefined, and inherited properties are never found', () => {
   const document = { list: [1], text: 'abc', nothing: null };
   for (const path of [
     '$.other',
@@ -48,7 +48,7 @@ test('what is not there is undefined, and what every object has is not there', (
     assert.equal(find(document, path), undefined, path);
 });
 
-test('what is no path is told from what is one', () => {
+test('text that is not a path is refused', () => {
   const wrong = [
     '',
     'price',

@@ -10,7 +10,7 @@ test('an integer of any size is written as a bare JSON number with every digit (
   assert.equal(JSON.stringify([exactInteger(0n), exactInteger(-5n)]), '[0,-5]');
 });
 
-test('integers that a double cannot hold are read as bigint, everything else as usual', () => {
+test('integers that a double cannot hold are parsed as bigint, and all other values as usual', () => {
   const text = `{"a":${UINT256_MAX},"b":9007199254740991,"c":9007199254740993,"d":1.5,"e":1e400,"f":"12","g":[-9007199254740993,null,true]}`;
   assert.deepEqual(parseExact(text), {
     a: UINT256_MAX,
@@ -23,11 +23,11 @@ test('integers that a double cannot hold are read as bigint, everything else as 
   });
 });
 
-test('what is no JSON is a SyntaxError', () => {
+test('invalid JSON throws a SyntaxError', () => {
   for (const text of ['', '{', '01', 'NaN']) assert.throws(() => parseExact(text), SyntaxError);
 });
 
-test('no integer is ever rounded on its way through JSON', () => {
+test('no integer is rounded in a round trip through JSON', () => {
   fc.assert(
     fc.property(fc.bigInt({ min: -(2n ** 256n), max: 2n ** 256n }), (value) => {
       const [parsed] = parseExact(JSON.stringify([exactInteger(value)])) as (number | bigint)[];
@@ -36,7 +36,7 @@ test('no integer is ever rounded on its way through JSON', () => {
   );
 });
 
-test('decimals of any length are read with every digit, as they are written', () => {
+test('decimals of any length keep every digit as written', () => {
   const long = '2500.12345678901234567890123456789';
   assert.deepEqual(parseDecimals(`{"a":${long},"b":[1E-30,-0,7],"c":"7","d":null,"e":true}`), {
     a: long,

@@ -5,7 +5,7 @@ import { createWake, type LoopOptions, runLoop, type Step, type StepOutcome } fr
 import { createTestClock } from '../kit/clock.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** A loop on a clock of its own over scripted outcomes; after the last one it is idle. */
+/** A loop over scripted outcomes, on a separate clock. After the last outcome it is idle. */
 function startLoop(script: (StepOutcome | Error)[], options: Partial<LoopOptions> = {}) {
   const clock = createTestClock();
   const stopping = new AbortController();
@@ -31,7 +31,7 @@ function startLoop(script: (StepOutcome | Error)[], options: Partial<LoopOptions
 
 const busy = () => new Fault('unavailable', 'busy');
 
-test('a step that worked is repeated at once, an idle one after the idle time', async () => {
+test('a step that worked is repeated at once, and an idle one after the idle time', async () => {
   const loop = startLoop(['worked', 'worked', 'idle', 'idle']);
   await waitUntil(() => loop.steps() === 3 && loop.clock.waits().length === 1);
   assert.deepEqual(loop.clock.waits(), [1_000]);
@@ -43,7 +43,7 @@ test('a step that worked is repeated at once, an idle one after the idle time', 
   await loop.done;
 });
 
-test('after Faults the wait doubles up to its bound, and starts anew after a success', async () => {
+test('after Faults the wait doubles up to its maximum, and a success resets it', async () => {
   const loop = startLoop([busy(), busy(), busy(), busy(), busy(), 'worked', busy()]);
   for (const [count, waitMs] of [50, 100, 200, 300, 300, 50].entries()) {
     await waitUntil(() => loop.faults.length === count + 1 && loop.clock.waits().length === 1);
@@ -55,7 +55,7 @@ test('after Faults the wait doubles up to its bound, and starts anew after a suc
   await loop.done;
 });
 
-test('an error that is no Fault is a bug: the loop ends and says whose it is', async () => {
+test('any error except a Fault ends the loop, and the message names the loop', async () => {
   const bug = new TypeError('x is not a function');
   const loop = startLoop([bug]);
   await assert.rejects(
@@ -66,7 +66,7 @@ test('an error that is no Fault is a bug: the loop ends and says whose it is', a
   assert.equal(loop.steps(), 1);
 });
 
-test('an aborted loop ends without another step, in the middle of a wait and of a step', async () => {
+test('a loop that is aborted during a wait or a step ends without another step', async () => {
   const waiting = startLoop(['idle']);
   await waitUntil(() => waiting.clock.waits().length === 1);
   waiting.stopping.abort();
@@ -93,7 +93,7 @@ test('an aborted loop ends without another step, in the middle of a wait and of 
   assert.equal(steps, 1);
 });
 
-test('a Fault in finding the idle time is retried like one of the step', async () => {
+test('a Fault while computing the idle time is retried like a Fault of the step', async () => {
   let asked = 0;
   const loop = startLoop(['idle', 'idle'], {
     idleMs: async () => {
@@ -110,7 +110,7 @@ test('a Fault in finding the idle time is retried like one of the step', async (
   await loop.done;
 });
 
-test('a bell ends an idle wait early, and one that rings beforehand is not forgotten', async () => {
+test('a bell ends an idle wait early, even if it rang before the wait', async () => {
   const clock = createTestClock();
   const wake = createWake(clock);
   const { signal } = new AbortController();
@@ -123,14 +123,14 @@ test('a bell ends an idle wait early, and one that rings beforehand is not forgo
   wake.ring();
   wake.ring();
   await wake.wait(1_000, signal);
-  // Both rings were for one wait: the next one lasts.
+  // Both rings ended the same wait, so the next one lasts its full time.
   const next = wake.wait(1_000, signal);
   assert.deepEqual(clock.waits(), [1_000]);
   clock.advance(1_000);
   await next;
 });
 
-test('a bell never ends the wait after a Fault early', async () => {
+test('a bell does not shorten the wait after a Fault', async () => {
   const clock = createTestClock();
   const wake = createWake(clock);
   const stopping = new AbortController();

@@ -1,5 +1,5 @@
 /**
- * What nodes, proxies and clients make of a node's URL in their errors.
+ * Errors of nodes, proxies and clients that repeat parts of a node's URL.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -7,7 +7,7 @@ import { createLog } from '../../src/core/log.ts';
 import { redactorOf } from '../../src/core/redact.ts';
 
 const KEY = 'f00dFeed0123456789';
-/** Each URL, texts that repeat parts of it, and what must not be left of them. */
+/** Each URL, texts that repeat parts of it, and the parts that must be hidden. */
 const ATTACKS: { url: string; texts: string[]; secrets: RegExp }[] = [
   {
     url: `https://node.example/v2/${KEY}`,
@@ -65,7 +65,7 @@ const ATTACKS: { url: string; texts: string[]; secrets: RegExp }[] = [
   },
 ];
 
-test('nothing of a URL but its host is left in an error that repeats it, however it is spelled', () => {
+test('an error that repeats a URL in any spelling keeps only its host', () => {
   for (const { url, texts, secrets } of ATTACKS) {
     const redact = redactorOf(
       url.replace(/oper@tor:p@ss/, 'oper%40tor:p%40ss').replace('pa?>ss>>?', 'pa%3F%3Ess%3E%3E%3F'),
@@ -74,13 +74,13 @@ test('nothing of a URL but its host is left in an error that repeats it, however
   }
 });
 
-test('words of other things stay as they are', () => {
+test('words that are not secrets stay unchanged', () => {
   const redact = redactorOf('https://node.example/v2/rpc/eth');
   const text = 'https://node.example: eth_getLogs v2 over rpc: header not found (-32000)';
   assert.equal(redact(text), text);
 });
 
-test('a log hides them too, in the fields with words from elsewhere', () => {
+test('a log hides secrets in fields with texts of other services', () => {
   let text = '';
   const log = createLog(
     { level: 'warn', format: 'pretty' },

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { shellWord, shownText } from '../../src/core/terminal-text.ts';
 
-test('plain names are shown as they are, others so that they keep to their line', () => {
+test('plain names are shown unchanged, and others in a form that stays on one line', () => {
   for (const name of ['acme', 'Acme & Söhne', '7', 'ACME/eu-1', '名前']) assert.equal(shownText(name), name);
   assert.equal(shownText('a\nb'), '"a\\nb"');
   assert.equal(shownText('\u001b[31mred'), '"\\u001b[31mred"');
@@ -14,7 +14,7 @@ test('plain names are shown as they are, others so that they keep to their line'
   assert.equal(shownText(''), '""');
 });
 
-test('no text breaks its line or steers the terminal, and each can be read back', () => {
+test('no text breaks its line or controls the terminal, and each can be parsed back', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => {
       const shown = shownText(text);
@@ -24,7 +24,7 @@ test('no text breaks its line or steers the terminal, and each can be read back'
   );
 });
 
-test('a shell takes every text for one word', () => {
+test('a shell reads every quoted text as one word', () => {
   for (const text of ['acme', "it's", '-x', 'a b', '$(reboot)', '`reboot`', 'a"b', '*', '~', 'a\nb'])
     assert.equal(execFileSync('sh', ['-c', `printf %s ${shellWord(text)}`], { encoding: 'utf8' }), text);
 });

@@ -51,23 +51,23 @@ test('one changed character anywhere makes a key malformed', () => {
     assert.ok(!isWellFormedKey(wrong), JSON.stringify(wrong));
 });
 
-test('an encrypted key comes back for its own row only', () => {
+test('an encrypted key can be decrypted only in its row', () => {
   const { text } = generateApiKey();
   const sealed = encryptKey(text, owner, ring);
   assert.equal(decryptKey(sealed, owner, ring), text);
   assert.ok(!Buffer.from(sealed.ciphertext).includes(text.slice(20, 40)));
-  // The same row moved: another key's, another watcher's, another installation's.
+  // The ciphertext in the row of another key, another watcher and another installation.
   assert.throws(() => decryptKey(sealed, { ...owner, keyId: 'abcdefghijkm' }, ring));
   assert.throws(() => decryptKey(sealed, { ...owner, watcherId: 8 }, ring));
   assert.throws(() => decryptKey(sealed, owner, otherRing));
 });
 
-test('a key that was encrypted before there were former secrets still decrypts', () => {
+test('a key that was encrypted before former secrets existed can still be decrypted', () => {
   const ciphertext = Buffer.from('/hfTFb9sQaXKFFbxbui14d4CGcb34K1hI3AwpUZTw1deUD5X6QX8Yw==', 'base64');
   assert.equal(decryptKey({ ciphertext, kekId: '13a01438fd16' }, owner, ring), 'a key of old');
 });
 
-test('a key is looked up by the same HMAC each time, and by one for each secret', () => {
+test('a key always has the same lookup HMAC, and one for each secret', () => {
   const { text } = generateApiKey();
   assert.deepEqual(lookupOf(text, ring), lookupOf(text, ring));
   assert.equal(lookupOf(text, ring).length, 32);

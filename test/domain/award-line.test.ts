@@ -20,7 +20,7 @@ const problemsOf = (parts: AwardLine) => {
   return [];
 };
 
-test('a line is an award of an import: in lower case, without a block, ordinal 0 unless it says another', () => {
+test('a line becomes an award without a block, with lower-case hex, and with ordinal 0 by default', () => {
   assert.deepEqual(parseAwardLine(lineOf()), {
     rule: 'import',
     version: 1,
@@ -38,7 +38,7 @@ test('a line is an award of an import: in lower case, without a block, ordinal 0
   assert.deepEqual([rule, ordinal], ['import:season-1', 7]);
 });
 
-test('a time may have an offset or be a day; a month alone is its first moment', () => {
+test('a time may have an offset or be a day, and a month alone means its first moment', () => {
   const timeOf = (parts: AwardLine) => parseAwardLine(lineOf(parts)).awardedAt.toISOString();
   assert.equal(timeOf({ created_at: '2026-02-01T00:30:00.123456+01:00' }), '2026-01-31T23:30:00.123Z');
   assert.equal(timeOf({ created_at: '2024-02-29' }), '2024-02-29T00:00:00.000Z');
@@ -46,7 +46,7 @@ test('a time may have an offset or be a day; a month alone is its first moment',
   assert.equal(timeOf({ month: '2026-01' }), '2026-01-31T12:00:00.000Z');
 });
 
-test('points keep every digit, up to 78 before and 36 after the point', () => {
+test('points keep every digit, with up to 78 before and 36 after the point', () => {
   const pointsOf = (points: string) => decimalText(parseAwardLine(lineOf({ points })).points);
   const huge = `-${'9'.repeat(78)}.${'9'.repeat(36)}`;
   for (const text of [huge, '-5', '0.1', '123456789012345678901']) assert.equal(pointsOf(text), text);
@@ -54,12 +54,12 @@ test('points keep every digit, up to 78 before and 36 after the point', () => {
   assert.equal(pointsOf('1.50'), '1.5');
 });
 
-test('the same letters are the same category, however they were composed', () => {
+test('composed and decomposed letters give the same category', () => {
   assert.equal(parseAwardLine(lineOf({ category: ' cafe\u0301 ' })).category, 'café');
   assert.equal(parseAwardLine(lineOf({ category: '🪙'.repeat(64) })).category, '🪙'.repeat(64));
 });
 
-test('whatever is wrong with a line is named by its field, all of it at once', () => {
+test('all problems of a line are reported at once, each with its field', () => {
   const wrong: { [field in keyof AwardLine]-?: string[] } = {
     user: ['', user.slice(2), `${user}0`, user.slice(0, -1), 'alice'],
     category: ['', ' ', 'x'.repeat(65), 'a\u0000b', 'a\nb', '\ud800', 'a\ufffd'],

@@ -4,7 +4,7 @@ import { isOneEndpoint, nodeKeyOf, operatorOf } from '../../src/domain/endpoint.
 
 const isOneNode = (one: string, other: string) => nodeKeyOf(new URL(one)) === nodeKeyOf(new URL(other));
 
-test('URLs that differ only in ways that lead to the same node are one node', () => {
+test('URLs that lead to the same node count as one node', () => {
   for (const [one, other] of [
     ['http://localhost:8545', 'http://127.0.0.1:8545'],
     ['http://localhost:8545', 'http://[::1]:8545/'],
@@ -20,7 +20,7 @@ test('URLs that differ only in ways that lead to the same node are one node', ()
     assert.ok(isOneNode(one, other), `${one} ${other}`);
 });
 
-test('another port, host or path may be another node', () => {
+test('URLs with different ports, hosts or paths count as different nodes', () => {
   for (const [one, other] of [
     ['http://127.0.0.1:8545', 'http://127.0.0.1:8546'],
     ['http://127.0.0.1:8545', 'http://127.0.0.2:8545'],
@@ -31,13 +31,13 @@ test('another port, host or path may be another node', () => {
     assert.ok(!isOneNode(one, other), `${one} ${other}`);
 });
 
-test('a WebSocket URL is of the node with its host and port, whatever it is called', () => {
+test('a WebSocket URL belongs to the node with the same host and port, under any name of this machine', () => {
   assert.ok(isOneEndpoint('ws://localhost:8545/ws', 'http://127.0.0.1:8545'));
   assert.ok(isOneEndpoint('wss://node.example/ws', 'https://node.example/http'));
   assert.ok(!isOneEndpoint('ws://localhost:8546', 'http://localhost:8545'));
 });
 
-test('the operator is the registered domain, or the address', () => {
+test('the operator is the registered domain or the IP address', () => {
   for (const [url, operator] of [
     ['https://eth.provider.example/v2/KEY', 'provider.example'],
     ['https://a.b.provider.co.uk', 'provider.co.uk'],

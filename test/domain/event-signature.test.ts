@@ -16,7 +16,7 @@ const texts = [
 ];
 
 for (const text of texts) {
-  test(`${text} has the topic that others compute`, () => {
+  test(`${text} has the topic that other libraries compute`, () => {
     const withEvent = text.startsWith('event ') ? text : `event ${text}`;
     assert.equal(parseEventSignature(text).topic, toEventSelector(parseAbiItem(withEvent) as AbiEvent));
   });
@@ -36,7 +36,7 @@ const mistakes: [marked: string, message: RegExp][] = [
 ];
 
 for (const [marked, message] of mistakes) {
-  test(`the mistake in ${marked} is shown where it is`, () => {
+  test(`the error for ${marked} points at the marked part`, () => {
     const text = marked.replace(/[«»]/g, '');
     assert.throws(
       () => parseEventSignature(text),
@@ -56,7 +56,7 @@ test('more than three indexed arguments are refused', () => {
   assert.throws(() => parseEventSignature(`Paid(${four.join()})`), /more than 3 indexed/);
 });
 
-test('arguments are decoded as another encoder wrote them, beside those that are not read', () => {
+test('arguments that another library encoded are decoded, and unsupported ones are skipped', () => {
   const text =
     'event All(address indexed user, string note, int24 tick, bool indexed up, uint256[2] pair, bytes4 kind, uint128 amount, int256 delta, bytes rest, uint64[] list, address to)';
   const signature = parseEventSignature(text);
@@ -110,7 +110,7 @@ test('arguments are decoded as another encoder wrote them, beside those that are
   );
 });
 
-test('a log that is not encoded as the signature says is not that event', () => {
+test('a log whose encoding does not match the signature is not decoded', () => {
   const signature = parseEventSignature('Paid(address indexed user, uint8 kind, bool isFinal)');
   const word = (digits: string) => digits.padStart(64, '0');
   const user: Hash = `0x${word('a1')}`;
@@ -128,7 +128,7 @@ test('a log that is not encoded as the signature says is not that event', () => 
   for (const parts of bad) assert.equal(decodeEvent(signature, { ...good, ...parts }), undefined);
 });
 
-test('whatever the text, there is a signature or an error whose place is in the text', () => {
+test('any text gives a signature, or an error with a position inside the text', () => {
   const words = [
     'Paid',
     '(',

@@ -12,7 +12,7 @@ const plain = Buffer.from('what must stay secret');
 
 const isFault = (error: unknown) => error instanceof Fault && error.code === 'unavailable';
 
-test('one secret always gives one key ring, whose parts differ from each other and from the secret', () => {
+test('a secret always gives the same key ring, whose keys differ from each other and from the secret', () => {
   assert.deepEqual(deriveKeyRing(Buffer.alloc(32, 1)), formerRing);
   assert.notEqual(formerRing.kekId, presentRing.kekId);
   assert.match(formerRing.kekId, /^[0-9a-f]{12}$/);
@@ -20,7 +20,7 @@ test('one secret always gives one key ring, whose parts differ from each other a
   assert.notDeepEqual(formerRing.kek, former);
 });
 
-test('what is sealed opens for its own row only, and is sealed differently each time', () => {
+test('sealed bytes open only for their row, and each sealing differs', () => {
   const sealed = seal(plain, 'row 1', presentRing);
   assert.deepEqual(unseal(sealed, 'row 1', presentRing), plain);
   assert.throws(() => unseal(sealed, 'row 2', presentRing), isFault);
@@ -28,18 +28,18 @@ test('what is sealed opens for its own row only, and is sealed differently each 
   assert.notDeepEqual(seal(plain, 'row 1', presentRing), sealed);
 });
 
-test('beside a present secret the former ones still open, and what is new is sealed under the present one', () => {
+test('former secrets still open old data, and new data is sealed under the current secret', () => {
   assert.deepEqual(unseal(seal(plain, 'row', formerRing), 'row', both), plain);
   assert.equal(seal(plain, 'row', both).kekId, presentRing.kekId);
   assert.deepEqual(unseal(seal(plain, 'row', both), 'row', presentRing), plain);
 });
 
-test('a row whose secret is not given is told from one that was changed', () => {
+test('a missing secret and a changed row give different errors', () => {
   assert.throws(() => unseal(seal(plain, 'row', formerRing), 'row', presentRing), /add it to formerSecrets/);
   assert.throws(() => unseal(seal(plain, 'row', presentRing), 'other', presentRing), /changed, or moved/);
 });
 
-test('with any one bit changed nothing opens, and a short ciphertext does not either', () => {
+test('a ciphertext with one changed bit or a missing part does not open', () => {
   const { ciphertext, kekId } = seal(plain, 'row', presentRing);
   fc.assert(
     fc.property(fc.nat(ciphertext.length - 1), fc.nat(7), (index, bit) => {

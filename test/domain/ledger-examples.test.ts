@@ -1,5 +1,5 @@
 /**
- * The SQL of docs/how-to/credit-deposits.md, run as it is printed.
+ * Runs the SQL of docs/how-to/credit-deposits.md exactly as it is printed.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -31,7 +31,7 @@ test('the ledger that reads only the body credits the largest amount exactly, an
   }
 });
 
-test('the ledger that reads the headers takes a credit back, and a late lower revision changes nothing', async () => {
+test('the ledger that reads the headers reverses a credit, and a late lower revision changes nothing', async () => {
   const database = new PGlite();
   try {
     await database.exec(headerTables);
@@ -47,7 +47,7 @@ test('the ledger that reads the headers takes a credit back, and a late lower re
   }
 });
 
-/** The statements with these SQL literals for $1, $2 and so on. */
+/** The statements with SQL literals instead of $1, $2 and so on. */
 function fill(statements: string, literals: readonly string[]): string {
   return statements.replaceAll(/\$(\d)/g, (_, position) => {
     const literal = literals[Number(position) - 1];

@@ -43,7 +43,7 @@ test('a month is four digits, a dash and two digits from 01 to 12 (spec 2.1)', (
   }
 });
 
-test('a month has its own length, in leap years too', () => {
+test('every month has its calendar length, in leap years too', () => {
   const lengths = (
     [
       '2026-01',
@@ -60,7 +60,7 @@ test('a month has its own length, in leap years too', () => {
   assert.deepEqual(lengths, [31, 28, 29, 29, 28, 30, 31, 31, 31]);
 });
 
-test('before the 28th the same days of the month before are compared, from the 28th on whole months (spec 4.1)', () => {
+test('before the 28th, the same days of the previous month are compared, and from the 28th on whole months (spec 4.1)', () => {
   const cases: [time: string, compared: (string | boolean)[]][] = [
     ['2026-03-19T10:11:12.345Z', ['2026-03-01', '2026-03-19', '2026-02-01', '2026-02-19', false]],
     ['2026-01-01T00:00:00.000Z', ['2026-01-01', '2026-01-01', '2025-12-01', '2025-12-01', false]],
@@ -84,7 +84,7 @@ test('before the 28th the same days of the month before are compared, from the 2
   }
 });
 
-test('at any time both periods are of neighbouring months, hold the same days or the whole of them, and the present', () => {
+test('at any time the two periods are equal days or the whole of consecutive months, and the current one contains the time', () => {
   fc.assert(
     fc.property(anyTime, (now) => {
       const { current, lastMonth, isFullMonth } = comparisonAt(now);
@@ -104,7 +104,7 @@ test('at any time both periods are of neighbouring months, hold the same days or
   );
 });
 
-test('months follow one another without a gap: each time lies in its own month', () => {
+test('months follow each other without gaps, and each time lies in its month', () => {
   fc.assert(
     fc.property(anyTime, (time) => {
       const { start, end } = monthPeriod(monthOf(time));

@@ -1,5 +1,5 @@
 /**
- * What the reserves of a pool say.
+ * Prices and deviations that follow from the reserves of a pool.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -14,12 +14,12 @@ const pairOf = (parts: Partial<Pair> = {}): Pair => ({
 });
 const coins = (count: number) => BigInt(count) * 10n ** 18n;
 
-test('a pair that is valued by token1 has its price in token1 per token0: native per reward', () => {
+test('a pair valued by token1 has a price in token1 per token0: native per reward', () => {
   const price = pairPrice(pairOf(), { reserve0: coins(8), reserve1: coins(2) });
   assert.equal(price && decimalText(price), '0.25');
 });
 
-test('a pair that is valued by token0 has its price in token0 per token1: stable per native', () => {
+test('a pair valued by token0 has a price in token0 per token1: stable per native', () => {
   const pair = pairOf({ usdValueFrom: 0, token0Decimals: 6 });
   const price = pairPrice(pair, { reserve0: 5_000_000_001n, reserve1: coins(2) });
   assert.equal(price && decimalText(price), '2500.0000005');
@@ -30,7 +30,7 @@ test('a pool without one of its tokens has no price', () => {
   assert.equal(pairPrice(pairOf(), { reserve0: 1n, reserve1: 0n }), undefined);
 });
 
-test('the supply counts the fee that the next mint would make, and none where none is on', () => {
+test('the supply includes the fee that the next mint would create, and no fee if the fee is off', () => {
   const reserves = { reserve0: 400n, reserve1: 400n };
   // √k went from 100 to 400: 1000 · 300 / (5 · 400 + 100).
   const lp = { totalSupply: 1000n, kLast: 10_000n, isFeeOn: true };
@@ -40,26 +40,26 @@ test('the supply counts the fee that the next mint would make, and none where no
   assert.equal(supplyWithFee({ ...lp, kLast: 200_000n }, reserves), 1000n, 'k has not grown');
 });
 
-test('an LP token is worth the fair price where both prices are independent of the pool', () => {
+test('an LP token has the fair price if both prices are independent of the pool', () => {
   const pool = { reserve0: coins(4), reserve1: coins(9), supply: coins(6) };
   const prices = { usd0: decimal('2'), usd1: decimal('2'), areIndependent: true };
   // 2 · √(4 · 9 · 2 · 2) / 6, where the reserves are worth 26 / 6.
   assert.equal(decimalText(lpPrice(pairOf(), pool, prices)), '4');
 });
 
-test('an LP token is worth both reserves where a price comes from the pool', () => {
+test('an LP token has the value of both reserves if a price comes from the pool', () => {
   const pool = { reserve0: coins(4), reserve1: coins(10), supply: coins(7) };
   const prices = { usd0: decimal('2'), usd1: decimal('2'), areIndependent: false };
   assert.equal(decimalText(lpPrice(pairOf(), pool, prices)), '4');
 });
 
-test('a side without a price is worth as much as the other one', () => {
+test('a side without a price counts as much as the other one', () => {
   const pool = { reserve0: 1n, reserve1: coins(10), supply: coins(5) };
   const prices = { usd0: undefined, usd1: decimal('3'), areIndependent: false };
   assert.equal(decimalText(lpPrice(pairOf(), pool, prices)), '12');
 });
 
-test('where nothing is valued, or nothing is there, an LP token is worth 0', () => {
+test('an LP token is worth 0 if neither side has a price or the pool is empty', () => {
   const pool = { reserve0: coins(4), reserve1: coins(9), supply: coins(6) };
   const none = { usd0: undefined, usd1: undefined, areIndependent: false };
   assert.equal(decimalText(lpPrice(pairOf(), pool, none)), '0');
@@ -67,21 +67,21 @@ test('where nothing is valued, or nothing is there, an LP token is worth 0', () 
   assert.equal(decimalText(lpPrice(pairOf(), { ...pool, supply: 0n }, prices)), '0');
 });
 
-test('a pool that is pushed deviates from the feeds, in its price and, by less, in its LP token', () => {
+test('a manipulated pool deviates from the feeds in its price, and by less in its LP token', () => {
   const prices = { usd0: decimal('2'), usd1: decimal('0.5'), areIndependent: true };
   const at = (reserve0: bigint, reserve1: bigint, parts: Partial<Pair> = {}) => {
     const deviation = poolDeviation(pairOf(parts), { reserve0, reserve1 }, prices);
     return deviation && [deviation.price, deviation.lp].map((ratio) => ratio.toFixed(4));
   };
   assert.deepEqual(at(coins(1), coins(4)), ['0.0000', '0.0000']);
-  // Token 0 costs four times what the feeds say, then a quarter: (2 + 8) / 2√16 is 1.25 both times.
+  // Token 0 costs four times the feeds' price, then a quarter of it: (2 + 8) / 2√16 is 1.25 in both cases.
   assert.deepEqual(at(coins(1), coins(16)), ['3.0000', '0.2500']);
   assert.deepEqual(at(coins(4), coins(4)), ['-0.7500', '0.2500']);
   assert.deepEqual(at(coins(4), coins(4), { usdValueFrom: 0 }), ['3.0000', '0.2500']);
   assert.deepEqual(at(10n ** 6n, coins(4), { token0Decimals: 6 }), ['0.0000', '0.0000']);
 });
 
-test('a pool without reserves, or without prices of their own, is not judged', () => {
+test('a pool without reserves or independent prices has no deviation', () => {
   const prices = { usd0: decimal('2'), usd1: decimal('0.5'), areIndependent: true };
   const full = { reserve0: 1n, reserve1: 1n };
   assert.equal(poolDeviation(pairOf(), { ...full, reserve1: 0n }, prices), undefined);

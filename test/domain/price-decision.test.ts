@@ -27,17 +27,17 @@ function decide(said: readonly (string | Said)[], last?: string) {
   };
 }
 
-test('nobody says anything: there is no price', () => {
+test('without observations there is no price', () => {
   assert.deepEqual(decide([]), { price: undefined, verdicts: [], isDisputed: false });
   assert.deepEqual(decide([], '100').price, undefined);
 });
 
-test('one alone is taken as it is, with all its digits', () => {
+test('a single observation becomes the price with all its digits', () => {
   const price = '2500.123456789012345678901234567890123456';
   assert.deepEqual(decide([price]), { price, verdicts: ['used'], isDisputed: false });
 });
 
-test('what is stale, not positive or too uncertain does not count', () => {
+test('stale, non-positive and too uncertain observations are not used', () => {
   const said = [
     { price: '100', ageMs: MAX_AGE_MS },
     { price: '100', ageMs: MAX_AGE_MS + 1 },
@@ -58,7 +58,7 @@ test('what is stale, not positive or too uncertain does not count', () => {
   ]);
 });
 
-test('two that differ by 3 % at most give their mean, exactly', () => {
+test('two observations that differ by at most 3 % give their exact mean', () => {
   assert.deepEqual(decide(['98.5', '101.5']), {
     price: '100',
     verdicts: ['used', 'used'],
@@ -67,7 +67,7 @@ test('two that differ by 3 % at most give their mean, exactly', () => {
   assert.equal(decide(['1.000000000000000001', '1.000000000000000002']).price, '1.0000000000000000015');
 });
 
-test('of two that differ by more the one nearer the last accepted is kept, and it is disputed', () => {
+test('of two observations that differ by more, the one nearer to the last accepted price is used, and the price is disputed', () => {
   const said = ['98.499', '101.501'];
   assert.deepEqual(decide(said, '101'), {
     price: '101.501',
@@ -78,7 +78,7 @@ test('of two that differ by more the one nearer the last accepted is kept, and i
   assert.equal(decide(['90', '110'], '100').price, '90', 'of two that are equally near, the first');
 });
 
-test('two that differ by more give none while nothing was accepted before', () => {
+test('two observations that differ by more give no price if none was accepted before', () => {
   assert.deepEqual(decide(['90', '110']), {
     price: undefined,
     verdicts: ['outlier', 'outlier'],
@@ -86,7 +86,7 @@ test('two that differ by more give none while nothing was accepted before', () =
   });
 });
 
-test('of three the one that is more than 5 % from the median is dropped', () => {
+test('of three observations, one that is more than 5 % from the median is dropped', () => {
   assert.deepEqual(decide(['100', '105', '105.000001']), {
     price: '105',
     verdicts: ['used', 'used', 'used'],
@@ -99,7 +99,7 @@ test('of three the one that is more than 5 % from the median is dropped', () => 
   });
 });
 
-test('three of which none agree keep the middle one, and it is disputed', () => {
+test('of three observations that all disagree, the middle one is used, and the price is disputed', () => {
   assert.deepEqual(decide(['300', '100', '200']), {
     price: '200',
     verdicts: ['outlier', 'outlier', 'used'],
@@ -107,7 +107,7 @@ test('three of which none agree keep the middle one, and it is disputed', () => 
   });
 });
 
-test('two camps of the same size are decided by the last accepted price', () => {
+test('the last accepted price decides between two groups of the same size', () => {
   const said = ['100', '101', '200', '201'];
   assert.equal(decide(said).price, undefined);
   assert.deepEqual(decide(said, '210'), {
@@ -122,7 +122,7 @@ const price = fc
   .map(([digits, exponent]) => decimal(`${digits}e-${exponent}`));
 const sound = price.map((value): Observation => ({ ...observe({ price: '1' }), price: value }));
 
-test('the price lies between the lowest and the highest that was used', () => {
+test('the price lies between the lowest and the highest used observation', () => {
   fc.assert(
     fc.property(
       fc.array(sound, { maxLength: 9 }),
@@ -140,7 +140,7 @@ test('the price lies between the lowest and the highest that was used', () => {
   );
 });
 
-test('what is not believed changes nothing', () => {
+test('excluded observations do not change the price', () => {
   const doubtful = fc.constantFrom(
     observe({ price: '7', ageMs: MAX_AGE_MS + 1 }),
     observe({ price: '0' }),
@@ -161,7 +161,7 @@ test('what is not believed changes nothing', () => {
   );
 });
 
-test('as long as most agree, no others can move the price out of where these are', () => {
+test('while a majority agrees, the other observations cannot move the price out of its range', () => {
   const close = fc.array(
     fc.integer({ min: 10_000, max: 10_200 }).map((value) => observe({ price: String(value) })),
     { minLength: 3, maxLength: 7 },
@@ -171,14 +171,14 @@ test('as long as most agree, no others can move the price out of where these are
       const liars = others.slice(0, honest.length - 1);
       const decision = decidePrice([...liars, ...honest], { now, last: undefined });
       assert.ok(decision.price?.gte('9500') && decision.price.lte('10710'), decision.price?.toFixed());
-      // Within 2 % of one another, no honest one is more than 5 % from a median that lies among them.
+      // Honest observations are within 2 % of each other, so none is more than 5 % from a median that lies among them.
       for (const { observation, verdict } of decision.judged)
         if (honest.includes(observation)) assert.equal(verdict, 'used');
     }),
   );
 });
 
-test('the order of the sources does not matter where they agree', () => {
+test('the order of sources that agree does not matter', () => {
   const close = fc.integer({ min: 10_000, max: 10_200 }).map((value) => observe({ price: String(value) }));
   fc.assert(
     fc.property(fc.array(close, { minLength: 1, maxLength: 7 }), (observations) => {

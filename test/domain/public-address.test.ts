@@ -12,7 +12,7 @@ const specialAddress = fc
     return first + (noise % (last - first + 1));
   });
 
-test('no address of a special-purpose IPv4 range is public, however it is written as IPv6', () => {
+test('no address of a special-purpose IPv4 range is public, in any IPv6 form either', () => {
   fc.assert(
     fc.property(specialAddress, (address) => {
       for (const [form, text] of Object.entries(embeddedForms(address)))
@@ -22,7 +22,7 @@ test('no address of a special-purpose IPv4 range is public, however it is writte
   );
 });
 
-test('IPv6 outside of the assigned global space and inside of its special ranges is not public', () => {
+test('IPv6 addresses outside the assigned global space or in its special ranges are not public', () => {
   const refused = [
     ['::', '::1', '::7f00:1', '::a9fe:a9fe', '::5efe:7f00:1', '0:1:0:1:0:1:0:1', '1:0:1:0:1:0:1:0'],
     ['100::1', '64:ff9b::808:808', '4000::1', '5f00::1', '8000::1', 'fc00::1', 'fd00:ec2::254', 'fe80::1'],
@@ -41,7 +41,7 @@ test('IPv6 outside of the assigned global space and inside of its special ranges
   for (const text of refused) assert.equal(isPublicAddress(text, []), false, text);
 });
 
-test('ordinary addresses are public, up to the borders of the special ranges', () => {
+test('ordinary addresses are public, up to the bounds of the special ranges', () => {
   const accepted = [
     ['1.1.1.1', '8.8.8.8', '9.255.255.255', '11.0.0.0', '100.63.255.255', '100.128.0.0', '126.255.255.255'],
     ['128.0.0.0', '168.63.129.15', '168.63.129.17', '172.15.255.255', '172.32.0.0', '192.167.255.255'],
@@ -57,7 +57,7 @@ test('ordinary addresses are public, up to the borders of the special ranges', (
   for (const text of accepted) assert.equal(isPublicAddress(text, []), true, text);
 });
 
-test('text that is not a full address literal is not public, whatever another reader makes of it', () => {
+test('text that is not a full address literal is not public, even if other parsers accept it', () => {
   for (const text of [
     '',
     '8',
@@ -73,7 +73,7 @@ test('text that is not a full address literal is not public, whatever another re
     assert.equal(isPublicAddress(text, []), false, text);
 });
 
-test('an allowed range opens itself and nothing else', () => {
+test('an allowed range allows only its addresses', () => {
   const allow = [parseCidr('10.1.0.0/16'), parseCidr('fd00::/8')];
   for (const text of ['10.1.2.3', '::ffff:10.1.2.3', 'fd00::1'])
     assert.equal(isPublicAddress(text, allow), true, text);
@@ -81,7 +81,7 @@ test('an allowed range opens itself and nothing else', () => {
     assert.equal(isPublicAddress(text, allow), false, text);
 });
 
-test('a range is read exactly as written, or refused', () => {
+test('a range is parsed exactly as written, or refused', () => {
   assert.equal(isPublicAddress('127.0.0.9', [parseCidr('127.0.0.0/8')]), true);
   for (const text of [
     '',

@@ -1,5 +1,5 @@
 /**
- * Three nodes and their votes: which blocks are handed out, what that costs, and what happens to a node that lies.
+ * Three nodes and their votes: the blocks that are accepted, the requests that they cost, and the treatment of a lying node.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -25,7 +25,7 @@ const { signal } = new AbortController();
 const without = { internalTransfers: 'off' } as const;
 const headHash = makeHash(0, 9, 0);
 
-/** Takes every block for proved, as a chain's blocks are that its hashes bind. */
+/** Treats every block as proved, as on a chain whose hashes cover the blocks. */
 const proving: Verifier = {
   calibrate: async () => {},
   verify: async () => ({ proved: true, senders: undefined }),
@@ -79,7 +79,7 @@ test('while three nodes agree, the head and the blocks next to it cost no reques
     { ...without, verifier: proving },
   ));
 
-test('in a backfill one header of one other node anchors each request: one call in 60 at 30 blocks a request', async () => {
+test('in a backfill, one header from one other node anchors each request: one call in 60 at 30 blocks a request', async () => {
   const [HISTORY, SMALL_MAX] = [1_000, 20];
   const history = Array.from({ length: HISTORY + 1 }, (_, number) =>
     makeNodeBlock(number, { transactions: 0 }),
@@ -104,14 +104,14 @@ test('in a backfill one header of one other node anchors each request: one call 
       const headers = scripted.reduce((sum, node) => sum + headersAsked(node).length, 0);
       assert.equal(Math.max(...requests), 30);
       assert.ok(headers <= requests.length, `${headers} headers for ${requests.length} requests`);
-      // The first requests are small, until one has shown what it takes.
+      // The first requests are small, until one has shown its cost.
       assert.ok(requests.length <= SMALL_MAX + HISTORY / 30, `${requests.length} requests`);
     },
     { ...without, verifier: proving },
   );
 });
 
-test('where the chain honors header hashes, a head whose hash does not recompute is no vote', () => {
+test('on a chain that honors header hashes, a head with a false hash has no vote', () => {
   const strict: Verifier = {
     ...proving,
     status: () => ({ mode: 'strict', checks: { ...CALIBRATING, headerHash: 'enforced' } }),
@@ -140,7 +140,7 @@ test('where the chain honors header hashes, a head whose hash does not recompute
   );
 });
 
-test('blocks of a preferred node that no quorum names come from the next node', () =>
+test('if no quorum names the blocks of the preferred node, the next node supplies them', () =>
   withNodes(
     [liarFrom(3), complete(), complete()],
     async ({ nodes }) => {
@@ -155,7 +155,7 @@ test('blocks of a preferred node that no quorum names come from the next node', 
     without,
   ));
 
-test('blocks that no quorum has are held back, and the Fault says which node has what', () =>
+test('blocks without a quorum are held back, and the Fault names the block of each node', () =>
   withNodes(
     [liarFrom(3), complete(), { ...complete(), eth_getBlockByNumber: () => null }],
     async ({ nodes }) => {
@@ -167,7 +167,7 @@ test('blocks that no quorum has are held back, and the Fault says which node has
     without,
   ));
 
-test('blocks that do not follow one another within a request are taken from another node', () => {
+test('blocks that are not linked within a request are read from another node', () => {
   const mixed = [...blocks.slice(0, 5), makeNodeBlock(5, { fork: 1 }), ...blocks.slice(6)];
   return withNodes(
     [chainMethods(1, mixed), complete(), complete()],
@@ -182,7 +182,7 @@ test('blocks that do not follow one another within a request are taken from anot
   );
 });
 
-test('contents that no proof covers must be the same at a quorum of the nodes', () => {
+test('a quorum of the nodes must give the same contents where no proof covers them', () => {
   const spoilt: Method = ([reference]) => {
     const found =
       blocks.find(({ block }) => block.hash === reference || block.number === reference) ?? blocks.at(-1);
@@ -205,7 +205,7 @@ test('contents that no proof covers must be the same at a quorum of the nodes', 
   );
 });
 
-test('the genesis block is the one that a quorum names, and the start waits without one', async () => {
+test('a quorum decides the genesis block, and without a quorum the start waits', async () => {
   const genesisOf = (fork: number) => {
     const { eth_getBlockByNumber: _, ...methods } = complete();
     const chain = [makeNodeBlock(0, { fork }), ...blocks.slice(1)];
@@ -226,7 +226,7 @@ test('the genesis block is the one that a quorum names, and the start waits with
   });
 });
 
-test('what one node alone calls final is not, and neither is its word that nothing is', () => {
+test('one node alone can neither make a block final nor deny finality', () => {
   const finalAt = (number: number) => {
     const { eth_getBlockByNumber } = complete();
     const byTag: Method = ([reference, isFull]) =>
@@ -241,7 +241,7 @@ test('what one node alone calls final is not, and neither is its word that nothi
   });
 });
 
-test('a node whose chain leaves the stored one is shown with the first block that differs, is asked last, and comes back', () => {
+test('a node on another branch is reported with its first different block, is asked last, and can recover', () => {
   const LENGTH = 1_000;
   const LEAVES = 700;
   const honest = Array.from({ length: LENGTH }, (_, number) => makeNodeBlock(number, { transactions: 0 }));
@@ -278,7 +278,7 @@ test('a node whose chain leaves the stored one is shown with the first block tha
   );
 });
 
-test('a difference close to the tip is an ordinary reorg, and no disagreement', () =>
+test('a difference close to the tip counts as an ordinary reorg', () =>
   withNodes(
     [liarFrom(6), complete(), complete()],
     async ({ nodes }) => {
@@ -290,7 +290,7 @@ test('a difference close to the tip is an ordinary reorg, and no disagreement', 
     without,
   ));
 
-test('with two nodes one is followed alone after 30 s of the other one’s silence, unless chain.quorum says two', () => {
+test('with two nodes, one is followed alone after the other has been silent for 30 s, unless chain.quorum is 2', () => {
   const clock = createTestClock();
   const [auto, strict, three] = [
     createQuorum(['a', 'b'], 'auto', clock),
@@ -309,7 +309,7 @@ test('with two nodes one is followed alone after 30 s of the other one’s silen
   assert.equal(auto.silent()?.voter, 'b');
   auto.heard('b');
   assert.deepEqual([auto.needed(), auto.silent()], [2, undefined]);
-  // A process that was paused for an hour asked no node meanwhile.
+  // A process that is paused for an hour asks no node during that time.
   auto.missed('b');
   clock.advance(3_600_000);
   assert.equal(auto.needed(), 2);
@@ -319,7 +319,7 @@ test('with two nodes one is followed alone after 30 s of the other one’s silen
   assert.equal(auto.needed(), 2, 'if both are silent, neither can be followed');
 });
 
-test('of two nodes the one that still answers is held until the other one has been silent for 30 s', () =>
+test('with two nodes, a silent one stops the follower for 30 s, and then the other one is followed alone', () =>
   withNodes(
     [complete(), complete()],
     async ({ scripted, nodes, clock }) => {

@@ -1,5 +1,5 @@
 /**
- * The examples of docs/how-to/verify-signatures.md, run as they are printed.
+ * Runs the examples of docs/how-to/verify-signatures.md exactly as they are printed.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -69,7 +69,9 @@ test('the example for Node accepts a genuine webhook, and refuses changed, old a
   );
 });
 
-test('the example for Python does so too', { skip: !hasPython && 'there is no python3' }, () => {
+test('the example for Python accepts and refuses the same webhooks', {
+  skip: !hasPython && 'there is no python3',
+}, () => {
   const script = `${blockOf('python')}
 import json, sys
 given = json.load(sys.stdin)

@@ -21,7 +21,7 @@ const headersOf = (signature: string) => ({
   'webhook-signature': signature,
 });
 
-test('the official library of Standard Webhooks accepts a signature, and refuses it for anything else', () => {
+test('the official library of Standard Webhooks accepts a signature, and refuses it for any other message', () => {
   const keys = newKeys();
   const webhook = new Webhook(secretText(keys));
   const headers = headersOf(signMessage(message, [keys]));
@@ -36,7 +36,7 @@ test('the official library of Standard Webhooks accepts a signature, and refuses
     assert.throws(() => one.verify(text, others), WebhookVerificationError);
 });
 
-test('whoever has the public key alone can check a webhook', () => {
+test('the public key alone is enough to verify a webhook', () => {
   const keys = newKeys();
   const signature = signMessage(message, [keys]);
   assert.ok(isSignedBy(publicKeyText(keys), signature, `42.${timestamp}.${body}`));
@@ -44,7 +44,7 @@ test('whoever has the public key alone can check a webhook', () => {
   assert.ok(!isSignedBy(publicKeyText(newKeys()), signature, `42.${timestamp}.${body}`));
 });
 
-test('during a rotation a receiver with any of the secrets or public keys can check', () => {
+test('during a rotation, a receiver can verify with any of the secrets or public keys', () => {
   const [present, former] = [newKeys(), newKeys()];
   const signature = signMessage(message, [present, former]);
   assert.match(signature, /^v1,\S{44} v1a,\S{88} v1,\S{44} v1a,\S{88}$/);
@@ -54,7 +54,7 @@ test('during a rotation a receiver with any of the secrets or public keys can ch
   }
 });
 
-test('secrets and public keys are written as Standard Webhooks says, the key pair is that of RFC 8032', () => {
+test('secrets and public keys have the form of Standard Webhooks, and the key pair matches RFC 8032', () => {
   const hmacKey = Buffer.alloc(32, 7);
   const privateKey = Buffer.from('9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60', 'hex');
   const keys = readSigningKeys(Buffer.concat([hmacKey, privateKey]));
@@ -63,7 +63,7 @@ test('secrets and public keys are written as Standard Webhooks says, the key pai
   assert.equal(publicKeyText(keys), `whpk_${publicKey.toString('base64')}`);
 });
 
-/** As a receiver would do it, from the public key's text alone. */
+/** Verifies like a receiver that has only the text of the public key. */
 function isSignedBy(publicKeyText: string, signature: string, content: string): boolean {
   const x = Buffer.from(publicKeyText.replace(/^whpk_/, ''), 'base64').toString('base64url');
   const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });

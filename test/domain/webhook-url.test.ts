@@ -20,7 +20,7 @@ function refusal(text: string, policy: WebhookPolicy): string | undefined {
   }
 }
 
-test('a webhook is an https URL of a public host, and a refusal says what to do instead', () => {
+test('a webhook must be an https URL of a public host, and a refusal says what to change', () => {
   assert.equal(
     parseWebhookUrl('HTTPS://Hooks.Example.com:443/a?b=c', strict).href,
     'https://hooks.example.com/a?b=c',
@@ -30,7 +30,7 @@ test('a webhook is an https URL of a public host, and a refusal says what to do 
 
   const cases: [string, RegExp][] = [
     ['', /absolute URL/],
-    // Half a character: the database would store another one.
+    // A lone surrogate, which the database would replace.
     ['https://example.com/\ud800', /control characters/],
     ['/hook', /absolute URL/],
     ['http://example.com/', /must start with https:\/\/$/],
@@ -49,7 +49,7 @@ test('a webhook is an https URL of a public host, and a refusal says what to do 
   for (const [text, message] of cases) assert.match(refusal(text, strict) ?? 'accepted', message, text);
 });
 
-test('names that only a machine or a private network knows are refused, with trailing dots too', () => {
+test('names that only a machine or a private network can resolve are refused, with trailing dots too', () => {
   const names = [
     'localhost',
     'a.localhost',
@@ -78,7 +78,7 @@ test('names that only a machine or a private network knows are refused, with tra
     assert.equal(refusal(`https://${name}/`, strict), undefined, name);
 });
 
-test('development settings open plain http, port 80, short names and loopback, and nothing else', () => {
+test('development settings allow only plain http, port 80, short names and loopback in addition', () => {
   for (const text of [
     'http://localhost/',
     'http://127.0.0.1/',
@@ -98,20 +98,20 @@ test('development settings open plain http, port 80, short names and loopback, a
     assert.notEqual(refusal(text, development), undefined, text);
 });
 
-test('port 80 is not implied once ports are listed', () => {
+test('port 80 is not allowed implicitly if ports are listed', () => {
   const policy = { ...development, ports: [443, 8080] };
   assert.equal(refusal('http://example.com:8080/', policy), undefined);
   assert.notEqual(refusal('http://example.com/', policy), undefined);
 });
 
-test('one receiver has one origin, however its URL is written', () => {
+test('a receiver has one origin in all spellings of its URL', () => {
   for (const text of ['https://Example.com', 'https://example.com:443/a', 'https://example.com./b?c'])
     assert.equal(webhookOrigin(text), 'https://example.com:443');
   assert.equal(webhookOrigin('http://example.com/'), 'http://example.com:80');
   assert.equal(webhookOrigin('https://[2606:4700::1]:8443/'), 'https://[2606:4700::1]:8443');
 });
 
-/** Where the policy is stricter than the published expectation: a fragment, another port, unassigned IPv6 space. */
+/** URLs for which the policy is stricter than the collections expect: a fragment, another port, unassigned IPv6 space. */
 const REFUSED_BY_POLICY = new Set([
   'https://example.com#frag',
   'https://example.com:22/',
@@ -119,7 +119,7 @@ const REFUSED_BY_POLICY = new Set([
   'https://[1:0:1:0:1:0:1:0]',
 ]);
 
-test('the published collections of SSRF URLs are judged as expected', (context) => {
+test('URLs of published SSRF collections are allowed or refused as expected', (context) => {
   const folder = realchainFolder();
   const file = path.join(folder ?? '', 'vectors/ssrf-urls.json');
   if (folder === undefined || !existsSync(file)) {

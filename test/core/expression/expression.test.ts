@@ -87,7 +87,7 @@ const truths: [text: string, value: boolean][] = [
 
 for (const [text, value] of truths) test(`${text} is ${value}`, () => assert.equal(truth(text), value));
 
-test('what is divided by zero has no value, unless the condition before it spares it', () => {
+test('a division by zero has no value, unless a condition before it skips it', () => {
   assert.equal(number('amount / (tick + 7)'), undefined);
   assert.equal(number('1 + floor(min(1 / 0, 2))'), undefined);
   assert.equal(truth('!(1 / 0 > 1)'), undefined);
@@ -95,7 +95,7 @@ test('what is divided by zero has no value, unless the condition before it spare
   assert.equal(truth('isFinal || 1 / 0 > 1'), true);
 });
 
-/** The text has marks around the part that the error points at. */
+/** The text marks the part that the error must point at. */
 const mistakes: [marked: string, message: string | RegExp][] = [
   ['amount + «amuont»', '"amuont" is no argument of the event: there is amount, tick, isFinal, to, id'],
   ['«flor»(1)'.replace('«flor»(1)', '«flor(1)»'), /^"flor" is no function: there is floor/],
@@ -123,7 +123,7 @@ const mistakes: [marked: string, message: string | RegExp][] = [
 ];
 
 for (const [marked, message] of mistakes) {
-  test(`the mistake in ${marked.slice(0, 60)} is shown where it is`, () => {
+  test(`the error for ${marked.slice(0, 60)} points at the marked part`, () => {
     const start = marked.indexOf('«');
     const text = marked.replace('«', '').replace('»', '');
     const end = marked.indexOf('»') - 1;
@@ -153,12 +153,12 @@ test('depth and length are limited', () => {
   assert.equal(number(`1${'+1'.repeat(499)}`), '500');
 });
 
-test('an integer is asked for with a number only after floor', () => {
+test('a number is accepted as an integer only after floor', () => {
   assert.throws(() => checkExpression('amount / 2', scope, 'integer'), /floor\(…\) makes it one/);
   checkExpression('floor(amount / 2) * -1 + min(1, 2)', scope, 'integer');
 });
 
-test('whatever the text, there is a result or an error whose place is in the text', () => {
+test('any text gives a result, or an error with a position inside the text', () => {
   const words = [
     'amount',
     'usd',
@@ -212,7 +212,7 @@ const trees: fc.Arbitrary<string> = fc.letrec<{ tree: string }>((tie) => ({
   ),
 })).tree;
 
-test('a tree that is written out is read as the same tree, and has the same value without its spaces', () => {
+test('a tree that is printed and parsed again is the same tree, and has the same value without spaces', () => {
   fc.assert(
     fc.property(trees, (text) => {
       const compact = text.replaceAll(' ', '');

@@ -61,7 +61,7 @@ function compile(rules: PointsText['rules'], more: Partial<PointsText> = {}) {
 const eventRules = ({ listeners }: Rules): EventListener[] =>
   listeners.filter((one): one is EventListener => one.kind === 'event');
 
-test('what the examples say is understood', () => {
+test('the example rules compile without problems', () => {
   const { said, compiled } = compile([event, accrual]);
   assert.deepEqual(said, []);
   assert.deepEqual(
@@ -128,7 +128,7 @@ for (const [promise, parts, problem] of wrong) {
   });
 }
 
-test('an accrual needs one balance, and days', () => {
+test('an accrual rule needs exactly one balance, and whole days', () => {
   const { token: _none, ...without } = accrual;
   assert.deepEqual(compile([{ ...without, points: '1' }]).said, ['rules.0: needs either token or movements']);
   assert.deepEqual(compile([{ ...accrual, from: 7 }]).said, [
@@ -144,7 +144,7 @@ test('an accrual needs one balance, and days', () => {
   );
 });
 
-test('versions of a rule stand in their order, begin somewhere, and count the same', () => {
+test('versions of a rule must be in order, have a start, and use the same balance', () => {
   const second = { ...event, version: 2, from: '2026-02-01' };
   assert.deepEqual(compile([event, second]).said, []);
   assert.deepEqual(compile([second, event]).said, [
@@ -164,7 +164,7 @@ test('versions of a rule stand in their order, begin somewhere, and count the sa
   ]);
 });
 
-test('a new version holds from its start on, the one before it until then, whether that is a day or a block', () => {
+test('a new version replaces the previous one at its start, which is a day or a block', () => {
   const rules = [
     { ...event, from: 10 },
     { ...event, version: 2, from: '2026-02-01' },
@@ -183,7 +183,7 @@ test('a new version holds from its start on, the one before it until then, wheth
   assert.deepEqual(holdsAt(200, '2026-03-02T00:00:00Z'), []);
 });
 
-test('a token has its fixed value, the price of the coin that it wraps, of the reward, of its symbol, or none', () => {
+test('a token has a fixed value, or the price of the wrapped coin, the reward token or its symbol, or no price', () => {
   const priceOf = (info: TokenInfo | undefined) => {
     const price = info?.price;
     return price === undefined ? undefined : 'usd' in price ? 'fixed' : price.asset;
@@ -197,7 +197,7 @@ test('a token has its fixed value, the price of the coin that it wraps, of the r
   assert.deepEqual([...tokensBySymbol(surroundings).keys()], ['ETH', 'RWD', 'USDT', 'DOGE']);
 });
 
-test('days are those of UTC, and no day is taken for one', () => {
+test('days are days in UTC, and an impossible day is refused', () => {
   assert.equal(parseDay('2026-02-30'), undefined);
   assert.equal(parseDay('2026-2-3'), undefined);
   assert.equal(parseDay('2024-02-29'), dayOf(new Date('2024-02-29T23:59:59.999Z')));
