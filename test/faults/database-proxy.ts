@@ -1,16 +1,16 @@
 /**
- * A PostgreSQL that is watched: tells when certain statements pass, so that a test can end a process right there.
+ * A proxy in front of PostgreSQL that reports when certain statements pass, so that a test can end a process at that point.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { tieSockets } from '../kit/tcp-proxy.ts';
 
-/** When these have passed on one connection, one after the other: before the last is forwarded, or its answer is. */
+/** These statements passed on one connection in this order: before the last one, or its response, is forwarded. */
 export type Moment = { statements: readonly string[]; when: 'asked' | 'answered' };
 
 type DatabaseProxy = {
   url: string;
-  /** The statements that wrote so far, as `insert into block`. */
+  /** The writing statements so far, for example `insert into block`. */
   writes(): ReadonlySet<string>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -18,8 +18,8 @@ type DatabaseProxy = {
 const WRITE = /\b(?:insert into|update|delete from) (?!set\b|skip\b|of\b)[a-z_]+/g;
 
 /**
- * Calls `onMoment` once. From then on nothing passes in either direction, or, with `goesOn`, all connections of then are
- * broken and new ones pass.
+ * Calls `onMoment` once. After that nothing passes in either direction. With `goesOn`, all current connections are closed and
+ * new ones pass.
  */
 export async function startDatabaseProxy(
   url: string,
@@ -43,7 +43,7 @@ export async function startDatabaseProxy(
     const postgres = connect(Number(target.port), target.hostname);
     let passed = 0;
     client.on('data', (bytes) => {
-      // A statement's text begins its message, and messages are far smaller than what a socket reads at once.
+      // A message starts with the statement's text, and messages are far smaller than one read of the socket.
       const text = bytes.toString('latin1');
       for (const [write] of text.matchAll(WRITE)) writes.add(write);
       for (let statement = statements[passed]; statement !== undefined && text.includes(statement); ) {

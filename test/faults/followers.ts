@@ -1,5 +1,5 @@
 /**
- * Two followers on one database, both behind the same node, which lies and refuses now and then.
+ * Two followers on one database, both behind the same node, which sometimes lies and refuses.
  */
 import assert from 'node:assert/strict';
 import { startProgram } from '../kit/program.ts';
@@ -7,11 +7,11 @@ import type { NodeFault } from './node-proxy.ts';
 import { dropLog, heads, receipts } from './spoil.ts';
 import type { Story } from './story.ts';
 
-/** Under each leader as many faults strike, and as many blocks are stored all the same. */
+/** The number of faults that must strike, and of blocks that must be stored, under each leader. */
 const STRIKES = 20;
 const BLOCKS = 5;
 
-/** Every third head is old by one, every third list of receipts lacks a log, and answers are refused now and then. */
+/** Every third head is one block old, every third list of receipts lacks a log, and some requests are refused. */
 function liesAndRefuses(): NodeFault {
   let [heard, told, sent, refused] = [0, 0, 0, 0];
   const old = heads(async (head, ask) => {
@@ -26,7 +26,7 @@ function liesAndRefuses(): NodeFault {
     answer: async (call, ask) => (await old.answer?.(call, ask)) ?? torn.answer?.(call, ask),
     send(response) {
       sent += 1;
-      // Ever more rarely: who begins anew after each refusal would meet a regular one at the same place each time.
+      // Refuses less and less often. A follower that restarts after each refusal would meet regular ones at the same point.
       if (sent < (refused * (refused + 1)) / 2) return false;
       refused += 1;
       response.writeHead(503).end();

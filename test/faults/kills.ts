@@ -1,5 +1,5 @@
 /**
- * The program killed (SIGKILL) at each point around its commits: found from outside, by the statements that pass.
+ * Kills the program (SIGKILL) at each point around its commits. The statements that pass the proxy show these points.
  */
 import assert from 'node:assert/strict';
 import { sql } from '../../src/store/db/sql.ts';
@@ -11,7 +11,7 @@ import { reorg } from './reorgs.ts';
 import type { Stage } from './stage.ts';
 import type { Story } from './story.ts';
 
-/** At a statement, or when the node is asked for a block or has given one. */
+/** A moment at a statement, or when a block is requested from the node or returned by it. */
 type AnyMoment = Moment | { node: 'asked' | 'answered' };
 type KillMoment = AnyMoment & { name: string; before?: 'a fork' | 'an unbound database' };
 
@@ -19,7 +19,7 @@ const binding = { statements: ['insert into chain'], before: 'an unbound databas
 const block = (...then: string[]) => ({ statements: ['insert into block', ...then] });
 const fork = (...statements: string[]) => ({ statements, before: 'a fork' }) as const;
 
-/** Within a transaction what is after one statement is before the next; what is not in this list writes in no story. */
+/** Inside a transaction, after one statement is before the next. Statements outside this list write in no story. */
 const moments: readonly KillMoment[] = [
   { name: 'before the chain is bound', when: 'asked', ...binding },
   { name: 'after the chain was bound', when: 'answered', ...binding },
@@ -49,7 +49,7 @@ const moments: readonly KillMoment[] = [
   { name: 'after lanes were given back', when: 'answered', statements: ['set owner = null', 'commit'] },
 ];
 
-/** All that the program writes in these stories: a statement that is not here has no moment above yet. */
+/** All writing statements of the program in these stories. A statement that is missing here has no moment above yet. */
 const writes: ReadonlySet<string> = new Set([
   ...[
     'insert into chain',
@@ -58,24 +58,24 @@ const writes: ReadonlySet<string> = new Set([
     'update notification',
     'update chain',
   ],
-  // Block processors of points and pairs, whose rules the stories have none of: they only look whether a fork undoes anything.
+  // The stories have no points or pairs. These block processors only check whether a reorg rolls anything back.
   ...['delete from point', 'delete from point_day', 'delete from point_month', 'update point_day'],
   ...['update point_month', 'delete from accrual_before', 'delete from accrual', 'update accrual'],
   ...['delete from referral', 'delete from swap', 'update swap_volume', 'delete from pair_state'],
   ...['delete from pair_reading', 'update pair', 'delete from block'],
   ...['insert into watcher_queue', 'update watcher_queue'],
-  // Nothing is deferred in these stories; a fork only looks.
+  // These stories defer nothing. A reorg only checks.
   'delete from deferred_match',
   ...['update lane', 'insert into delivery_attempt', 'insert into reorg', 'insert into orphaned_block'],
-  // What is old goes, in statements of their own.
+  // Separate statements prune old data.
   ...['delete from delivery_attempt', 'delete from notification', 'delete from idempotent_answer'],
   'delete from price_observation',
-  // Heartbeats, and which receivers fail.
+  // Heartbeats, and the state of failing receivers.
   ...['insert into process', 'update process', 'delete from process'],
   ...['insert into receiver_failure', 'delete from receiver_failure'],
 ]);
 
-/** So many that what the fork takes back was not told yet. */
+/** Enough that transfers which the reorg orphans have not been notified yet. */
 const CONFIRMATIONS = 3;
 
 export const killStories: readonly Story[] = moments.map((moment) => ({
@@ -90,7 +90,7 @@ export const killStories: readonly Story[] = moments.map((moment) => ({
   },
 }));
 
-/** The connections to the database break at the moment, and the program goes on. */
+/** The connections to the database break at the moment, and the program keeps running. */
 export const breakStories: readonly Story[] = moments
   .filter((moment) => 'statements' in moment)
   .map((moment) => ({
@@ -114,7 +114,7 @@ export const breakStories: readonly Story[] = moments
     },
   }));
 
-/** Leaves the service stopped, with blocks, payments and what else the moment needs ahead of it. */
+/** Leaves the service stopped, with blocks, payments and other conditions that the moment needs still to process. */
 async function prepare({ chain, service, payBlock, settled }: Stage, moment: KillMoment): Promise<void> {
   const paid = await payBlock();
   await chain.mine();
@@ -157,7 +157,7 @@ async function kill(
   assert.deepEqual(unknown, [], 'statements that no moment is known for');
 }
 
-/** Calls `end` when a whole block is asked for, or was given. */
+/** Calls `end` when a full block is requested, or was returned. */
 function atBlock(when: 'asked' | 'answered', end: () => void): NodeFault {
   if (when === 'asked') {
     return {

@@ -1,5 +1,5 @@
 /**
- * A node that says what is not so: about the contents of blocks, about its head, about its chain.
+ * A node that lies about the contents of blocks, about its head, or about its chain.
  */
 import assert from 'node:assert/strict';
 import { startChain } from '../kit/anvil.ts';
@@ -24,16 +24,16 @@ import { lieUntil, type Story } from './story.ts';
 const TRANSFER = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 const ANYBODY = `0x${'7'.repeat(40).padStart(64, '0')}`;
 const NOBODYS = `0x${'9'.repeat(64)}`;
-/** Of a chain that is not ours. */
+/** The id of another chain. */
 const OTHER_CHAIN = 4_242;
-/** A reorg may be as deep. */
+/** The maximum depth of a reorg. */
 const FINALITY_DEPTH = 3;
 
-/** A lie about one kind of answer; undefined for an answer that it cannot spoil. */
+/** A lie about one kind of response. Undefined for a response that it cannot spoil. */
 type Lie = {
   name: string;
   fault: NodeFault;
-  /** What /status says while every such answer is a lie; undefined: the node itself can make it good. */
+  /** The problem in /status while every such response is a lie. Undefined: the program recovers with the same node. */
   seen: [state: 'holding' | 'degraded', problem: RegExp] | undefined;
 };
 
@@ -131,7 +131,7 @@ const lies: readonly Lie[] = [
   },
 ];
 
-/** Every lie is told once, which costs nothing, and then until it is noticed. */
+/** Each story tells the lie once, which has no effect, and then until /status shows it. */
 const aboutBlocks: Story[] = lies.map(({ name, fault, seen }) => ({
   name,
   async tell({ nodes: [node], payUntil, settled, status }) {
@@ -149,7 +149,7 @@ const aboutBlocks: Story[] = lies.map(({ name, fault, seen }) => ({
   },
 }));
 
-/** Whatever a liar says of a block is refused by its proof, so two nodes that trace need no third one to follow. */
+/** The proof rejects every lie about a block, so two nodes that trace can follow without a third one. */
 const among = (nodes: 2 | 3, count: string): Story => ({
   name: `the first of ${count} nodes lies in every way`,
   nodes,
@@ -208,7 +208,7 @@ const aboutHeads: Story[] = [
         describe: 'the block to be stored',
       });
       await waitUntil(async () => /does not have block/.test((await status()).problem?.message ?? ''));
-      // Nobody has built upon the block yet, whatever the node says.
+      // No block builds upon this one yet, whatever the node says.
       const rows = await Promise.all(hashes.map((hash) => service.notifications({ hash })));
       assert.deepEqual(new Set(rows.flat().map(({ state }) => state)), new Set(['held']));
       node.mend();
@@ -224,7 +224,7 @@ const aboutHeads: Story[] = [
       await settled();
       const { state, nodes } = await status();
       assert.equal(state, 'ok');
-      // One node's word is not the head of the chain.
+      // One node's response does not set the head of the chain.
       const head = await service.metric('chainbell_chain_block_number{stage="head"}');
       assert.equal(head, (await chain.head()).number);
       assert.ok((nodes[0]?.head ?? 0) > (await chain.head()).number);
@@ -244,7 +244,7 @@ const aboutHeads: Story[] = [
       node.mend();
     },
   },
-  // What is final is asked for every ten seconds.
+  // The follower requests the finalized block every ten seconds.
   {
     isSlow: true,
     name: 'a finalized tag far above all that is stored, and then a reorg',
@@ -254,7 +254,7 @@ const aboutHeads: Story[] = [
       node.inject(finalAhead);
       await payUntil(() => node.struck() >= 2, 'the tag to be asked for twice');
       await settled();
-      // Nothing of it is believed: final is what lies as deep below our own tip as without a tag.
+      // The lie has no effect: the finalized block is at the same depth below the stored tip as without a tag.
       const final = await service.metric('chainbell_chain_block_number{stage="finalized"}');
       const { number } = await chain.head();
       assert.ok(final > startBlock && final <= number - FINALITY_DEPTH, `${final} below ${number}`);

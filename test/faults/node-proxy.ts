@@ -1,6 +1,6 @@
 /**
- * A node that misbehaves: stands between Chainbell and a real node, over HTTP and WebSocket, and does what a NodeFault
- * says to the answers that pass.
+ * A proxy that makes a node misbehave. It stands between Chainbell and a real node, over HTTP and WebSocket, and applies a
+ * NodeFault to the responses.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -10,11 +10,11 @@ import { request } from 'undici';
 import type { Chain } from '../kit/anvil.ts';
 
 export type Call = { id: unknown; method: string; params: readonly unknown[] };
-/** What a call is answered with: `{ result }` or `{ error }`. */
+/** The response to a call: `{ result }` or `{ error }`. */
 export type Answer = { result?: unknown; error?: { code: number; message: string } };
 export type Ask = (call: Call) => Promise<Answer>;
 
-/** Every connection is cut instead of answered: the node is down. */
+/** The node is down: every connection is closed without a response. */
 export const down: NodeFault = {
   send(response) {
     response.destroy();
@@ -22,13 +22,13 @@ export const down: NodeFault = {
   },
 };
 
-/** What goes wrong. Each part says false or undefined where it leaves things as they are. */
+/** A fault. Each part returns false or undefined where it changes nothing. */
 export type NodeFault = {
-  /** Answers a call in the node's place. */
+  /** Responds to a call in place of the node. */
   answer?(call: Call, ask: Ask): Promise<Answer | undefined>;
-  /** Sends the answers of a request in the node's place. */
+  /** Sends the responses to a request in place of the node. */
   send?(response: ServerResponse, text: string): boolean;
-  /** Whether what the node says on a WebSocket is dropped. */
+  /** Whether messages from the node's WebSocket are dropped. */
   isMute?: boolean;
 };
 
@@ -37,22 +37,22 @@ type Target = Pick<Chain, 'port' | 'alone'>;
 export type NodeProxy = {
   url: string;
   wsUrl: string;
-  /** Goes over to another node, for all that comes from now on. */
+  /** Switches to another node for everything that follows. */
   turnTo(target: Target): void;
-  /** From now on this goes wrong, so often at most. */
+  /** Applies this fault from now on, at most `times` times. */
   inject(fault: NodeFault, times?: number): void;
-  /** All is well again; what was left without an answer is cut. */
+  /** Ends the fault. Closes connections that have no response yet. */
   mend(): void;
-  /** The connections of now die without a word: they stay open, and nothing passes any more. */
+  /** Current connections die silently: they stay open, but no data passes. */
   killConnections(): void;
-  /** How often the fault has struck since it was injected. */
+  /** How often the current fault has struck since it was injected. */
   struck(): number;
-  /** How often any has, so far. */
+  /** How often any fault has struck so far. */
   injected(): number;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** Stands before the node, and lets everything pass at first. */
+/** Starts a proxy in front of the node. At first it forwards everything unchanged. */
 export async function startNodeProxy(first: Target): Promise<NodeProxy> {
   let target = first;
   let fault: NodeFault = {};
@@ -63,7 +63,7 @@ export async function startNodeProxy(first: Target): Promise<NodeProxy> {
   const open = new Set<Socket>();
   const unanswered = new Set<ServerResponse>();
 
-  /** Notes that the fault has struck. */
+  /** Counts one strike of the fault. */
   function strike(): void {
     injected += 1;
     struck += 1;
@@ -97,13 +97,13 @@ export async function startNodeProxy(first: Target): Promise<NodeProxy> {
     const question = JSON.parse(Buffer.concat(chunks).toString()) as Call | Call[];
     const calls = Array.isArray(question) ? question : [question];
     const answers: unknown[] = [];
-    // One after the other, so that something can happen between two of them.
+    // One call after the other, so that an event can happen between two of them.
     for (const call of calls) answers.push(await answer(call));
     if (dead.has(incoming.socket)) {
       injected += 1;
       return;
     }
-    // Whoever asked hung up meanwhile; a fault that lasts until the answer is closed would last for ever.
+    // The client has hung up. A fault that lasts until the response is closed would last forever.
     if (response.destroyed) return;
     const text = JSON.stringify(Array.isArray(question) ? answers : answers[0]);
     if (fault.send?.(response, text) === true) {
@@ -115,7 +115,7 @@ export async function startNodeProxy(first: Target): Promise<NodeProxy> {
   }
 
   const server = createServer((incoming, response) => {
-    // The node is gone, or Chainbell hung up: either way this connection is over.
+    // The node is gone, or Chainbell hung up. In both cases this connection is over.
     handle(incoming, response).catch(() => incoming.socket.destroy());
   });
   server.keepAliveTimeout = 0;

@@ -1,6 +1,6 @@
 /**
- * The oracle: reads the canonical chain straight from the node, with viem and nothing of src/, and says which
- * notifications must exist. `judge` compares that with the stored blocks, the rows and the webhooks that were heard.
+ * The oracle reads the canonical chain directly from the node, with viem and without code of src/, and determines which
+ * notifications must exist. `judge` compares them with the stored blocks, the rows and the received webhooks.
  */
 import { type Address, createPublicClient, type Hex, http, parseAbiItem, parseEventLogs } from 'viem';
 
@@ -8,7 +8,7 @@ export type Found = {
   blocks: { number: number; hash: string }[];
   rows: { content: string; state: string; isAttempted: boolean }[];
   heard: { id: number; content: string }[];
-  /** Hashes of stored blocks that were removed, in the database's own words. */
+  /** Hashes of stored blocks that were removed, as a trigger in the database recorded them. */
   removed: string[];
 };
 export type Verdict = Record<
@@ -16,13 +16,13 @@ export type Verdict = Record<
   number
 >;
 export type Oracle = {
-  /** Reads the chain as it is now; what it tells now may rightly have been told, whatever comes later. */
+  /** Reads the current chain. Notifications of its transfers are legitimate from now on, even after a later reorg. */
   look(): Promise<void>;
-  /** To be called when all is settled. `mayRepeat`: a webhook under way at a kill is heard again, with the same id. */
+  /** Call this when all is settled. `mayRepeat`: a webhook in flight at a kill is received again, with the same id. */
   judge(found: Found, options: { mayRepeat: boolean }): Promise<Verdict>;
 };
 
-/** What a notification says, as one text; amounts are different in every transfer of the suite. */
+/** The content of a notification as one text. Each transfer of the suite has a different amount. */
 export const contentOf = (...parts: readonly (string | bigint | null | undefined)[]): string =>
   parts.map((part) => String(part ?? '').toLowerCase()).join(' ');
 
@@ -36,13 +36,13 @@ const transferAbi = [
   parseAbiItem('event Transfer(address indexed from, address indexed to, uint256 value)'),
 ] as const;
 
-/** `records` are the watched addresses: id of the record by address, in lower case. */
+/** `records` maps each watched address, in lower case, to the id of its record. */
 export function createOracle(url: () => string, records: ReadonlyMap<string, string>, start: number): Oracle {
   const ever = new Set<string>();
-  /** What was judged; a chain that turns over below it does not pass. */
+  /** The judged part of the chain. A reorg below it fails the check. */
   const judged = { hashes: new Map<number, Hex>(), due: new Set<string>() };
 
-  /** The chain above what was judged. */
+  /** The chain above the judged part. */
   async function read(): Promise<typeof judged> {
     const client = createPublicClient({ transport: http(url(), { batch: true, retryCount: 0 }) });
     const head = Number(await client.getBlockNumber({ cacheTime: 0 }));

@@ -1,6 +1,6 @@
 /**
- * Nodes that follow a well-formed chain of their own, and name it as the canonical one: L, which is preferred, against the
- * honest ones (docs/explanation/quorum.md).
+ * Nodes that follow a well-formed chain of their own and present it as the canonical one: the preferred node L lies, the other
+ * nodes are honest (docs/explanation/quorum.md).
  */
 import assert from 'node:assert/strict';
 import { quantity } from '../../devnet/wallet.ts';
@@ -21,7 +21,7 @@ const ABSURD_HEIGHT = 1_000_000_000;
 type Early = Pick<Stage, 'chain' | 'nodes' | 'parts' | 'payOn'>;
 type Fork = Pick<Stage, 'parts' | 'chain'>;
 
-/** Another chain with the same blocks so far, which goes its own way from here. */
+/** Another chain with the same blocks so far. It diverges from here. */
 async function forkOf({ parts, chain }: Fork): Promise<Chain> {
   const fork = parts.use(await startChain());
   await fork.rpc('anvil_loadState', [await chain.rpc('anvil_dumpState')]);
@@ -29,7 +29,7 @@ async function forkOf({ parts, chain }: Fork): Promise<Chain> {
   return fork;
 }
 
-/** A fork with payments to watched addresses that never happened. */
+/** Such a chain with payments to watched addresses that never happened on the canonical one. */
 async function falseBranch(stage: Fork & Pick<Stage, 'payOn'>, blocks = BRANCH_BLOCKS): Promise<Chain> {
   const fork = await forkOf(stage);
   for (let mined = 0; mined < blocks; mined += 1) await stage.payOn(fork);
@@ -40,7 +40,7 @@ const disagrees = async ({ status }: Stage) => (await status()).nodes[0]?.state 
 const votesFor = async ({ status }: Stage, { hash }: { hash: string }, node = 0) =>
   (await status()).nodes[node]?.vote?.hash === hash;
 
-/** Both chains grow, with payments on both, until /status names the liar. */
+/** Both chains grow, with payments on both, until /status names the lying node. */
 async function growUntilNamed(stage: Stage, liar: Chain): Promise<void> {
   await stage.payUntil(async () => {
     await stage.payOn(liar);
@@ -50,7 +50,7 @@ async function growUntilNamed(stage: Stage, liar: Chain): Promise<void> {
   assert.equal((await stage.status()).state, 'ok');
 }
 
-/** A story whose liar has gone its own way before the service starts for the first time. */
+/** A story whose lying node has diverged before the first start of the service. */
 function withEarlyLiar(
   story: Omit<Story, 'prepare' | 'tell'>,
   setUp: (early: Early) => Promise<Chain>,
@@ -108,8 +108,8 @@ const falseGenesis: Story = {
 };
 
 /**
- * The service is down while both chains grow, the false one by `paid` payments and more blocks than the true one. Before
- * the service starts again the preferred node starts to `lie`; then everything true must be stored and notified.
+ * The service is down while both chains grow. The false chain has `paid` payments and more blocks than the true one. Before the
+ * restart the preferred node starts to `lie`. Then all true blocks and transfers must be stored and notified.
  */
 async function throughDowntime(
   stage: Stage,
@@ -139,7 +139,7 @@ const afterDowntime = (blocks: number): Story => ({
   },
 });
 
-/** Blocks above the tip that the liar has otherwise, among those that are missing. */
+/** Heights above the tip, within the missing range, where the lying node has different blocks. */
 const [MIDDLE_FROM, MIDDLE_TO, MISSING] = [20, 40, 60];
 
 const midBackfill: Story = {
@@ -155,7 +155,7 @@ const midBackfill: Story = {
   },
 };
 
-/** Everything that is asked for by these numbers comes from another chain, and what is asked for by their hashes then. */
+/** Requests for these numbers get blocks of another chain, and so do later requests for the hashes of those blocks. */
 function byNumberOf(other: Chain, isAffected: (number: number) => boolean): NodeFault {
   const told = new Set<unknown>();
   return {
@@ -187,7 +187,7 @@ const child: Story = {
   },
 };
 
-/** A head that hashes to its hash, and that no chain leads to. */
+/** A head with a valid header hash to which no chain leads. */
 const absurdHead = heads(async (head) => {
   const raised = { ...head, number: quantity(ABSURD_HEIGHT) };
   return { ...raised, hash: headerHash(raised) };
@@ -211,7 +211,7 @@ const absurd = (nodes?: 3): Story => ({
       assert.equal((await status()).state, 'ok');
     }
     node.mend();
-    // Without another block: the lie has ended, and so does what /status says about it.
+    // No further block is needed: /status clears the problem when the lie ends.
     await waitUntil(async () => (await status()).state === 'ok', { describe: '/status to be ok again' });
   },
 });
@@ -256,7 +256,7 @@ const flipping: Story = {
       await waitUntil(() => votesFor(stage, head), { describe: 'the vote for the other sibling' });
     }
     assert.ok((await reorgs()) - before <= 1, 'one for the sibling');
-    // The branch that a node leaves last is the canonical one.
+    // The canonical branch is the one that a node leaves last.
     for (const node of nodes) node.turnTo(other);
     stage.chain = other;
     await stage.payBlock();
@@ -283,7 +283,7 @@ const wrongBody: Story = {
   },
 };
 
-/** Headers are there, and blocks with their transactions are not. */
+/** The node returns headers, but withholds blocks with their transactions. */
 const withheld: NodeFault = {
   answer: async ({ method, params }) =>
     method.startsWith('eth_getBlockBy') && params[1] === true ? { result: null } : undefined,
@@ -350,7 +350,7 @@ const earlyFinality: Story = {
       answer: async (call, ask) =>
         call.params[0] === 'finalized' ? ask({ ...call, params: ['latest', call.params[1]] }) : undefined,
     });
-    // What is final is asked for with the first commit after a start.
+    // The follower requests the finalized block with the first commit after a start.
     await service.stop();
     const paid = await payBlock();
     await chain.mine();
@@ -390,7 +390,7 @@ const oneDown: Story = {
   },
 };
 
-/** One poll, one round of votes and the blocks: far below the longest rest of a failing node, which is 30 s. */
+/** One poll, one round of votes and the blocks. Far below the longest rest of a failing node, which is 30 s. */
 const RESUME_MS_MAX = 6_000;
 
 const mostDown: Story = {
@@ -464,7 +464,7 @@ const brokenCheck: Story = {
     for (const node of nodes.slice(0, 2)) node.inject(breakers);
   },
   async tell({ nodes, payUntil, settled, status, happened }) {
-    // Most of it struck before the service had started.
+    // Most faults struck before the service had started.
     await payUntil(() => nodes[0].struck() >= 1, 'the lie to be told');
     happened.injected += 1;
     await settled();

@@ -1,5 +1,5 @@
 /**
- * A chain that changes: forks of every depth, in the middle of an answer, and below what is final.
+ * Reorgs of every depth, in the middle of a response, and below the finalized block.
  */
 import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
@@ -14,8 +14,8 @@ import { heads } from './spoil.ts';
 import type { Story } from './story.ts';
 
 /**
- * Replaces the newest blocks. Of a paid block all but the first transaction are mined again, in another order and behind
- * a log that was not there: none has the place that it had, nor has any of its logs. `place` counts the new blocks from 0.
+ * Replaces the newest blocks. All transactions of a paid block except the first are mined again, in another order and after an
+ * additional log, so each transaction and each log has a new position. `place` counts the new blocks from 0.
  */
 export async function reorg(
   chain: Chain,
@@ -30,7 +30,7 @@ export async function reorg(
   const [, spender] = chain.accounts;
   const input = encodeCall({ contract: 'DemoToken', method: 'approve', values: [spender, 1n] });
   const approval = { from: spender, to: before[0]?.to, input };
-  // Each sender's own order stays.
+  // Each sender's transactions keep their order.
   const again = [approval, split, transfer, other, second].map((one) => [one, place]);
   await chain.alone(() => chain.rpc('anvil_reorg', [depth, again]));
   const after = await notificationKeysOf(chain, paid.slice(1));
@@ -40,11 +40,11 @@ export async function reorg(
   }
 }
 
-/** Of a paid block. */
+/** The number of payments in a paid block. */
 const PAYMENTS = 5;
 const isHash = (value: unknown): value is Hash => typeof value === 'string' && value.length === 66;
 
-/** Where transactions and their logs are in their blocks. */
+/** The positions of transactions and their logs in their blocks. */
 async function notificationKeysOf(chain: Chain, hashes: readonly Hash[]) {
   const places: { to: unknown; place: number; logs: string[] }[] = [];
   for (const hash of hashes) {
@@ -62,7 +62,7 @@ const deep = (depth: number, confirmations: number): Story => ({
     const paid = await payBlock();
     await chain.mine(depth - 1);
     await settled();
-    // What waits for confirmations must not have been told.
+    // A transfer that waits for confirmations must not have been notified.
     if (confirmations === 0) await oracle.look();
     await reorg(chain, depth, paid);
     happened.injected += 1;
@@ -70,7 +70,7 @@ const deep = (depth: number, confirmations: number): Story => ({
   },
 });
 
-/** The follower hears nothing of the fork until its branch is the longer one: the next block's parent tells. */
+/** The follower learns of the reorg only when the new branch is longer: from the parent of the next block. */
 const grown: Story = {
   name: 'a reorg 3 deep that is seen only from two blocks above it',
   isPolled: true,
@@ -89,7 +89,7 @@ const grown: Story = {
   },
 };
 
-/** The chain turns over while a node answers: the block is of before, the receipts are those of its own transactions after. */
+/** The reorg happens between two responses: the block is the old one, the receipts are those of its transactions afterwards. */
 const torn = (word: 'hash' | 'number'): Story => ({
   name: `a reorg between the block and its receipts, asked for by ${word}`,
   isPolled: true,
@@ -127,7 +127,7 @@ const belowFinality: Story = {
     const [node] = stage.nodes;
     const readFinal = () => service.metric('chainbell_chain_block_number{stage="finalized"}');
     await payUntil(async () => (await readFinal()) > startBlock, 'something to be final');
-    // What is due then must be told all the same.
+    // Webhooks that become due now must be delivered nevertheless.
     receiver.setAnswer({ status: 503 });
     await payBlock();
     const { number, hash } = await chain.head();
@@ -158,8 +158,8 @@ const belowFinality: Story = {
 };
 
 /**
- * Emits Transfer(caller, the address in the input, number of the block): mined again in another block the same transaction
- * moves another amount.
+ * Emits Transfer(caller, the address in the input, block number). When the same transaction is mined again in another block,
+ * it moves a different amount.
  */
 const TRANSFER_TOPIC = 'ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 const NUMBER_TOKEN: Hex = `0x602c8060095f395ff3435f525f35337f${TRANSFER_TOPIC}60205fa300`;

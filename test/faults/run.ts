@@ -1,6 +1,6 @@
 /**
- * `npm run faults [-- word …] [--confirmations N] [--list] [--json]`: tells the stories whose name contains one of the words, all of them by
- * default, and prints what became of each. The exit code is 1 when anything was lost, doubled or made up.
+ * `npm run faults [-- word …] [--confirmations N] [--list] [--json]`: runs the stories whose name contains one of the words (by
+ * default all), and prints the results. The exit code is 1 when a notification was lost, doubled or made up.
  */
 import { parseArgs } from 'node:util';
 import { messageOf } from '../../src/core/fault.ts';

@@ -1,5 +1,5 @@
 /**
- * How a node's answers are spoilt: NodeFaults for receipts, blocks and heads.
+ * Ways to spoil a node's responses: NodeFaults for receipts, blocks and heads.
  */
 import { quantity } from '../../devnet/wallet.ts';
 import { headerHash } from '../../src/chain/proof/roots.ts';
@@ -7,7 +7,7 @@ import type { Ask, Call, NodeFault } from './node-proxy.ts';
 
 export type Json = Record<string, unknown>;
 
-/** Answers that hold a list of receipts, changed, or as they are; only where there are enough of them to spoil. */
+/** Changes responses with a list of receipts. Leaves lists unchanged that are too short to spoil. */
 export function receipts(spoil: (all: readonly Json[]) => unknown): NodeFault {
   return {
     async answer(call, ask) {
@@ -19,7 +19,7 @@ export function receipts(spoil: (all: readonly Json[]) => unknown): NodeFault {
   };
 }
 
-/** Answers that hold a block with its transactions, changed. */
+/** Changes responses with a block and its transactions. */
 export function block(spoil: (one: Json) => unknown): NodeFault {
   return {
     async answer(call, ask) {
@@ -30,7 +30,7 @@ export function block(spoil: (one: Json) => unknown): NodeFault {
   };
 }
 
-/** The head, as another one, or as it is; or what is final. */
+/** Replaces the head, or the block of another tag, or returns it unchanged. */
 export function heads(
   lie: (head: Json, ask: (number: number) => Promise<unknown>) => Promise<unknown>,
   tag: 'latest' | 'finalized' = 'latest',
@@ -52,19 +52,19 @@ export function both(one: NodeFault, other: NodeFault): NodeFault {
   return { answer };
 }
 
-/** A header that hashes to its hash, so that nothing but the chain tells that it is none of its blocks. */
+/** A header with a valid hash. Only the chain shows that it is not one of its blocks. */
 async function raise(head: Json): Promise<Json> {
   const raised = { ...head, number: quantity(Number(head.number) + 1000) };
   return { ...raised, hash: headerHash(raised) };
 }
 
-/** A head that nobody has mined. */
+/** A head that was never mined. */
 export const farAhead = heads(raise);
 
-/** A final block that nobody has mined. */
+/** A finalized block that was never mined. */
 export const finalAhead = heads(raise, 'finalized');
 
-/** The chain as it was at this height: an old head, and nothing newer. */
+/** The chain as it was at this height: an old head, and no newer blocks. */
 export function only(number: number): NodeFault {
   return {
     async answer(call, ask) {
@@ -77,12 +77,12 @@ export function only(number: number): NodeFault {
   };
 }
 
-/** The list with one of its objects changed. */
+/** The list with one object changed. */
 export function change(all: readonly Json[], index: number, fields: Json): Json[] {
   return all.map((one, at) => (at === index ? { ...one, ...fields } : one));
 }
 
-/** Receipts with the first log of the first one that has any changed. */
+/** Receipts with a change in the first log of the first receipt that has any. */
 export function changeLog(all: readonly Json[], fields: Json): Json[] {
   const index = findLogs(all);
   return change(all, index, { logs: change(listOf(all[index]?.logs), 0, fields) });

@@ -1,6 +1,6 @@
 /**
- * Where stories of faults are told: a real chain behind misbehaving nodes, Chainbell on PostgreSQL, a receiver, and
- * payments to watched addresses.
+ * The setup for stories of faults: a real chain behind misbehaving nodes, Chainbell on PostgreSQL, a receiver, and payments to
+ * watched addresses.
  */
 import { encodeCall } from '../../devnet/contracts.ts';
 import { sendTransaction } from '../../devnet/wallet.ts';
@@ -25,20 +25,20 @@ import { waitUntil } from '../kit/wait.ts';
 import { type NodeProxy, startNodeProxy } from './node-proxy.ts';
 import { contentOf, createOracle, type Found, type Oracle } from './oracle.ts';
 
-/** What a story needs. */
+/** The requirements of a story. */
 export type Setting = {
   nodes?: 1 | 2 | 3 | 5;
-  /** Whether all heads are polled; else the first node pushes them. */
+  /** Whether all heads are polled. Otherwise the first node pushes them. */
   isPolled?: boolean;
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   chainOptions?: Parameters<typeof startChain>[0];
-  /** Happens before the service starts for the first time. */
+  /** Runs before the first start of the service. */
   prepare?(early: Pick<Stage, 'chain' | 'nodes' | 'parts' | 'payOn'>): Promise<void>;
-  /** Further sections of the configuration, once what they name is on the chain. */
+  /** Further sections of the configuration. Called when the contracts that they need are on the chain. */
   sections?(chain: Chain): Promise<NonNullable<Parameters<typeof startTestService>[0]['sections']>>;
 };
 
-/** What the stories look at in /status. */
+/** The fields of /status that stories read. */
 export type Status = {
   state: string;
   problem: { message: string } | null;
@@ -51,48 +51,48 @@ export type Status = {
 };
 
 export type Stage = {
-  /** The canonical chain; a story may go over to another one. */
+  /** The canonical chain. A story may switch to another one. */
   chain: Chain;
   database: TestDatabase;
   receiver: Receiver;
-  /** In order of preference. */
+  /** The nodes in order of preference. */
   nodes: readonly [NodeProxy, ...NodeProxy[]];
   service: TestService;
-  /** Ends with the stage. */
+  /** Disposed with the stage. */
   parts: AsyncDisposableStack;
-  /** The first block that is followed. */
+  /** The first block that the service follows. */
   startBlock: number;
-  /** As the service is configured. */
+  /** The configuration of the service. */
   config: Config;
-  /** After the service was stopped: another one on the same database, or on what stands before it. */
+  /** After a stop: starts another service on the same database, or on a proxy in front of it. */
   restart(databaseUrl?: string): Promise<void>;
   oracle: Oracle;
-  /** The addresses that somebody watches. */
+  /** The watched addresses. */
   watched: readonly [Address, Address];
-  /** Noted by the stories: faults that did not strike in a node's proxy. */
+  /** Stories count faults here that did not strike in a node's proxy. */
   happened: { injected: number };
-  /** The same on another chain than the canonical one: payments that never happened. */
+  /** Like `payBlock` on another chain than the canonical one: payments that never happened there. */
   payOn(chain: Chain): Promise<Hash[]>;
   /** Mines one block with a payment of each kind to watched addresses, among others. */
   payBlock(): Promise<Hash[]>;
-  /** Pays block after block until the condition holds. */
+  /** Mines paid blocks until the condition holds. */
   payUntil(condition: () => boolean | Promise<boolean>, describe: string): Promise<void>;
-  /** Resolves when the chain is stored and everything is told. */
+  /** Resolves when the chain is stored and all notifications are delivered. */
   settled(): Promise<void>;
   status(): Promise<Status>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** A node that hangs is given up after 30 s; two of them may follow one another. */
+/** The time limit for a hanging node is 30 s, and two of them may follow one another. */
 const RECOVERY_MS_MAX = 90_000;
-/** A webhook that failed is sent again soon. */
+/** Failed webhooks are retried soon. */
 const RETRY_MINUTES = [0.01];
-/** Far above what a story leaves, or a thousand rounds of kills. */
+/** Far more than the rows of a story, or of a thousand rounds of kills. */
 const ROWS_MAX = 100_000;
-/** Enough for the proof of the first blocks to be calibrated. */
+/** Enough blocks to calibrate the proof. */
 const BLOCKS_BEFORE = 4;
 
-/** Sets it up, with a few blocks followed and told. */
+/** Builds the stage, with a few blocks followed and notified. */
 export async function setStage(setting: Setting): Promise<Stage> {
   const parts = new AsyncDisposableStack();
   try {
@@ -179,7 +179,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
         if (performance.now() < nextAt) return false;
         await stage.payBlock();
         blocks += 1;
-        // Slower and slower: a wait for a timeout would leave the oracle too much to read.
+        // Mines more and more slowly, because a wait for a timeout would otherwise leave the oracle too much to read.
         nextAt = performance.now() + blocks ** 2;
         return false;
       };
@@ -195,7 +195,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
             select from block where '0x' || encode(hash, 'hex') = ${head.hash}
               and number = (select max(number) from block) and not exists (select from notification where state = 'waiting')`)
           .catch((error: unknown) => {
-            // The service's own connections, which a story may be breaking just now.
+            // These are the service's connections, which the story may be breaking at this moment.
             if (error instanceof Fault && error.code === 'unavailable') return [];
             throw error;
           });
@@ -211,7 +211,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   return stage;
 }
 
-/** What the service and the database were doing, for whoever reads why a wait was in vain. */
+/** The state of the service and the database, for the error message when a wait times out. */
 async function describeStall({ nodes, database, status }: Stage): Promise<string> {
   const own = await database.open();
   const activity = await own.query(sql`
@@ -223,7 +223,7 @@ async function describeStall({ nodes, database, status }: Stage): Promise<string
   return JSON.stringify({ struck, status: await status(), activity }, null, 2);
 }
 
-/** From now on the database itself notes which blocks are removed, whoever removes them. */
+/** Makes the database record every removed block, with a trigger. */
 export async function noteRemovals(database: Db): Promise<void> {
   await database.query(sql`create table removed_block (hash bytea not null)`);
   await database.query(sql`
@@ -233,7 +233,7 @@ export async function noteRemovals(database: Db): Promise<void> {
     create trigger removed_block after delete on block for each row execute function note_removed_block()`);
 }
 
-/** What the oracle judges: the stored blocks, those that were removed, all rows, all webhooks. */
+/** The input of the oracle: stored blocks, removed blocks, all rows and all webhooks. */
 export async function findAll({
   service: { database },
   receiver,

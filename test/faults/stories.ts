@@ -1,5 +1,5 @@
 /**
- * The table of all stories, by kind.
+ * All stories by kind.
  */
 import { followerStories } from './followers.ts';
 import { breakStories, killStories } from './kills.ts';

@@ -1,25 +1,25 @@
 /**
- * How a story is told: the fault, the recovery, two more blocks, and the oracle's verdict as a row.
+ * The course of a story: the fault, the recovery, two more blocks, and the oracle's verdict as a row.
  */
 import type { NodeFault } from './node-proxy.ts';
 import type { Verdict } from './oracle.ts';
 import { findAll, type Setting, type Stage, setStage } from './stage.ts';
 
 export type Story = Setting & {
-  /** What goes wrong. */
+  /** The fault in words. */
   name: string;
-  /** Told beside others: it waits for time limits and does little else. */
+  /** Runs beside other stories, because it mostly waits for time limits. */
   isSlow?: boolean;
-  /** Webhooks fail in it, or the program is killed: the same notice may be heard again, with the same id. */
+  /** Webhooks fail, or the program is killed, so the same notification may be received again with the same id. */
   mayRepeat?: boolean;
-  /** Lets it happen, asserts what must be seen, and ends it. */
+  /** Causes the fault, asserts its visible effects, and ends it. */
   tell(stage: Stage): Promise<void>;
 };
 
 export type Row = { fault: string; injected: number } & Verdict & { recoveredMs: number };
 
 type Teller = {
-  /** Stories of one setting are told on the same stage, one after the other, until one goes wrong. */
+  /** Stories with equal settings run on the same stage, one after the other, until one fails. */
   tell(story: Story): Promise<Row>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -37,7 +37,7 @@ export function createTeller(): Teller {
         row = await tellOn(stage, story);
         return row;
       } finally {
-        // Nodes that rest after their faults would be missing in the next story.
+        // In the next story, nodes that rest after their faults would be missing.
         const isReusable = row !== undefined && problemsOf(row).length === 0 && nodes === undefined;
         if (isReusable && !free.has(key)) free.set(key, stage);
         else await stage[Symbol.asyncDispose]();
@@ -49,7 +49,7 @@ export function createTeller(): Teller {
   };
 }
 
-/** What is wrong with a row; empty when nothing was lost, doubled or made up, and the fault did strike. */
+/** The problems of a row. Empty when the fault struck and no notification was lost, doubled or made up. */
 export function problemsOf(row: Row): string[] {
   const { wrongBlocks, lost, doubled, falseRollbacks, falseNotices } = row;
   const wrong = Object.entries({ wrongBlocks, lost, doubled, falseRollbacks, falseNotices });
@@ -60,8 +60,8 @@ export function problemsOf(row: Row): string[] {
 }
 
 /**
- * Lets the first of several nodes lie until the condition holds. A loaded machine may make that node slow: then it is asked
- * last for minutes, of which a new start knows nothing.
+ * Makes the first of several nodes lie until the condition holds. On a loaded machine that node may count as slow and get
+ * requests last for minutes. A restart clears that state.
  */
 export async function lieUntil(
   stage: Stage,

@@ -1,5 +1,5 @@
 /**
- * The stories as tests: each leaves a row in which nothing is wrong. A run of the whole suite tells a sample of them.
+ * The stories as tests. Each must leave a row without problems. A run of the whole suite takes a sample of them.
  */
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';

@@ -1,5 +1,5 @@
 /**
- * A node whose answers do not come as they should: refused, torn, garbled, slow, or not at all.
+ * A node whose responses arrive damaged: refused, torn, garbled, slow, or not at all.
  */
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
@@ -10,7 +10,7 @@ import { farAhead } from './spoil.ts';
 import type { Stage } from './stage.ts';
 import type { Story } from './story.ts';
 
-/** Sends every answer in this way. */
+/** Sends every response in this way. */
 function sending(send: (response: ServerResponse, text: string) => unknown): NodeFault {
   return {
     send(response, text) {
@@ -20,17 +20,17 @@ function sending(send: (response: ServerResponse, text: string) => unknown): Nod
   };
 }
 
-/** As many are tried. */
+/** Chainbell tries this many trace methods. */
 const TRACE_METHODS = 3;
 const json = { 'content-type': 'application/json' };
-/** The node is left alone for as long as it asks, which is no failure of it. */
+/** A rate-limited node gets no requests for the time it asks for. That does not count as a failure. */
 const HEEDED = /"limited_until":"/;
 const limited = sending((response) => response.writeHead(429).end('too many requests'));
 const limitedForOneSecond = sending((response) =>
   response.writeHead(429, { 'retry-after': '1' }).end('too many requests'),
 );
 
-/** What the only node does until /status says so. */
+/** Faults of the only node. Each lasts until /status shows its problem. */
 const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
   { name: '429', fault: limited, problem: HEEDED },
   { name: '429 with Retry-After', fault: limitedForOneSecond, problem: HEEDED },
@@ -94,7 +94,7 @@ const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
   },
 ];
 
-/** The same answers under other ids. */
+/** The same responses with different ids. */
 function renamed(idOf: (id: number, first: number) => number | null, only?: 'batches'): NodeFault {
   return {
     send(response, text) {
@@ -113,7 +113,7 @@ const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
   name,
   isPolled: true,
   async tell({ nodes: [node], payBlock, payUntil, settled, status }) {
-    // Every fifth answer: it goes on all the same.
+    // Only every fifth response fails, so the chain is still followed.
     let sent = 0;
     node.inject({
       send(...answer) {
@@ -125,7 +125,7 @@ const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
     await settled();
     node.inject(fault);
     await payBlock();
-    // A node that limits is waited for: then it is the node of which /status says so.
+    // Chainbell waits for a node that limits requests, and /status names that node then.
     const isSeen = async () => {
       const { problem: seen, nodes } = await status();
       return problem.test(JSON.stringify([seen, nodes]));
@@ -135,10 +135,10 @@ const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
   },
 }));
 
-/** One of two nodes serves at once, and not only after the other one has been silent for 30 s. */
+/** One of two nodes is enough to proceed, without waiting 30 s for the silent one. */
 const ALONE = { chain: { quorum: 1 } } as const;
 
-/** With another node beside it the chain is followed all the while, and /status names the first one. */
+/** With another node beside it, the chain is followed without interruption, and /status names the first node. */
 async function tellFallback(
   fault: NodeFault,
   { nodes: [node], payBlock, settled, status }: Stage,
@@ -192,14 +192,14 @@ export const transportStories: readonly Story[] = [
       await payUntil(() => node.struck() >= 2, 'two answers to have come so');
     },
   },
-  // The limits are 5 s for a silent WebSocket and 30 s for an answer.
+  // The limits are 5 s for a silent WebSocket and 30 s for a response.
   {
     isSlow: true,
     name: 'a WebSocket that stays open and says nothing',
     async tell({ nodes: [node], payUntil, settled, status }) {
       assert.equal((await status()).pushed_heads, true);
       node.inject({ isMute: true });
-      // Polling goes on beside it, and it is closed.
+      // Polling continues beside the WebSocket, which Chainbell closes.
       await payUntil(() => node.struck() >= 1, 'a head to be swallowed');
       await settled();
       await waitUntil(async () => !(await status()).pushed_heads, { describe: 'the socket to be given up' });

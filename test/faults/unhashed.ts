@@ -1,6 +1,6 @@
 /**
- * A node that lies about what no hash covers: senders and internal transfers. It gives the right block otherwise, and is
- * preferred to two honest nodes.
+ * A preferred node that lies about data that no hash covers: senders and internal transfers. Its blocks are otherwise right. Two
+ * other nodes are honest.
  */
 import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
@@ -13,19 +13,19 @@ import { block, both, change, type Json, listOf, receipts } from './spoil.ts';
 import { lieUntil, type Story } from './story.ts';
 
 const STRANGER = `0x${'7'.repeat(40)}`;
-/** Blocks that a restart must catch up with: more than are looked at in full. */
+/** Blocks that a restart must catch up with: more than the number that gets a full check. */
 const BACKFILL_BLOCKS = 30;
 
-/** As deep a reorg has blocks of which only what matches is proved. */
+/** In a reorg of this depth, only matching data is proved in some blocks. */
 const REORG_BLOCKS = 20;
 
-/** The sender of the first payment, in block and receipts alike. */
+/** Forges the sender of the first payment, in the block and in its receipts. */
 const forgedSender = both(
   block((one) => ({ ...one, transactions: change(listOf(one.transactions), 0, { from: STRANGER }) })),
   receipts((all) => change(all, 0, { from: STRANGER })),
 );
 
-/** The frames below the transactions' own are changed, in whichever shape the node gives traces. */
+/** Changes the frames below those of the transactions, in every format of traces. */
 function traces(spoilCalls: (calls: Json[]) => Json[]): NodeFault {
   return {
     async answer(call, ask) {
@@ -49,7 +49,7 @@ function traces(spoilCalls: (calls: Json[]) => Json[]): NodeFault {
 const isInner = ({ traceAddress }: Json) => Array.isArray(traceAddress) && traceAddress.length > 0;
 
 const omitted = traces(() => []);
-/** One wei more than was paid. */
+/** Adds one wei to the amount. */
 const invented = traces((calls) =>
   calls.map((call) => {
     const raised = (value: unknown) => `0x${(BigInt(String(value)) + 1n).toString(16)}`;
@@ -83,7 +83,7 @@ const atHead = ({ name, fault }: Lie): Story => ({
   },
 });
 
-/** Of what matches a watched address: the rest is found by samples (test/ingest/full-checks.test.ts). */
+/** Lies about transfers of watched addresses. Samples find other lies (test/ingest/full-checks.test.ts). */
 const inBackfill = ({ name, fault }: Lie): Story => ({
   name: `${name}, in a backfill, by the first of three nodes`,
   nodes: 3,
@@ -100,7 +100,7 @@ const inBackfill = ({ name, fault }: Lie): Story => ({
   },
 });
 
-/** Held blocks grow old, and a process that starts finds one like those of a backfill. */
+/** Held blocks become old. After a restart such a block looks like a block of a backfill. */
 const disputed: Story = {
   name: 'an internal transfer omitted by the first of two nodes: its block is held however far the head moves on, also after a restart',
   nodes: 2,
@@ -133,7 +133,7 @@ const disputed: Story = {
   },
 };
 
-/** As operators do what the report says, while the node goes on lying. */
+/** Follows the instructions of the report, as operators do, while the node keeps lying. */
 const reported: Story = {
   name: 'internal transfers omitted in a backfill, by the first of three nodes, and repaired as /status says',
   nodes: 3,
@@ -141,7 +141,7 @@ const reported: Story = {
   async tell(stage) {
     const [node] = stage.nodes;
     await stage.settled();
-    // Of a record as young as the blocks nothing says that it was there before them.
+    // If a record is as young as the blocks, nothing shows that it existed before them.
     await stage.service.database.query(
       sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
     );
@@ -150,7 +150,7 @@ const reported: Story = {
     node.inject(omitted);
     await stage.restart();
     await stage.settled();
-    // Nothing is doubtful, and nothing lost, when the first blocks of the backfill were sampled by chance.
+    // No block is doubtful, and no transfer lost, if the samples happened to include the first blocks of the backfill.
     const said = JSON.stringify((await stage.status()).agreement);
     const [, from, to] = /repair --from (\d+) --to (\d+) --dry-run/.exec(said) ?? [];
     if (from !== undefined && to !== undefined)
@@ -163,7 +163,7 @@ const reported: Story = {
   },
 };
 
-/** The new branch holds the old payments in another block, where this node forges the sender of the first one. */
+/** The new branch has the old payments in another block, where this node forges the sender of the first payment. */
 const inReorg = (depth: number, which: string): Story => ({
   name: `a sender forged inside a reorg, ${which}, by the first of three nodes`,
   nodes: 3,
@@ -184,7 +184,7 @@ const inReorg = (depth: number, which: string): Story => ({
   },
 });
 
-/** Balances and prices that are not the chain's. */
+/** Balances and prices that differ from the chain's. */
 const falseContracts: NodeFault = {
   async answer(call, ask) {
     if (call.method === 'eth_getBalance') return { result: '0x7' };
@@ -221,7 +221,7 @@ const contracts: Story = {
       );
       return rows.map(({ price }) => Number(price));
     };
-    // Often enough for a price of each to have been taken.
+    // Often enough that a price of each was taken.
     await payUntil(async () => node.struck() >= 8 && (await prices()).length > 0, 'the price to be read');
     assert.deepEqual(await prices(), [Number(PRICE)]);
     const response = await fetch(`${service.apiUrl}/api/native/supply-info`);
