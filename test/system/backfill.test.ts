@@ -1,6 +1,6 @@
 /**
- * A backfill of some thousand blocks by the real program: it ends and goes on anywhere, waits for nodes that limit it,
- * says what to do where they have pruned, and draws its bar on a terminal.
+ * A backfill of some thousand blocks by the real program. It can stop and continue anywhere, waits for nodes that limit it,
+ * says what to do if they have pruned, and draws its bar on a terminal.
  */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
@@ -41,7 +41,7 @@ before(async () => {
 });
 after(() => parts.disposeAsync());
 
-/** Where nothing listens: what was found is what counts here. */
+/** A port where nothing listens, because these tests compare only the stored notifications. */
 const nowhere = { port: 1 };
 
 async function watchAhead(database: TestDatabase): Promise<{ id: string }> {
@@ -50,7 +50,7 @@ async function watchAhead(database: TestDatabase): Promise<{ id: string }> {
   return await watcher.watch({ address, webhookUrl: 'https://one.example/hook' });
 }
 
-/** Follows to the head; every block from 1 on is stored once, and one notification for each payment, in order. */
+/** Follows to the head. Then every block from 1 on is stored once, and each payment has one notification, in order. */
 async function assertWhole(database: TestDatabase, record: { id: string }, rpc = chain.url): Promise<void> {
   const options = { database, rpc: [rpc], roles: ['follower'] as const, chain: { startBlock: 1 } };
   await using service = await startTestService(options);
@@ -128,7 +128,7 @@ for (const [what, prune, reason, internalTransfers] of [
   ['receipts', pruneReceipts, /pruned history unavailable \(4444\);/, 'off'],
   ['traces', pruneTraces, /could not trace 0x\w{64}: missing trie node;/, 'auto'],
 ] as const) {
-  test(`a node that has pruned its old ${what} makes the problem say what to do, and is asked again without end`, async () => {
+  test(`a node that has pruned its old ${what} makes the problem say what to do, and is asked again and again`, async () => {
     await using database = await createTestDatabase('postgres');
     let isPruned = true;
     await using node = await startNode(
@@ -210,20 +210,20 @@ test('on a terminal a backfill is a bar below the log, and Ctrl-C leaves no unfi
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
     const hadBar = shown.includes('backfill [');
     shown += text;
-    // Ctrl-C, by the terminal.
+    // Ctrl-C, sent through the terminal.
     if (!hadBar && shown.includes('backfill [')) child.stdin?.write('\u0003');
   });
   const [code] = await once(child, 'close');
   assert.equal(code, 0, shown);
   assert.match(shown, /backfill \[[#-]+\] \d+\.\d %/);
-  // Nothing but an erased line after the last line of the log.
+  // After the last line of the log there is only an erased line.
   const last = shown.split('\n').at(-1) ?? '';
   assert.equal(last.split('\r\u001B[K').at(-1), '', JSON.stringify(last));
 });
 
 type Call = { method: string; params: unknown[] };
 
-/** The chain's node with a door: what it answers to the n-th request instead, and what it makes of each answer. */
+/** A proxy of the chain's node that can replace the answer to the n-th request, and change each answer. */
 async function startNode(
   instead: (request: { index: number; body: string }) => Answer | undefined,
   change: (call: Call, answer: Json) => Json = (_, answer) => answer,
@@ -244,7 +244,7 @@ async function startNode(
   return { ...proxy, url: `http://127.0.0.1:${proxy.port}` };
 }
 
-/** Asked for by number, below 1,000, as history is; the genesis block stays. */
+/** Blocks below 1,000, requested by number, as history is. The genesis block stays. */
 const isOld = ([reference]: unknown[]) =>
   typeof reference === 'string' && Number(reference) > 0 && Number(reference) < 1_000;
 

@@ -25,7 +25,7 @@ test('repeating a bulk stream completes it after its process was killed, with ea
   const keyRing = deriveKeyRing(Buffer.from(SECRET, 'base64'));
   const { key } = await issueKey({ database, keyRing }, 'acme', new Date());
   const told = new Map<number, Outcome>();
-  // Killed at its first answer, then in the middle of what is left, then never.
+  // Killed at its first answer, then in the middle of the remaining lines, then not at all.
   for (const answersMax of [1, 2_500, LINES]) {
     const program = startProgram({
       database: place,

@@ -33,7 +33,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       },
     };
     await using place = await createTestDatabase(kind);
-    // It sends everything back, refuses two attempts and takes the third.
+    // The receiver echoes everything, refuses two attempts and accepts the third.
     await using receiver = await startReceiver({
       answer: ({ headers, body }, index) => ({
         status: index < 2 ? 500 : 200,
@@ -131,12 +131,12 @@ describe('the search', () => {
   });
 });
 
-/** The random part of a key; its id is no secret. */
+/** The random part of a key. Its id is not secret. */
 function secretPartOf(key: string): Buffer {
   return Buffer.from(key.split('_')[3] ?? '');
 }
 
-/** Which of the canaries are where. */
+/** Lists the canaries found, each with its place. */
 function findIn(canaries: ReadonlyMap<string, Buffer>, places: ReadonlyMap<string, Buffer>): string[] {
   return [...places].flatMap(([place, content]) =>
     [...canaries].flatMap(([name, canary]) =>
@@ -145,18 +145,18 @@ function findIn(canaries: ReadonlyMap<string, Buffer>, places: ReadonlyMap<strin
   );
 }
 
-/** The bytes, their hexadecimal digits, and what they become in base64 behind 0, 1 or 2 other bytes. */
+/** The bytes, their hexadecimal digits, and their base64 after 0, 1 or 2 other bytes. */
 function formsOf(bytes: Buffer): (Buffer | string)[] {
   const hex = bytes.toString('hex');
   const base64 = [0, 1, 2].map((offset) => {
     const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString('base64');
-    // Without the digits that hold bits of what lies before and behind.
+    // Without the digits that also hold bits of the neighboring bytes.
     return text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6));
   });
   return [bytes, hex, hex.toUpperCase(), ...base64];
 }
 
-/** Every row of every table as PostgreSQL writes it; bytea in hexadecimal. */
+/** Every row of every table as PostgreSQL prints it, with bytea in hexadecimal. */
 async function dumpTables(database: Database): Promise<Map<string, Buffer>> {
   const tables = await database.query<{ name: string }>(sql`
     select table_name as name from information_schema.tables where table_schema = 'public' order by 1`);

@@ -12,7 +12,7 @@ const MINUTE_MS = 60 * SECOND_MS;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 const YEAR_MS = 365 * DAY_MS;
 const RETRY_MINUTES = [1, 2];
-/** How often a process of these stories works at least. */
+/** The longest interval at which a process of these stories works. */
 const TICK_MS = 20 * SECOND_MS;
 const DAY_STEPS = [[DAY_MS], [-DAY_MS], [DAY_MS, -DAY_MS], [-DAY_MS, DAY_MS], [YEAR_MS], [-YEAR_MS]] as const;
 
@@ -60,7 +60,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
   });
 
   for (const step of [DAY_MS, -DAY_MS]) {
-    test(`the clock is set by ${step / DAY_MS} days during an attempt, which another process sees first`, async () => {
+    test(`a clock set by ${step / DAY_MS} days during an attempt, seen by another process first, delays the retry by its interval`, async () => {
       const { story, first } = await startStory();
       const second = await story.start();
       let isFirst = true;
@@ -72,11 +72,11 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
         isFirst = false;
         return 'http_5xx';
       });
-      // It settles by its old time a schedule that has moved already.
+      // The first process settles by its old time, although the schedule has moved already.
       await first.work();
       const [row] = await listNotifications(database());
       assert.equal(row?.next_attempt_at.getTime(), story.wall().getTime() + MINUTE_MS);
-      // Nor does it take anything else by its old time.
+      // It leases nothing by its old time.
       story.advance(TICK_MS);
       await first.work();
       await second.work();
@@ -105,7 +105,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.equal(story.attempts.length, 2);
   });
 
-  test('the clock was set back while no process ran: a retry waits for one interval at most', async () => {
+  test('after the clock was set back while no process ran, a retry waits for one interval at most', async () => {
     const { story, first } = await startStory();
     await first.work();
     story.step(-DAY_MS);
@@ -134,7 +134,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     await second.work();
     assert.equal(story.attempts.length, 2);
     await first.follow();
-    // It sees that the other one is wrong, gives it some seconds to see it too, and takes over what is stored.
+    // It recognizes the wrong clock, gives the other process some seconds to recognize it too, and restores the schedule.
     for (const _ of [1, 2, 3, 4, 5]) {
       await second.follow();
       story.advance(SECOND_MS);
@@ -151,7 +151,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     [-61_000, 30_000],
   ] as const) {
     const names = `${step / SECOND_MS} s, and by ${second / SECOND_MS} s after the only process that saw it was killed`;
-    test(`the clock is set by ${names}: retries keep their intervals`, async () => {
+    test(`retries keep their intervals when the clock is set by ${names}`, async () => {
       const { story, first } = await startStory();
       const other = await story.start();
       await first.work();
@@ -231,20 +231,20 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     },
   );
 
-  test('whatever the clock is set to, a retry is at most a second early or an interval late', async () => {
+  test('for any steps of the clock, a retry is at most a second early or an interval late', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(event, { minLength: 30, maxLength: 60 }), async (events) => {
         const { story, first } = await startStory();
         const processes = [first, await story.start()];
         for (const one of events) {
           if ('follow' in one) {
-            // Two steps within a second, the first of which only one process has seen; all compare every second.
+            // Two steps within a second. Only one process has seen the first one, because each compares once a second.
             await processes[one.follow]?.follow();
             story.advance(SECOND_MS / 4);
             story.step(one.second);
             const other = processes[1 - one.follow];
             await other?.follow();
-            // It may die before it sees the second one, and another one takes its place.
+            // That process may die before it sees the second step, and a new process takes its place.
             if (one.dies) processes[one.follow] = await story.start();
             else await processes[one.follow]?.follow();
             await other?.work();
@@ -255,7 +255,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
             continue;
           }
           story.advance(one.tick);
-          // Some work before they compare clocks, some after; each has compared them when the tick is over.
+          // Some work before they compare clocks, some after. Each has compared them by the end of the tick.
           for (const [index, process] of processes.entries())
             if ((one.mask >> index) % 2 === 1) await process.work();
           for (const process of (one.mask & 4) === 0 ? processes : processes.toReversed())

@@ -1,5 +1,5 @@
 /**
- * Durations while the common clock is set by a day: answers kept for Idempotency-Keys, overlaps of keys and signing
+ * Durations while the common clock is set by a day: responses stored for Idempotency-Keys, overlaps of keys and signing
  * secrets, rounds of prices, the order of attempts.
  */
 import assert from 'node:assert/strict';

@@ -17,12 +17,12 @@ import { waitUntil } from '../kit/wait.ts';
 
 const CHAIN_ID = 31_337;
 const FIRST = 68_215;
-/** Minted a token in the transaction whose receipt is left out. */
+/** The address that minted a token in the transaction whose receipt is missing from the list. */
 const MINTER = '0xd494d1276b7e84da2a502ab3dfc3440a0a241009';
 const MINTED = BigInt('0x52b7d2dcc80cd2e4000000');
 
 testWithRealchain(
-  'cronos: a receipt that the list leaves out is fetched, and the block is held only while no node has it',
+  'on Cronos, a receipt that is missing from the list is fetched, and the block is held only while no node has it',
   async (folder) => {
     const read = (number: number): NodeBlock => ({
       block: readRealchain(folder, `chains/cronos-${number}/block.json.gz`),

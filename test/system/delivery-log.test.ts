@@ -25,7 +25,7 @@ type Logged = {
 };
 type Attempt = { id: number; notification_id: number; outcome: string };
 
-/** One process, or one that delivers and one that answers. */
+/** One process, or one that delivers and one that serves the API. */
 const places: { kind: DatabaseKind; name: string; roles: ('follower' | 'delivery' | 'api')[][] }[] = [
   { kind: 'embedded', name: 'in one process', roles: [['follower', 'delivery', 'api']] },
   { kind: 'postgres', name: 'in two processes’ roles', roles: [['follower', 'delivery'], ['api']] },
@@ -76,9 +76,9 @@ for (const { kind, name, roles } of places) {
       return { address, record, received };
     }
 
-    test('a request that was repeated on a new connection is counted in its attempt', async () => {
+    test('a request that is repeated on a new connection is counted in its attempt', async () => {
       const { address, record } = await payTo(1);
-      // A connection that was not kept for this long makes the reset an ordinary failure: then once more.
+      // If the connection was already closed, the reset is an ordinary failure, and the test tries again.
       for (let isRepeated = false; !isRepeated; ) {
         let resets = 1;
         receiver.setAnswer(() => (resets-- > 0 ? 'reset' : {}));
@@ -135,7 +135,7 @@ for (const { kind, name, roles } of places) {
 
     test('a test webhook is subject to the address guard, so a forbidden receiver gets none', async () => {
       const hidden = await startReceiver({ host: '127.0.0.1' });
-      // The port is not among those that a webhook may use: the URL was stored when it was.
+      // Webhooks may no longer use this port. They could when the URL was stored.
       const record = await watcher.watch({ address: freshAddress(), webhookUrl: receiver.url });
       await service.database.query(sql`
         update watched_address set webhook_url = ${hidden.url} where id = ${record.id}`);

@@ -1,5 +1,5 @@
 /**
- * Delivery as receivers and watchers live through it, with the whole program between a real chain and real receivers.
+ * Delivery as receivers and watchers experience it, with the whole program between a real chain and real receivers.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
@@ -22,12 +22,12 @@ import { waitUntil } from '../kit/wait.ts';
 
 const test = sampledTest(import.meta.url, { shares: 2 });
 
-/** 0.12 s, 0.6 s, then 1.2 s for ever. */
+/** 0.12 s, 0.6 s, then always 1.2 s. */
 const RETRY_MINUTES = [0.002, 0.01, 0.02];
 const MINUTE_MS = 60_000;
 /** The delay that a busy machine may add: less than the time between two steps of the schedule. */
 const STALL_MS_MAX = 400;
-/** A lane that has work under way looks for what has become due once a second. */
+/** A lane with attempts under way looks for due notifications once a second. */
 const LATE_MS_MAX = 2_500;
 
 for (const kind of sampledKinds(import.meta.url)) {
@@ -36,7 +36,7 @@ for (const kind of sampledKinds(import.meta.url)) {
     let chain: Chain;
     let receiver: Receiver;
     let other: Receiver;
-    /** Nobody listens there. */
+    /** A URL where nothing listens. */
     let gone: { url: string; port: number };
     let service: TestService;
     let watcher: Watcher;
@@ -62,7 +62,7 @@ for (const kind of sampledKinds(import.meta.url)) {
     });
     after(() => own.disposeAsync());
 
-    /** An address on a watch, with a URL of its own at a receiver, and what came there. */
+    /** A watched address with a separate URL at a receiver, and the requests to that URL. */
     async function watchAt({ url }: { url: string }, who = watcher) {
       const address = freshAddress();
       const webhookUrl = `${url}/${address}`;
@@ -102,7 +102,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       const requests = requestsAt(receiver, address);
       const bodies = requests.map(bodyOf);
       assert.equal(requests.length, 5);
-      // Everything but the due time is the same in each attempt.
+      // Only the due time differs between attempts.
       for (const body of bodies) assert.deepEqual({ ...body, next_retry_at: null }, bodies[0]);
       assert.deepEqual(new Set(bodies.map(({ id }) => id)), new Set([row.id]));
 
@@ -231,7 +231,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       const lively = await Promise.all(Array.from({ length: 5 }, () => watchAt(other)));
       const heard = receiver.requests.length;
       for (const { address } of silent) await pay(address);
-      // As many as the service dares to send there at once.
+      // As many as the service sends to that receiver at once.
       await receiver.waitFor(heard + 4);
       const startedAt = performance.now();
       for (const { address } of lively) await pay(address);

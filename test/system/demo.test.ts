@@ -7,7 +7,7 @@ import { chainbell } from '../cli/chainbell.ts';
 import { createDemoStage } from '../kit/demo.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** Three times what the demo promises on an idle machine, for machines that are not. */
+/** Three times the time that the demo promises on an idle machine, for busy machines. */
 const DATA_MS_MAX = 90_000;
 
 type Check = (body: unknown) => void;
@@ -25,7 +25,7 @@ function isPositive(value: unknown): void {
   assert.ok(typeof value === 'number' && value > 0, String(value));
 }
 
-test('within half a minute every public endpoint of the demo answers with plausible data, which moves', async (context) => {
+test('within half a minute every public endpoint of the demo answers with plausible, changing data', async (context) => {
   const stage = createDemoStage(context);
   const demo = stage.start();
   const facts = await demo.facts();
@@ -60,7 +60,7 @@ test('within half a minute every public endpoint of the demo answers with plausi
     '/api/swap/lp-value/1': lpValue,
     '/api/swap/lp-value/2'(body) {
       lpValue(body);
-      // Dollars for a coin: the pair follows the feed.
+      // The price of a coin in dollars, because the pair follows the feed.
       isNear(fieldOf(body, 'latestPrice'), usd.ETH, 0.1);
     },
     '/api/swap/lp-value/3': lpValue,

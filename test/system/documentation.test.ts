@@ -1,5 +1,5 @@
 /**
- * The documentation does what it says: configuration in it is valid, and marked blocks run.
+ * The documentation works as written: its configurations are valid, and marked blocks run.
  */
 import assert from 'node:assert/strict';
 import { globSync } from 'node:fs';

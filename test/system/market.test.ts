@@ -1,5 +1,5 @@
 /**
- * The service over a real chain with a Uniswap V2 pair: refused when it is configured wrongly, served when it is not.
+ * The service over a real chain with a Uniswap V2 pair, which is refused if its configuration is wrong.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -109,7 +109,7 @@ test('a service that starts on an old chain soon has price, LP value and the vol
 
   const database = parts.use(await createTestDatabase('postgres'));
   await using service = await startWithPair(database, chain, pairOf(pair));
-  // No price was known when the swap happened: the first one values it.
+  // No price was known when the swap happened, so the first price values it.
   const price = { asset: 'ETH', price: decimal('2000'), observedAt: new Date(), source: 'test' };
   await insertPrice(service.database, price);
   await waitForWorth(service, 40_000);
@@ -127,7 +127,7 @@ test('a service that starts on an old chain soon has price, LP value and the vol
 
 type LpValue = { latestPrice: number; lpPriceInUsd: number; pair: string };
 
-/** In the database: an answer that came too early would be kept for a minute. */
+/** Reads the database, because the API would cache a response that comes too early for a minute. */
 async function waitForState(service: Service): Promise<LpValue> {
   const isRead = async () => (await service.database.query(sql`select from pair_reading limit 1`)).length > 0;
   await waitUntil(isRead, { describe: 'the contract of the pair to be read' });

@@ -1,5 +1,5 @@
 /**
- * Commands beside a running service that has the embedded database: processes of their own, by the socket in its folder.
+ * Commands beside a running service with the embedded database. They are separate processes that use the socket in its folder.
  */
 import assert from 'node:assert/strict';
 import { readdir, writeFile } from 'node:fs/promises';
@@ -15,7 +15,7 @@ import { waitUntil } from '../kit/wait.ts';
 
 const RECORDS = '/api/notifications/watched-addresses';
 
-/** Where its API is, once it has started. */
+/** The URL of its API, once it has started. */
 async function urlOf(program: Program): Promise<string> {
   const started = () => /"api":"([^"]+)".*"msg":"service.started"/.exec(program.log)?.[1];
   await waitUntil(() => started() !== undefined || program.child.exitCode !== null, {

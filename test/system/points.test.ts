@@ -32,7 +32,7 @@ type Explained = {
 };
 
 const HOUR = 3_600;
-/** Seconds after the chain's beginning, which is two hours before a midnight. */
+/** Seconds after the chain's start, which is two hours before midnight. */
 const midnight = (day: number): number => 2 * HOUR + (day - 1) * 24 * HOUR;
 
 const abi = parseAbi([
@@ -122,7 +122,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       return hash;
     }
 
-    /** Of a balance one day is closed in each commit. */
+    /** Each commit closes one day of a balance. */
     async function settle(): Promise<void> {
       await waitUntil(
         async () => {

@@ -1,5 +1,5 @@
 /**
- * Proof in the whole service: a real node's blocks are proved, and what is not proved is seen or refused.
+ * Proof in the whole service: a real node's blocks are proved, and unproved data is reported or refused.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -84,7 +84,7 @@ test('an impersonated sender without a signature stops strict, but not auto', as
   );
 });
 
-/** anvil's blocks list no withdrawals, of which auto could learn something. */
+/** Anvil's blocks list no withdrawals, so auto observes no check of them. */
 const allOf = (state: string, mode: 'auto' | 'strict' | 'off') => ({
   ...{ header_hash: state, transactions_root: state, receipts_root: state },
   withdrawals_root: mode === 'auto' ? 'calibrating' : state,

@@ -36,7 +36,7 @@ type Scenario = {
   internal: { block: number; hash: string; from: string; to: string; amount: string }[];
 };
 
-/** The fields of a payload that the chain decides. */
+/** The fields of a payload that come from the chain. */
 type Told = { hash: string; type: string; sender: string; receiver: string; amount: string; asset: string };
 
 type Registered = { scenario: Scenario; id: string; watcherId: number; webhookUrl: string };
@@ -48,7 +48,7 @@ const cases = [
 
 for (const { databaseKind, internalTransfers, what } of cases) {
   testWithRealchain(
-    `each watched address is told of every real ${what} and of nothing else (${databaseKind})`,
+    `each watched address gets a webhook for every real ${what} and no other (${databaseKind})`,
     async (folder) => {
       await using database = await createTestDatabase(databaseKind);
       await using receiver = await startReceiver();
@@ -86,7 +86,7 @@ type Stage = {
   internalTransfers: 'off' | 'auto';
 };
 
-/** Registers every scenario's address over HTTP, at a service that does not follow the chain yet. */
+/** Registers every scenario's address over HTTP, before the service follows the chain. */
 async function register(
   stage: Stage,
   scenarios: readonly Scenario[],
@@ -108,7 +108,7 @@ async function register(
   return { registered, key };
 }
 
-/** Follows the chain block by block until everything has been delivered; how many rows and failed attempts there are. */
+/** Follows the chain block by block until everything is delivered, and counts rows and failed attempts. */
 async function follow(
   stage: Stage,
   registered: readonly Registered[],
@@ -169,7 +169,7 @@ function configOf({ database, receiver, node, internalTransfers }: Stage): Confi
   });
 }
 
-/** `chainbell verify` finds the same blocks and the same rows. */
+/** Checks that `chainbell verify` finds the same blocks and the same rows. */
 async function checkVerified(stage: Stage, notifications: number): Promise<void> {
   const { undecided, ...report } = await runVerification(configOf(stage), {
     ...{ from: undefined, to: undefined, signal: new AbortController().signal },
@@ -192,7 +192,7 @@ async function checkVerified(stage: Stage, notifications: number): Promise<void>
 
 const numbersOfRun = Array.from({ length: LAST - FIRST + 1 }, (_, index) => FIRST + index);
 
-/** Numbers of the stored blocks that were proved in full. */
+/** The numbers of the stored blocks that were proved completely. */
 async function provedNumbers({ url, dataDir }: TestDatabase): Promise<number[]> {
   await using parts = new AsyncDisposableStack();
   const database = await openDatabase({ url, dataDir });
@@ -258,7 +258,7 @@ function listExpected({ expected_tx_level, internal }: Scenario, internalTransfe
   return [...level, ...inner];
 }
 
-/** As lines in order, so that a difference reads well; keys in order, too. */
+/** Sorted lines with sorted keys, so that a difference is easy to read. */
 function sorted(entries: readonly Record<string, unknown>[]): string[] {
   return entries.map((entry) => JSON.stringify(entry, Object.keys(entry).sort())).sort();
 }

@@ -58,7 +58,7 @@ const cases: { how: string; kind: DatabaseKind; startHead: number; preferred: 0 
 
 for (const { how, kind, startHead, preferred, first } of cases) {
   testWithRealchain(
-    `every pair of twelve real blocks has its real figures when they are ${how}`,
+    `every pair of twelve real blocks has its real figures when the blocks are ${how}`,
     async (folder) => {
       await using parts = new AsyncDisposableStack();
       const { pairs: reference } = readRealchain<{ pairs: Expected[] }>(folder, 'expected/v2-pairs.json');
@@ -71,7 +71,7 @@ for (const { how, kind, startHead, preferred, first } of cases) {
           number,
         ]),
       );
-      // The state of the first block that is followed only: from there on logs must tell.
+      // Only the state at the first followed block can be read. After it, the state must come from logs.
       const node = await startPairNode(replay.url, configured, (pair, blockHash) => {
         const of = reference[pair.id - 1];
         return of !== undefined && numberOf.get(blockHash) === first ? poolAt(of, first) : undefined;
@@ -101,7 +101,7 @@ for (const { how, kind, startHead, preferred, first } of cases) {
   );
 }
 
-/** The valued side: where both have a price, the preferred one. */
+/** A pair whose valued side has a price. If both sides have one, it is the preferred side. */
 function pairOf(of: Expected, index: number, preferred: 0 | 1): Pair {
   const fake = (side: number): Address => `0x${(2 * index + side + 1).toString(16).padStart(40, '0')}`;
   const [token0, token1] = [of.token0 ?? fake(0), of.token1 ?? fake(1)];
@@ -117,7 +117,7 @@ function pairOf(of: Expected, index: number, preferred: 0 | 1): Pair {
 const isStable = (token: Address) => Object.values(STABLE).some(({ address }) => address === token);
 const isPriced = (token: Address) => token === WRAPPED || isStable(token);
 
-/** Reserves before the first Sync may have any value. The supply is that after the first block. */
+/** The state of a pool. Reserves before the first Sync may have any value. The supply is that after the first block. */
 function poolAt({ lastSync, totalSupplyChanges = [], totalSupplyLast }: Expected, number: number) {
   const known = lastSync.block <= number ? lastSync : undefined;
   const reserves = { reserve0: BigInt(known?.reserve0 ?? 1), reserve1: BigInt(known?.reserve1 ?? 1) };
@@ -144,7 +144,7 @@ async function start(
     overrides: {
       chain: {
         ...{ id: 1, rpc: [rpc], native: { symbol: 'ETH', wrapped: WRAPPED } },
-        // Headers with another time cannot be proved.
+        // A header with a changed time can't be proved.
         ...{ internalTransfers: 'off', verify: 'off' },
       },
       database: { url },
@@ -223,7 +223,7 @@ async function checkState(service: Service, pair: Pair, expected: Expected, firs
   assert.equal(now.price && decimalText(now.price), decimalText(price));
   const told = isFirst ? expected.price_token0_per_token1 : expected.price_token1_per_token0;
   if (told !== undefined) assert.ok(isNear(told, Number(decimalText(price))), `price of pair ${pair.id}`);
-  // The reading of the last block says it by itself; after the first one the logs have to.
+  // The reading of the last block contains it. After the first block it must come from logs.
   if (expected.totalSupplyLast !== undefined)
     assert.equal(now.supply?.totalSupply, BigInt(expected.totalSupplyLast));
   const lp = expected.lp_usd_at_1900_two_times_native_side;
@@ -234,5 +234,5 @@ async function checkState(service: Service, pair: Pair, expected: Expected, firs
   assert.ok(isNear(lp, lpPriceInUsd), `LP value of pair ${pair.id} from ${first}`);
 }
 
-/** The reference has some figures as doubles. */
+/** Tolerates rounding, because the reference has some figures as doubles. */
 const isNear = (told: number, is: number) => Math.abs(told - is) <= Math.abs(told) * 1e-12;

@@ -20,14 +20,14 @@ import { createWatcher, freshAddress, startTestService, type TestService } from 
 import { waitUntil } from '../kit/wait.ts';
 
 const WATCHERS = 8;
-/** With the signing secrets, three batches. */
+/** Together with the signing secrets, these are three batches. */
 const KEYS_PER_WATCHER = 28;
 const CLIENTS = 3;
 const REQUESTS_MAX = 20_000;
 
 for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
-    test('while keys are sealed again, every request is authorized and every webhook arrives', async () => {
+    test('during a rekey, every request is authorized and every webhook arrives', async () => {
       const [former, present] = [randomBytes(32), randomBytes(32)];
       const [formerText, presentText] = [former.toString('base64'), present.toString('base64')];
       await using own = new AsyncDisposableStack();
@@ -61,7 +61,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       {
         await using stage = new AsyncDisposableStack();
         const service = stage.use(await start(presentText, formerText));
-        // On a server, a process whose turn to be restarted has not come: it knows the new secret as another one.
+        // On a server, a process that is not restarted yet knows the new secret as the other one.
         const services =
           kind === 'postgres' ? [service, stage.use(await start(formerText, presentText))] : [service];
         const { database } = service;
@@ -154,7 +154,7 @@ async function statusOf({ apiUrl }: TestService, key: string): Promise<number> {
 
 const bearerOf = ({ headers }: ReceivedRequest) => headers.authorization?.replace(/^Bearer /, '') ?? '';
 
-/** As a receiver would: throws when the signature is not right. */
+/** Verifies as a receiver does, and throws if the signature is wrong. */
 function verify(secret: string, { body, headers }: ReceivedRequest): void {
   const { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': signature } = headers;
   new Webhook(secret).verify(body, {

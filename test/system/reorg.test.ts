@@ -22,11 +22,11 @@ import {
 } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** More than the deepest reorg here, so that what waits for them was never attempted when its block dies. */
+/** More than the deepest reorg here, so that a waiting notification has no attempt when its block is orphaned. */
 const CONFIRMATIONS = 40;
 const DEPTHS = [1, 3, 30];
 
-/** Mines the transactions together, and `depth - 1` blocks upon them. */
+/** Mines the transactions together, and `depth - 1` blocks on top of them. */
 async function mineBelow(chain: Chain, depth: number, pay: readonly { from: Address; to: Address }[]) {
   await chain.pauseMining();
   const hashes: Hash[] = [];
@@ -36,7 +36,7 @@ async function mineBelow(chain: Chain, depth: number, pay: readonly { from: Addr
   return hashes;
 }
 
-/** Replaces the newest blocks; the very same transactions, hash and all, are mined again in the last new one. */
+/** Replaces the newest blocks. The same transactions, with the same hashes, are mined again in the last new block. */
 async function reorgWith(chain: Chain, depth: number, hashes: readonly Hash[]): Promise<void> {
   const places: [unknown, number][] = [];
   for (const hash of hashes) places.push([await chain.rpc('eth_getRawTransactionByHash', [hash]), depth - 1]);
@@ -61,9 +61,9 @@ for (const kind of sampledKinds(import.meta.url)) {
     let chain: Chain;
     let receiver: Receiver;
     let places: { prompt: TestDatabase; patient: TestDatabase };
-    /** Tells at once. */
+    /** Sends webhooks at once. */
     let prompt: TestService;
-    /** Tells after the confirmations. */
+    /** Sends webhooks after the confirmations. */
     let patient: TestService;
     let promptWatcher: Watcher;
     let patientWatcher: Watcher;
@@ -80,7 +80,7 @@ for (const kind of sampledKinds(import.meta.url)) {
         own.use(
           await startTestService({
             database,
-            // The one hears of new heads, the other asks.
+            // One gets new heads by subscription, the other polls.
             rpc: confirmations === 0 ? [chain.url, chain.wsUrl] : [chain.url],
             receivers: [receiver],
             chain: { confirmations, startBlock: 0 },

@@ -18,7 +18,7 @@ import { CHAIN_ID, createWatcher, freshAddress, SECRET, startTestService } from 
 import { waitUntil } from '../kit/wait.ts';
 import { createHeaderLedger, createPlainLedger, type Ledger } from '../sim/ledger.ts';
 
-/** Each in the order in which they pass; what lies between two of them reads. */
+/** The writing statements in their order. Between two of them there are only reads. */
 const statements = [
   'pg_advisory_xact_lock',
   'select from lane where id in',
@@ -41,7 +41,7 @@ const moments = sampleOf<Moment>([
   { statements: ['pg_advisory', "set state = 'withdrawn'", 'commit'], when: 'answered' },
 ]);
 
-/** Enters a webhook as its receiver got it. */
+/** Books a webhook as its receiver got it. */
 function enter(ledger: Ledger, { headers, body }: ReceivedRequest): void {
   const texts = Object.entries(headers).map(([name, value]) => [name, String(value)]);
   ledger.take({ headers: Object.fromEntries(texts), body });
@@ -50,7 +50,7 @@ function enter(ledger: Ledger, { headers, body }: ReceivedRequest): void {
 const balanceOf = (ledger: Ledger, recordId: string) =>
   [...ledger.creditsOf(recordId).values()].reduce((sum, amount) => sum + amount, 0n);
 
-/** Of each record; so many of them are damaged in each way. */
+/** Notifications of each watched address, of which some are damaged in each way. */
 const PAYMENTS = 20;
 const DAMAGED = 4;
 
@@ -89,7 +89,7 @@ test('repair that is killed at any statement beside a busy service and run again
   for (let index = 0; index < PAYMENTS; index += 1) await pay();
   const { number: last } = await chain.head();
 
-  // Not delivered yet: some are lost before anybody sees them.
+  // Nothing is delivered yet, so some are lost before any receiver sees them.
   const common = {
     database: place,
     rpc: [chain.url],
@@ -180,7 +180,7 @@ test('repair that is killed at any statement beside a busy service and run again
   const balance = (name: 'on' | 'off') =>
     [...books[name].creditsOf(records[name]).values()].reduce((sum, amount) => sum + amount, 0n);
   assert.equal(balance('on'), paid.on);
-  // Told rightly before the damage, and allowed to be credited again.
+  // Sent correctly before the damage, and permitted to be credited again.
   const credited = await database.query<{ amount: string }>(sql`
     select coalesce(sum(r.amount), 0) as amount from notification r
     where r.watched_address_id = ${off} and r.reorg_id is null and (${between(1)} or ${between(2)})`);

@@ -197,7 +197,7 @@ test('chainbell repair, beside the service, prints a plan without changes, appli
   assert.deepEqual(counts, { planned: 0, repaired: 0, cannot_repair: 0, held_back: 0, skipped: 0 });
 });
 
-/** A webhook that was acknowledged, and whose row says another amount than the chain. */
+/** An acknowledged webhook whose row has another amount than the chain. */
 const damageTold = () =>
   change(sql`
     update notification set amount = 17, state = 'processed', processed_at = '2026-11-22T10:00:00Z', may_be_seen = true

@@ -1,5 +1,5 @@
 /**
- * Settings of records, seen by their receivers: a real chain with reorgs, the whole program, real receivers.
+ * Settings of watched addresses, as their receivers see them: a real chain with reorgs, the whole program, real receivers.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -18,7 +18,7 @@ import {
 } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** 0.12 s, for ever. */
+/** Always 0.12 s. */
 const RETRY_MINUTES = [0.002];
 
 for (const kind of sampledKinds(import.meta.url)) {
@@ -45,7 +45,7 @@ for (const kind of sampledKinds(import.meta.url)) {
     });
     after(() => own.disposeAsync());
 
-    /** A record of an address with these settings, and what its receiver has heard. */
+    /** A watched address with these settings, and the requests that its receiver got. */
     async function watchWith(settings: Record<string, unknown>, address = freshAddress()) {
       const name = freshAddress();
       const record = await watcher.watch({ address, webhookUrl: `${receiver.url}/${name}` });
@@ -64,7 +64,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await service.inSync(chain);
       await service.drained();
     };
-    /** Replaces the newest blocks; the very same transactions, hash and all, are mined again in the last new one. */
+    /** Replaces the newest blocks. The same transactions, with the same hashes, are mined again in the last new block. */
     async function reorgWith(depth: number, hashes: readonly Hash[]): Promise<void> {
       const raw = hashes.map((hash) => chain.rpc('eth_getRawTransactionByHash', [hash]));
       const placed = (await Promise.all(raw)).map((bytes) => [bytes, depth - 1]);

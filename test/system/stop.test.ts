@@ -12,7 +12,7 @@ import { startProgram } from '../kit/program.ts';
 import { SECRET } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** More than sockets buffer. */
+/** More data than the sockets can buffer. */
 const RECORDS = 20_000;
 const get = (path: string, key: string, headers = '') =>
   `GET /api/notifications/${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${headers}\r\n`;
@@ -88,14 +88,14 @@ test('no client keeps a stopping process alive, and idle connections are closed 
     socket.write(text(key));
     if (reads === 'when idle' && text(key) !== '') await waitUntil(() => received.includes('200 OK'));
   }
-  // Whoever asks later is answered later: what came before has reached the program.
+  // The server answers in order, so after this answer the earlier requests have reached the program.
   assert.equal((await fetch(`${origin}/livez`)).status, 200);
   let isOver = false;
   void program.ended.then(() => {
     isOver = true;
   });
   program.child.kill('SIGTERM');
-  // An idle connection would be kept for 65 s, and a silent stream of changes or a list that is not read for longer.
+  // An idle connection would be kept for 65 s; a silent stream of changes, or an unread list, even longer.
   await waitUntil(() => isOver);
   assert.equal(program.child.exitCode, 0, program.log);
   await waitUntil(

@@ -24,7 +24,7 @@ for (const kind of sampledKinds(import.meta.url))
     const other = parts.use(await startReceiver());
     const options = {
       ...{ database: place, rpc: [chain.url], receivers: [receiver, other], retryMinutes: [0.01] },
-      // The chain mines all the time, while it must not be traced.
+      // The chain keeps mining, and must not be traced meanwhile.
       chain: { internalTransfers: 'off' },
     } as const;
     const service = parts.use(await startTestService(options));
@@ -67,7 +67,7 @@ for (const kind of sampledKinds(import.meta.url))
     await waitUntil(async () => !(await isSending()), { describe: 'attempts under way to end' });
     const stopped = receiver.requests.length;
     const retryCount = await retries();
-    /** Until so much has happened that workers would have leased, retried and sent. */
+    /** Waits long enough for workers to lease, retry and send. */
     const othersGoOn = async () => {
       const count = other.requests.length;
       await waitUntil(() => other.requests.length > count + 20, { describe: 'the neighbour to be sent to' });
@@ -103,7 +103,7 @@ for (const kind of sampledKinds(import.meta.url))
     const sentFirst = new Set(firsts.map(({ amount }) => amount));
     const order = amounts.filter((amount) => sentFirst.has(amount));
     assert.ok(order.length > 0);
-    // Several are under way at once, so a receiver may see neighbours change places.
+    // Several are under way at once, so a receiver may see neighboring notifications in the opposite order.
     const far = order.filter((amount, index) => Math.abs(amount - (order[0] ?? 0) - index) > 128);
     assert.deepEqual(far, []);
   });

@@ -92,7 +92,7 @@ for (const kind of sampledKinds(import.meta.url)) {
         ...flags,
       });
 
-    /** All that happened so far is stored and delivered; then the record got exactly these, in this order. */
+    /** Waits until everything is stored and delivered. Then the watched address got exactly these webhooks, in this order. */
     async function assertRung(record: WatchedAddressJson, expected: readonly Told[]): Promise<void> {
       await service.inSync(chain);
       await service.drained();
@@ -103,7 +103,7 @@ for (const kind of sampledKinds(import.meta.url)) {
         assert.equal(headers.authorization, `Bearer ${watcher.key}`);
         const fields: Record<string, unknown> = JSON.parse(body);
         assert.deepEqual(Object.keys(fields), FIELDS);
-        // From the text: a double would have rounded it.
+        // Compares the text, because a double would be rounded.
         return { ...fields, amount: BigInt(/"amount":(\d+),/.exec(body)?.[1] ?? -1) };
       });
       const byId = bodies.sort(

@@ -433,7 +433,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
 
 const outline = ({ kind, block, notification }: Difference) => [kind, block, notification];
 
-/** A report of all blocks and notifications as equal, but for `parts`. */
+/** A report of all blocks and notifications as equal, except for `parts`. */
 function reportOf({
   undecided,
   ...rest
