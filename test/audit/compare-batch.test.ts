@@ -1,5 +1,5 @@
 /**
- * Figures of pairs against blocks and prices: what the follower writes is equal, and whatever is changed is found.
+ * Compares figures of pairs with blocks and prices: data that the follower wrote is equal, and every change is found.
  */
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
@@ -91,7 +91,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ...{ first: headerOf(1).minedAt, last: headerOf(BLOCKS).minedAt },
     });
 
-  test('what the follower has written is equal: swaps, their values, states and volumes', async () => {
+  test('swaps, values, states and volumes that the follower wrote are equal', async () => {
     assert.deepEqual(await compare(), { swaps: 6, outline: [], message: '' });
     assert.deepEqual(await sums(), []);
   });
@@ -128,7 +128,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(message, /0\.25 USD is stored, 0\.5 is calculated/);
   });
 
-  test('what another configuration valued, or a price that came with the block, is not decided', async () => {
+  test('a value by another configuration, or by a price that arrived with the block, is not judged', async () => {
     const other = { ...fed, value1: { asset: 'WETH' } };
     assert.deepEqual((await compare({ pairs: [other, fixed] })).outline, Array(3).fill('valued_otherwise'));
     const { outline } = await compare({ pairs: [fed, { ...fixed, value1: { asset: 'ETH' } }] });
@@ -141,7 +141,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await compare()).outline, ['changed in 3']);
   });
 
-  test('where the price in force was too old a swap has the next one, and another maxAgeSeconds is not decided', async () => {
+  test('a swap has the next price if the price in force was too old, and a value by another maxAgeSeconds is not judged', async () => {
     const aging = { ...fed, value1: { asset: 'ETH', maxAgeMs: 500 } };
     const next = sql`update swap set price_id = 2, usd_value = 2000 where block_number = 1 and pair_id = 1`;
     await change(next);

@@ -1,5 +1,5 @@
 /**
- * Which notification of a canonical transfer is on its way, and which one no worker would ever send.
+ * Finds notifications of canonical transfers that no worker would ever send.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,5 +1,5 @@
 /**
- * Stored blocks, records and notifications against what the chain says: which verdict each gets, and where one ends.
+ * Compares stored blocks, watched addresses and notifications with the chain, and judges each of them.
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';

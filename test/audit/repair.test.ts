@@ -1,5 +1,5 @@
 /**
- * Repairs: what was damaged is as it was, nothing else changes, and a second run finds nothing.
+ * Repairs: damaged data is restored, nothing else changes, and a second run finds no difference.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const outline = ({ state, block_number, amount, lane_id }: NotificationRow) =>
     `${block_number}: ${amount} ${state} in ${lane_id}`;
 
-  /** Each damage is found once, ended by the plan, and then nothing is left to do. */
+  /** Checks that each damage is found once and repaired by the plan, and that a second plan is empty. */
   async function repairs(confirmations = 0): Promise<NotificationRow[]> {
     const made = await plan(confirmations);
     assert.deepEqual([made.repairable.length, made.unrepairable], [1, []]);

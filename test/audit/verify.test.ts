@@ -72,7 +72,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const otherHash = sql`hash = ${toBytes(hashOf(1))}`;
   const ownHash = (number: number) => sql`hash = ${toBytes(headerOf(number).hash)}`;
 
-  /** `onWait` is what happens while it waits. */
+  /** `onWait` runs while verify waits. */
   async function verify(
     chain: Chain,
     { onWait = () => {}, ...more }: Partial<VerifyOptions> & { onWait?: () => unknown } = {},

@@ -4,7 +4,7 @@ import { silentLog } from '../../src/core/log.ts';
 import { type BackfillProgress, createBackfill, logDisplay } from '../../src/ingest/backfill.ts';
 import { createTestClock } from '../kit/clock.ts';
 
-/** A backfill that notes what it shows and logs. */
+/** A backfill that records its display and its log lines. */
 function open() {
   const clock = createTestClock();
   const lines: { event: string; fields: Record<string, unknown> }[] = [];

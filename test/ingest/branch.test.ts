@@ -1,5 +1,5 @@
 /**
- * Reorgs as the follower sees them: one switch to a branch that is there in full, or none.
+ * Reorgs as the follower sees them: it switches once, to a complete branch, or not at all.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -18,7 +18,7 @@ import { followMadeUp } from '../kit/follower.ts';
 
 const { signal } = new AbortController();
 
-/** A chain that turns over, from block 1 on, and its follower, which has stored it up to `height`. */
+/** A chain that reorganizes from block 1 on, and its follower, which has stored it up to `height`. */
 async function tell(
   database: Database,
   height: number,
@@ -50,7 +50,7 @@ async function tell(
   const restart = () => {
     follower = start();
   };
-  /** Headers are of another branch than head and blocks. */
+  /** The headers come from another branch than the head and the blocks. */
   const turn = (branch: typeof turned) => {
     turned = branch;
   };

@@ -20,7 +20,7 @@ const hash = makeHash(0, 1, 1);
 const token = makeAddress(9);
 const [alice, bob, carol] = [makeAddress(1), makeAddress(2), makeAddress(3)];
 
-/** One block of the reference extraction; amounts are decimal text. */
+/** One block of the reference extraction. Amounts are decimal text. */
 type ReferenceBlock = {
   number: number;
   source: string;
@@ -205,7 +205,7 @@ test('four topics (ERC-721), fewer than three, and other data than one word are 
   assert.deepEqual(extract({ logs }), []);
 });
 
-/** The transfers of a block with this one transaction: alice gives bob nothing, but for what `parts` says. */
+/** The transfers of a block with one transaction. Alice sends Bob nothing unless `parts` says otherwise. */
 function extract(parts: Partial<BundleTransaction>): Transfer[] {
   const transaction = {
     hash,
@@ -223,7 +223,7 @@ function extract(parts: Partial<BundleTransaction>): Transfer[] {
 
 type Log = BundleTransaction['logs'][number];
 
-/** Bob gives carol 5 units. */
+/** Bob sends Carol 5 units. */
 function transferLog({ amount = 5n, ...parts }: Partial<Log> & { amount?: bigint } = {}): Log {
   return { address: token, topics: [TRANSFER, wordOf(2n), wordOf(3n)], data: wordOf(amount), ...parts };
 }

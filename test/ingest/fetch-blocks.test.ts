@@ -1,5 +1,5 @@
 /**
- * Blocks that are larger than anybody expects, from nodes on real sockets.
+ * Blocks of unexpected size, from nodes on real sockets.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -8,7 +8,7 @@ import { createTestClock } from '../kit/clock.ts';
 const never = () => false;
 const checksWith = (isSampled: () => boolean) =>
   createFullChecks({ clock: createTestClock(noon), log: silentLog(), isSampled });
-/** Blocks that a node gave, and that were not looked at in full. */
+/** Blocks from one node that were not checked in full. */
 const givenBy = (believed: string | undefined, ...numbers: number[]) =>
   numbers.map((number) => ({ header: headerOf(number), believed }));
 

@@ -69,7 +69,7 @@ test('each trace method gives the same internal transfers, and they add up to th
 });
 
 testWithRealchain(
-  'in twelve real blocks transfers, fees, rewards and withdrawals are all that changes the balance of anybody',
+  'in twelve real blocks, transfers, fees, rewards and withdrawals explain every change of a balance',
   async (folder) => {
     const { balances } = readRealchain<{ balances: Record<Address, Balance> }>(
       folder,

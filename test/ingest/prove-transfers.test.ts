@@ -33,7 +33,7 @@ after(() => prover.close());
 const account = privateKeyToAccount(`0x${'7'.repeat(64)}`);
 const signer = account.address.toLowerCase() as Address;
 
-/** A payment to bob that the account signed, and what is kept of it. */
+/** A payment to Bob that the account signed, and the stored part of it. */
 async function makePayment(sender: Address): Promise<{ transfer: Transfer; senders: SenderEvidence }> {
   const payment = { type: 'eip1559', chainId: 1, to: bob, value: 5n, gas: 21_000n } as const;
   const signed = await account.signTransaction({ ...payment, maxFeePerGas: 2n, maxPriorityFeePerGas: 1n });
@@ -76,7 +76,7 @@ function proverWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders 
   return { asked, proverOf };
 }
 
-/** As the follower commits: what is proved in the end, and whether the block must be read again. */
+/** Proves and commits as the follower does. Returns whether the block was stored or must be read again. */
 async function commit(database: Parameters<typeof commitBlocks>[0], block: ReadBlock, said: Said = {}) {
   const { asked, proverOf } = proverWith(said);
   const proof = proverOf([block]);

@@ -22,7 +22,7 @@ const MEBIBYTE = 1024 * 1024;
 type Request = {
   references: readonly BlockReference[];
   signal: AbortSignal;
-  /** So many bytes of JSON arrive. */
+  /** Simulates the arrival of so many bytes of JSON. */
   receive(bytes: number): void;
   answer(bundles?: Bundle[]): void;
   fail(): void;
@@ -66,7 +66,7 @@ function bundleOf(reference: BlockReference, logCount = 0): Bundle {
   return { header: headerOf(number), transactions, proved: true, traced: true };
 }
 
-/** When all has been done that what came sets off. */
+/** Waits until everything that the last answer triggered is done. */
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 type Reader = ReturnType<typeof openReader>;
@@ -86,7 +86,7 @@ async function take(reader: Reader, from: number): Promise<number[]> {
   return handedOut(reader, next);
 }
 
-/** Reads until the requests are of more than one block, and forgets what is on its way; the next height. */
+/** Reads until requests have more than one block, drops the requests under way, and returns the next height. */
 async function warmUp(reader: Reader): Promise<number> {
   let from = 1;
   for (let round = 0; round < 4; round += 1) from += (await take(reader, from)).length;

@@ -24,7 +24,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         checks: { learned: () => [], enforce: (names) => void events.push(`enforce ${names.join()}`) },
       },
     );
-    // It stands by while another one learns and commits.
+    // It stands by while another follower observes checks and commits.
     await follower.step(signal);
     await insertChain(database(), 1, headerOf(0).hash);
     const committed = await commitBlocks(database(), {

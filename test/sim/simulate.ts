@@ -92,7 +92,7 @@ async function calm(world: World): Promise<void> {
   const { chain, clock, oracle, witness, settings, tell, fail } = world;
   world.isCalm = true;
   tell('all', 'the faults stop');
-  // A dead branch may be longer than the chain: that it is dead is seen when the chain has outgrown it.
+  // An orphaned branch may be longer than the chain. Followers leave it once the chain is longer.
   for (let more = FINALITY_BLOCKS + settings.confirmations; more > 0; more -= 1) chain.mine();
   for (let rounds = 1; world.problem() === undefined; rounds += 1) {
     await takeRound(world);

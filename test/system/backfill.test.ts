@@ -128,7 +128,7 @@ for (const [what, prune, reason, internalTransfers] of [
   ['receipts', pruneReceipts, /pruned history unavailable \(4444\);/, 'off'],
   ['traces', pruneTraces, /could not trace 0x\w{64}: missing trie node;/, 'auto'],
 ] as const) {
-  test(`a node that has pruned its old ${what} makes the problem say what to do, and is asked again and again`, async () => {
+  test(`a node that has pruned its old ${what} is reported with advice, and is asked again and again`, async () => {
     await using database = await createTestDatabase('postgres');
     let isPruned = true;
     await using node = await startNode(

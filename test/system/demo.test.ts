@@ -120,7 +120,7 @@ test('within half a minute every public endpoint of the demo answers with plausi
   );
   assert.equal((await fetch(`${facts.api_url}/docs`)).status, 200);
 
-  // Another limit is another answer: none of these is of before.
+  // A different limit bypasses the cached responses.
   const today = new Date().toISOString().slice(0, 10);
   let limit = 48;
   const listVolumes = async () => {
@@ -134,7 +134,7 @@ test('within half a minute every public endpoint of the demo answers with plausi
     describe: 'a volume that moves',
   });
 
-  // Commands find the demo by its usual folder, which this one only looks like.
+  // Commands find the demo by its usual folder, and this folder only resembles it.
   const folder = await mkdtemp(join(tmpdir(), 'chainbell-test-'));
   context.after(() => rm(folder, { recursive: true }));
   await mkdir(join(folder, '.chainbell'));

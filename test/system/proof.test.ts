@@ -43,7 +43,7 @@ test('after a restart, auto enforces the observed checks from the first block on
     await using service = await start();
     await service.inSync(chain);
   }
-  // No block comes any more, from which anything could be learned.
+  // No further block arrives, so no further check can be observed.
   await using service = await start();
   assert.deepEqual((await readProof(service)).checks, allOf('enforced', 'auto'));
 });

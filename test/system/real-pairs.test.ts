@@ -53,7 +53,7 @@ type Expected = {
 
 const cases: { how: string; kind: DatabaseKind; startHead: number; preferred: 0 | 1; first: number }[] = [
   { how: 'followed', kind: 'embedded', startHead: FIRST, preferred: 1, first: FIRST },
-  { how: 'read of the past', kind: 'postgres', startHead: LAST, preferred: 0, first: LAST },
+  { how: 'backfilled', kind: 'postgres', startHead: LAST, preferred: 0, first: LAST },
 ];
 
 for (const { how, kind, startHead, preferred, first } of cases) {

@@ -50,7 +50,7 @@ function enter(ledger: Ledger, { headers, body }: ReceivedRequest): void {
 const balanceOf = (ledger: Ledger, recordId: string) =>
   [...ledger.creditsOf(recordId).values()].reduce((sum, amount) => sum + amount, 0n);
 
-/** Notifications of each watched address, of which some are damaged in each way. */
+/** Notifications of each watched address. `DAMAGED` of them are damaged in each way. */
 const PAYMENTS = 20;
 const DAMAGED = 4;
 

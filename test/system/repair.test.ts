@@ -108,7 +108,7 @@ test('one node that lies adds no difference to those of two others, and is named
     differences.map(({ kind, block }) => [kind, block]),
     [['delivery', split.block]],
   );
-  // Of both internal transfers it says that they never were, and it does not say that one is cancelled.
+  // It denies both internal transfers, and does not report the cancelled one.
   const { origin } = new URL(liar.url);
   assert.deepEqual(dissents.map((line) => line.slice(0, line.indexOf(': block'))).sort(), [
     `${origin}: only this node does not have this difference`,

@@ -77,7 +77,7 @@ test('an invented notification is unexpected, whatever transfer it claims', asyn
       from notification where tx_hash = ${toBytes(payment.hash)} and watched_address_id = ${records.receiver}`);
   const txHash: Hash = `0x${'5'.repeat(64)}`;
   await invent({ txHash, record: records.receiver });
-  // A real transfer, stored for a record that does not watch coin.
+  // A real transfer, stored for a watched address that does not watch native coin.
   await invent({ txHash: payment.hash, record: records.payer });
   const { report, differences } = await verify();
   const own = { kind: 'transaction', ordinal: 0 };
@@ -226,7 +226,7 @@ test('transfers that settings exclude are not missing, and those that they inclu
   await change(sql`
     update watched_address set direction = 'in', min_amount = 3, tokens = jsonb_build_object(${'5'.repeat(40)}::text, '0')
     where id = ${records.receiver}`);
-  // Of the split one, 2 wei are too little and 1 wei too; of the token there is none on the list.
+  // Both internal transfers (2 wei and 1 wei) are below the minimum, and the token is not on the list.
   await change(sql`
     delete from notification where watched_address_id = ${records.receiver} and tx_hash <> ${toBytes(payment.hash)}`);
   const { report, differences } = await verify();

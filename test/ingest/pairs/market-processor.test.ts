@@ -1,5 +1,5 @@
 /**
- * Data of pairs that is written with a block. The value of a swap is that at its time.
+ * Data of pairs that is written with a block. A swap has its value at the time of its block.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -46,7 +46,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await price('1800', 0);
     await price('2000', 10_000);
     for (const number of [9, 10, 18]) await write(database(), processor, number, [native]);
-    // One that is observed later for an earlier time changes nothing that is stored.
+    // A price observed later for an earlier time changes no stored value.
     await price('9999', 8_000);
     assert.deepEqual(await values(), [
       { block: 9, pair: 1, usd: '5400', price: 1 },

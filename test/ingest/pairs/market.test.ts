@@ -1,5 +1,5 @@
 /**
- * A real Uniswap V2 pair that is traded with: what is stored of it is what its contract says.
+ * Trades with a real Uniswap V2 pair. The stored data of the pair equals its contract.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -32,7 +32,7 @@ import { deployPair, type Side, type UniswapPair } from '../../kit/uniswap.ts';
 
 const { signal } = new AbortController();
 const ONE = 10n ** 18n;
-/** Its code is STOP: it takes a flash swap and does nothing. */
+/** The receiver of a flash swap. Its code is STOP, so it does nothing. */
 const CALLEE = `0x${'ca'.repeat(20)}` as const;
 
 type Watch = {
@@ -41,7 +41,7 @@ type Watch = {
   nodes: ChainNodes;
   /** Follows to the head. */
   follow(): Promise<void>;
-  /** Reads the contracts until nothing is left to be read, the fee too. */
+  /** Reads the contracts until every reading is done, including the fee. */
   read(): Promise<void>;
   backfill(): Promise<void>;
 };
@@ -247,7 +247,7 @@ async function untilIdle(step: Step): Promise<void> {
   while ((await step(signal)) === 'worked');
 }
 
-/** Does it as far as the pool and the holder allow it. */
+/** Executes the action as far as the pool and the holder allow it. */
 async function act(
   { chain, pair }: Omit<Stage, keyof AsyncDisposable>,
   action: Action,
@@ -320,7 +320,7 @@ function volumeByLogs(logs: readonly SwapLog[]): string {
   return text.replace(/\.?0+$/, '');
 }
 
-/** Everything stored of pairs but where it began. */
+/** All stored data of pairs, except where it begins. */
 async function dump(database: Database): Promise<unknown> {
   return {
     swaps: await database.query(sql`select * from swap order by block_number, tx_hash, ordinal limit 1000`),

@@ -1,5 +1,5 @@
 /**
- * The past of a pair, from nodes whose blocks are larger than anybody expects.
+ * The backfill of a pair from nodes with blocks of unexpected size.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,5 +1,5 @@
 /**
- * Pruning of pairs beside the service: what answers are about stays, however old everything else grows.
+ * Pruning of pairs beside the service. Data that the API still serves stays, and older data is deleted.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

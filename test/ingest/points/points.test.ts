@@ -166,7 +166,7 @@ function openStory(database: Database) {
   };
 }
 
-/** Verifying derives the same awards and sums, whatever blocks it looks at together. */
+/** Checks that verify derives the same awards and sums for any batches of blocks. */
 async function checkVerified(database: Database, story: readonly StoryBlock[]): Promise<void> {
   const stored = await listStoredBlocks(database, { from: 0, to: story.length });
   const blocks = story.flatMap((block) => {
@@ -249,7 +249,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
           );
         }
         if (blocks.length === 0) return;
-        // Days are closed one in each transaction; the time stands still meanwhile.
+        // Each transaction closes one day, and time stands still meanwhile.
         for (let count = 0; count < 40; count += 1) {
           await mine([{ seconds: 0, transactions: [] }]);
           const [open] = await database().query(
@@ -292,7 +292,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
     const [first, last] = [blocks[0]?.minedAt, blocks.at(-1)?.minedAt];
     assert.ok(first !== undefined && last !== undefined);
     const sums = () => compareSums(database(), { pairs: [], swapsKeptSince: first, block: 3, first, last });
-    // A day and a month of each: too much for one, none for the other.
+    // One day and one month of each user: too much for one user, none for the other.
     const wrong = await sums();
     assert.deepEqual(
       wrong.map(({ message }) => message.replace(/0x\w+/, 'somebody')),
