@@ -29,7 +29,7 @@ export type BundleOptions = {
   onDispute?: (block: number) => void;
 };
 
-/** The follower requests this many blocks at most at the head. A larger request is not urgent. */
+/** The most blocks in an urgent request, such as those of following near the head. */
 export const HEDGED_BLOCKS_MAX = 3;
 
 type FetchOptions = {
