@@ -12,7 +12,10 @@ const SECRET_CHARACTERS_MIN = 3;
 /** A shorter secret is hidden only as a whole word. */
 const LONG_SECRET_CHARACTERS_MIN = 8;
 
-/** Scheme and host of a URL. Credentials, path, query and fragment become `/…`. Text that isn't a URL with a host becomes `…`. */
+/**
+ * Scheme and host of a URL. Credentials, path, query and fragment become `/…`. Text that isn't a URL with a host becomes
+ * `…`.
+ */
 export function redactUrl(url: string): string {
   const parsed = URL.parse(url);
   if (parsed === null || parsed.host === '') return HIDDEN;

@@ -1,5 +1,5 @@
 /**
- * The assets with a USD price, and where each price comes from.
+ * Defines the assets with a USD price, and the origin of each price.
  */
 import type { Decimal } from '../core/decimal.ts';
 import type { PairRate } from './pair-rate.ts';

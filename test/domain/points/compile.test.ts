@@ -72,33 +72,33 @@ test('the example rules compile without problems', () => {
 
 const wrong: [promise: string, rule: object, problem: string | RegExp][] = [
   [
-    'a pair that is not there',
+    'an unknown pair',
     { source: { ...event.source, contracts: ['pair:9'] } },
     'rules.0.source.contracts.0: no pair has the id 9',
   ],
   [
-    'a token that is not there',
+    'an unknown token',
     { source: { ...event.source, contracts: ['token:ABC'] } },
     'rules.0.source.contracts.0: no token has the symbol ABC',
   ],
   [
-    'a user that is no address',
+    'a user that is not an address',
     { user: 'arg:amount' },
     /^rules\.0\.user: "amount" is no argument of the event that is an address: there is user$/,
   ],
   [
-    'a signature',
+    'an invalid signature',
     { source: { ...event.source, event: 'Paid(uint257 x)' } },
     /^rules\.0\.source\.event: "uint257"/,
   ],
-  ['an expression', { points: 'amnt' }, /^rules\.0\.points: "amnt" is no argument/],
+  ['an unknown name in an expression', { points: 'amnt' }, /^rules\.0\.points: "amnt" is no argument/],
   [
     'a condition that is a number',
     { when: 'amount' },
     'rules.0.when: must be true or false, and is an integer',
   ],
   [
-    'token0 where not all contracts are pairs',
+    'token0 if not all contracts are pairs',
     { points: 'amount(amount, token0)' },
     /^rules\.0\.points: "token0" is no token/,
   ],
@@ -113,7 +113,7 @@ const wrong: [promise: string, rule: object, problem: string | RegExp][] = [
     'rules.0.to: must be after 9: the rule ends before this day or block',
   ],
   [
-    'a share without a referral',
+    'a referral share without a referral',
     { referralShare: 0.5 },
     'rules.0.referralShare: needs points.referral, which defines the referrals',
   ],
