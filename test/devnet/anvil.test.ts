@@ -19,7 +19,7 @@ function temporaryFolder(): Disposable & { path: string } {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-/** A process that has ended counts as gone, also where nobody has collected it yet (state Z). */
+/** A process that has ended counts as gone, even before its parent has collected it (state Z). */
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -53,7 +53,7 @@ test('an anvil answers from the first moment, and is gone after stop, however of
   assert.equal(isAlive(anvil.pid), false);
 });
 
-test('what a long chain writes to the disk is gone when it has stopped', async () => {
+test('files that a long chain writes are removed when it stops', async () => {
   using folder = temporaryFolder();
   const usual = process.env.TMPDIR;
   process.env.TMPDIR = folder.path;
@@ -97,7 +97,7 @@ test('another node that takes the port while anvil starts is not mistaken for it
   await rejected;
 });
 
-test('what anvil says about a failed start reaches the caller', async () => {
+test('a failed start shows the caller anvil’s message', async () => {
   const start = startAnvil({ extraArguments: ['--hardfork', 'no-such-fork'] });
   await assert.rejects(
     start,
@@ -154,7 +154,7 @@ test('an anvil ends with its owner when the owner exits without stopping it', as
   await waitUntil(() => !isAlive(anvilPid));
 });
 
-test('a recorded pid that another program has by now is left alone', {
+test('a recorded pid that now belongs to another program is left alone', {
   skip: process.platform !== 'linux',
 }, async () => {
   using folder = temporaryFolder();

@@ -104,7 +104,7 @@ describe('the market of the demo', () => {
     );
   });
 
-  test('the farm tells of deposits and withdrawals with user, pool and amount, and pays rewards', async () => {
+  test('the farm emits deposits and withdrawals with user, pool and amount, and pays rewards', async () => {
     const [member] = scene.members;
     const { farm, tokens, wrapped } = scene.market;
     const actions = marketActions(scene.market);
@@ -132,7 +132,7 @@ describe('the market of the demo', () => {
     assert.equal((await chain.execute(actions.withdraw(member, NATIVE_POOL, COIN))).succeeded, false);
   });
 
-  test('coin that is locked or burned lies where the supply looks for it', async () => {
+  test('locked and burned coin is at the addresses that the supply reads', async () => {
     const { validatorStaking, vestingTeam, vestingAdvisors } = scene.market;
     const holders = [validatorStaking, vestingTeam, vestingAdvisors];
     const balances = await Promise.all(holders.map((holder) => readBalanceWei(chain, holder)));
@@ -140,7 +140,7 @@ describe('the market of the demo', () => {
     assert.ok((await readBalanceWei(chain, zeroAddress)) >= 250n * COIN);
   });
 
-  test('Multicall3 answers what succeeds beside what may fail, and nothing when a call fails that may not', async () => {
+  test('Multicall3 returns successful calls beside ones that may fail, and reverts when a required call fails', async () => {
     const { tokens, wrapped } = scene.market;
     const symbol = encodeCall({ contract: 'DemoToken', method: 'symbol' });
     const refused = encodeCall({ contract: 'WrappedCoin', method: 'withdraw', values: [1n] });

@@ -65,7 +65,7 @@ test('a notification that comes twice is recognised by its id', async (context) 
   assert.match(lines[1] ?? '', /seen before, 2 times now$/);
 });
 
-test('what is not a notification is refused, and the receiver lives on', async (context) => {
+test('a body that is not a notification is refused, and the receiver keeps running', async (context) => {
   const { ring, post } = await startReceiver(context);
   const tooLong = JSON.stringify({ ...payload, amount: 1, more: 'x'.repeat(70_000) });
   for (const body of ['', 'not json', '[]', '{"id":1}', tooLong]) {

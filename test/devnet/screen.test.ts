@@ -38,14 +38,14 @@ const facts: DemoFacts = {
 const screen = renderScreen(facts, (_style, text) => text);
 const commands = screen.split('\n').filter((line) => line.startsWith('  curl '));
 
-test('the screen names everything that one needs: API, key, chain, data, contracts', () => {
+test('the screen shows everything a user needs: API, key, chain, data, contracts', () => {
   const { apiUrl, apiKey, metricsUrl, dataFolder, story, chain, scene } = facts;
   const values = [apiUrl, apiKey, metricsUrl, dataFolder, story, chain.rpcUrl, scene.visitor];
   for (const value of [...values, ...Object.values(scene.contracts), scene.market.router])
     assert.ok(screen.includes(value), value);
 });
 
-test('every endpoint has a line that a shell takes as it is', () => {
+test('every endpoint has a line that a shell can run unchanged', () => {
   const user = `user=${address('b')}`;
   const collection = 'http://127.0.0.1:2/api/notifications/watched-addresses';
   const targets = commands.map((command) => {

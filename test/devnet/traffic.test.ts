@@ -16,7 +16,7 @@ test('a round of traffic has every kind of transaction, and only the failing one
   }
 });
 
-test('traffic does not pile up on a chain that mines nothing, and stops when told', async () => {
+test('traffic does not pile up on a chain that mines nothing, and stops on request', async () => {
   await using chain = await startChain();
   const scene = await createScene(chain);
   await chain.pauseMining();

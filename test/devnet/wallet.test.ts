@@ -37,7 +37,7 @@ test('transactions that ask for more gas than a block has are spread, and none i
   assert.equal(await chain.rpc('eth_getTransactionCount', [from, 'latest']), '0x7');
 });
 
-test('one that fails among many is an error that names its contract', async () => {
+test('a failed transaction among many is an error that names its contract', async () => {
   await using chain = await startChain();
   const [from, other] = chain.accounts;
   const token = await chain.deploy('DemoToken', 'Token', 'TOK', 18);

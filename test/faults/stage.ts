@@ -71,7 +71,7 @@ export type Stage = {
   watched: readonly [Address, Address];
   /** Stories count faults here that did not strike in a node's proxy. */
   happened: { injected: number };
-  /** Like `payBlock` on another chain than the canonical one: payments that never happened there. */
+  /** Like `payBlock`, but on a chain other than the canonical one: payments that never happened. */
   payOn(chain: Chain): Promise<Hash[]>;
   /** Mines one block with a payment of each kind to watched addresses, among others. */
   payBlock(): Promise<Hash[]>;

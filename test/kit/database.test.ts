@@ -8,7 +8,7 @@ import { migrationState } from '../../src/store/db/migrate.ts';
 import { createTestDatabase, databaseKinds } from './database.ts';
 
 for (const kind of databaseKinds) {
-  test(`${kind}: a test database has every migration and nobody else's rows`, async () => {
+  test(`${kind}: a test database has every migration and no rows of other tests`, async () => {
     await using mine = await createTestDatabase(kind);
     await using other = await createTestDatabase(kind);
     const database = await mine.open();
@@ -22,7 +22,7 @@ for (const kind of databaseKinds) {
     assert.equal(row?.present, false);
   });
 
-  test(`${kind}: what one handle has committed is there when the database is opened again`, async () => {
+  test(`${kind}: data committed with one handle is there when the database is opened again`, async () => {
     await using place = await createTestDatabase(kind);
     const before = await place.open();
     await before.script('create table mark (id integer); insert into mark values (7)');
@@ -32,7 +32,7 @@ for (const kind of databaseKinds) {
     assert.deepEqual(await after.query({ text: 'select id from mark', values: [] }), [{ id: 7 }]);
   });
 
-  test(`${kind}: dispose leaves no folder and no database behind, with handles still open`, async () => {
+  test(`${kind}: dispose removes the folder and the database, even with open handles`, async () => {
     const place = await createTestDatabase(kind);
     await place.open();
     await place[Symbol.asyncDispose]();

@@ -46,7 +46,7 @@ test('files share a process only within a folder of short files, without hooks o
   ]);
 });
 
-test('files that share a process have results of their own; a file without a test fails', async () => {
+test('files that share a process have separate results; a file without a test fails', async () => {
   using files = createFiles({ 'a.test.mjs': PLAIN, 'b.test.mjs': FAILING, 'c.test.mjs': '' });
   const paths = files.names.map((name) => path.join(files.root, name));
   const program = `

@@ -2,21 +2,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { waitUntil } from './wait.ts';
 
-test('waiting ends with the first answer, and zero and the empty string are answers', async () => {
+test('waiting ends with the first result, and zero and the empty string are results', async () => {
   let asked = 0;
   assert.equal(await waitUntil(() => (++asked < 3 ? undefined : asked)), 3);
   assert.equal(await waitUntil(() => 0), 0);
   assert.equal(await waitUntil(async () => ''), '');
 });
 
-test('a wait in vain says what it waited for', async () => {
+test('a wait that times out names its condition', async () => {
   await assert.rejects(
     waitUntil(() => false, { timeoutMs: 10, describe: 'the head to be 7' }),
     /waited 10 ms in vain for: the head to be 7/,
   );
 });
 
-test('an error of the condition is not waited away', async () => {
+test('an error of the condition ends the wait', async () => {
   await assert.rejects(
     waitUntil(() => {
       throw new TypeError('broken');
@@ -25,7 +25,7 @@ test('an error of the condition is not waited away', async () => {
   );
 });
 
-test('a question that takes time is asked less often the longer the wait', async () => {
+test('an asynchronous condition is called less often during a long wait', async () => {
   const startedAt = performance.now();
   let asked = 0;
   await waitUntil(async () => {

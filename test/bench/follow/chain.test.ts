@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { startBenchChain } from '../../../bench/follow/chain.ts';
 import { quantity } from '../../../devnet/wallet.ts';
 
-test('each block holds the transfers that are counted, numbered, to recipients who never send', async () => {
+test('each block has the counted transfers, numbered, to recipients that never send', async () => {
   await using chain = await startBenchChain(2);
   const live = await chain.mineTransfer();
   assert.equal(live.block, 3);
