@@ -33,7 +33,7 @@ const nothing = { earnedBefore: new Map(), referrers: new Map() };
 const pointsOf = (pendingAwards: readonly PendingAward[], state = nothing) =>
   capAwards(pendingAwards, state).map(({ role, points }) => `${role} ${decimalText(points)}`);
 
-test('each transaction earns up to its cap, whoever its users are', () => {
+test('each transaction earns up to its cap, however many users it has', () => {
   const pendingAwards = [
     pendingAward('4'),
     pendingAward('4', { user: bob }),
