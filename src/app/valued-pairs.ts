@@ -17,7 +17,7 @@ export function valuedPairs(config: Config): ValuedPair[] {
   });
 }
 
-/** The source of a token's USD price; undefined for a token without one. */
+/** The source of a token's USD price. Undefined for a token that is neither configured nor the wrapped native coin. */
 export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Address): TokenValue {
   const [symbol, token] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
   if (token?.usd !== undefined) return { fixed: decimal(String(token.usd)) };

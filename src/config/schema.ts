@@ -240,7 +240,7 @@ export const ConfigSchema = Type.Object(
       default: {},
       description: 'Tokens with a price, by symbol.',
     }),
-    pairs: Type.Array(Pair, { maxItems: 1_000, default: [], description: 'Swap pairs (spec 2.3).' }),
+    pairs: Type.Array(Pair, { maxItems: 1_000, default: [], description: 'Swap pairs.' }),
     prices: Type.Object(
       {
         native: Type.Optional(PriceFeed),

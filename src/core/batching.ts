@@ -1,6 +1,6 @@
 /**
- * Works on items in groups. Items that arrive during one group form the next one, so a single item never waits for others, and
- * many items cost little more than one.
+ * Works on items in groups. An item that finds no group running starts one, and items that arrive meanwhile form the next, so many
+ * items cost little more than one.
  */
 
 type GroupOptions<Item, Result> = {

@@ -24,7 +24,7 @@ export type Account = {
   /** The virtual time that its receivers have reached. */
   servedMs: number;
   readonly line: Set<Member>;
-  /** Those whose receiver answered last, and the others, which may hang. */
+  /** `answered`: the receiver answered its last attempt. `others`: it may hang. */
   readonly ready: Record<'answered' | 'others', Set<Member>>;
   readonly open: Record<Kind | 'hung', number>;
   /** How many of its lanes here have an attempt that was handed over. */
@@ -74,7 +74,7 @@ export const createMember = (fields: Pick<Member, 'lane' | 'account' | 'receiver
 /** Attempts under way. */
 export const openOf = ({ unproven, proven, hung }: Account['open']): number => unproven + proven + hung;
 
-/** Whether so many receivers that answered before now hang that it may be an attack, and the others may follow. */
+/** Whether so many formerly answering receivers hang that it may be an attack, so that the others may follow. */
 export const hasTurned = ({ line, hanging }: Account): boolean =>
   hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
 

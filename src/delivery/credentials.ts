@@ -21,7 +21,7 @@ export type Credentials = {
 };
 
 /**
- * Reads the watchers' current credentials. Don't keep them for longer than a rotation or revocation may take. The returned function
+ * Reads the watchers' current credentials. Don't keep them for longer than a rotation or revocation may take to have effect. The returned function
  * throws the Fault of a watcher whose credentials can't be read.
  */
 export async function readCredentials(
