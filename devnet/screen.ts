@@ -162,7 +162,7 @@ function renderNext(paint: Paint): string[] {
   return [
     paint('bold', 'Point it at your own chain'),
     "  echo 'chain: { id: 1, rpc: [https://node.example] }' > chainbell.yaml",
-    paint('dim', '  chainbell.example.yaml explains every key; take over what you fill with your own'),
+    paint('dim', '  chainbell.example.yaml explains every key; copy only the ones that you fill in'),
     '  npm run --silent chainbell -- start --config chainbell.yaml',
     '',
     paint('dim', 'Enter shows this again, Ctrl-C stops everything; the next start continues here.'),
