@@ -142,7 +142,7 @@ test('within half a minute every public endpoint of the demo answers with plausi
   const run = async (...words: string[]) => {
     const { code, out, err } = await chainbell(folder, {}, ...words);
     assert.equal(code, 0, `${words.join(' ')}: ${out}${err}`);
-    assert.match(err, /this is about the demo/);
+    assert.match(err, /uses that of the running demo/);
     return out;
   };
   assert.match(await run('watchers', 'list'), / active {2}1 valid key {2}demo$/m);

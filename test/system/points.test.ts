@@ -234,7 +234,7 @@ for (const kind of sampledKinds(import.meta.url)) {
 
       const unknown = await chainbell(place.dataDir, env, 'points', 'explain', `0x${'1'.repeat(64)}`);
       assert.equal(unknown.code, 64);
-      assert.match(unknown.err, /no award is stored .* the nodes know no such transaction: check the hash/);
+      assert.match(unknown.err, /no award is stored .* the nodes know no such transaction\. Check the hash/);
       const away = { ...env, CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' };
       const alone = await chainbell(place.dataDir, away, 'points', 'explain', row.hash, '--json');
       assert.equal(alone.code, 0, alone.err);

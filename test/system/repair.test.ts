@@ -155,7 +155,7 @@ test('if too few nodes answer, the blocks count as unconfirmed, not as compared,
   assert.match(
     shown,
     new RegExp(
-      `^not comparable, unconfirmed: ${last}\nnode ${away} did not answer: .*ECONNREFUSED.*\n2 of 2 nodes must confirm what differs: repair or replace the nodes above, then run it again\nnot compared: no block of 1 to ${last} could be compared\n$`,
+      `^not comparable, unconfirmed: ${last}\nnode ${away} did not answer: .*ECONNREFUSED.*\n2 of 2 nodes must confirm a difference. Repair or replace the nodes named above, then run the command again\nnot compared: no block of 1 to ${last} could be compared\n$`,
     ),
   );
 });
@@ -182,7 +182,7 @@ test('chainbell repair, beside the service, prints a plan without changes, appli
   assert.match(planned.out, /^create and deliver: block \d+: missing: internal transfer 1 of transaction /m);
   assert.match(
     planned.err,
-    /\n2 repairs planned, 0 done, 0 differences can't be repaired\nnothing was changed; /,
+    /\n2 repairs planned, 0 done, 0 differences can't be repaired\nnothing was changed\. /,
   );
   assert.deepEqual((await verify()).differences.map(outline), differences.map(outline));
 
@@ -222,7 +222,7 @@ test('a transfer that may be credited twice is not sent until that is allowed, a
       /^ {2}sends: amount 1 under a new id, only with --allow-double-credit: without the setting "removed", notification \d+ can't be taken back. A receiver/,
     );
     assert.match(held.err, /1 repair planned, 0 done, 0 differences can't be repaired\n/);
-    assert.match(held.err, /1 repair can credit a receiver twice and needs --allow-double-credit: first ask/);
+    assert.match(held.err, /1 repair can credit a receiver twice and needs --allow-double-credit\. First ask/);
   }
   const [line, { summary }] = linesOf((await run(...range, '--apply', '--json')).out);
   const { message: _, id, told, sends, ...fields } = line;
