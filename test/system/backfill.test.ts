@@ -125,7 +125,7 @@ test('the follower waits for a node that limits requests during a backfill', asy
 
 for (const [what, prune, reason, internalTransfers] of [
   ['blocks', pruneBlocks, /does not have block 1\./, 'off'],
-  ['receipts', pruneReceipts, /pruned history unavailable \(4444\);/, 'off'],
+  ['receipts', pruneReceipts, /pruned history unavailable \(4444\)\./, 'off'],
   ['traces', pruneTraces, /could not trace 0x\w{64}: missing trie node\./, 'auto'],
 ] as const) {
   test(`a node that has pruned its old ${what} is reported with advice, and is asked again and again`, async () => {
