@@ -222,7 +222,10 @@ test('a transfer that may be credited twice is not sent until that is allowed, a
       /^ {2}sends: amount 1 under a new id, only with --allow-double-credit: without the setting "removed", notification \d+ can't be taken back. A receiver/,
     );
     assert.match(held.err, /1 repair planned, 0 done, 0 differences can't be repaired\n/);
-    assert.match(held.err, /1 repair can credit a receiver twice and needs --allow-double-credit\. First ask/);
+    assert.match(
+      held.err,
+      /1 repair can credit a receiver twice and needs --allow-double-credit\. First ask/,
+    );
   }
   const [line, { summary }] = linesOf((await run(...range, '--apply', '--json')).out);
   const { message: _, id, told, sends, ...fields } = line;
