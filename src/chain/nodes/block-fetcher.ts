@@ -7,7 +7,6 @@ import type { Log } from '../../core/log.ts';
 import type { BlockReference } from '../../domain/block.ts';
 import type { Bundle } from '../blocks/bundle.ts';
 import type { Verifier } from '../proof/verifier.ts';
-import type { LearningRpc } from '../rpc/rpc.ts';
 import type { createAnchors } from './anchor.ts';
 import { type BundleOptions, createFetch, HEDGED_BLOCKS_MAX } from './fetch.ts';
 import type { createFirstNode } from './first-node.ts';
@@ -33,13 +32,15 @@ type FetchBundles = (
   options?: BundleOptions,
 ) => Promise<Bundle[]>;
 
+type Anchor = ReturnType<typeof createAnchors>['anchor'];
+
 type BlockFetcher = {
   /** The same blocks from one node, without traces. @throws Fault */
   fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
   /** @throws Fault if no node can provide the blocks */
   bundles: FetchBundles;
   /** Like `bundles`, but a quorum must name the last block. */
-  anchoredBy(anchor: ReturnType<typeof createAnchors>['anchor']): FetchBundles;
+  anchoredBy(anchor: Anchor): FetchBundles;
 };
 
 export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
@@ -66,16 +67,21 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
     await verifier?.calibrate(samplings);
   }
 
-  async function fromFirstNode(
-    references: readonly BlockReference[],
-    signal: AbortSignal,
-    { parts }: BundleOptions,
-    fetchFrom: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Bundle[]>,
-  ): Promise<Bundle[]> {
-    await calibrate(references, signal);
-    const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
-    const candidates = parts === undefined ? blockNodes() : nodes;
-    return firstNode(signal, fetchFrom, { hedgeBy: isUrgent ? 'bundleTimes' : undefined, candidates });
+  function anchoredBy(anchor: Anchor): FetchBundles {
+    return async (references, signal, bundleOptions = {}) => {
+      const { parts } = bundleOptions;
+      await calibrate(references, signal);
+      const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
+      const candidates = parts === undefined ? blockNodes() : nodes;
+      return firstNode(
+        signal,
+        (node, rpc, abort) =>
+          confirmed(node, { references, ...bundleOptions }, abort, () =>
+            anchor(node, references, abort, () => fetch(node, rpc, references, abort, bundleOptions)),
+          ),
+        { hedgeBy: isUrgent ? 'bundleTimes' : undefined, candidates },
+      );
+    };
   }
 
   return {
@@ -83,19 +89,7 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
       attempt(node, clock, signal, () =>
         fetch(node, reader.rpcFor(node), references, signal, { parts: 'without traces' }),
       ),
-    bundles: (references, signal, bundleOptions = {}) =>
-      fromFirstNode(references, signal, bundleOptions, (node, rpc, abort) =>
-        confirmed(node, { references, ...bundleOptions }, abort, () =>
-          fetch(node, rpc, references, abort, bundleOptions),
-        ),
-      ),
-    anchoredBy:
-      (anchor) =>
-      (references, signal, bundleOptions = {}) =>
-        fromFirstNode(references, signal, bundleOptions, (node, rpc, abort) =>
-          confirmed(node, { references, ...bundleOptions }, abort, () =>
-            anchor(node, references, abort, () => fetch(node, rpc, references, abort, bundleOptions)),
-          ),
-        ),
+    bundles: anchoredBy((_node, _references, _signal, fetchBundles) => fetchBundles()),
+    anchoredBy,
   };
 }

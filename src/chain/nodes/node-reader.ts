@@ -19,6 +19,15 @@ export type NodeReader = {
   rpcFor(node: Node): LearningRpc;
   /** The node's capabilities. Probes them, and the node's identity, if they are unknown. */
   prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
+  /**
+   * Runs `work` against a node whose identity and capabilities are known. Only a failed exchange counts as an error of
+   * the node. An error answer doesn't, because the node may rightly refuse a call.
+   */
+  read<T>(
+    node: Node,
+    signal: AbortSignal,
+    work: (rpc: LearningRpc, capabilities: Capabilities) => Promise<T>,
+  ): Promise<T>;
   /** Whether a header that hashes to its hash commits to its parent and contents on this chain. */
   isHashBinding(): boolean;
   /** Parses a header, and checks its hash if hashes are binding. */
@@ -64,7 +73,6 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
     return capabilities;
   }
 
-  /** Runs `work` against a node whose identity and capabilities are known. */
   const read = <T>(
     node: Node,
     signal: AbortSignal,
@@ -76,7 +84,7 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
     });
 
   return {
-    ...{ rpcFor, prepare, isHashBinding, parse },
+    ...{ rpcFor, prepare, read, isHashBinding, parse },
     head: (node, signal) =>
       read(node, signal, async (rpc) => {
         const startedAt = clock.now().getTime();

@@ -130,7 +130,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     ...{ nodes, quorum, clock, ask: reader.head },
     askAt: async (node, number, signal) => (await headerOf(node, number, signal))?.hash,
   });
-  const voting = createVoting({ nodes, quorum, clock, log, prepare, rpcFor });
+  const voting = createVoting({ nodes, quorum, clock, log, read: reader.read });
   const blocks = createBlockFetcher({ ...options, nodes, reader, firstNode, confirmed: voting.confirmed });
   const { fetchPlain } = blocks;
   const anchors = createAnchors({ nodes, quorum, clock, headerOf, voices: heads.voices, fetchPlain });

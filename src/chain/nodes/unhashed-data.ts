@@ -21,8 +21,8 @@ import type { LearningRpc, RpcAnswer, RpcCall } from '../rpc/rpc.ts';
 import { gather } from './ask-several.ts';
 import { type Poll, poll, type Vote } from './equal-answers.ts';
 import type { BundleOptions } from './fetch.ts';
-import { attempt, byReadiness, type Node } from './node.ts';
-import type { Capabilities } from './probe.ts';
+import { byReadiness, type Node } from './node.ts';
+import type { NodeReader } from './node-reader.ts';
 
 /**
  * Like `ChainNodes.ask`, but all nodes of a quorum must give equal answers. Two answers are equal if their
@@ -80,8 +80,7 @@ type VotingOptions = {
   quorum: Quorum<Node>;
   clock: Clock;
   log: Log;
-  prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
-  rpcFor(node: Node): LearningRpc;
+  read: NodeReader['read'];
 };
 
 /**
@@ -97,7 +96,7 @@ const MEET_MS = 5_000;
 const BEHIND_MS = [25, 50, 100, 200];
 
 // oxlint-disable-next-line max-lines-per-function -- votes about traces and calls share the record of who was outvoted
-export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: VotingOptions): Voting {
+export function createVoting({ nodes, quorum, clock, log, read: exchange }: VotingOptions): Voting {
   const outvoted = new Map<Node, Outvoted>();
   const gasChecks = new Map<Node, GasCheck>();
   const met = new Set<Node>();
@@ -105,20 +104,6 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   let silentSince: number | undefined;
   const nowMs = () => clock.now().getTime();
   const tracers = () => nodes.filter(({ canTrace }) => canTrace === true);
-
-  /**
-   * Asks the node. Only a failed exchange counts as an error of the node. An error answer doesn't, because the
-   * node may rightly refuse a call.
-   */
-  const exchange = <T>(
-    node: Node,
-    signal: AbortSignal,
-    work: (rpc: LearningRpc, capabilities: Capabilities) => Promise<T>,
-  ): Promise<T> =>
-    attempt(node, clock, signal, async () => {
-      const rpc = rpcFor(node);
-      return work(rpc, await prepare(node, rpc, signal));
-    });
 
   function noteOutvoted<T>({ agreed, votes }: Poll<Node, T>, what: string): void {
     if (agreed === undefined) return;
