@@ -74,11 +74,12 @@ function tasksOf(part: Part, { rows, watched }: { rows: number; watched: number 
   switch (part) {
     case 'http':
     case 'https':
-      return [chainbell(20), chainbell(1), peer('graphile-worker'), peer('pg-boss'), peer('bullmq')].map(
-        (contestant) => {
-          return { part, name: contestant.name, run: (sinks) => throughput(contestant, sinks[part], rows) };
-        },
-      );
+      return [
+        ...[chainbell(20), chainbell(1)],
+        ...(['graphile-worker', 'pg-boss', 'bullmq', 'undici'] as const).map(peer),
+      ].map((contestant) => {
+        return { part, name: contestant.name, run: (sinks) => throughput(contestant, sinks[part], rows) };
+      });
     case 'choose':
       return [0, DEAD_ROWS].map((dead) => ({ part, name: `${dead} dead rows`, run: () => choose(dead) }));
     case 'neighbour':

@@ -56,10 +56,10 @@ export function chainbell(watcherCount: number, flags: readonly string[] = []): 
   };
 }
 
-/** A job queue with one job for each row of a table. The rows hold the rendered bodies. */
-export function peer(name: 'graphile-worker' | 'pg-boss' | 'bullmq'): Contestant {
+/** A job queue with one job for each row of a table, or undici without a queue. The rows hold the rendered bodies. */
+export function peer(name: 'graphile-worker' | 'pg-boss' | 'bullmq' | 'undici'): Contestant {
   return {
-    name,
+    name: name === 'undici' ? 'undici alone' : name,
     async prepare({ client, databaseUrl, sink, rows, parts }) {
       const folder = await installPeer('queues', PEERS, 'package.json');
       const environment: Record<string, string> = {
@@ -78,7 +78,10 @@ export function peer(name: 'graphile-worker' | 'pg-boss' | 'bullmq'): Contestant
       await client.query('vacuum analyze');
       return {
         program: { command: [process.execPath, path.join(folder, `${name}.js`)], folder, environment },
-        openSql: 'select exists (select from outbox where processed_at is null) as open',
+        openSql:
+          name === 'undici'
+            ? "select to_regclass('posted') is null as open"
+            : 'select exists (select from outbox where processed_at is null) as open',
       };
     },
   };

@@ -16,7 +16,8 @@ export const Connections = Type.Object(
       minimum: 2,
       maximum: 500,
       default: 6,
-      description: 'Webhook delivery. One of these connections only records outcomes.',
+      description:
+        'Webhook delivery. Two of these connections only record outcomes; one if there are fewer than four.',
     }),
   },
   {

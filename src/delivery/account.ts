@@ -14,7 +14,7 @@ export type Begin = (ticket: Ticket) => void;
 export type Ticket = {
   /** The receiver has responded with a status, or the attempt has failed. */
   decided(answer: { isAnswered: boolean; isOverloaded: boolean; durationMs: number }): void;
-  /** The attempt is over, and its slot is free. */
+  /** Frees the attempt's slot. A second call does nothing. */
   end(): void;
 };
 

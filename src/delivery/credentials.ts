@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { decryptKey } from '../domain/api-key.ts';
-import type { SigningKeys } from '../domain/signature.ts';
+import type { MessageKeys } from '../domain/signature.ts';
 import { findDeliveryKeys } from '../store/watchers/api-keys.ts';
 import { listSecretsOf, type SecretStore } from '../store/watchers/signing-secrets.ts';
 import type { Message, Send, SendResult } from './send.ts';
@@ -17,7 +17,7 @@ export type Credentials = {
   /** Undefined when the watcher has no valid key. */
   apiKey: string | undefined;
   /** Newest first. */
-  signingKeys: readonly SigningKeys[];
+  signingKeys: readonly MessageKeys[];
 };
 
 /**
@@ -38,7 +38,10 @@ export async function readCredentials(
     return {
       readMs,
       apiKey: key && decryptKey(key, { keyId: key.id, watcherId }, store.keyRing),
-      signingKeys: (secrets.get(watcherId) ?? []).map((open) => open().keys),
+      signingKeys: (secrets.get(watcherId) ?? []).map((open) => {
+        const { keys, signsV1a } = open();
+        return signsV1a ? keys : { hmacKey: keys.hmacKey };
+      }),
     };
   };
 }

@@ -30,7 +30,7 @@ import { untilUnlocked } from './retry-locked.ts';
 import { createSettler } from './settler.ts';
 
 type DelivererOptions = DeliveryOptions & {
-  /** The connection that records outcomes, so that they don't wait for other statements; `database` by default. */
+  /** The connections that record outcomes, so that they don't wait for other statements; `database` by default. */
   settling?: Database;
   /** The current session of the process: a new one after the old one was lost. */
   session(): Promise<Session>;

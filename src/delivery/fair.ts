@@ -246,6 +246,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     undecided.add(attempt);
     line(member);
     if (!isLooking) void look();
+    let isOver = false;
     return {
       decided({ isAnswered, isOverloaded, durationMs }) {
         undecided.delete(attempt);
@@ -258,6 +259,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         pump();
       },
       end() {
+        if (isOver) return;
+        isOver = true;
         undecided.delete(attempt);
         makeRoom?.();
         count(attempt, -1);

@@ -202,6 +202,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       isOverloaded: result.outcome === 'timeout' || result.outcome === 'connect',
       durationMs: result.durationMs,
     });
+    // The next attempt starts while the database records this one.
+    if (options.settler.keepsUp()) ticket.end();
     const settled = await options.settler
       .submit({
         lane,
@@ -257,7 +259,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       nextRetryAt: retryAt?.toISOString(),
       ...(settled === 'lost' && { settled }),
     };
-    log[outcome === 'success' ? 'info' : 'warn'](fields, 'delivery.attempted');
+    log[outcome === 'success' ? 'debug' : 'warn'](fields, 'delivery.attempted');
   }
 
   async function giveBack(): Promise<void> {

@@ -4,11 +4,12 @@ import { createGroups } from '../../src/core/batching.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** Groups whose work ends when the test ends it. */
-function held(sizeMax: number) {
+function held(sizeMax: number, groupsMax?: number) {
   const groups: { items: readonly number[]; end: PromiseWithResolvers<void> }[] = [];
   const nth = (index: number) => waitUntil(() => groups[index]);
   const add = createGroups<number, number>({
     sizeMax,
+    ...(groupsMax !== undefined && { groupsMax }),
     async work(items) {
       const end = Promise.withResolvers<void>();
       groups.push({ items, end });
@@ -34,6 +35,23 @@ test('the first item starts at once, and items that arrive meanwhile form groups
     groups.map(({ items }) => items),
     [[1], [2, 3], [4]],
   );
+});
+
+test('as many groups are worked on at once as allowed, and each item is in one of them', async () => {
+  const { add, groups, nth } = held(2, 2);
+  const added = [add(1)];
+  await nth(0);
+  added.push(add(2), add(3), add(4), add(5));
+  await nth(1);
+  assert.deepEqual(
+    groups.map(({ items }) => items),
+    [[1], [2, 3]],
+  );
+  (await nth(1)).end.resolve();
+  (await nth(2)).end.resolve();
+  (await nth(0)).end.resolve();
+  assert.deepEqual(await Promise.all(added), [10, 20, 30, 40, 50]);
+  assert.deepEqual(groups[2]?.items, [4, 5]);
 });
 
 test('a failed group rejects only its items', async () => {

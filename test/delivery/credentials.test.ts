@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { issueKey } from '../../src/app/issue-keys.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import { readCredentialsOf } from '../../src/delivery/credentials.ts';
 import { createFairQueue } from '../../src/delivery/fair.ts';
 import { type DeliveryOptions, runLane } from '../../src/delivery/lane.ts';
 import { createDueReader } from '../../src/delivery/reader.ts';
@@ -12,7 +13,7 @@ import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { signMessage } from '../../src/domain/signature.ts';
 import { releaseLanes } from '../../src/store/delivery/lanes.ts';
 import { revokeKey } from '../../src/store/watchers/api-keys.ts';
-import { rotateSigningSecret } from '../../src/store/watchers/signing-secrets.ts';
+import { rotateSigningSecret, writeSignsV1a } from '../../src/store/watchers/signing-secrets.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
@@ -83,12 +84,30 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { 'webhook-id': id = '', 'webhook-timestamp': timestamp = '' } = headers;
     const signature = signMessage(
       { id, timestamp, body },
-      rotated.map(({ keys }) => keys),
+      rotated.map(({ keys: { hmacKey } }) => ({ hmacKey })),
     );
     assert.equal(headers['webhook-signature'], signature);
 
     stop.abort();
     for (const answer of answers) answer();
     await run.done;
+  });
+
+  test('webhooks carry signatures for the public key only of watchers that want them', async () => {
+    const clock = createTestClock(later(0));
+    const store = { database: database(), keyRing };
+    const { watcherId } = await issueKey(store, 'acme', clock.now());
+    const other = await issueKey(store, 'other', clock.now());
+    const versionsOf = async (id: number) => {
+      const { signingKeys } = await readCredentialsOf({ ...store, clock }, id);
+      const header = signMessage({ id: '1', timestamp: '2', body: '{}' }, signingKeys);
+      return header.split(' ').map((one) => one.split(',')[0]);
+    };
+    assert.deepEqual(await versionsOf(watcherId), ['v1']);
+    await writeSignsV1a(database(), watcherId, true);
+    assert.deepEqual(await versionsOf(watcherId), ['v1', 'v1a']);
+    assert.deepEqual(await versionsOf(other.watcherId), ['v1']);
+    await writeSignsV1a(database(), watcherId, false);
+    assert.deepEqual(await versionsOf(watcherId), ['v1']);
   });
 });

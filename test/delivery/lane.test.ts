@@ -5,7 +5,7 @@ import { createMetrics } from '../../src/core/metrics.ts';
 import { createFairQueue } from '../../src/delivery/fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from '../../src/delivery/lane.ts';
 import { createDueReader } from '../../src/delivery/reader.ts';
-import { createSettler } from '../../src/delivery/settler.ts';
+import { createSettler, type Settler } from '../../src/delivery/settler.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
@@ -15,6 +15,10 @@ import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, listLanes, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** An outcome whose record the test holds back. */
+type Unrecorded = { record(): void };
 
 type Story = {
   /** The settings of the watched address. */
@@ -22,13 +26,16 @@ type Story = {
   /** The number of due notifications. */
   count?: number;
   beforeRelease?: (run: LaneRun) => Promise<void>;
+  /** One attempt at a time, with this settler instead of the database's. */
+  settler?: Settler;
+  onSent?(sent: number): void;
 };
 
 /** Works a lane under one lease, calls a function after the lane has read its rows, and counts the sent webhooks. */
 async function countSent(
   database: Database,
   afterRead: (run: LaneRun, stopping: AbortController) => void,
-  { settings = {}, count = 1, beforeRelease }: Story = {},
+  { settings = {}, count = 1, beforeRelease, settler, onSent }: Story = {},
 ): Promise<number> {
   await watchAddress(database, { settings });
   await mine(
@@ -61,6 +68,7 @@ async function countSent(
     retryMinutes: [1],
     async send() {
       sent += 1;
+      onSent?.(sent);
       if (beforeRelease === undefined && sent === count) stopping.abort();
       return {
         outcome: 'success',
@@ -74,9 +82,12 @@ async function countSent(
   };
   const run: LaneRun = runLane(lane, {
     ...delivery,
-    settler: createSettler({ ...common, database, signal: killed.signal }),
+    settler: settler ?? createSettler({ ...common, database, signal: killed.signal }),
     reader: createDueReader(delivery),
-    fair: createFairQueue({ ...common, onCredit: () => {} }),
+    fair: createFairQueue({
+      ...{ ...common, onCredit: () => {} },
+      ...(settler !== undefined && { limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 } }),
+    }),
     async release(own) {
       await releaseLanes(delivery.database, [own], noon);
     },
@@ -95,6 +106,33 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('in strict order a lane sends one notification after the other under one lease, without a NOTIFY', async () => {
     const settings = { strictOrder: true };
     assert.equal(await countSent(database(), () => {}, { settings, count: 3 }), 3);
+  });
+
+  test('the next attempt starts while outcomes are recorded, but not when the database falls behind', async () => {
+    const unrecorded: Unrecorded[] = [];
+    let keepsUp = true;
+    let sent = 0;
+    const settler: Settler = {
+      async submit() {
+        const { promise, resolve } = Promise.withResolvers<'settled'>();
+        unrecorded.push({ record: () => resolve('settled') });
+        return promise;
+      },
+      keepsUp: () => keepsUp,
+    };
+    const onSent = (count: number) => {
+      sent = count;
+      if (count === 2) keepsUp = false;
+    };
+    const all = countSent(database(), () => {}, { count: 3, settler, onSent });
+    await waitUntil(() => unrecorded.length === 2, { describe: 'two outcomes that are not recorded' });
+    // Long enough for a third attempt to begin.
+    for (let turn = 0; turn < 20; turn += 1) await database().query(sql`select`);
+    assert.equal(sent, 2);
+    unrecorded[1]?.record();
+    await waitUntil(() => unrecorded.length === 3, { describe: 'the third attempt' });
+    for (const { record } of unrecorded) record();
+    assert.equal(await all, 3);
   });
 
   test('a lane that is stopped while it reads sends none of those rows', async () => {

@@ -54,6 +54,11 @@ test('during a rotation, a receiver can verify with any of the secrets or public
   }
 });
 
+test('without a private key a webhook is signed with the secrets alone', () => {
+  const { hmacKey } = newKeys();
+  assert.match(signMessage(message, [{ hmacKey }, { hmacKey }]), /^v1,\S{44} v1,\S{44}$/);
+});
+
 test('secrets and public keys have the form of Standard Webhooks, and the key pair matches RFC 8032', () => {
   const hmacKey = Buffer.alloc(32, 7);
   const privateKey = Buffer.from('9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60', 'hex');

@@ -50,6 +50,7 @@ export function startProgram(options: {
       CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
       CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
       CHAINBELL_LOG_FORMAT: 'json',
+      CHAINBELL_LOG_LEVEL: 'debug',
       ...(internalTransfers !== undefined && { CHAINBELL_CHAIN_INTERNAL_TRANSFERS: internalTransfers }),
       ...(retryMinutes !== undefined && { CHAINBELL_WEBHOOKS_RETRY_MINUTES: retryMinutes.join(',') }),
     },

@@ -44,6 +44,8 @@ switch (peer) {
     await queue.close();
     break;
   }
+  case 'undici':
+    break;
   default:
     throw new Error(`no peer is called ${peer}`);
 }

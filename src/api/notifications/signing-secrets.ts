@@ -6,8 +6,10 @@ import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, overlapMsOf } from '../../dom
 import { publicKeyText, secretText } from '../../domain/signature.ts';
 import {
   listSigningSecrets,
+  readSignsV1a,
   rotateSigningSecret,
   type SigningSecret,
+  writeSignsV1a,
 } from '../../store/watchers/signing-secrets.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
@@ -27,6 +29,11 @@ const Rotation = Type.Object(
   { overlap_hours: Type.Optional(Type.Number({ minimum: 0, maximum: OVERLAP_HOURS_MAX })) },
   strict,
 );
+const Settings = Type.Object(
+  { v1a: Type.Boolean({ description: 'Whether webhooks also carry `v1a` signatures.' }) },
+  strict,
+);
+const SettingsAnswer = Type.Object({ success: Type.Literal(true), data: Settings });
 
 const example = {
   success: true,
@@ -49,10 +56,21 @@ const operations = {
     example,
     errors: { 409: 'The maximum number of signing secrets is in force.' },
   },
+  settings: {
+    summary: 'Which signatures webhooks carry',
+    example: { success: true, data: { v1a: false } },
+  },
+  replaceSettings: {
+    summary: 'Choose which signatures webhooks carry',
+    description:
+      'Webhooks always carry `v1` signatures (HMAC-SHA256). With `v1a` they also carry ed25519 signatures, which a receiver verifies with the public key. The change takes effect within 5 s.',
+    bodyExample: { v1a: true },
+    example: { success: true, data: { v1a: true } },
+  },
 };
 
 export function addSigningSecretRoutes(api: Api, options: ApiOptions): void {
-  const { clock } = options;
+  const { clock, database } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
 
   api.get(
@@ -80,6 +98,28 @@ export function addSigningSecretRoutes(api: Api, options: ApiOptions): void {
       const { overlap_hours: hours = OVERLAP_HOURS_DEFAULT } = request.body;
       const overlapMs = overlapMsOf(hours);
       return success(await rotateSigningSecret(options, watcherOf(request), { now: clock.now(), overlapMs }));
+    },
+  );
+
+  api.get(
+    `${PATH}/settings`,
+    { onRequest, schema: { response: { 200: SettingsAnswer } }, config: { operation: operations.settings } },
+    async (request) => ({
+      success: true as const,
+      data: { v1a: await readSignsV1a(database, watcherOf(request)) },
+    }),
+  );
+
+  api.put(
+    `${PATH}/settings`,
+    {
+      onRequest,
+      schema: { body: Settings, response: { 200: SettingsAnswer } },
+      config: { operation: operations.replaceSettings },
+    },
+    async (request) => {
+      await writeSignsV1a(database, watcherOf(request), request.body.v1a);
+      return { success: true as const, data: request.body };
     },
   );
 }

@@ -60,7 +60,7 @@ const headers: [name: string, isRequired: boolean, description: string][] = [
   [
     'webhook-signature',
     true,
-    'Signatures separated by spaces. For each signing secret in force: `v1,` with HMAC-SHA256 and `v1a,` with ed25519, each over `id.timestamp.body`.',
+    'Signatures separated by spaces. For each signing secret in force: `v1,` with HMAC-SHA256 and, if the watcher has turned it on, `v1a,` with ed25519, each over `id.timestamp.body`.',
   ],
   [
     'chainbell-revision',

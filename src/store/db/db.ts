@@ -61,7 +61,7 @@ export type SharedDatabase = Database & {
   requireSessions(): Promise<void>;
 };
 
-/** Maximum number of connections per share. One of `delivery` is for `settle`. */
+/** Maximum number of connections per share. Up to two of `delivery` are for `settle`. */
 export type Connections = { follower: number; api: number; delivery: number };
 
 /**

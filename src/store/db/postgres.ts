@@ -21,8 +21,11 @@ import type { Sql } from './sql.ts';
 /** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
 const QUERY_MS_MAX = 120_000;
 const SERVER_VERSION_MIN = 150_000;
-/** One statement at a time records outcomes. */
-const SETTLE_CONNECTIONS = 1;
+/** Two statements at a time record outcomes, unless that would leave delivery too few connections. */
+const SETTLE_CONNECTIONS = 2;
+const OTHER_CONNECTIONS_MIN = 2;
+/** Named statements of each connection. Statements composed of many parts could otherwise fill the server's memory. */
+const NAMES_MAX = 100;
 /** A busy pooler in transaction mode may by chance give each connection its own session, but not this many times in a row. */
 const SESSION_CHECKS = 12;
 /** A pooler in session mode without a second free connection would keep the check waiting longer. */
@@ -53,19 +56,22 @@ export async function openPostgres(
     keepAlive: true,
     application_name: 'chainbell',
   });
+  const settling = connections.delivery - SETTLE_CONNECTIONS < OTHER_CONNECTIONS_MIN ? 1 : SETTLE_CONNECTIONS;
   const pools: Record<Exclude<Share, 'operator'>, pg.Pool> = {
     follower: hosts.pool(connections.follower),
-    settle: hosts.pool(SETTLE_CONNECTIONS),
-    delivery: hosts.pool(connections.delivery - SETTLE_CONNECTIONS),
+    settle: hosts.pool(settling),
+    delivery: hosts.pool(connections.delivery - settling),
     api: hosts.pool(connections.api),
   };
   const close = async () => {
     await Promise.all(Object.values(pools).map((pool) => pool.end()));
   };
 
+  const nameOf = createNames();
+
   function shareOf(share: Share): Database {
     const lender: Lender = {
-      ...hosts,
+      ...{ ...hosts, nameOf },
       begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}`,
       async lend() {
         const askedMs = machineSteadyMs();
@@ -81,7 +87,7 @@ export async function openPostgres(
       transaction: (work) =>
         unlessConflict(() =>
           inTransaction(lender, (client) =>
-            work({ kind: 'transaction', query: (statement) => run(client, statement) }),
+            work({ kind: 'transaction', query: (statement) => run(client, statement, nameOf(statement)) }),
           ),
         ),
       script: (text) => script(lender, text),
@@ -104,8 +110,11 @@ export async function openPostgres(
   return database;
 }
 
+type Names = (statement: Sql) => string | undefined;
+
 /** Lends the connections of one share. Each must be released. */
 type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & {
+  nameOf: Names;
   /** The statement that begins a transaction. */
   begin: string;
   lend(): Promise<pg.PoolClient>;
@@ -119,9 +128,24 @@ async function orFault<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-async function run<Row>(client: pg.PoolClient, { text, values }: Sql): Promise<Row[]> {
-  const { rows } = await orFault(client.query({ text, values: [...values] }));
+async function run<Row>(client: pg.PoolClient, { text, values }: Sql, name?: string): Promise<Row[]> {
+  const { rows } = await orFault(
+    client.query({ text, values: [...values], ...(name !== undefined && { name }) }),
+  );
   return rows;
+}
+
+/** Names frequent statements, so that the server keeps them parsed and planned. After NAMES_MAX it names no further ones. */
+function createNames(): Names {
+  const names = new Map<string, string>();
+  return ({ text, isFrequent }) => {
+    if (isFrequent !== true) return undefined;
+    const known = names.get(text);
+    if (known !== undefined || names.size === NAMES_MAX) return known;
+    const name = `chainbell_${names.size}`;
+    names.set(text, name);
+    return name;
+  };
 }
 
 /** Lends a connection to `work`, and closes it after an error, because its state is then unknown. */
@@ -140,7 +164,7 @@ async function once<T>(lender: Lender, work: (client: pg.PoolClient) => Promise<
 }
 
 const query = <Row>(lender: Lender, statement: Sql): Promise<Row[]> =>
-  unlessConflict(() => once(lender, (client) => run(client, statement)));
+  unlessConflict(() => once(lender, (client) => run(client, statement, lender.nameOf(statement))));
 
 /** Deadlock and serialization failure. The transaction was rolled back, and a retry may succeed at once. */
 const CONFLICT = /^(40P01|40001)$/;

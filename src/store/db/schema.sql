@@ -589,12 +589,14 @@ create table watcher (
   created_at timestamp with time zone not null,
   suspended_at timestamp with time zone,
   deleting_at timestamp with time zone,
+  signs_v1a boolean not null default false,
   constraint watcher_pkey PRIMARY KEY (id),
   constraint watcher_name_key UNIQUE (name)
 );
 comment on table watcher is 'Tenants: each owns API keys and watched addresses';
 comment on column watcher.suspended_at is 'Since then its keys are refused and nothing is sent; null while it is active';
 comment on column watcher.deleting_at is 'Since then it is being deleted, in batches';
+comment on column watcher.signs_v1a is 'Whether its webhooks are also signed with ed25519';
 
 create table watcher_queue (
   watcher_id bigint not null,

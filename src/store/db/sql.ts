@@ -2,7 +2,12 @@
  * SQL as a tagged template. Every value becomes a parameter; a nested statement becomes part of the text.
  */
 
-export type Sql = { readonly text: string; readonly values: readonly unknown[] };
+export type Sql = {
+  readonly text: string;
+  readonly values: readonly unknown[];
+  /** Whether a server should keep the statement parsed and planned. Requires connections that don't share server sessions. */
+  readonly isFrequent?: boolean;
+};
 
 /** `sql\`select … where id = ${id}\``. Undefined becomes null. An array becomes a PostgreSQL array and needs a cast. */
 export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[]): Sql {
@@ -26,3 +31,6 @@ export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[])
 
 const isSql = (part: unknown): part is Sql =>
   typeof part === 'object' && part !== null && 'text' in part && 'values' in part;
+
+/** Marks a statement whose text is always the same and that runs many times a second. */
+export const frequent = (statement: Sql): Sql => ({ ...statement, isFrequent: true });

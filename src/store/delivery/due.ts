@@ -5,7 +5,7 @@ import { fromBytes, type Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { frequent, type Sql, sql } from '../db/sql.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { advanceSequences } from './sequence.ts';
@@ -92,7 +92,8 @@ export async function listDue(
     order by next_attempt_at, id
     limit ${limit})`;
   // A lane with nothing due still returns one row, without a notification. A lost lane returns none.
-  const rows = await database.query<({ lane: number } & DueRow) | { lane: number; id: null }>(sql`
+  const rows = await database.query<({ lane: number } & DueRow) | { lane: number; id: null }>(
+    frequent(sql`
     select l.id as lane, n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount,
       n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
       n.revision, n.retry_count, n.redelivery_count,
@@ -107,7 +108,8 @@ export async function listDue(
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     left join block b on n.reorg_id is null and b.number = n.block_number
     left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
-    order by l.id, n.retry_count > 0, n.next_attempt_at, n.id`);
+    order by l.id, n.retry_count > 0, n.next_attempt_at, n.id`),
+  );
   const rowsOf = Map.groupBy(rows, (row) => row.lane);
   const found = new Map<number, DueNotification[] | 'lost'>();
   for (const lane of lanes) {

@@ -3,7 +3,7 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { frequent, type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import type { Lane } from './lanes.ts';
 import { isTransferMessage } from './message-kind.ts';
@@ -104,14 +104,16 @@ async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<M
 
 /** Settles rows that are unchanged since they were read and that no strict order depends on. Returns the other settlements. */
 async function settleInOneStatement(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
-  const rows = await db.query<{ position: number }>(sql`
+  const rows = await db.query<{ position: number }>(
+    frequent(sql`
     with ${validOf(settlements)}, updated as (
       ${updateFrom(sql`n.sequence is null`)}
       returning s.*, n.state
     ), logged as (
       insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from updated order by position
     )${failuresOf(settlements)}
-    select position from updated order by position`);
+    select position from updated order by position`),
+  );
   const settled = new Set(rows.map(({ position }) => position - 1));
   return settlements.filter((_, index) => !settled.has(index));
 }

@@ -16,6 +16,8 @@ export type SigningSecret = {
   createdAt: Date;
   /** Nothing is signed with it from then on; undefined for the newest. */
   endsAt: Date | undefined;
+  /** Whether its watcher wants `v1a` signatures too. */
+  signsV1a: boolean;
 };
 
 export type SecretStore = { database: Database; keyRing: KeyRing };
@@ -58,6 +60,7 @@ export async function listSecretsOf(
       keys: readSigningKeys(unseal({ ciphertext: row.ciphertext, kekId: row.kek_id }, signing, keyRing)),
       createdAt: row.created_at,
       endsAt: row.ends_at ?? undefined,
+      signsV1a: row.signs_v1a,
     }));
   }
   return secrets;
@@ -98,6 +101,22 @@ export async function rotateSigningSecret(
   return listSigningSecrets(store, watcherId, now);
 }
 
+/** Whether the watcher's webhooks carry `v1a` signatures too. */
+export async function readSignsV1a(db: Db, watcherId: number): Promise<boolean> {
+  const rows = await db.query(sql`select from watcher where id = ${watcherId} and signs_v1a`);
+  return rows.length > 0;
+}
+
+/**
+ * Adds `v1a` signatures to the watcher's webhooks, or leaves them out from now on.
+ * @throws Fault `unauthorized` if the watcher is being or was deleted.
+ */
+export async function writeSignsV1a(db: Db, watcherId: number, signsV1a: boolean): Promise<void> {
+  const rows = await db.query(sql`
+    update watcher set signs_v1a = ${signsV1a} where id = ${watcherId} and deleting_at is null returning id`);
+  if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
+}
+
 /** Additional authenticated data, which binds a ciphertext to its row. */
 export function signingRow(watcherId: number, number: number): string {
   return `signing|${watcherId}|${number}`;
@@ -110,11 +129,13 @@ type SigningSecretRow = {
   kek_id: string;
   created_at: Date;
   ends_at: Date | null;
+  signs_v1a: boolean;
 };
 
 async function listValid(db: Db, watcherIds: readonly number[], now: Date): Promise<SigningSecretRow[]> {
   return db.query<SigningSecretRow>(sql`
-    select w.id as watcher_id, s.number, s.ciphertext, s.kek_id, s.created_at, s.ends_at
+    select w.id as watcher_id, s.number, s.ciphertext, s.kek_id, s.created_at, s.ends_at,
+      coalesce((select signs_v1a from watcher where id = w.id), false) as signs_v1a
     from unnest(${listOf(watcherIds)}::bigint[]) as w (id)
     cross join lateral (
       select * from signing_secret

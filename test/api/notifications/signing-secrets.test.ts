@@ -80,9 +80,27 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     secretsOf(await ask('POST', `${PATH}/rotate`, { key, body: { overlap_hours: 0 } }));
   });
 
+  test('a watcher turns signatures for the public key on and off, for itself alone', async () => {
+    const { ask, issue } = createApiStory(database());
+    const [acme, other] = [await issue('acme'), await issue('other')];
+    const settings = async (key: string) => (await ask('GET', `${PATH}/settings`, { key })).json;
+    assert.deepEqual(await settings(acme.key), { success: true, data: { v1a: false } });
+    for (const v1a of [true, false, true]) {
+      const { status, json } = await ask('PUT', `${PATH}/settings`, { key: acme.key, body: { v1a } });
+      assert.deepEqual([status, json], [200, { success: true, data: { v1a } }]);
+      assert.deepEqual(await settings(acme.key), { success: true, data: { v1a } });
+    }
+    assert.deepEqual(await settings(other.key), { success: true, data: { v1a: false } });
+    for (const body of [{}, { v1a: 'yes' }, { v1a: null }, { v1a: true, v2: true }])
+      assert.equal((await ask('PUT', `${PATH}/settings`, { key: acme.key, body })).status, 400);
+    assert.deepEqual(await settings(acme.key), { success: true, data: { v1a: true } });
+  });
+
   test('reading and rotating secrets requires a valid key', async () => {
     const { ask } = createApiStory(database());
     assert.equal((await ask('GET', PATH)).status, 401);
     assert.equal((await ask('POST', `${PATH}/rotate`)).status, 401);
+    assert.equal((await ask('GET', `${PATH}/settings`)).status, 401);
+    assert.equal((await ask('PUT', `${PATH}/settings`, { body: { v1a: true } })).status, 401);
   });
 });

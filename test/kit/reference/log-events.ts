@@ -207,7 +207,7 @@ const EVENTS: Record<string, LogEvent> = {
     meaning: 'A request of the operator API was answered.',
   },
   'delivery.attempted': {
-    level: 'info, or warn if it failed',
+    level: 'debug, or warn if it failed',
     fields:
       'notification, watchedAddress, watcher, attempt, outcome, status, durationMs, requests, nextRetryAt',
     meaning: 'A delivery attempt has ended.',

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fault } from '../../../src/core/fault.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { frequent, sql } from '../../../src/store/db/sql.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { startTcpProxy } from '../../kit/tcp-proxy.ts';
 import { waitUntil } from '../../kit/wait.ts';
@@ -185,6 +185,24 @@ onPostgres(({ database, place }) => {
   const endOthers = sql`
     select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()`;
+
+  test('the server keeps a frequent statement prepared, and only up to a hundred of them', async () => {
+    const prepared = sql`select count(*) as count from pg_prepared_statements where name like 'chainbell%'`;
+    const rows = await database().transaction(async (tx) => {
+      await tx.query(sql`select ${1}::int as once`);
+      for (const value of [2, 3]) await tx.query(frequent(sql`select ${value}::int as often`));
+      return tx.query(prepared);
+    });
+    assert.deepEqual(rows, [{ count: 1 }]);
+    const afterMany = await database().transaction(async (tx) => {
+      for (let number = 0; number < 120; number += 1) {
+        const composed = { text: `select ${number} + $1::int as sum`, values: [1] };
+        assert.deepEqual(await tx.query(frequent(composed)), [{ sum: number + 1 }]);
+      }
+      return tx.query<{ count: number }>(prepared);
+    });
+    assert.ok((afterMany[0]?.count ?? 0) <= 100);
+  });
 
   test('one session holds an advisory lock until that session ends', async () => {
     const [first, second] = [await database().session(), await database().session()];

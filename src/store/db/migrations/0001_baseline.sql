@@ -49,11 +49,13 @@ create table watcher (
   name text not null unique,
   created_at timestamptz not null,
   suspended_at timestamptz,
-  deleting_at timestamptz
+  deleting_at timestamptz,
+  signs_v1a boolean not null default false
 );
 comment on table watcher is 'Tenants: each owns API keys and watched addresses';
 comment on column watcher.suspended_at is 'Since then its keys are refused and nothing is sent; null while it is active';
 comment on column watcher.deleting_at is 'Since then it is being deleted, in batches';
+comment on column watcher.signs_v1a is 'Whether its webhooks are also signed with ed25519';
 
 create table api_key (
   id text primary key,
