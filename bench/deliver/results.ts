@@ -5,7 +5,9 @@ import type { Machine } from '../machine.ts';
 import { type Figures, type Outcome as RunOutcome, resultsFile } from '../repeats.ts';
 import { spreadOf } from '../spread.ts';
 
-export const parts = ['http', 'https', 'choose', 'neighbour', 'crowd', 'block', 'takeover'] as const;
+export const parts = [
+  ...(['http', 'https', 'processes', 'choose', 'neighbour', 'crowd', 'block', 'takeover'] as const),
+];
 export type Part = (typeof parts)[number];
 
 export type { Figures };

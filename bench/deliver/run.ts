@@ -1,7 +1,7 @@
 /**
  * Compares Chainbell's delivery with job queues that do the same work:
  * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`. Its parts are `deliver/http`,
- * `deliver/https`, `deliver/choose`, `deliver/neighbour`, `deliver/crowd`, `deliver/block` and `deliver/takeover`.
+ * `deliver/https`, `deliver/processes`, `deliver/choose`, `deliver/neighbour`, `deliver/crowd`, `deliver/block` and `deliver/takeover`.
  * `deliver/fairness` has other options (fairness/run.ts). `deliver --profile` shows where Chainbell's time goes, and
  * `deliver --table` prints the last results. BullMQ needs redis-server on the PATH.
  */
@@ -12,6 +12,7 @@ import { block } from './block.ts';
 import { choose } from './choose.ts';
 import { fairness } from './fairness/run.ts';
 import { neighbour } from './neighbour.ts';
+import { processes } from './processes.ts';
 import { profile } from './profile.ts';
 import {
   type Figures,
@@ -30,6 +31,8 @@ type Task = { part: Part; name: string; run(sinks: Record<'http' | 'https', Sink
 
 const COUNT_MAX = 9_999_999;
 const DEAD_ROWS = 1_000_000;
+/** A response time as that of a receiver on the internet. */
+const RECEIVER_MS = 50;
 /** Healthy receivers, and due rows of the hanging receiver beside them. */
 const NEIGHBOURS = { receivers: 200, hangingRows: 100_000 };
 const CROWD = { receivers: 5_000, hangingRows: DEAD_ROWS };
@@ -80,6 +83,13 @@ function tasksOf(part: Part, { rows, watched }: { rows: number; watched: number 
       ].map((contestant) => {
         return { part, name: contestant.name, run: (sinks) => throughput(contestant, sinks[part], rows) };
       });
+    case 'processes':
+      return [0, RECEIVER_MS].flatMap((delayMs) =>
+        [1, 2].map((count) => {
+          const name = `${count === 1 ? '1 process' : `${count} processes`}, responses after ${delayMs} ms`;
+          return { part, name, run: ({ http }) => processes(http, { count, delayMs }) };
+        }),
+      );
     case 'choose':
       return [0, DEAD_ROWS].map((dead) => ({ part, name: `${dead} dead rows`, run: () => choose(dead) }));
     case 'neighbour':

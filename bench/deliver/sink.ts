@@ -1,5 +1,5 @@
 /**
- * The receiver program. It responds with 204: at once, after a delay under /slow, and never under /hang. It counts requests by
+ * The receiver program. It responds with 204: at once, under /after/<milliseconds> after this delay, and never under /hang. It counts requests by
  * notification id. `GET /stats` returns the statistics and resets them. With a certificate in the environment it serves HTTPS.
  */
 import { readFileSync } from 'node:fs';
@@ -22,7 +22,6 @@ let ids = new Set<string>();
 let waits: number[] = [];
 let times: number[] = [];
 let firstAtByHost = new Map<string, number>();
-const SLOW_MS = 200;
 
 function onRequest(request: IncomingMessage, response: ServerResponse): void {
   if (request.url === '/stats') {
@@ -36,7 +35,8 @@ function onRequest(request: IncomingMessage, response: ServerResponse): void {
   request.on('end', () => {
     if (request.url === '/hang') return;
     note(body, request.headers.host ?? '');
-    if (request.url === '/slow') setTimeout(() => response.writeHead(204).end(), SLOW_MS);
+    const delayMs = Number(/^\/after\/(\d+)$/.exec(request.url ?? '')?.[1] ?? 0);
+    if (delayMs > 0) setTimeout(() => response.writeHead(204).end(), delayMs);
     else response.writeHead(204).end();
   });
 }

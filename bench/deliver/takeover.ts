@@ -32,7 +32,7 @@ export async function takeover(sink: Sink): Promise<Figures> {
     sink,
     count: LANES,
     hosts,
-    path: '/slow',
+    path: '/after/200',
   });
   await insertDue(client, watchers, ROWS_PER_LANE);
   const killed = parts.use(await startProgram(deliveryProgram({ databaseUrl: database.url, sink, folder })));
