@@ -1,12 +1,18 @@
 /**
- * `chainbell migrate [--check]`: brings the schema up to date, or reports whether it is.
+ * `chainbell migrate [--check]`: brings the schema up to date, or reports whether it is. `chainbell migrate --from-embedded` moves
+ * everything from the embedded database to a server.
  */
 import type { Command } from 'commander';
+import { moveDatabase } from '../app/move-database.ts';
+import type { Config } from '../config/schema.ts';
+import { machineSteadyMs } from '../core/clock.ts';
 import { openForCommand } from '../store/db/command-database.ts';
 import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
 import { exitCodes, withConfig } from './exit.ts';
 
-type Flags = { config?: string; check?: boolean; json?: boolean };
+type Flags = { config?: string; check?: boolean; fromEmbedded?: boolean; json?: boolean };
+
+const PROGRESS_MS = 2_000;
 
 export function addMigrateCommand(program: Command): void {
   program
@@ -14,8 +20,34 @@ export function addMigrateCommand(program: Command): void {
     .description('bring the database schema up to date (start does this too)')
     .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
     .option('--check', 'change nothing; exit code 75 if migrations are pending')
+    .option(
+      '--from-embedded',
+      'copy the embedded database in dataDir to the empty database at database.url; stop the service first',
+    )
     .option('--json', 'print JSON to standard output')
-    .action((flags: Flags) => withConfig(flags, (config) => run(flags, config)));
+    .action((flags: Flags, command: Command) => {
+      if (flags.check === true && flags.fromEmbedded === true)
+        command.error('error: --check and --from-embedded exclude each other');
+      return withConfig(flags, (config) =>
+        flags.fromEmbedded === true ? move(flags, config) : run(flags, config),
+      );
+    });
+}
+
+async function move(flags: Flags, config: Config): Promise<void> {
+  let printedMs = machineSteadyMs();
+  const counts = await moveDatabase(config, ({ table, copied, rows }) => {
+    if (machineSteadyMs() - printedMs < PROGRESS_MS) return;
+    printedMs = machineSteadyMs();
+    process.stderr.write(`${table}: ${copied} of ${rows} rows\n`);
+  });
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  if (flags.json === true)
+    process.stdout.write(`${JSON.stringify({ rows: total, tables: Object.fromEntries(counts) })}\n`);
+  else
+    process.stderr.write(
+      `copied ${total} rows. Start the service with the same database.url and secret: it continues where it stopped\n`,
+    );
 }
 
 async function run(flags: Flags, config: { database: { url: string }; dataDir: string }): Promise<void> {

@@ -1,0 +1,51 @@
+/**
+ * Moves an installation from its embedded database to a PostgreSQL server.
+ */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import type { Config } from '../config/schema.ts';
+import { systemClock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
+import { type CopyProgress, copyDatabase } from '../store/db/copy-database.ts';
+import { migrate } from '../store/db/migrate.ts';
+import { markMoved } from '../store/db/moved.ts';
+import { openDatabase } from '../store/db/open.ts';
+import { openKeyRing } from './open-key-ring.ts';
+
+/** The server waits this long for the next statement, because counting a large table of the embedded database takes seconds. */
+const SILENT_MS_MAX = 600_000;
+
+/**
+ * Copies the embedded database in `dataDir` to the empty database at `database.url`, and marks the embedded one as moved. Returns the
+ * number of rows by table. A move that fails or is interrupted leaves both databases as they were.
+ * @throws Fault `invalid` without `database.url`, or if `secret` doesn't fit; `not_found` without an embedded database; `conflict` if
+ * the service still runs, or if the database at `database.url` is in use; `unavailable` if that server can't be reached
+ */
+export async function moveDatabase(
+  config: Config,
+  onProgress: (progress: CopyProgress) => void,
+): Promise<Map<string, number>> {
+  const { dataDir, database: settings } = config;
+  if (settings.url === '')
+    throw new Fault('invalid', 'database.url is empty. Set it (DATABASE_URL) to the server that takes over');
+  if (!existsSync(path.join(dataDir, 'database', 'PG_VERSION')))
+    throw new Fault(
+      'not_found',
+      `${path.resolve(dataDir)} holds no embedded database. Set dataDir to its folder`,
+    );
+  await using parts = new AsyncDisposableStack();
+  const source = await openDatabase({ url: '', dataDir });
+  parts.defer(() => source.close());
+  const target = await openDatabase({ url: settings.url, dataDir, silentMsMax: SILENT_MS_MAX });
+  parts.defer(() => target.close());
+  await migrate(source);
+  await openKeyRing(config, source).catch((error: unknown) => {
+    if (!(error instanceof Fault) || error.code !== 'invalid') throw error;
+    const file = path.resolve(dataDir, 'secret');
+    throw new Fault('invalid', `${error.message}. The embedded database used the one in ${file}`);
+  });
+  await migrate(target);
+  const counts = await copyDatabase(source, target, onProgress);
+  await markMoved(dataDir, systemClock().now());
+  return counts;
+}

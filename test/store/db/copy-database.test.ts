@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { copyDatabase } from '../../../src/store/db/copy-database.ts';
+import type { Db } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { addressOf, headerOf, mine, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { createTestDatabase } from '../../kit/database.ts';
+
+/** All rows of all tables as text. */
+async function contentOf(db: Db): Promise<Map<string, string[]>> {
+  const tables = await db.query<{ name: string }>(sql`
+    select relname as name from pg_class
+    where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and not relispartition
+      and relname not in ('migration', 'process')
+    order by relname`);
+  const content = new Map<string, string[]>();
+  for (const { name } of tables) {
+    const rows = await db.query<{ row: string }>({
+      text: `select (t.*)::text as row from "${name}" t order by 1`,
+      values: [],
+    });
+    content.set(
+      name,
+      rows.map(({ row }) => row),
+    );
+  }
+  return content;
+}
+
+test('a copy has every row and column of every table, and ids go on after it', async () => {
+  await using old = await createTestDatabase('embedded');
+  await using place = await createTestDatabase('postgres');
+  const [source, target] = [await old.open(), await place.open()];
+  const odd = { text: `{"a,b":"é\\"\\\\"}`, big: '9'.repeat(78) };
+  await source.script(
+    "insert into watcher (name, created_at, suspended_at) values ('é \"'' \\ ,{}', 'infinity', null)",
+  );
+  await source.script('update record_counting set is_counted = true');
+  await watchAddress(source, { watcherId: 1 });
+  await watchAddress(source, { watcherId: 1, address: addressOf(2) });
+  for (let number = 1; number <= 3; number += 1)
+    await mine(
+      source,
+      headerOf(number),
+      Array.from({ length: 700 }, () => transferOf({ amount: BigInt(odd.big) / BigInt(number) })),
+    );
+  await source.query(sql`
+    insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
+    values (1, 2, ${Buffer.alloc(20, 9)}, ${['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', null]}::uuid[], ${odd.text}::jsonb, false)`);
+  const seen: number[] = [];
+  const counts = await copyDatabase(source, target, ({ table, copied, rows }) => {
+    if (table === 'notification') seen.push(copied / rows);
+  });
+  const [before, after] = [await contentOf(source), await contentOf(target)];
+  assert.deepEqual(after, before);
+  assert.equal(counts.get('notification'), before.get('notification')?.length);
+  assert.ok(seen.length > 1 && seen.at(-1) === 1, String(seen));
+  const [row] = await target.query<{ id: number }>(
+    sql`insert into watcher (name, created_at) values ('next', now()) returning id`,
+  );
+  assert.equal(row?.id, 1 + (before.get('watcher')?.length ?? 0));
+  // Triggers count again.
+  const records = sql`select records from watcher_usage where watcher_id = 1`;
+  const [counted] = await target.query<{ records: number }>(records);
+  await watchAddress(target, { watcherId: 1, address: addressOf(3) });
+  assert.equal((await target.query<{ records: number }>(records))[0]?.records, (counted?.records ?? 0) + 1);
+});
+
+test('a copy into a database that is in use, or that fails, changes nothing there', async () => {
+  await using old = await createTestDatabase('embedded');
+  await using place = await createTestDatabase('postgres');
+  const [source, target] = [await old.open(), await place.open()];
+  await watchAddress(source);
+  await mine(source, headerOf(1), [transferOf()]);
+  await watchAddress(target);
+  const before = await contentOf(target);
+  await assert.rejects(
+    copyDatabase(source, target, () => {}),
+    { code: 'conflict' },
+  );
+  assert.deepEqual(await contentOf(target), before);
+  await target.script('truncate watcher, watched_address, lane, watcher_queue cascade');
+  const emptied = await contentOf(target);
+  const fail = ({ table }: { table: string }) => {
+    if (table === 'watched_address') throw new Error('the disk is full');
+  };
+  await assert.rejects(copyDatabase(source, target, fail), /the disk is full/);
+  assert.deepEqual(await contentOf(target), emptied);
+  await copyDatabase(source, target, () => {});
+  assert.deepEqual(await contentOf(target), await contentOf(source));
+});
