@@ -41,6 +41,6 @@ export async function startApi(
     const { host, port } = config.http;
     return await api.listen({ host, port });
   } catch (error) {
-    throw listenFault(error, config.http);
+    throw listenFault(error, { section: 'http', ...config.http });
   }
 }

@@ -4,8 +4,15 @@
 import type { Server } from 'node:http';
 import { Fault, messageOf } from '../core/fault.ts';
 
+type Address = {
+  /** Section of the configuration. */
+  section: 'http' | 'metrics';
+  host: string;
+  port: number;
+};
+
 /** Starts the server and returns its URL. @throws Fault `conflict` when it can't listen there. */
-export async function listen(server: Server, address: { host: string; port: number }): Promise<string> {
+export async function listen(server: Server, address: Address): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once('error', reject);
   server.listen(address.port, address.host, resolve);
@@ -28,9 +35,9 @@ export async function closeServer(server: Server): Promise<void> {
 }
 
 /** The Fault for an address that a server can't listen on. */
-export function listenFault(error: unknown, { host, port }: { host: string; port: number }): Fault {
+export function listenFault(error: unknown, { section, host, port }: Address): Fault {
   return new Fault(
     'conflict',
-    `cannot listen on ${host}:${port}: ${messageOf(error)}; choose another port or stop what uses it`,
+    `cannot listen on ${host}:${port}: ${messageOf(error)}. Change ${section}.port (CHAINBELL_${section.toUpperCase()}_PORT) or ${section}.host, or stop the program that uses the port`,
   );
 }

@@ -131,7 +131,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const apiUrl = active.has('api') ? await startApi(base, { sender, contracts, ops: status }, parts) : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
   parts.defer(() => closeServer(metricsServer));
-  const metricsUrl = `${await listen(metricsServer, config.metrics)}/metrics`;
+  const metricsUrl = `${await listen(metricsServer, { section: 'metrics', ...config.metrics })}/metrics`;
   if (follows) await follower.run(status);
   const about = {
     chain: config.chain.id,

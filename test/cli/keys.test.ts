@@ -162,7 +162,13 @@ describe('keys on a server', () => {
       'list',
     );
     assert.equal(away.code, 69, away.err);
-    assert.match(away.err, /ECONNREFUSED/);
+    assert.match(away.err, /ECONNREFUSED.*Check that the server runs and that database\.url .* names it/);
+    assert.match(refused.err, /Check user and password in database\.url/);
+    const unknown = new URL(place.url);
+    unknown.pathname = '/no_such_database';
+    const missing = await keysWith({ CHAINBELL_DATABASE_URL: unknown.href }, 'list');
+    assert.equal(missing.code, 78);
+    assert.match(missing.err, /does not exist\. Create this database, or change database\.url/);
     for (const { err } of [refused, away])
       assert.ok(!err.includes('not-the-password') && !/^ +at /m.test(err), err);
   });

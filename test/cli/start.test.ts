@@ -122,7 +122,10 @@ test('a start at a port that is in use fails and names the port', async () => {
   await assert.rejects(
     startService(second, { ...quick, roles: ['api'] }),
     (error) =>
-      error instanceof Fault && error.code === 'conflict' && error.message.includes(`127.0.0.1:${port}`),
+      error instanceof Fault &&
+      error.code === 'conflict' &&
+      error.message.includes(`127.0.0.1:${port}`) &&
+      error.message.includes('Change http.port (CHAINBELL_HTTP_PORT)'),
   );
   await service.stop();
 });

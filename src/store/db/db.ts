@@ -79,6 +79,10 @@ const READ_ONLY = /^25006/;
 export const READ_ONLY_ADVICE =
   'The database is read-only, as a standby is. Point database.url to the primary server';
 
+/** The server is not there, or another one. */
+const UNREACHABLE = /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+const UNREACHABLE_ADVICE = 'Check that the server runs and that database.url (DATABASE_URL) names it';
+
 /** Turns a driver error into a Fault if a retry may succeed. Any other error is a bug and stays as it is. */
 export function databaseError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
@@ -86,8 +90,13 @@ export function databaseError(error: unknown): unknown {
   const nested =
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
   if (!RETRYABLE.test(code) && !nested && !(code === '' && RETRYABLE_TEXT.test(error.message))) return error;
-  const advice = READ_ONLY.test(code) ? `. ${READ_ONLY_ADVICE}` : '';
-  return new Fault('unavailable', `database: ${messageOf(error)}${advice}`, { cause: error });
+  const advice = READ_ONLY.test(code)
+    ? READ_ONLY_ADVICE
+    : nested || UNREACHABLE.test(code)
+      ? UNREACHABLE_ADVICE
+      : undefined;
+  const text = `database: ${messageOf(error)}${advice === undefined ? '' : `. ${advice}`}`;
+  return new Fault('unavailable', text, { cause: error });
 }
 
 /** int8 columns are ids, counts and block numbers, all below 2^53. Both drivers parse them with this function. */

@@ -294,12 +294,20 @@ async function requireSessions(hosts: PostgresHosts): Promise<void> {
   }
 }
 
+function adviceOn(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (code === '3D000') return 'Create this database, or change database.url (DATABASE_URL)';
+  if (code.startsWith('28')) return 'Check user and password in database.url (DATABASE_URL)';
+  return 'Check database.url (DATABASE_URL)';
+}
+
 async function requireVersion(database: Db): Promise<void> {
   const text = "select current_setting('server_version_num')::int as version";
   const rows = await database.query<{ version: number }>({ text, values: [] }).catch((error: unknown) => {
     if (error instanceof Fault) throw error;
     // Other errors, such as a wrong password or an unknown database, need the operator.
-    throw new Fault('invalid', `database: ${messageOf(error)}`, { cause: error });
+    const text = `database: ${messageOf(error)}. ${adviceOn(error)}`;
+    throw new Fault('invalid', text, { cause: error });
   });
   const version = rows[0]?.version ?? 0;
   if (version < SERVER_VERSION_MIN) {
