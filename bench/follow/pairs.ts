@@ -5,6 +5,7 @@
 import { createRequire } from 'node:module';
 import { keccak_256 } from '@noble/hashes/sha3';
 import type { Anvil } from '../../devnet/anvil.ts';
+import { encodeWord } from '../../src/core/abi.ts';
 import type { Address, Hex } from '../../src/core/hex.ts';
 
 export type SwapPair = { id: number; address: Address; token0: Address; token1: Address };
@@ -41,16 +42,16 @@ export async function installPairs(anvil: Anvil, traders: readonly Address[]): P
       reserves: RESERVE | (RESERVE << 112n),
     };
     for (const [name, value] of Object.entries(values))
-      await store(anvil, address, wordOf(SLOTS[name as keyof typeof values]), value);
+      await store(anvil, address, encodeWord(SLOTS[name as keyof typeof values]), value);
   }
   return pairs;
 }
 
 /** Swaps token0 for token1: one transaction pays and the next one takes. Makes two transfers, one Sync and one Swap. */
 export function swapCalls({ address, token0 }: SwapPair, trader: Address): Transaction[] {
-  const transfer = `a9059cbb${wordOf(BigInt(address))}${wordOf(SWAP_IN)}`;
+  const transfer = `a9059cbb${encodeWord(address)}${encodeWord(SWAP_IN)}`;
   // The empty bytes argument is encoded as its offset and a length of zero.
-  const swap = `022c0d9f${[0n, SWAP_OUT, BigInt(trader), 128n, 0n].map(wordOf).join('')}`;
+  const swap = `022c0d9f${[0n, SWAP_OUT, BigInt(trader), 128n, 0n].map(encodeWord).join('')}`;
   return [
     { from: trader, to: token0, data: `0x${transfer}` },
     { from: trader, to: address, data: `0x${swap}` },
@@ -68,13 +69,11 @@ function deployedCode(contract: string): Hex {
 }
 
 async function store(anvil: Anvil, address: Address, slot: string, value: bigint): Promise<void> {
-  await anvil.rpc('anvil_setStorageAt', [address, `0x${slot}`, `0x${wordOf(value)}`]);
+  await anvil.rpc('anvil_setStorageAt', [address, `0x${slot}`, `0x${encodeWord(value)}`]);
 }
 
 /** The storage slot of a mapping's entry: keccak256 of key and slot. */
 function balanceSlot(holder: Address): string {
-  const place = Buffer.from(wordOf(BigInt(holder)) + wordOf(SLOTS.balanceOf), 'hex');
+  const place = Buffer.from(encodeWord(holder) + encodeWord(SLOTS.balanceOf), 'hex');
   return Buffer.from(keccak_256(place)).toString('hex');
 }
-
-const wordOf = (value: bigint) => value.toString(16).padStart(64, '0');

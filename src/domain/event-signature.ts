@@ -3,6 +3,7 @@
  * Decodes arguments of static elementary types. A signature may also have arguments of other types, which are skipped.
  */
 import { keccak_256 } from '@noble/hashes/sha3';
+import { decodeAddress, digitsAt, WORD_BYTES, WORD_DIGITS } from '../core/abi.ts';
 import { fromBytes, type Hash, type Hex } from '../core/hex.ts';
 import { TextError } from '../core/text-error.ts';
 
@@ -38,8 +39,6 @@ export type EventSignature = {
 export type RawLog = { topics: readonly Hash[]; data: Hex };
 
 const SIGNATURE_LENGTH_MAX = 1_000;
-/** Hex characters of a 32-byte word. */
-const WORD = 64;
 /** The signature's topic and three indexed arguments. */
 const TOPICS_MAX = 4;
 
@@ -85,7 +84,7 @@ export function parseEventSignature(text: string): EventSignature {
 /** The arguments in the order of the signature. Undefined if the log's encoding doesn't match the signature. */
 export function decodeEvent(signature: EventSignature, log: RawLog): (AbiValue | undefined)[] | undefined {
   const { topics, data } = log;
-  if (topics.length !== signature.topicCount || data.length < 2 + signature.wordCount * WORD)
+  if (topics.length !== signature.topicCount || data.length < 2 + signature.wordCount * WORD_DIGITS)
     return undefined;
   const values: (AbiValue | undefined)[] = [];
   for (const parameter of signature.parameters) {
@@ -93,9 +92,9 @@ export function decodeEvent(signature: EventSignature, log: RawLog): (AbiValue |
       values.push(undefined);
       continue;
     }
-    const start = 2 + parameter.place * WORD;
-    const word = parameter.indexed ? topics[parameter.place]?.slice(2) : data.slice(start, start + WORD);
-    const value = word === undefined ? undefined : decodeWord(parameter, word);
+    const { indexed, place } = parameter;
+    const digits = indexed ? topics[place]?.slice(2) : digitsAt(data, place * WORD_BYTES);
+    const value = digits === undefined ? undefined : decodeWord(parameter, digits);
     if (value === undefined) return undefined;
     values.push(value);
   }
@@ -160,13 +159,13 @@ function wordsOf(type: string): number {
 }
 
 /** Undefined if bits outside the type are set, because no compiler emits such a word. */
-function decodeWord({ kind, type, bits }: EventParameter, word: string): AbiValue | undefined {
+function decodeWord({ kind, type, bits }: EventParameter, digits: string): AbiValue | undefined {
   if (kind === 'bytes') {
-    const digits = bits / 4;
-    return /^0*$/.test(word.slice(digits)) ? `0x${word.slice(0, digits)}` : undefined;
+    const used = bits / 4;
+    return /^0*$/.test(digits.slice(used)) ? `0x${digits.slice(0, used)}` : undefined;
   }
-  if (kind === 'address') return word.startsWith('0'.repeat(24)) ? `0x${word.slice(24)}` : undefined;
-  const unsigned = BigInt(`0x${word}`);
+  if (kind === 'address') return decodeAddress(digits);
+  const unsigned = BigInt(`0x${digits}`);
   if (kind === 'boolean') return unsigned > 1n ? undefined : unsigned === 1n;
   if (type.startsWith('uint')) return unsigned < 1n << BigInt(bits) ? unsigned : undefined;
   const value = BigInt.asIntN(256, unsigned);

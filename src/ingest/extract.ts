@@ -3,13 +3,12 @@
  */
 import type { Bundle, BundleTransaction } from '../chain/blocks/bundle.ts';
 import type { ChainLog } from '../chain/rpc/parse.ts';
-import type { Address, Hash } from '../core/hex.ts';
+import { addressOfTopic, WORD_DIGITS } from '../core/abi.ts';
+import type { Hash } from '../core/hex.ts';
 import type { Transfer } from '../domain/block.ts';
 
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
-const TRANSFER_TOPIC: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
-/** `0x` and 32 bytes. */
-const WORD_LENGTH = 66;
+export const TRANSFER_TOPIC: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 
 /** Every native and ERC-20 transfer of the block, in the order of its transactions. */
 export function extractTransfers({ transactions }: Bundle): Transfer[] {
@@ -58,8 +57,8 @@ function tokenTransfers({ hash, logs }: BundleTransaction): Transfer[] {
         kind: 'token' as const,
         txHash: hash,
         ordinal,
-        sender: low(from),
-        receiver: low(to),
+        sender: addressOfTopic(from),
+        receiver: addressOfTopic(to),
         amount,
         token: log.address,
       },
@@ -68,9 +67,4 @@ function tokenTransfers({ hash, logs }: BundleTransaction): Transfer[] {
 }
 
 /** An ERC-20 transfer has exactly three topics and one word of data. An ERC-721 transfer has four topics. */
-const hasTokenShape = ({ topics, data }: ChainLog) => topics.length === 3 && data.length === WORD_LENGTH;
-
-/** The address in the low 20 bytes of a topic. */
-function low(topic: Hash): Address {
-  return `0x${topic.slice(-40)}`;
-}
+const hasTokenShape = ({ topics, data }: ChainLog) => topics.length === 3 && data.length === 2 + WORD_DIGITS;

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ExplainOptions, explainLogs } from '../../src/audit/explain.ts';
+import { encodeWord } from '../../src/core/abi.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import { type Address, type Hash, zeroAddress } from '../../src/core/hex.ts';
 import type { Award } from '../../src/domain/award.ts';
@@ -54,13 +55,12 @@ function compile(...rules: EventRuleText[]) {
   return compiled.rules;
 }
 
-const word = (value: bigint | Address): string => BigInt(value).toString(16).padStart(64, '0');
 const topicOf = (text: string): Hash => parseEventSignature(text).topic;
 
 const paid = (user: Address, amount: bigint, address = shop) => ({
   address,
-  topics: [topicOf(PAID), `0x${word(user)}` as const],
-  data: `0x${word(amount)}` as const,
+  topics: [topicOf(PAID), `0x${encodeWord(user)}` as const],
+  data: `0x${encodeWord(amount)}` as const,
 });
 
 const awardOf = (parts: Partial<Award>): Award => ({
@@ -201,7 +201,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const rules = compile();
     const referred = {
       ...{ address: shop, data: '0x' as const },
-      topics: [topicOf(REFERRED), `0x${word(alice)}` as const, `0x${word(bob)}` as const],
+      topics: [topicOf(REFERRED), `0x${encodeWord(alice)}` as const, `0x${encodeWord(bob)}` as const],
     };
     const logs = [paid(alice, 3n, gem), paid(alice, 2n, gem), paid(zeroAddress, 3n, gem), referred];
     assert.deepEqual(await verdicts(rules, logs), [

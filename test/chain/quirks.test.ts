@@ -7,6 +7,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { type Bundle, fetchBundles } from '../../src/chain/blocks/bundle.ts';
 import { createRpc } from '../../src/chain/rpc/rpc.ts';
+import { encodeWord } from '../../src/core/abi.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import type { Transfer } from '../../src/domain/block.ts';
 import { extractTransfers } from '../../src/ingest/extract.ts';
@@ -219,6 +220,6 @@ function checkPlaces(transfers: readonly Transfer[]): void {
 
 function transferLog(amount: number, logIndex: string): Json {
   const topic = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
-  const word = (number: number) => `0x${number.toString(16).padStart(64, '0')}`;
+  const word = (number: number) => `0x${encodeWord(number)}`;
   return { address: makeAddress(9), topics: [topic, word(1), word(2)], data: word(amount), logIndex };
 }

@@ -15,6 +15,7 @@ import { marketKinds, marketTrafficAt } from '../../devnet/market-traffic.ts';
 import { PART_MAX, usdPriceAt } from '../../devnet/prices.ts';
 import { createScene, type Scene } from '../../devnet/scene.ts';
 import { readBalanceWei, readContract } from '../../devnet/wallet.ts';
+import { encodeWord } from '../../src/core/abi.ts';
 import { type Address, zeroAddress } from '../../src/core/hex.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 
@@ -25,7 +26,7 @@ const topics = {
   farmWithdraw: '0xf279e6a1f5e320cca91135676d9cb6e44ca8a08c0b88342bcdb1144f6511b568',
 };
 
-const word = (value: number | bigint | Address) => `0x${BigInt(value).toString(16).padStart(64, '0')}`;
+const word = (value: number | bigint | Address) => `0x${encodeWord(value)}`;
 
 describe('the market of the demo', () => {
   let chain: Chain;

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { findBlock, quantity } from '../../devnet/wallet.ts';
 import { list, record } from '../../src/chain/rpc/parse.ts';
+import { encodeWord } from '../../src/core/abi.ts';
 import type { Hash, Hex } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
@@ -173,7 +174,7 @@ const otherOutcome = (confirmations: number): Story => ({
     await chain.mine();
     const to = (await chain.receiptOf(deployed)).contractAddress;
     assert.ok(to !== undefined);
-    const hash = await chain.send({ from, to, input: `0x${watched[0].slice(2).padStart(64, '0')}` });
+    const hash = await chain.send({ from, to, input: `0x${encodeWord(watched[0])}` });
     await chain.mine();
     const { blockNumber } = await chain.receiptOf(hash);
     await payBlock();

@@ -3,6 +3,7 @@
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { encodeWord } from '../../src/core/abi.ts';
 import { type Hash, type Hex, zeroAddress } from '../../src/core/hex.ts';
 import type { Pair } from '../../src/domain/pair.ts';
 
@@ -75,8 +76,7 @@ export async function startPairNode(
   }
 }
 
-const words = (...values: bigint[]): Hex =>
-  `0x${values.map((value) => value.toString(16).padStart(64, '0')).join('')}`;
+const words = (...values: bigint[]): Hex => `0x${values.map(encodeWord).join('')}`;
 
 async function post(url: string, body: unknown): Promise<unknown> {
   return (await fetch(url, { method: 'POST', body: JSON.stringify(body) })).json();

@@ -4,6 +4,7 @@
 import { toEventSelector } from 'viem';
 import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import type { ChainLog } from '../../src/chain/rpc/parse.ts';
+import { encodeWord } from '../../src/core/abi.ts';
 import type { Address, Hash, Hex } from '../../src/core/hex.ts';
 import type { ValuedPair } from '../../src/domain/pair.ts';
 import { addressOf, alice, bob, hashOf } from './chain-story.ts';
@@ -23,9 +24,8 @@ export function logOf(
   indexed: readonly Address[] = [],
   address: Address = pair.address,
 ): ChainLog {
-  const word = (value: bigint) => value.toString(16).padStart(64, '0');
-  const topics: Hash[] = [toEventSelector(event), ...indexed.map((one): Hex => `0x${word(BigInt(one))}`)];
-  return { address, topics, data: `0x${values.map(word).join('')}` };
+  const topics: Hash[] = [toEventSelector(event), ...indexed.map((one): Hex => `0x${encodeWord(one)}`)];
+  return { address, topics, data: `0x${values.map(encodeWord).join('')}` };
 }
 
 /** A transaction that transfers no native coin. */

@@ -3,6 +3,7 @@
  * nodes still report.
  */
 import type { Bundle, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
+import { encodeWord } from '../../src/core/abi.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import type { BlockHeader, Transfer } from '../../src/domain/block.ts';
 import { addressOf, coin, hashOf, later } from '../kit/chain-story.ts';
@@ -191,4 +192,4 @@ function tellTransaction({ hash, isFailed, transfers }: SimTransaction): BundleT
 }
 
 /** 32 bytes. */
-const word = (value: Address | bigint): Hash => `0x${BigInt(value).toString(16).padStart(64, '0')}`;
+const word = (value: Address | bigint): Hash => `0x${encodeWord(value)}`;

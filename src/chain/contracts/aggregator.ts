@@ -1,6 +1,7 @@
 /**
  * Reads price feeds on the chain. They are contracts with Chainlink's AggregatorV3Interface.
  */
+import { wordsOf } from '../../core/abi.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hex } from '../../core/hex.ts';
 import { type ContractCall, type ContractReader, callContracts } from './contracts.ts';
@@ -15,7 +16,6 @@ type AggregatorRound = {
 /** latestRoundData(): roundId, answer, startedAt, updatedAt, answeredInRound (deprecated). */
 const LATEST_ROUND_DATA: Hex = '0xfeaf968c';
 const DECIMALS: Hex = '0x313ce567';
-const WORD_DIGITS = 64;
 /** A uint256 has at most 78 digits. */
 const DECIMALS_MAX = 77n;
 /** The latest Unix time in seconds that a Date can hold. */
@@ -37,7 +37,7 @@ export async function readAggregator(
   if (answer === undefined || updatedAt === undefined || decimalsWord === undefined)
     throw new Fault('inconsistent', `${address} does not answer as a price feed`);
   if (decimalsWord > DECIMALS_MAX || updatedAt > SECONDS_MAX)
-    throw new Fault('inconsistent', `${address} has ${decimalsWord} decimals, or a time that is none`);
+    throw new Fault('inconsistent', `${address} has ${decimalsWord} decimals, or an invalid time`);
   return {
     answer: BigInt.asIntN(256, answer),
     decimals: Number(decimalsWord),
@@ -55,12 +55,4 @@ async function callAtHead(nodes: ContractReader, calls: readonly ContractCall[],
     // Not every node accepts a block hash as the block parameter (EIP-1898).
     return callContracts(nodes, calls, block.number, signal);
   }
-}
-
-/** The first `count` words of 32 bytes. Empty if the call reverted or returned less. */
-function wordsOf(data: Hex | undefined, count: number): bigint[] {
-  if (data === undefined || data.length < 2 + count * WORD_DIGITS) return [];
-  return Array.from({ length: count }, (_, index) =>
-    BigInt(`0x${data.slice(2 + index * WORD_DIGITS, 2 + (index + 1) * WORD_DIGITS)}`),
-  );
 }

@@ -55,6 +55,6 @@ function parseHex(name: string, answer: RpcAnswer): Hex {
   if (!answer.ok) throw new Fault('unavailable', `${name}: ${answer.message} (${answer.code})`);
   const { result } = answer;
   if (typeof result !== 'string' || !/^0x[\da-f]*$/i.test(result))
-    throw new Fault('inconsistent', `${name} answered what is no hex data`);
-  return `0x${result.slice(2)}`;
+    throw new Fault('inconsistent', `${name} did not answer with hex data`);
+  return `0x${result.slice(2).toLowerCase()}`;
 }

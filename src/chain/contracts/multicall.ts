@@ -1,16 +1,14 @@
 /**
  * Encodes and decodes Multicall3's `aggregate3` of `getEthBalance`, which reads many native balances in one call
- * and therefore at one block. The encoding is written by hand, because only the lists vary in size and an ABI
- * library would cost the process more memory.
+ * and therefore at one block.
  */
+import { encodeWord, WORD_BYTES, WORD_DIGITS, wordAt } from '../../core/abi.ts';
 import type { Address, Hex } from '../../core/hex.ts';
 
 /** aggregate3((address target, bool allowFailure, bytes callData)[]) */
 const AGGREGATE3 = '82ad56cb';
 /** getEthBalance(address) */
 const GET_ETH_BALANCE = '4d2301cc';
-const WORD_BYTES = 32;
-const WORD_DIGITS = 2 * WORD_BYTES;
 /** target, allowFailure, the offset of callData, its length, and its 36 bytes in two words. */
 const CALL_WORDS = 6;
 
@@ -20,18 +18,18 @@ const CALL_WORDS = 6;
  */
 export function encodeBalanceCalls(multicall3: Address, addresses: readonly Address[]): Hex {
   const count = addresses.length;
-  const places = addresses.map((_address, index) => word((count + index * CALL_WORDS) * WORD_BYTES));
+  const places = addresses.map((_address, index) => encodeWord((count + index * CALL_WORDS) * WORD_BYTES));
   const calls = addresses.map((address) => {
-    const callData = GET_ETH_BALANCE + addressWord(address);
+    const callData = GET_ETH_BALANCE + encodeWord(address);
     return [
-      addressWord(multicall3),
-      word(1),
-      word(3 * WORD_BYTES),
-      word(callData.length / 2),
+      encodeWord(multicall3),
+      encodeWord(1),
+      encodeWord(3 * WORD_BYTES),
+      encodeWord(callData.length / 2),
       callData.padEnd(2 * WORD_DIGITS, '0'),
     ].join('');
   });
-  return `0x${AGGREGATE3}${word(WORD_BYTES)}${word(count)}${places.join('')}${calls.join('')}`;
+  return `0x${AGGREGATE3}${encodeWord(WORD_BYTES)}${encodeWord(count)}${places.join('')}${calls.join('')}`;
 }
 
 /**
@@ -51,16 +49,6 @@ export function decodeBalances(data: Hex, count: number): (bigint | undefined)[]
     const isOneWord = numberAt(data, result + returned) === WORD_BYTES;
     return isOneWord ? wordAt(data, result + returned + WORD_BYTES) : undefined;
   });
-}
-
-const word = (value: number) => value.toString(16).padStart(WORD_DIGITS, '0');
-const addressWord = (address: Address) => address.slice(2).padStart(WORD_DIGITS, '0');
-
-/** The word that begins at this byte. Undefined if the data ends before the word does. */
-function wordAt(data: Hex, byte: number): bigint | undefined {
-  const start = 2 + 2 * byte;
-  const digits = data.slice(start, start + WORD_DIGITS);
-  return digits.length === WORD_DIGITS ? BigInt(`0x${digits}`) : undefined;
 }
 
 /** The word at this byte as an offset or a length. Undefined if it is larger than the data can be. */

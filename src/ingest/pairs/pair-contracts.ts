@@ -4,6 +4,7 @@
  */
 import { type ContractCall, callContracts, type ReadAt } from '../../chain/contracts/contracts.ts';
 import type { ChainNodes } from '../../chain/nodes/nodes.ts';
+import { decodeAddress, digitsAt, encodeWord, wordsOf } from '../../core/abi.ts';
 import { Fault, type Problem } from '../../core/fault.ts';
 import { type Address, type Hex, zeroAddress } from '../../core/hex.ts';
 import type { BlockReference } from '../../domain/block.ts';
@@ -97,9 +98,9 @@ export async function readPairs(
   const feeOn = await readFees(nodes, pairs, at, signal);
   return pairs.flatMap(({ id }, index) => {
     const [reserves, supply, kLast] = replies[index] ?? [];
-    const [reserve0, reserve1, totalSupply] = [wordOf(reserves, 0), wordOf(reserves, 1), wordOf(supply, 0)];
+    const [[reserve0, reserve1], [totalSupply]] = [wordsOf(reserves, 2), wordsOf(supply, 1)];
     if (reserve0 === undefined || reserve1 === undefined || totalSupply === undefined) return [];
-    const lp = { totalSupply, kLast: wordOf(kLast, 0) ?? 0n, isFeeOn: feeOn.get(id) ?? false };
+    const lp = { totalSupply, kLast: wordsOf(kLast, 1)[0] ?? 0n, isFeeOn: feeOn.get(id) ?? false };
     return [{ pairId: id, reserve0, reserve1, ...lp }];
   });
 }
@@ -138,28 +139,17 @@ async function askEach<T>(
 }
 
 function callOf(to: Address, method: keyof typeof selectors, ...values: Address[]): ContractCall {
-  const words = values.map((value) => value.slice(2).padStart(WORD_DIGITS, '0'));
-  return { to, data: `${selectors[method]}${words.join('')}` };
+  return { to, data: `${selectors[method]}${values.map(encodeWord).join('')}` };
 }
 
-/** One word in hexadecimal digits. */
-const WORD_DIGITS = 64;
-
-/** The n-th word; undefined if the call reverted, or there is no contract. */
-function wordOf(data: Hex | undefined, index: number): bigint | undefined {
-  const end = 2 + (index + 1) * WORD_DIGITS;
-  return data === undefined || data.length < end
-    ? undefined
-    : BigInt(`0x${data.slice(end - WORD_DIGITS, end)}`);
-}
-
+/** Undefined if the call reverted, there is no contract, or the answer is not an address. */
 function asAddress(data: Hex | undefined): Address | undefined {
-  const word = wordOf(data, 0);
-  return word === undefined || word >> 160n !== 0n ? undefined : `0x${word.toString(16).padStart(40, '0')}`;
+  const digits = data === undefined ? undefined : digitsAt(data, 0);
+  return digits === undefined ? undefined : decodeAddress(digits);
 }
 
 function asNumber(data: Hex | undefined): number | undefined {
-  const word = wordOf(data, 0);
+  const [word] = wordsOf(data, 1);
   return word === undefined ? undefined : Number(word);
 }
 

@@ -3,8 +3,10 @@
  */
 import type { Bundle } from '../../chain/blocks/bundle.ts';
 import type { ChainLog } from '../../chain/rpc/parse.ts';
-import { type Address, type Hash, type Hex, zeroAddress } from '../../core/hex.ts';
+import { addressOfTopic, wordsOf } from '../../core/abi.ts';
+import { type Address, type Hash, zeroAddress } from '../../core/hex.ts';
 import type { Pair, PairEvents } from '../../domain/pair.ts';
+import { TRANSFER_TOPIC } from '../extract.ts';
 
 /** keccak256("Swap(address,uint256,uint256,uint256,uint256,address)") */
 const SWAP_TOPIC: Hash = '0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822';
@@ -14,11 +16,6 @@ const SYNC_TOPIC: Hash = '0x1c411e9a96e071241c2f21f7726b17ae89e3cab4c78be50e062b
 const MINT_TOPIC: Hash = '0x4c209b5fc8ad50758f13e2e1088ba56a560dff690a1c6fef26394f4c03821c4f';
 /** keccak256("Burn(address,uint256,uint256,address)") */
 const BURN_TOPIC: Hash = '0xdccd412f0b1252819cb1fd330b93224ca42612892bb3f4f789976e6d81936496';
-/** keccak256("Transfer(address,address,uint256)"): the pair contract is its LP token's contract too. */
-const TRANSFER_TOPIC: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
-
-/** One word of data in hexadecimal digits. */
-const WORD_DIGITS = 64;
 
 /** Reads the events of these pairs. A block without such events costs one map look-up per log. */
 export function createPairReader(
@@ -54,14 +51,14 @@ function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: numb
   const { topics, data } = log;
   switch (topics[0]) {
     case SWAP_TOPIC: {
-      const [amount0In, amount1In, amount0Out, amount1Out] = wordsOf(data);
+      const [amount0In, amount1In, amount0Out, amount1Out] = wordsOf(data, 4);
       if (amount0In === undefined || amount1In === undefined) return;
       if (amount0Out === undefined || amount1Out === undefined) return;
       events.swaps.push({ txHash, ordinal, amount0In, amount1In, amount0Out, amount1Out });
       return;
     }
     case SYNC_TOPIC: {
-      const [reserve0, reserve1] = wordsOf(data);
+      const [reserve0, reserve1] = wordsOf(data, 2);
       if (reserve0 !== undefined && reserve1 !== undefined) events.reserves = { reserve0, reserve1 };
       return;
     }
@@ -71,6 +68,7 @@ function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: numb
       if (events.reserves !== undefined)
         events.liquidityK = events.reserves.reserve0 * events.reserves.reserve1;
       return;
+    // The pair contract is the contract of its LP token too.
     case TRANSFER_TOPIC:
       events.supplyChange += supplyChangeOf(log);
       return;
@@ -85,21 +83,8 @@ function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: numb
  */
 function supplyChangeOf({ address, topics, data }: ChainLog): bigint {
   const [, from, to] = topics;
-  const [amount] = wordsOf(data);
+  const [amount] = wordsOf(data, 1);
   if (from === undefined || to === undefined || amount === undefined) return 0n;
-  if (low(from) === zeroAddress) return amount;
-  return low(from) === address && low(to) === zeroAddress ? -amount : 0n;
-}
-
-/** The whole words of event data. */
-function wordsOf(data: Hex): bigint[] {
-  const words: bigint[] = [];
-  for (let end = 2 + WORD_DIGITS; end <= data.length; end += WORD_DIGITS)
-    words.push(BigInt(`0x${data.slice(end - WORD_DIGITS, end)}`));
-  return words;
-}
-
-/** The address in the low 20 bytes of a topic. */
-function low(topic: Hash): Address {
-  return `0x${topic.slice(-40)}`;
+  if (addressOfTopic(from) === zeroAddress) return amount;
+  return addressOfTopic(from) === address && addressOfTopic(to) === zeroAddress ? -amount : 0n;
 }

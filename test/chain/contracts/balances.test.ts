@@ -3,6 +3,7 @@ import { after, before, describe, test } from 'node:test';
 import { readBalanceWei } from '../../../devnet/wallet.ts';
 import { readBalancesAtHead } from '../../../src/chain/contracts/balances.ts';
 import { type ChainNodes, createNodes } from '../../../src/chain/nodes/nodes.ts';
+import { encodeWord } from '../../../src/core/abi.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { type Address, zeroAddress } from '../../../src/core/hex.ts';
 import { silentLog } from '../../../src/core/log.ts';
@@ -60,12 +61,12 @@ describe('balances of a real chain', () => {
 
 /** The answer of Multicall3 for these balances. Undefined stands for a failed call. */
 function aggregated(balances: readonly (bigint | undefined)[]): string {
-  const word = (value: number | bigint) => value.toString(16).padStart(64, '0');
-  const places = balances.map((_balance, index) => word(32 * (balances.length + index * 4)));
+  const places = balances.map((_balance, index) => encodeWord(32 * (balances.length + index * 4)));
   const parts = balances.map(
-    (balance) => word(balance === undefined ? 0 : 1) + word(64) + word(32) + word(balance ?? 7),
+    (balance) =>
+      encodeWord(balance === undefined ? 0 : 1) + encodeWord(64) + encodeWord(32) + encodeWord(balance ?? 7),
   );
-  return `0x${word(32)}${word(balances.length)}${places.join('')}${parts.join('')}`;
+  return `0x${encodeWord(32)}${encodeWord(balances.length)}${places.join('')}${parts.join('')}`;
 }
 
 const [one, two, three] = [makeAddress(1), makeAddress(2), makeAddress(3)];

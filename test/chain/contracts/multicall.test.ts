@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { encodeAbiParameters, encodeFunctionData, parseAbi } from 'viem';
 import { decodeBalances, encodeBalanceCalls } from '../../../src/chain/contracts/multicall.ts';
+import { encodeWord } from '../../../src/core/abi.ts';
 import type { Address, Hex } from '../../../src/core/hex.ts';
 
 const abi = parseAbi([
@@ -53,17 +54,18 @@ test('only calls that succeeded with one word give balances', () => {
 });
 
 test('any data that is not such a list is recognized as such', () => {
-  const word = (value: bigint) => value.toString(16).padStart(64, '0');
   for (const data of [
     '0x',
     '0x00',
-    `0x${word(32n)}`,
-    `0x${word(32n)}${word(2n)}`,
-    `0x${word(2n ** 255n)}`,
+    `0x${encodeWord(32n)}`,
+    `0x${encodeWord(32n)}${encodeWord(2n)}`,
+    `0x${encodeWord(2n ** 255n)}`,
   ] as const)
     assert.equal(decodeBalances(data, 1), undefined, data);
   // One result, that lies outside.
-  assert.deepEqual(decodeBalances(`0x${word(32n)}${word(1n)}${word(2n ** 200n)}`, 1), [undefined]);
+  assert.deepEqual(decodeBalances(`0x${encodeWord(32n)}${encodeWord(1n)}${encodeWord(2n ** 200n)}`, 1), [
+    undefined,
+  ]);
   fc.assert(
     fc.property(
       fc.integer({ min: 0, max: 400 }).chain(hex),

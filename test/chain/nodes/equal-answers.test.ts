@@ -9,6 +9,7 @@ import { readBalancesAtHead } from '../../../src/chain/contracts/balances.ts';
 import { type ContractReader, callContracts } from '../../../src/chain/contracts/contracts.ts';
 import { poll } from '../../../src/chain/nodes/equal-answers.ts';
 import { parseHeader } from '../../../src/chain/rpc/parse.ts';
+import { encodeWord } from '../../../src/core/abi.ts';
 import { startAbort } from '../../../src/core/abort.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { createTestClock } from '../../kit/clock.ts';
@@ -190,9 +191,8 @@ test('only a balance on which nodes do not agree is missing', () =>
 const feed = (price: bigint): Methods => ({
   ...complete(),
   eth_call: ([one]) => {
-    const word = (value: bigint) => value.toString(16).padStart(64, '0');
     const isRound = JSON.stringify(one).includes('feaf968c');
-    return `0x${isRound ? [1n, price, 5n, 5n, 1n].map(word).join('') : word(0n)}`;
+    return `0x${isRound ? [1n, price, 5n, 5n, 1n].map(encodeWord).join('') : encodeWord(0n)}`;
   },
 });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Bundle, BundleTransaction } from '../../../src/chain/blocks/bundle.ts';
+import { encodeWord } from '../../../src/core/abi.ts';
 import { parseEventSignature } from '../../../src/domain/event-signature.ts';
 import { compileRules } from '../../../src/domain/points/compile.ts';
 import { createActivityReader } from '../../../src/ingest/points/activities.ts';
@@ -27,11 +28,10 @@ const { rules } = compileRules(
   { nativeSymbol: 'ETH', rewardSymbol: 'RWD', wrapped: undefined, feeds: ['GEM'], tokens: {}, pairs: [] },
 );
 const { topic } = parseEventSignature(source.event);
-const word = (value: bigint) => value.toString(16).padStart(64, '0');
 const paid = (address = shop) => ({
   address,
-  topics: [topic, `0x${word(BigInt(alice))}` as const],
-  data: `0x${word(5n)}` as const,
+  topics: [topic, `0x${encodeWord(alice)}` as const],
+  data: `0x${encodeWord(5n)}` as const,
 });
 
 function bundleOf(...transactions: Partial<BundleTransaction>[]): Bundle {

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { compareAwards } from '../../../src/audit/compare-awards.ts';
 import { compareSums } from '../../../src/audit/compare-sums.ts';
 import type { Bundle } from '../../../src/chain/blocks/bundle.ts';
+import { encodeWord } from '../../../src/core/abi.ts';
 import { type Address, type Hash, type Hex, toBytes } from '../../../src/core/hex.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { parseEventSignature } from '../../../src/domain/event-signature.ts';
@@ -51,7 +52,6 @@ const processor = createPointsProcessor({
   log: createLog({ level: 'error', format: 'json' }),
 });
 
-const word = (value: bigint | Address): string => BigInt(value).toString(16).padStart(64, '0');
 const topicOf = (signature: string): Hash => parseEventSignature(signature).topic;
 const topics = {
   paid: topicOf('Paid(address,uint256,string)'),
@@ -65,21 +65,21 @@ function rawLog(log: StoryLog): { address: Address; topics: Hash[]; data: Hex } 
     case 'paid':
       return {
         address: shop,
-        topics: [topics.paid, `0x${word(log.user)}`],
-        data: `0x${word(log.amount)}${word(64n)}${word(0n)}`,
+        topics: [topics.paid, `0x${encodeWord(log.user)}`],
+        data: `0x${encodeWord(log.amount)}${encodeWord(64n)}${encodeWord(0n)}`,
       };
     case 'bought':
-      return { address: shop, topics: [topics.bought], data: `0x${word(log.amount)}` };
+      return { address: shop, topics: [topics.bought], data: `0x${encodeWord(log.amount)}` };
     case 'transfer':
       return {
         address: gem,
-        topics: [topics.transfer, `0x${word(log.from)}`, `0x${word(log.to)}`],
-        data: `0x${word(log.amount)}`,
+        topics: [topics.transfer, `0x${encodeWord(log.from)}`, `0x${encodeWord(log.to)}`],
+        data: `0x${encodeWord(log.amount)}`,
       };
     case 'referred':
       return {
         address: shop,
-        topics: [topics.referred, `0x${word(log.user)}`, `0x${word(log.referrer)}`],
+        topics: [topics.referred, `0x${encodeWord(log.user)}`, `0x${encodeWord(log.referrer)}`],
         data: '0x',
       };
   }
