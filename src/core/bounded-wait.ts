@@ -1,5 +1,5 @@
 /**
- * Waits a limited time for an answer, after which the caller can ask another node or fail.
+ * Waits a limited time for a promise, after which the caller goes on without its result.
  */
 import { startAbort } from './abort.ts';
 import type { Clock } from './clock.ts';

@@ -4,7 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
+import { never } from '../core/abort.ts';
 import { createGroups } from '../core/batching.ts';
+import { firstOrLate } from '../core/bounded-wait.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
 import type { Database, Session } from '../store/db/db.ts';
 import {
@@ -320,9 +322,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     async stop() {
       stopping.abort();
       const finished = Promise.allSettled([...lanes.values()].map(({ run }) => run.done));
-      const timer = new AbortController();
-      await Promise.race([finished, clock.wait(STOP_MS_MAX, timer.signal)]);
-      timer.abort();
+      await firstOrLate({ clock, signal: never }, [finished], STOP_MS_MAX);
       killed.abort();
       await finished;
     },

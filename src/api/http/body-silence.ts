@@ -2,6 +2,8 @@
  * Reads a body of lines as it arrives, as long as lines keep arriving and the client's key is valid.
  */
 import type { Readable } from 'node:stream';
+import { never } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { isRefusal } from './auth.ts';
 import { isBlank } from './json-lines.ts';
@@ -53,16 +55,11 @@ export function untilSilent(
 
   async function waitFor(next: Promise<IteratorResult<Uint8Array>>): Promise<IteratorResult<Uint8Array>> {
     for (;;) {
-      const waiting = new AbortController();
       const startMs = clock.steadyMs();
       const restMs = Math.max(0, Math.min(silenceMs - waitedMs, checkedMs + CHECK_MS - startMs));
-      try {
-        const piece = await Promise.race([next, clock.wait(restMs, waiting.signal)]);
-        waitedMs += clock.steadyMs() - startMs;
-        if (piece !== undefined) return piece;
-      } finally {
-        waiting.abort();
-      }
+      const piece = await firstOrLate({ clock, signal: never }, [next], restMs);
+      waitedMs += clock.steadyMs() - startMs;
+      if (piece !== 'late') return piece;
       await checkAgain();
       if (waitedMs < silenceMs) continue;
       isOver = true;

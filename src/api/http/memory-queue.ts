@@ -2,7 +2,7 @@
  * Shares a bounded amount of memory, or of work, between requests. The caller chooses the unit. A request that finds too little
  * left waits. Watchers that hold less come first, so one watcher's requests wait for each other and not in front of others'.
  */
-import { startAbort } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 
@@ -61,15 +61,9 @@ export function createRoom({
   async function wait(demand: Demand, signal: AbortSignal): Promise<() => void> {
     const admitted = Promise.withResolvers<() => void>();
     const one: Waiting = { ...demand, admit: () => admitted.resolve(hold(demand)) };
-    const waiter = startAbort(signal);
     waiting.add(one);
-    try {
-      const release = await Promise.race([admitted.promise, clock.wait(WAIT_MS_MAX, waiter.signal)]);
-      if (release !== undefined) return release;
-    } finally {
-      waiter.abort();
-      waiter.release();
-    }
+    const release = await firstOrLate({ clock, signal }, [admitted.promise], WAIT_MS_MAX);
+    if (release !== 'late') return release;
     // It was admitted in the same turn of the event loop in which its wait ended.
     if (!waiting.delete(one)) return admitted.promise;
     // Requests behind it may have waited for what it needed.

@@ -1,7 +1,8 @@
 /**
  * Asks several nodes at once, without waiting for nodes that hang.
  */
-import { startAbort } from '../../core/abort.ts';
+import { never, startAbort } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 
@@ -26,7 +27,6 @@ export async function gather<Voter, Answer>({
 }): Promise<Map<Voter, Answer | Fault>> {
   const answers = new Map<Voter, Answer | Fault>();
   const work = startAbort(signal);
-  const timer = new AbortController();
   const done = Promise.withResolvers<void>();
   let pendingCount = voters.length;
   if (pendingCount === 0) return answers;
@@ -42,10 +42,9 @@ export async function gather<Voter, Answer>({
       });
   }
   try {
-    await Promise.race([done.promise, clock.wait(ms, timer.signal)]);
+    await firstOrLate({ clock, signal: never }, [done.promise], ms);
     return new Map(answers);
   } finally {
-    timer.abort();
     work.abort();
     work.release();
   }
