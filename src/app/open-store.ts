@@ -2,6 +2,7 @@
  * The first part of the start: opens and migrates the database, and retries while it or the nodes don't answer.
  */
 import type { Config } from '../config/schema.ts';
+import { backOffMs } from '../core/back-off.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
@@ -16,8 +17,7 @@ import { openKeyRing } from './open-key-ring.ts';
 
 /** A start gives up after this long without a database or a node (exit code 69), as docs/how-to/run-in-production.md says. */
 export const START_MS_MAX = 60_000;
-const START_RETRY_MS_MIN = 500;
-const START_RETRY_MS_MAX = 5_000;
+const START_RETRY_MS = { min: 500, max: 5_000 };
 
 /** Opens and migrates the database, and reads what the start needs. Closes it again when any of this fails. */
 export async function openStore(
@@ -69,8 +69,7 @@ export async function retryAtStart<T>(
   // The machine's clock, because the database's clock is unknown until it answers.
   const clock = systemClock();
   const giveUpAt = clock.steadyMs() + startMsMax;
-  let retryMs = START_RETRY_MS_MIN;
-  for (;;) {
+  for (let failureCount = 0; ; failureCount += 1) {
     signal.throwIfAborted();
     try {
       return await attempt();
@@ -83,8 +82,7 @@ export async function retryAtStart<T>(
         { waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) },
         'service.waits',
       );
-      await clock.wait(Math.min(retryMs, leftMs), signal);
-      retryMs = Math.min(retryMs * 2, START_RETRY_MS_MAX);
+      await clock.wait(Math.min(backOffMs(START_RETRY_MS, failureCount), leftMs), signal);
     }
   }
 }

@@ -2,6 +2,7 @@
  * Repeats a step of background work. All background work of the program runs in such loops.
  */
 import { startAbort } from './abort.ts';
+import { backOffMs } from './back-off.ts';
 import type { Clock } from './clock.ts';
 import { Fault, messageOf } from './fault.ts';
 
@@ -33,11 +34,11 @@ const RETRY_MS_MIN = 50;
  */
 export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
   const { clock, signal, wake } = options;
-  let retryMs = RETRY_MS_MIN;
+  let faultCount = 0;
   while (!signal.aborted) {
     try {
       const outcome = await step(signal);
-      retryMs = RETRY_MS_MIN;
+      faultCount = 0;
       if (outcome === 'worked') continue;
       const idleMs = await options.idleMs();
       if (wake === undefined) await clock.wait(idleMs, signal);
@@ -46,9 +47,10 @@ export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
       if (signal.aborted) return;
       if (!(error instanceof Fault))
         throw new Error(`${options.name} failed: ${messageOf(error)}`, { cause: error });
+      const retryMs = backOffMs({ min: RETRY_MS_MIN, max: options.retryMsMax }, faultCount);
+      faultCount += 1;
       options.onFault(error, retryMs);
       await clock.wait(retryMs, signal);
-      retryMs = Math.min(retryMs * 2, options.retryMsMax);
     }
   }
 }

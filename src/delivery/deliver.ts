@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 import { never } from '../core/abort.ts';
+import { backOffMs } from '../core/back-off.ts';
 import { createGroups } from '../core/batching.ts';
 import { firstOrLate } from '../core/bounded-wait.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
@@ -111,9 +112,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     untilMs: Number.NEGATIVE_INFINITY,
   };
   /** `others`: lanes at work elsewhere when this worker last gave some away; undefined once the result has been checked. */
-  let sharing: { fromMs: number; untakenMs: number; others?: number | undefined } = {
+  let sharing: { fromMs: number; untakenCount: number; others?: number | undefined } = {
     fromMs: Number.NEGATIVE_INFINITY,
-    untakenMs: 0,
+    untakenCount: 0,
   };
   let polledMs = Number.NEGATIVE_INFINITY;
   let isCreditDue = false;
@@ -231,8 +232,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (sharing.others !== undefined) {
       // Those that work may have finished as many as they took.
       const isTaken = others > 0 && others >= sharing.others;
-      const untakenMs = Math.min(Math.max(2 * sharing.untakenMs, UNTAKEN_MS.min), UNTAKEN_MS.max);
-      sharing = isTaken ? { fromMs: nowMs, untakenMs: 0 } : { fromMs: nowMs + untakenMs, untakenMs };
+      const { untakenCount } = sharing;
+      sharing = isTaken
+        ? { fromMs: nowMs, untakenCount: 0 }
+        : { fromMs: nowMs + backOffMs(UNTAKEN_MS, untakenCount), untakenCount: untakenCount + 1 };
       return;
     }
     const excess = workers < 2 ? 0 : own - Math.ceil(atWork / workers);

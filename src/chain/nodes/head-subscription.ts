@@ -4,6 +4,7 @@
  */
 import { type RawData, WebSocket } from 'ws';
 import { startAbort } from '../../core/abort.ts';
+import { backOffMs } from '../../core/back-off.ts';
 import { splitCredentials } from '../../core/basic-auth.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -55,8 +56,7 @@ const MESSAGE_BYTES_MAX = 1024 * 1024;
 const REASON_CHARACTERS_MAX = 300;
 const CHAIN_ID_CALL = 1;
 const SUBSCRIBE_CALL = 2;
-const RECONNECT_MS_MIN = 250;
-const RECONNECT_MS_MAX = 10_000;
+const RECONNECT_MS = { min: 250, max: 10_000 };
 
 /** The newest head from one ws URL, with the JSON that the node sent. */
 export type PushedHead = { url: string; number: number; json: unknown };
@@ -125,12 +125,13 @@ export function openSockets(options: SocketsOptions) {
 /** Keeps one subscription open until the signal aborts. Never rejects. */
 export async function followHeads(options: HeadSocketOptions): Promise<void> {
   const { clock, signal } = options;
-  let retryMs = RECONNECT_MS_MIN;
+  /** Connections in a row that brought no head. */
+  let failureCount = 0;
   while (!signal.aborted) {
     const { heads, reason } = await oneConnection(options);
     options.onState('closed', reason);
-    retryMs = heads > 0 ? RECONNECT_MS_MIN : Math.min(retryMs * 2, RECONNECT_MS_MAX);
-    await clock.wait(retryMs, signal);
+    failureCount = heads > 0 ? 0 : failureCount + 1;
+    await clock.wait(backOffMs(RECONNECT_MS, failureCount), signal);
   }
 }
 

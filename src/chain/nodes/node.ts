@@ -2,6 +2,7 @@
  * The record of one node: its connection, capabilities, votes, response times and failures. The order in which
  * nodes are asked follows from it.
  */
+import { backOffMs } from '../../core/back-off.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
@@ -98,7 +99,8 @@ export type NodeStatus = {
   methods: MethodHealth[];
 };
 
-const BACK_OFF_MS_MAX = 30_000;
+/** How long a node rests after failures. */
+const REST_MS = { min: 200, max: 30_000 };
 /** After more failures in a row, another node may answer at the same address, so it is probed again. */
 const FAILURES_OF_ONE_MAX = 2;
 /** Bounds of the time after which an answer is overdue. A connection over an ocean needs the lower one. */
@@ -162,9 +164,9 @@ export async function attempt<T>(
   } catch (error) {
     if (error instanceof Fault && error.isDisproof) node.disproved.note(error);
     if (error instanceof Fault && !signal.aborted && !node.rpc.throttle.isLimited()) {
-      node.failures += 1;
       node.fault = error;
-      node.retryAt = clock.now().getTime() + Math.min(100 * 2 ** node.failures, BACK_OFF_MS_MAX);
+      node.retryAt = clock.now().getTime() + backOffMs(REST_MS, node.failures);
+      node.failures += 1;
       if (node.failures > FAILURES_OF_ONE_MAX) node.capabilities = undefined;
     }
     throw error;

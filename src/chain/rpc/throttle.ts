@@ -2,6 +2,7 @@
  * Limits the requests to one node and adapts to its answers. The concurrency and the size of batches grow by one
  * after a run of good answers, and are halved at a limit. A pause that the node requests is kept to its end.
  */
+import { backOffMs } from '../../core/back-off.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Limit } from './node-limits.ts';
@@ -46,8 +47,7 @@ const GROW_AFTER = 10;
 /** Good full batches before batches grow by one call. Slow, because a refused batch costs a request. */
 const GROW_BATCH_AFTER = 20;
 /** The pause if the node doesn't name one. It doubles, and begins with the window in which most hosted nodes count. */
-const WAIT_MS_MIN = 1_000;
-const WAIT_MS_MAX = 60_000;
+const WAIT_MS = { min: 1_000, max: 60_000 };
 /** A daily quota does not come back within seconds. */
 const QUOTA_WAIT_MS = 600_000;
 /** Bounds of the pause that a node requests, because "0 s" is no pause and a year would be forever. */
@@ -169,7 +169,7 @@ function createLimits(clock: Clock) {
         limitsInRow += 1;
       }
       goodCount = 0;
-      const own = limit.isQuota ? QUOTA_WAIT_MS : Math.min(WAIT_MS_MIN * 2 ** (limitsInRow - 1), WAIT_MS_MAX);
+      const own = limit.isQuota ? QUOTA_WAIT_MS : backOffMs(WAIT_MS, limitsInRow - 1);
       const waitMs = Math.min(Math.max(limit.waitMs ?? own, ASKED_WAIT_MS_MIN), ASKED_WAIT_MS_MAX);
       limitedUntil = Math.max(limitedUntil, now + waitMs);
       reason = why;
