@@ -4,7 +4,8 @@
  * checked. When a node lies, this module reports which stored blocks rely on that node alone.
  */
 import { randomInt } from 'node:crypto';
-import type { AgreementStatus, Outvoted } from '../chain/nodes/unhashed-data.ts';
+import type { OutvotedAnswer } from '../chain/nodes/poll-report.ts';
+import type { AgreementStatus } from '../chain/nodes/unhashed-data.ts';
 import type { Lie } from '../chain/proof/false-answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -27,7 +28,7 @@ export type FullChecks = {
   /**
    * For each node that lied after it gave blocks that weren't checked in full: the range of these blocks, and the command.
    */
-  doubts(): Outvoted[];
+  doubts(): OutvotedAnswer[];
 };
 
 type FullChecksOptions = {
@@ -123,7 +124,10 @@ export function createFullChecks({
 const commandOf = ({ from, to }: Range) => `chainbell repair --from ${from} --to ${to} --dry-run`;
 
 /** Adds the doubts to the outvoted nodes in `/status`. */
-export const withDoubts = (agreement: AgreementStatus, doubts: readonly Outvoted[]): AgreementStatus => ({
+export const withDoubts = (
+  agreement: AgreementStatus,
+  doubts: readonly OutvotedAnswer[],
+): AgreementStatus => ({
   ...agreement,
   outvoted: [...agreement.outvoted, ...doubts],
 });

@@ -1,0 +1,160 @@
+/**
+ * Lets the nodes that can trace decide the internal transfers of a block.
+ */
+import type { Clock } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
+import type { Quorum } from '../../domain/quorum.ts';
+import { quantityOf, traceCall } from '../blocks/bundle.ts';
+import { type ListedBlock, readDigest } from '../blocks/internal-transfers.ts';
+import { DisputeFault } from '../proof/false-answer.ts';
+import type { LearningRpc, RpcAnswer, RpcCall } from '../rpc/rpc.ts';
+import { type Poll, poll, type Vote } from './equal-answers.ts';
+import { byReadiness, type Node } from './node.ts';
+import type { NodeReader } from './node-reader.ts';
+import { describeDisagreement, namesOf, type OutvotedAnswers } from './poll-report.ts';
+
+/** Traces of one block that were requested before its transactions were known. */
+export type EarlyTraces = { hash: Hash | undefined; answers: Map<Node, Promise<RpcAnswer | undefined>> };
+
+export type TraceVote = Vote<Node, undefined>;
+
+export type TraceVotes = {
+  /** The nodes that can trace. */
+  tracers(): Node[];
+  /**
+   * Lets other nodes trace the block while this node delivers it, because a trace may take as long as everything
+   * else together.
+   */
+  startEarly(node: Node, hash: Hash | undefined, signal: AbortSignal): EarlyTraces;
+  /**
+   * The digest on which the tracing nodes agree, and their names. `cast` holds votes that are already known.
+   * @throws Fault that names the block and the nodes if they don't agree
+   */
+  decide(
+    block: ListedBlock,
+    known: { cast?: readonly TraceVote[]; early?: EarlyTraces },
+    signal: AbortSignal,
+  ): Promise<{ key: string; names: string }>;
+};
+
+type TraceVotesOptions = {
+  nodes: readonly Node[];
+  quorum: Quorum<Node>;
+  clock: Clock;
+  read: NodeReader['read'];
+  outvoted: OutvotedAnswers;
+};
+
+/**
+ * If one of two tracing nodes has been silent for this long, Chainbell follows the other one. With three or more
+ * tracing nodes it never follows one alone.
+ */
+const SILENCE_MS = 30_000;
+/** After that time, the silent node gets only this long for each block. */
+const SILENT_PATIENCE_MS = 100;
+/** Pauses before a node that is a moment behind the others is asked again. */
+const BEHIND_MS = [25, 50, 100, 200];
+
+export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: TraceVotesOptions): TraceVotes {
+  /** Since when one of two tracing nodes has not answered. Undefined while both answer. */
+  let silentSince: number | undefined;
+  const nowMs = () => clock.now().getTime();
+  const tracers = () => nodes.filter(({ canTrace }) => canTrace === true);
+  /** Smaller than the quorum if fewer nodes can trace. */
+  const needed = () => Math.min(quorum.needed(), tracers().length);
+
+  /**
+   * Whether one vote suffices because the other of two tracing nodes has been silent for `SILENCE_MS`. Never if
+   * `chain.quorum` is set.
+   */
+  function isOtherGone({ votes }: Poll<Node, unknown>): boolean {
+    if (quorum.isFixed || votes.length > 1 || tracers().length !== 2) {
+      silentSince = undefined;
+      return false;
+    }
+    silentSince ??= nowMs();
+    return votes.length === 1 && nowMs() - silentSince >= SILENCE_MS;
+  }
+
+  return {
+    tracers,
+    startEarly(node, hash, signal) {
+      const answers: EarlyTraces['answers'] = new Map();
+      if (hash === undefined) return { hash, answers };
+      const others = byReadiness(tracers(), nowMs()).filter((other) => other !== node);
+      for (const other of others.slice(0, needed() - 1)) {
+        if (other.capabilities?.traces !== BY_HASH) continue;
+        const answer = read(other, signal, (rpc) => ask(rpc, traceCall(BY_HASH, hash), signal));
+        // The poll reports its Fault.
+        answer.catch(() => {});
+        answers.set(other, answer);
+      }
+      return { hash, answers };
+    },
+    async decide(block, { cast = [], early }, signal) {
+      const what = `the internal transfers of block ${block.number} (${block.hash})`;
+      const isSilent = silentSince !== undefined && nowMs() - silentSince >= SILENCE_MS;
+      const patienceMs = isSilent ? SILENT_PATIENCE_MS : undefined;
+      const outcome = await poll(
+        { clock, signal, quorum: needed(), cast, patienceMs },
+        byReadiness(tracers(), nowMs()),
+        async (node, abort) => {
+          const given = block.hash === early?.hash ? early.answers.get(node) : undefined;
+          return { key: await askDigest({ clock, read, node, block, given }, abort), answer: undefined };
+        },
+      );
+      outvoted.note(outcome, what);
+      const isLone = isOtherGone(outcome);
+      const decided = outcome.agreed ?? (isLone ? outcome.votes : undefined);
+      const [first] = decided ?? [];
+      if (decided !== undefined && first !== undefined) return { key: first.key, names: namesOf(decided) };
+      const message = `${what}: ${describeDisagreement(outcome, needed())}`;
+      if (outcome.votes.length > 1) throw new DisputeFault(block.number, message);
+      throw new Fault('unavailable', message);
+    },
+  };
+}
+
+/**
+ * The vote of one node. An answer about other transactions than this block's counts as no vote, and the node is
+ * asked again. `given` is an answer that was requested before.
+ */
+async function askDigest(
+  {
+    clock,
+    read,
+    node,
+    block,
+    given,
+  }: Pick<TraceVotesOptions, 'clock' | 'read'> & {
+    node: Node;
+    block: ListedBlock;
+    given: Promise<RpcAnswer | undefined> | undefined;
+  },
+  signal: AbortSignal,
+): Promise<string> {
+  let answer = await given;
+  for (const waitMs of [...BEHIND_MS, undefined]) {
+    const outcome = await read(node, signal, async (rpc, { traces: method }) => {
+      if (method === 'none') throw new Fault('unavailable', `${rpc.name} cannot trace`);
+      const id = method === BY_HASH ? block.hash : quantityOf(block.number);
+      answer ??= await ask(rpc, traceCall(method, id), signal);
+      const digest = await readDigest(rpc, method, answer, block, signal);
+      // Tracing other transactions for this long counts as an error. Lacking a block for a moment doesn't.
+      if ('fault' in digest && waitMs === undefined && digest.fault.code === 'inconsistent')
+        throw digest.fault;
+      return digest;
+    });
+    if ('digest' in outcome) return outcome.digest;
+    if (waitMs === undefined) throw outcome.fault;
+    await clock.wait(waitMs, signal);
+    answer = undefined;
+  }
+  throw new Error('the last round returns or throws');
+}
+
+const BY_HASH = 'debug_traceBlockByHash';
+
+const ask = async (rpc: LearningRpc, call: RpcCall, signal: AbortSignal) =>
+  (await rpc.batch([call], signal))[0];
