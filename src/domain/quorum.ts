@@ -13,9 +13,9 @@ export type Quorum<Voter> = {
   /** Votes that a block currently needs. */
   needed(): number;
   /** Records that this node has just answered. */
-  heard(voter: Voter): void;
+  noteAnswer(voter: Voter): void;
   /** Records that this node has given no vote in a round in which all nodes were asked. */
-  missed(voter: Voter): void;
+  noteMiss(voter: Voter): void;
   /** With two nodes, the one that has been silent for so long that Chainbell follows the other one alone. */
   silent(): { voter: Voter; since: Date } | undefined;
 };
@@ -77,8 +77,8 @@ export function createQuorum<Voter>(
     nodeCount: voters.length,
     isFixed: setting !== 'auto',
     needed: () => (silent() === undefined ? quorum : 1),
-    heard: (voter) => void misses.delete(voter),
-    missed(voter) {
+    noteAnswer: (voter) => void misses.delete(voter),
+    noteMiss(voter) {
       const known = misses.get(voter);
       const sinceMs = known?.sinceMs ?? clock.now().getTime();
       misses.set(voter, { sinceMs, rounds: (known?.rounds ?? 0) + 1 });

@@ -299,7 +299,7 @@ test('with two nodes, one is followed alone after the other has been silent for 
   ];
   const miss = (rounds: number) => {
     for (let round = 0; round < rounds; round += 1)
-      for (const quorum of [auto, strict, three]) quorum.missed('b');
+      for (const quorum of [auto, strict, three]) quorum.noteMiss('b');
   };
   miss(SILENT_ROUNDS_MIN);
   clock.advance(SILENCE_MS - 1);
@@ -307,14 +307,14 @@ test('with two nodes, one is followed alone after the other has been silent for 
   clock.advance(1);
   assert.deepEqual([auto.needed(), strict.needed(), three.needed()], [1, 2, 2]);
   assert.equal(auto.silent()?.voter, 'b');
-  auto.heard('b');
+  auto.noteAnswer('b');
   assert.deepEqual([auto.needed(), auto.silent()], [2, undefined]);
   // A process that is paused for an hour asks no node during that time.
-  auto.missed('b');
+  auto.noteMiss('b');
   clock.advance(3_600_000);
   assert.equal(auto.needed(), 2);
   miss(SILENT_ROUNDS_MIN);
-  for (let round = 0; round < SILENT_ROUNDS_MIN; round += 1) auto.missed('a');
+  for (let round = 0; round < SILENT_ROUNDS_MIN; round += 1) auto.noteMiss('a');
   clock.advance(SILENCE_MS);
   assert.equal(auto.needed(), 2, 'if both are silent, neither can be followed');
 });

@@ -3,7 +3,7 @@
  * The program's code counts the votes (src/chain/nodes/head-votes.ts).
  */
 
-import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/nodes/head-votes.ts';
+import { addHead, corroborate, type HeadVote, mostNamed } from '../../src/chain/nodes/head-votes.ts';
 import type { ChainNodes } from '../../src/chain/nodes/nodes.ts';
 import { Fault } from '../../src/core/fault.ts';
 import type { BlockReference } from '../../src/domain/block.ts';
@@ -79,8 +79,8 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     doubt() {},
     head: () =>
       askEach('for the head', (tips) => {
-        const voices = tips.map((tip) => voiceOf(chain, tip));
-        const head = corroborate(voices, quorum);
+        const votes = tips.map((tip) => voteOf(chain, tip));
+        const head = corroborate(votes, quorum);
         if (head === undefined) throw new Fault('inconsistent', `no ${quorum} nodes name the same block`);
         return head;
       }),
@@ -130,13 +130,13 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
 }
 
 /** A node's chain as its polls showed it: the head, and the blocks linked below it. */
-function voiceOf(chain: SimChain, tip: SimBlock): Voice {
-  let voice: Voice | undefined;
+function voteOf(chain: SimChain, tip: SimBlock): HeadVote {
+  let vote: HeadVote | undefined;
   for (let number = Math.max(0, tip.header.number - LINKED); number <= tip.header.number; number += 1) {
     const block = chain.at(tip, number);
-    if (block !== undefined) voice = hear(voice, block.header, 0);
+    if (block !== undefined) vote = addHead(vote, block.header, 0);
   }
-  return voice ?? hear(undefined, tip.header, 0);
+  return vote ?? addHead(undefined, tip.header, 0);
 }
 
 /** Blocks that the polls have linked. */

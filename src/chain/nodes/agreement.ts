@@ -42,7 +42,7 @@ export async function agreeOnGenesis(
     ...{ clock, signal, voters: nodes, ms: IDENTITY_MS_MAX },
     async ask(node, abort) {
       const identity = await ask(node, abort);
-      quorum.heard(node);
+      quorum.noteAnswer(node);
       return identity;
     },
     isEnough: (some) => mostNamed(genesisOf(some), quorum.needed()) !== undefined,
@@ -50,7 +50,7 @@ export async function agreeOnGenesis(
   const named = genesisOf(answers);
   const isDecided = mostNamed(named, quorum.needed()) !== undefined;
   for (const node of isDecided ? [] : nodes)
-    if ((answers.get(node) ?? silence) instanceof Fault) quorum.missed(node);
+    if ((answers.get(node) ?? silence) instanceof Fault) quorum.noteMiss(node);
   const faults = [...answers.values()].filter((answer) => answer instanceof Fault);
   const genesisHash = mostNamed(named, quorum.needed());
   const prunedCount = answers.size - faults.length - named.length;

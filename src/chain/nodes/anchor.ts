@@ -10,7 +10,7 @@ import type { Quorum } from '../../domain/quorum.ts';
 import type { Bundle } from '../blocks/bundle.ts';
 import { areLinked, digestOf } from '../blocks/content.ts';
 import { openBallot } from './ballot.ts';
-import { mostNamed, type Voice } from './head-votes.ts';
+import { type HeadVote, mostNamed } from './head-votes.ts';
 import { byReadiness, type Node, overdueMs } from './node.ts';
 
 /** The voting nodes, and how to ask one of them. */
@@ -25,7 +25,7 @@ export type Electorate = {
 
 type AnchorOptions = Electorate & {
   /** The votes that the heads of the nodes have cast. */
-  voices(): readonly Voice[];
+  headVotes(): readonly HeadVote[];
   /** The same blocks from one node without traces. @throws Fault */
   fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
 };
@@ -97,11 +97,11 @@ function openAnchor(
   { node, number }: { node: Node; number: number },
   signal: AbortSignal,
 ) {
-  const { nodes, quorum, clock, headerOf, voices } = options;
-  const counting = new Set(voices());
+  const { nodes, quorum, clock, headerOf, headVotes } = options;
+  const counting = new Set(headVotes());
   const others = ordered(options).filter((other) => other !== node);
   const knowing = others.filter(
-    ({ voice }) => voice !== undefined && counting.has(voice) && voice.hashes.has(number),
+    ({ vote }) => vote !== undefined && counting.has(vote) && vote.hashes.has(number),
   );
   const ballot = openBallot<Node, { hash: Hash }>({
     ...{ clock, signal, lateMs },
@@ -109,7 +109,7 @@ function openAnchor(
     vote: (other, abort) => headerOf(other, number, abort),
   });
   for (const other of knowing) {
-    const hash = other.voice?.hashes.get(number);
+    const hash = other.vote?.hashes.get(number);
     ballot.add(other, hash && { hash });
   }
   ballot.ask(Math.max(0, quorum.needed() - 1 - knowing.length));

@@ -63,7 +63,7 @@ export async function compareNode(
  */
 async function findDifference(
   stored: StoredChain,
-  node: Pick<Node, 'voice' | 'disagreement' | 'suspectNumber'>,
+  node: Pick<Node, 'vote' | 'disagreement' | 'suspectNumber'>,
   hashAt: (number: number) => Promise<Hash | undefined>,
 ): Promise<{ number: number; hash: Hash; storedHash: Hash } | undefined> {
   const { from, to, hashAt: storedAt } = stored;
@@ -72,11 +72,11 @@ async function findDifference(
     if (storedHash === undefined || hash === undefined || storedHash === hash) return undefined;
     return { number, hash, storedHash };
   };
-  const { voice, disagreement, suspectNumber } = node;
+  const { vote, disagreement, suspectNumber } = node;
   // After a known difference, comparing that block again is enough.
   if (disagreement !== undefined && disagreement.number <= to && disagreement.number >= from)
     return differenceAt(disagreement.number);
-  const height = Math.min(deepest(stored), voice?.head.number ?? to, suspectNumber ?? to);
+  const height = Math.min(deepest(stored), vote?.head.number ?? to, suspectNumber ?? to);
   if (height < from) return undefined;
   let first = await differenceAt(height);
   if (first === undefined) return undefined;

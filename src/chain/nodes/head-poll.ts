@@ -26,7 +26,7 @@ export function createHeadPoll({ clock, ask, note, isDecided }: HeadPollOptions)
     try {
       note(node, await ask(node, signal));
     } catch (error) {
-      node.voice = undefined;
+      node.vote = undefined;
       if (error instanceof Fault && error.code === 'conflict' && node.isUnsure) {
         node.head = undefined;
         node.isUnsure = false;

@@ -19,13 +19,13 @@ export function createHeadProblems({
   quorum,
   clock,
   progress,
-  isVote,
+  hasVote,
 }: {
   nodes: readonly Node[];
   quorum: Quorum<Node>;
   clock: Clock;
   progress: Progress;
-  isVote(node: Node): boolean;
+  hasVote(node: Node): boolean;
 }) {
   /** The head stands still because nodes of the quorum are behind. */
   function behind(served: BlockId | undefined): HeadProblem | undefined {
@@ -45,10 +45,10 @@ export function createHeadProblems({
     if (served === undefined || since === undefined) return undefined;
     const from = served.number + AHEAD_BLOCKS_MIN;
     const higher = nodes.filter(
-      (node) => isVote(node) && isSound(node) && (node.voice?.head.number ?? 0) >= from,
+      (node) => hasVote(node) && isSound(node) && (node.vote?.head.number ?? 0) >= from,
     );
     if (higher.length === 0) return undefined;
-    const each = higher.map(({ rpc, voice }) => `${rpc.name} names block ${voice?.head.number}`);
+    const each = higher.map(({ rpc, vote }) => `${rpc.name} names block ${vote?.head.number}`);
     const message = `the head has stayed at block ${served.number}, which ${quorum.needed()} of ${nodes.length} nodes name, while ${each.join('; ')}: if the chain is there, repair or replace the other nodes; if not, this one`;
     return { message, since };
   }
@@ -62,7 +62,7 @@ export function createHeadProblems({
     // If one of two nodes is followed alone, the other one rests and doesn't answer.
     const silent = quorum.silent()?.voter;
     const canAnswer = nodes.filter((node) => node !== silent && oweSince(node) === undefined);
-    if (Math.max(canAnswer.length, nodes.filter(isVote).length) >= quorum.needed()) return undefined;
+    if (Math.max(canAnswer.length, nodes.filter(hasVote).length) >= quorum.needed()) return undefined;
     const asked = nodes.flatMap((node) => oweSince(node) ?? []);
     return { message: describe(), since: new Date(Math.min(...asked)) };
   }
@@ -70,9 +70,9 @@ export function createHeadProblems({
   /** The vote of each node, or why it has none, and what to do. */
   function describe(faults: ReadonlyMap<Node, Fault> = new Map()): string {
     const each = nodes.map((node) => {
-      const { rpc, voice, fault, head } = node;
-      if (voice !== undefined && isVote(node))
-        return `${rpc.name} names block ${voice.head.number} (${voice.head.hash})`;
+      const { rpc, vote, fault, head } = node;
+      if (vote !== undefined && hasVote(node))
+        return `${rpc.name} names block ${vote.head.number} (${vote.head.hash})`;
       const reason = faults.get(node) ?? fault;
       const last = head === undefined ? '' : `, block ${head.number} before`;
       return `${rpc.name} gives no vote (${reason === undefined ? 'no answer' : messageOf(reason)}${last})`;

@@ -9,7 +9,7 @@ import type { BlockHeader, BlockId } from '../../domain/block.ts';
  * The canonical hashes that one node named: its head, the ancestors that its heads link to, and heights that it
  * was asked for.
  */
-export type Voice = {
+export type HeadVote = {
   head: BlockHeader;
   /** When the node named this head, in milliseconds since 1970. */
   atMs: number;
@@ -26,7 +26,7 @@ export const VOTE_MS_MAX = 5_000;
  * Adds a header that the node calls its head. Keeps the hashes that the node named before only if the header
  * links to them.
  */
-export function hear(known: Voice | undefined, head: BlockHeader, atMs: number): Voice {
+export function addHead(known: HeadVote | undefined, head: BlockHeader, atMs: number): HeadVote {
   const { number, hash, parentHash } = head;
   const hashes = new Map<number, Hash>();
   for (const [height, one] of known !== undefined && isLinked(known, head) ? known.hashes : [])
@@ -37,24 +37,28 @@ export function hear(known: Voice | undefined, head: BlockHeader, atMs: number):
 }
 
 /** Whether this header continues the chain that the node named before. */
-export function isLinked(known: Voice | undefined, { number, hash, parentHash }: BlockHeader): boolean {
+export function isLinked(known: HeadVote | undefined, { number, hash, parentHash }: BlockHeader): boolean {
   return known?.hashes.get(number) === hash || known?.hashes.get(number - 1) === parentHash;
 }
 
 /** Adds the hash that the node named for a height below its head. */
-export function hearBelow(known: Voice, { number, hash }: BlockId): Voice {
+export function addAncestor(known: HeadVote, { number, hash }: BlockId): HeadVote {
   return { ...known, hashes: new Map([...known.hashes, [number, hash]]) };
 }
 
 /**
- * The highest block that at least `quorum` voices name. If half of the nodes are a quorum, two blocks of one
+ * The highest block that at least `quorum` votes name. If half of the nodes are a quorum, two blocks of one
  * height can both have one. Then the block with more votes wins. Among equals it is `served`, or else the block
  * of the preferred node.
  */
-export function corroborate(voices: readonly Voice[], quorum: number, served?: BlockId): BlockId | undefined {
-  const heights = new Set(voices.flatMap(({ hashes }) => [...hashes.keys()]));
+export function corroborate(
+  votes: readonly HeadVote[],
+  quorum: number,
+  served?: BlockId,
+): BlockId | undefined {
+  const heights = new Set(votes.flatMap(({ hashes }) => [...hashes.keys()]));
   for (const number of [...heights].sort((one, other) => other - one)) {
-    const named = voices.flatMap(({ hashes }) => hashes.get(number) ?? []);
+    const named = votes.flatMap(({ hashes }) => hashes.get(number) ?? []);
     const hash = mostNamed(named, quorum, served?.hash);
     if (hash !== undefined) return { number, hash };
   }
@@ -74,15 +78,15 @@ export function mostNamed(named: readonly Hash[], quorum: number, preferred?: Ha
 }
 
 /** The greatest height that at least `quorum` nodes have reached. Undefined if there are fewer votes. */
-export function reachedBy(voices: readonly Voice[], quorum: number): number | undefined {
-  return voices.map(({ head }) => head.number).sort((one, other) => other - one)[quorum - 1];
+export function reachedBy(votes: readonly HeadVote[], quorum: number): number | undefined {
+  return votes.map(({ head }) => head.number).sort((one, other) => other - one)[quorum - 1];
 }
 
-export function isNamedBy({ hashes }: Voice, { number, hash }: BlockId): boolean {
+export function isNamedBy({ hashes }: HeadVote, { number, hash }: BlockId): boolean {
   return hashes.get(number) === hash;
 }
 
-/** How many of the voices name this block. */
-export function countVotes(voices: readonly Voice[], block: BlockId): number {
-  return voices.filter((voice) => isNamedBy(voice, block)).length;
+/** How many of the votes name this block. */
+export function countVotes(votes: readonly HeadVote[], block: BlockId): number {
+  return votes.filter((vote) => isNamedBy(vote, block)).length;
 }

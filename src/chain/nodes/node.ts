@@ -13,7 +13,7 @@ import { createWindow, type MethodHealth, type Window } from '../rpc/health.ts';
 import { createRpc, type NodeRpc } from '../rpc/rpc.ts';
 import type { ThrottleStatus } from '../rpc/throttle.ts';
 import { createDisproved, type Disproved } from './disproved.ts';
-import { isLinked, LINKED_MAX, VOTE_MS_MAX, type Voice } from './head-votes.ts';
+import { type HeadVote, isLinked, LINKED_MAX, VOTE_MS_MAX } from './head-votes.ts';
 import type { Capabilities } from './probe.ts';
 
 export type Node = {
@@ -26,7 +26,7 @@ export type Node = {
   /** The head that it named last, even if that no longer counts as a vote. */
   head: BlockHeader | undefined;
   /** The blocks that it votes for. Undefined after an error. */
-  voice: Voice | undefined;
+  vote: HeadVote | undefined;
   /** Set while its chain differs from stored blocks. Other nodes are then asked before it. */
   disagreement: Disagreement | undefined;
   /** A block that it gave against a quorum. It is compared with the stored block once it is deep enough. */
@@ -34,7 +34,7 @@ export type Node = {
   /** How often a quorum named another block at the height of its head. */
   outvotedCount: number;
   /** The newest block for which that happened. */
-  outvoted: Outvoted | undefined;
+  outvoted: OutvotedHead | undefined;
   readonly disproved: Disproved;
   /** Set while its head stays below the heads of the others. */
   blocksBehind: number | undefined;
@@ -64,7 +64,7 @@ export type Node = {
 type Disagreement = { number: number; hash: Hash; storedHash: Hash; since: Date };
 
 /** The block that a node named, and the block that a quorum named instead. */
-export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
+export type OutvotedHead = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
 
 /**
  * - `disagrees`: its chain differs from stored blocks.
@@ -84,7 +84,7 @@ export type NodeStatus = {
   vote: BlockId | undefined;
   disagreement: Disagreement | undefined;
   outvotedCount: number;
-  outvoted: Outvoted | undefined;
+  outvoted: OutvotedHead | undefined;
   /** Answers of this node that a proof or other nodes contradicted. */
   disproved: ReturnType<Disproved['status']>;
   error: string | undefined;
@@ -124,7 +124,7 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
     capabilities: undefined,
     canTrace: undefined,
     head: undefined,
-    voice: undefined,
+    vote: undefined,
     disagreement: undefined,
     suspectNumber: undefined,
     blocksBehind: undefined,
@@ -194,10 +194,10 @@ const IDENTIFY_MS_MIN = 60_000;
  * answer at the same address. Records that the identity is being checked, or should be.
  */
 export function needsIdentity(node: Node, head: BlockHeader, clock: Clock): boolean {
-  const { head: last, voice } = node;
+  const { head: last, vote } = node;
   if (last === undefined) return false;
   const isKnown = clock.steadyMs() - node.identifiedMs < IDENTIFY_MS_MIN;
-  const isNext = last.hash === head.hash || last.hash === head.parentHash || isLinked(voice, head);
+  const isNext = last.hash === head.hash || last.hash === head.parentHash || isLinked(vote, head);
   if (isNext && (isKnown || !node.isUnsure)) return false;
   const isAhead = head.number > last.number && head.number - last.number <= LINKED_MAX;
   node.isUnsure = isAhead && isKnown && node.fault?.code !== 'conflict';
@@ -303,9 +303,9 @@ export function statusOf(node: Node, now: number): NodeStatus {
     head: node.head?.number,
     blocksBehind: node.blocksBehind,
     vote:
-      node.voice === undefined || now - node.voice.atMs > VOTE_MS_MAX
+      node.vote === undefined || now - node.vote.atMs > VOTE_MS_MAX
         ? undefined
-        : { number: node.voice.head.number, hash: node.voice.head.hash },
+        : { number: node.vote.head.number, hash: node.vote.head.hash },
     disagreement: node.disagreement,
     outvotedCount: node.outvotedCount,
     outvoted: node.outvoted,

@@ -133,7 +133,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
   const voting = createVoting({ nodes, quorum, clock, log, read: reader.read });
   const blocks = createBlockFetcher({ ...options, nodes, reader, firstNode, confirmed: voting.confirmed });
   const { fetchPlain } = blocks;
-  const anchors = createAnchors({ nodes, quorum, clock, headerOf, voices: heads.voices, fetchPlain });
+  const anchors = createAnchors({ nodes, quorum, clock, headerOf, headVotes: heads.votes, fetchPlain });
   const findHeader: ChainNodes['findHeader'] = (reference, signal) =>
     firstNode(signal, (node, _rpc, abort) => headerOf(node, reference, abort), { hedgeBy: 'headTimes' });
 
@@ -144,7 +144,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       for (const node of nodes) node.capabilities = undefined;
     },
     async head(signal) {
-      const pushed = hearPushedHeads({ nodes, heads, reader }, sockets.takeHeads());
+      const pushed = countPushedHeads({ nodes, heads, reader }, sockets.takeHeads());
       return pushed?.news ?? heads.read(signal, pushed?.highest);
     },
     bundles: blocks.bundles,
@@ -218,7 +218,7 @@ async function identifyChain(
  * Counts heads that WebSockets pushed as votes. Returns the head on which the votes now agree, if it is new, and
  * the highest number that a sound node pushed. Undefined without pushed heads.
  */
-function hearPushedHeads(
+function countPushedHeads(
   { nodes, heads, reader }: { nodes: readonly Node[]; heads: HeadReader; reader: Pick<NodeReader, 'parse'> },
   pushed: readonly PushedHead[],
 ): { news: BlockId | undefined; highest: number | undefined } | undefined {
@@ -231,7 +231,7 @@ function hearPushedHeads(
     try {
       const head = reader.parse(node.rpc.name, json);
       // A head that does not link to the previous one needs a request, and perhaps an identity check.
-      if (isLinked(node.voice, head)) heads.hear(node, head);
+      if (isLinked(node.vote, head)) heads.notePushed(node, head);
     } catch (error) {
       // Some nodes push headers without all fields. Such a header causes a request but counts as no vote.
       if (!(error instanceof Fault)) throw error;
@@ -243,11 +243,11 @@ function hearPushedHeads(
 /** The voting nodes to compare with the stored blocks: all, or those that contradict the quorum or once did. */
 function nodesToCompare(nodes: readonly Node[], heads: HeadReader, which: 'doubtful' | 'all'): Node[] {
   const head = heads.served();
-  const voices = heads.voices();
-  return nodes.filter(({ voice, disagreement, suspectNumber }) => {
-    if (voice === undefined || !voices.includes(voice)) return false;
+  const votes = heads.votes();
+  return nodes.filter(({ vote, disagreement, suspectNumber }) => {
+    if (vote === undefined || !votes.includes(vote)) return false;
     if (which === 'all' || disagreement !== undefined || suspectNumber !== undefined) return true;
-    return head === undefined || !isNamedBy(voice, head);
+    return head === undefined || !isNamedBy(vote, head);
   });
 }
 
@@ -261,7 +261,7 @@ function quorumStatusOf(nodes: readonly Node[], quorum: Quorum<Node>, heads: Hea
     isHeld: heads.isHeld(),
     stalled: heads.stalled(),
     ahead: heads.ahead(),
-    votes: head === undefined ? 0 : countVotes(heads.voices(), head),
+    votes: head === undefined ? 0 : countVotes(heads.votes(), head),
     silent: silent && { name: silent.voter.rpc.name, since: silent.since },
   };
 }

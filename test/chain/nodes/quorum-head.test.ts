@@ -189,9 +189,9 @@ test('with two nodes on different branches no branch is followed until a third n
       for (const fork of [1, 0]) {
         third.set(upTo(9, fork));
         assert.equal((await nodes.head(signal)).hash, makeHash(fork, 9, 0));
-        const [voices] = [nodes.status().map(({ vote }) => vote?.hash)];
+        const [votes] = [nodes.status().map(({ vote }) => vote?.hash)];
         assert.deepEqual(
-          voices,
+          votes,
           [0, 1, fork].map((one) => makeHash(one, 9, 0)),
         );
       }
