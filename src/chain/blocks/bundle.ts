@@ -218,8 +218,9 @@ function gasOf(block: unknown, traced: bigint | undefined): Bundle['gas'] {
   return { used: amount(gasUsed, 'block.gasUsed'), traced };
 }
 
-const isOf = (trace: Record<string, unknown>, hash: Hash) =>
-  trace.blockHash === undefined || trace.blockHash === hash;
+/** Not every trace names its block. */
+const isOf = ({ blockHash }: Record<string, unknown>, hash: Hash) =>
+  blockHash === undefined || (typeof blockHash === 'string' && blockHash.toLowerCase() === hash);
 
 /** Makes all calls, in batches if the node accepts them. @returns the answers in the order of the calls. */
 export async function askAll(

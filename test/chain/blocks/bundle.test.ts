@@ -292,6 +292,15 @@ test('traces of another block at the same height are refused', async () => {
   assert.equal(refusal.code, 'inconsistent');
 });
 
+test('traces whose block hash is in capitals are of this block', async () => {
+  const block = makeNodeBlock(7);
+  const blockHash = `0x${makeHash(0, 7, 0).slice(2).toUpperCase()}`;
+  const traces = flatTracesOf(block).map((trace) => ({ ...trace, blockHash }));
+  await using node = await startScriptedNode({ ...chainMethods(1, [block]), trace_block: () => traces });
+  const [bundle] = await fetchFrom(node, [makeHash(0, 7, 0)], { ...plain, traces: 'trace_block' });
+  assert.equal(bundle?.traced, true);
+});
+
 test('a block with a transaction that has no trace is refused', async () => {
   const plan: FetchPlan = { ...plain, traces: 'debug_traceBlockByHash' };
   const refusal = await refusalOf((_, methods) => (methods.debug_traceBlockByHash = () => []), plan);
