@@ -25,7 +25,8 @@ export type Calibration = {
   /**
    * Counts the checks of some blocks of one node. For each check, the node with the best result counts,
    * because a node can leave data out but can't invent data that matches a root.
-   * @returns whether no check has failed in the blocks that count.
+   * @returns whether no doubt is left: no check has failed in the blocks that count, and if a refused block broke
+   * an open check, a block has kept that check.
    */
   learn(sample: readonly Checks[]): boolean;
   /**
@@ -69,6 +70,8 @@ export function createCalibration({
   const tallies = eachCheck((): Tally => ({ held: 0, failed: 0 }));
   /** For each check, how many nodes of the current sample break it. */
   let against = eachCheck(() => 0);
+  /** Open checks that a refused block broke since the last sample. */
+  const doubted = new Set<CheckName>();
   let needsSample = checkNames.some((name) => states[name] === 'calibrating');
 
   /**
@@ -108,10 +111,13 @@ export function createCalibration({
         if (tally.held - tally.failed > known.held - known.failed || known.held + known.failed === 0)
           tallies[name] = tally;
       }
-      return checkNames.every((name) => tallies[name].failed === 0);
+      return checkNames.every(
+        (name) => tallies[name].failed === 0 && (tallies[name].held > 0 || !doubted.has(name)),
+      );
     },
     endSample() {
       needsSample = false;
+      doubted.clear();
       for (const name of checkNames) decide(name);
       against = eachCheck(() => 0);
     },
@@ -124,7 +130,10 @@ export function createCalibration({
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
-        if (nodeCount > 1 && broken.some((check) => states[check] === 'calibrating')) needsSample = true;
+        for (const check of nodeCount > 1 ? broken.filter((one) => states[one] === 'calibrating') : []) {
+          needsSample = true;
+          doubted.add(check);
+        }
         const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
         // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
         const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');

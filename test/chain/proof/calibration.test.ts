@@ -123,6 +123,25 @@ describe('auto', () => {
     assert.equal(calibration.judge('block 7', withoutReceipts), false);
   });
 
+  test('a node without the block that broke an open check leaves the doubt, so the other nodes are sampled too', () => {
+    const calibration = calibrated([empty, empty, empty], { nodeCount: 3 });
+    assert.equal(calibration.learn([empty]), true, 'no block has broken a check');
+    refuses(calibration, withoutReceipts);
+    assert.equal(calibration.needsSample(), true);
+    assert.equal(calibration.learn([empty, empty, empty]), false, 'the first node does not have the block');
+    for (let node = 2; node <= 3; node += 1)
+      assert.equal(calibration.learn([empty, withoutReceipts]), false);
+    calibration.endSample();
+    assert.equal(calibration.states().receiptsRoot, 'off');
+    assert.equal(calibration.judge('block 7', withoutReceipts), false);
+  });
+
+  test('a node that has the block and keeps the check ends the doubt', () => {
+    const calibration = calibrated([empty, empty, empty], { nodeCount: 3 });
+    refuses(calibration, withoutReceipts);
+    assert.equal(calibration.learn([empty, whole]), true);
+  });
+
   test('checks observed before a restart are enforced after it, whatever the nodes then answer', () => {
     const learned = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
     const calibration = createCalibration({ ...fresh, enforced: learned });
