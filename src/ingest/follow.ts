@@ -72,7 +72,7 @@ export function createFollower(options: FollowerOptions): Follower {
   });
   const commitProved = createProvedCommit({ ...options, readAhead });
   const readBranch = createBranchReader(readAhead);
-  const readHead = createHeadReader(nodes, clock);
+  const readHead = cacheHead(nodes, clock);
   const compareNodes = createNodeComparison({ database, nodes, clock });
   const finality = createFinality(options);
   /** Since when the follower has held, by the steady clock. */
@@ -217,7 +217,7 @@ export function createFollower(options: FollowerOptions): Follower {
 type CommitContext = { tip: BlockId | undefined; head: BlockId; startedMs: number; ancestor?: BlockId };
 
 /** While far behind, returns the last head again for up to a second, because a busy node takes as long for it as for blocks. */
-function createHeadReader(
+function cacheHead(
   nodes: Pick<ChainNodes, 'head'>,
   clock: Clock,
 ): (isFarBehind: boolean, signal: AbortSignal) => Promise<BlockId> {
