@@ -73,7 +73,7 @@ function readArtifacts(): ReadonlyMap<string, Artifact> {
   }
   for (const [name, file] of Object.entries(packageContracts)) {
     const artifact: unknown = JSON.parse(readFileSync(resolve(file), 'utf8'));
-    if (!isArtifact(artifact)) throw new Error(`${file} is no compiled contract`);
+    if (!isArtifact(artifact)) throw new Error(`${file} is not a compiled contract`);
     // The authors' compiler omitted the prefix.
     artifacts.set(name, { abi: artifact.abi, bytecode: `0x${artifact.bytecode.replace(/^0x/, '')}` });
   }

@@ -55,13 +55,13 @@ export function parseEventSignature(text: string): EventSignature {
     throw new TextError('must be an event such as Paid(address indexed user, uint256 amount)', all);
   const end = text.lastIndexOf(')');
   if (end < head.length)
-    throw new TextError('lacks the ")" at its end', { start: text.length - 1, end: text.length });
+    throw new TextError('must end with ")"', { start: text.length - 1, end: text.length });
   const rest = text.slice(end + 1).trim();
   if (rest !== '')
     throw new TextError(
       rest.startsWith('anonymous')
-        ? 'an anonymous event cannot be found by its topic'
-        : `"${rest}" means nothing here`,
+        ? 'anonymous events are not supported, because their logs have no topic of the event'
+        : `"${rest}" is unexpected here`,
       { start: text.indexOf(rest, end), end: text.length },
     );
   const parameters = readParameters(text, head.length, end);
@@ -110,15 +110,15 @@ function readParameters(text: string, start: number, end: number): EventParamete
   for (const part of text.slice(start, end).split(',')) {
     const span = { start: from + part.length - part.trimStart().length, end: from + part.trimEnd().length };
     from += part.length + 1;
-    if (/[()]|^\s*tuple\b/.test(part)) throw new TextError('tuples cannot be read here', span);
+    if (/[()]|^\s*tuple\b/.test(part)) throw new TextError('tuples are not supported', span);
     const [, typeText = '', indexed, name = ''] =
       /^\s*([a-z0-9]+(?:\[\d*\])*)(?:\s+(indexed))?(?:\s+([A-Za-z_$][\w$]*))?\s*$/.exec(part) ?? [];
-    if (typeText === '') throw new TextError('must be a type, "indexed" where it is, and a name', span);
+    if (typeText === '') throw new TextError('must be a type, "indexed" if it is indexed, and a name', span);
     const type = typeText.replace(/^(u?int)(?=\[|$)/, '$1256');
     const { kind, bits } = elementary(type) ?? {};
-    if (!isKnown(type)) throw new TextError(`"${typeText}" is no type of an event's argument`, span);
+    if (!isKnown(type)) throw new TextError(`"${typeText}" is not an ABI type`, span);
     if (name !== '' && parameters.some((other) => other.name === name))
-      throw new TextError(`"${name}" names two arguments`, span);
+      throw new TextError(`two arguments are named "${name}"`, span);
     const isIndexed = indexed !== undefined;
     parameters.push({
       name,

@@ -43,21 +43,21 @@ const forms: [form: string, points: string, position: string][] = [
 
 for (const [form, points, position] of forms) {
   test(`an error in an expression ${form} is shown at its character`, () => {
-    const message = '"amuont" is no argument of the event that can be read: there is user, amount';
+    const message = '"amuont" is not a readable argument of the event: use one of user, amount';
     assert.deepEqual(problemsOf(rule(points)), [`${position} points.rules[0].points: ${message}`]);
   });
 }
 
 test('an error in an expression with escapes is shown at the start of the expression', () => {
   assert.deepEqual(problemsOf(rule('"amuont \\u002b 1"')), [
-    '11:15 points.rules[0].points: "amuont" is no argument of the event that can be read: there is user, amount (at character 1)',
+    '11:15 points.rules[0].points: "amuont" is not a readable argument of the event: use one of user, amount (at character 1)',
   ]);
 });
 
 test('an error in an event signature is shown at its character', () => {
   const yaml = rule('"1"').replace('uint256 amount', 'uint257 amount');
   assert.deepEqual(problemsOf(yaml), [
-    '9:52 points.rules[0].source.event: "uint257" is no type of an event\'s argument',
+    '9:52 points.rules[0].source.event: "uint257" is not an ABI type',
   ]);
 });
 
@@ -69,7 +69,7 @@ test('a malformed rule does not hide the problems of the next rule', () => {
     problems.join('\n'),
   );
   assert.ok(
-    problems.some((problem) => problem.includes('points.rules[1].points: "x" is no argument')),
+    problems.some((problem) => problem.includes('points.rules[1].points: "x" is not a readable argument')),
     problems.join('\n'),
   );
 });

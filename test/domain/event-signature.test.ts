@@ -25,12 +25,12 @@ for (const text of texts) {
 const mistakes: [marked: string, message: RegExp][] = [
   ['«Transfer»', /must be an event such as/],
   ['«»', /must be an event such as/],
-  ['Paid(address user', /lacks the "\)"/],
-  ['Paid(address user) «returns»', /"returns" means nothing/],
+  ['Paid(address user', /must end with "\)"/],
+  ['Paid(address user) «returns»', /"returns" is unexpected/],
   ['Paid(address user) «anonymous»', /anonymous/],
-  ['Paid(address user, «uint7 x»)', /"uint7" is no type/],
-  ['Paid(«adress user»)', /"adress" is no type/],
-  ['Paid(uint256 a, «uint256 a»)', /names two arguments/],
+  ['Paid(address user, «uint7 x»)', /"uint7" is not an ABI type/],
+  ['Paid(«adress user»)', /"adress" is not an ABI type/],
+  ['Paid(uint256 a, «uint256 a»)', /two arguments are named "a"/],
   ['Paid(«(uint256 a», uint256 b) pos)', /tuples/],
   ['Paid(uint256 a«,» )', /must be a type/],
 ];

@@ -90,7 +90,7 @@ async function keep(run: Run): Promise<void> {
 function parseScenario(text: string): Scenario {
   const scenario = text.trim().toUpperCase();
   if (scenario in scenarios) return scenario as Scenario;
-  throw new Error(`${text} is none of ${Object.keys(scenarios).join(', ')}`);
+  throw new Error(`unknown scenario ${text}: use one of ${Object.keys(scenarios).join(', ')}`);
 }
 
 /** The commit of the checkout; ends in `+` when there are uncommitted changes. */

@@ -64,7 +64,7 @@ export type Node = {
 type Disagreement = { number: number; hash: Hash; storedHash: Hash; since: Date };
 
 /** The block that a node named, and the block that a quorum named instead. */
-export type OutvotedHead = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
+type OutvotedHead = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
 
 /**
  * - `disagrees`: its chain differs from stored blocks.

@@ -15,11 +15,11 @@ import type { NodeReader } from './node-reader.ts';
 import { describeDisagreement, namesOf, type OutvotedAnswers } from './poll-report.ts';
 
 /** Traces of one block that were requested before its transactions were known. */
-export type EarlyTraces = { hash: Hash | undefined; answers: Map<Node, Promise<RpcAnswer | undefined>> };
+type EarlyTraces = { hash: Hash | undefined; answers: Map<Node, Promise<RpcAnswer | undefined>> };
 
-export type TraceVote = Vote<Node, undefined>;
+type TraceVote = Vote<Node, undefined>;
 
-export type TraceVotes = {
+type TraceVotes = {
   /** The nodes that can trace. */
   tracers(): Node[];
   /**

@@ -135,14 +135,14 @@ export function checkExpression(
         return { type: 'number', node: { kind: 'token', name, units, token } };
       }
       default:
-        throw unknown(`"${name}" is no function`, Object.keys(signatures), span);
+        throw unknown(`"${name}" is not a function`, Object.keys(signatures), span);
     }
   }
 
   function checkToken(expression: Expression): string {
     const name = expression.kind === 'name' ? expression.name : undefined;
     if (name !== undefined && scope.tokens.has(name)) return name;
-    const what = name === undefined ? 'a token is expected here' : `"${name}" is no token that is known here`;
+    const what = name === undefined ? 'a token is expected here' : `"${name}" is not a known token`;
     throw unknown(what, scope.tokens.keys(), expression);
   }
 
@@ -200,20 +200,22 @@ function isOf(type: ValueType, wanted: ValueType): boolean {
 }
 
 function mismatch(span: Span, wanted: ValueType, type: ValueType): TextError {
-  const hint = wanted === 'integer' && type === 'number' ? ': floor(…) makes it one' : '';
+  const hint = wanted === 'integer' && type === 'number' ? ': use floor(…)' : '';
   return new TextError(`must be ${show(wanted)}, and is ${show(type)}${hint}`, span);
 }
 
 function wrongCount(name: FunctionName, span: Span): TextError {
-  return new TextError(`is written ${signatures[name]}`, span);
+  return new TextError(`must be written ${signatures[name]}`, span);
 }
 
 function unknown(what: string, known: Iterable<string>, span: Span): TextError {
-  const names = [...known];
-  return new TextError(
-    `${what}: ${names.length === 0 ? 'there is none' : `there is ${names.join(', ')}`}`,
-    span,
-  );
+  return new TextError(`${what}: ${choiceOf([...known])}`, span);
+}
+
+/** The end of a message about a name that is none of these. */
+export function choiceOf(names: readonly string[]): string {
+  if (names.length === 0) return 'none is available';
+  return names.length === 1 ? `use ${names[0]}` : `use one of ${names.join(', ')}`;
 }
 
 function show(type: ValueType): string {

@@ -185,7 +185,7 @@ function strangeCharacter(text: string, from: number): TextError {
   const span = { start, end: start + character.length };
   const meant = { '=': '==', '&': '&&', '|': '||' }[character];
   const hint = meant === undefined ? '' : `: did you mean ${meant}?`;
-  return new TextError(`"${character}" means nothing here${hint}`, span);
+  return new TextError(`"${character}" is unexpected here${hint}`, span);
 }
 
 const show = ({ kind, text }: Token): string => (kind === 'end' ? 'the end' : `"${text}"`);

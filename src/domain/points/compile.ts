@@ -172,7 +172,7 @@ function compileAccrual(
     contract !== undefined && 'address' in contract ? tokensOf(surroundings, contract.address) : undefined;
   const tokens = new Map([...symbols, ...(own ?? [])]);
   const scope: Scope = {
-    what: 'nothing that a rule of type accrual knows',
+    what: 'not a name that rules of type accrual can use',
     names: new Map([[BALANCE_SECONDS, 'integer']]),
     tokens: new Map(
       Array.from(tokens, ([name, { price }]) => [name, price === undefined ? 'unpriced' : 'priced']),

@@ -9,7 +9,7 @@ import {
   type EventSignature,
   parseEventSignature,
 } from '../event-signature.ts';
-import { type CheckedExpression, checkExpression, type Scope, type ValueType } from '../expression/check.ts';
+import { type CheckedExpression, checkExpression, choiceOf, type Scope, type ValueType } from '../expression/check.ts';
 import { parseExpression } from '../expression/parse.ts';
 import type { Listener, UserSource } from './rules.ts';
 import type { SourceText, Surroundings } from './text.ts';
@@ -64,8 +64,10 @@ export function compileUser(
   const addresses = parameters
     .filter((one) => one.kind === 'address' && one.name !== '')
     .map((one) => one.name);
-  const known = addresses.length === 0 ? 'there is none' : `there is ${addresses.join(', ')}`;
-  problems.push({ path, message: `"${name}" is no argument of the event that is an address: ${known}` });
+  problems.push({
+    path,
+    message: `"${name}" is not an argument of the event with an address: ${choiceOf(addresses)}`,
+  });
   return undefined;
 }
 
@@ -75,7 +77,7 @@ export function scopeOf({ symbols }: Compiling, { signature, tokens }: Source): 
   const shared = [...first].filter(([name]) => others.every((each) => each.has(name)));
   const isPriced = (name: string) => [first, ...others].every((each) => each.get(name)?.price !== undefined);
   return {
-    what: 'no argument of the event that can be read',
+    what: 'not a readable argument of the event',
     names: new Map(signature.parameters.flatMap(namesOf)),
     tokens: new Map(shared.map(([name]) => [name, isPriced(name) ? 'priced' : 'unpriced'])),
   };

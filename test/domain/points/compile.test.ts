@@ -84,14 +84,14 @@ const wrong: [promise: string, rule: object, problem: string | RegExp][] = [
   [
     'a user that is not an address',
     { user: 'arg:amount' },
-    /^rules\.0\.user: "amount" is no argument of the event that is an address: there is user$/,
+    /^rules\.0\.user: "amount" is not an argument of the event with an address: use user$/,
   ],
   [
     'an invalid signature',
     { source: { ...event.source, event: 'Paid(uint257 x)' } },
     /^rules\.0\.source\.event: "uint257"/,
   ],
-  ['an unknown name in an expression', { points: 'amnt' }, /^rules\.0\.points: "amnt" is no argument/],
+  ['an unknown name in an expression', { points: 'amnt' }, /^rules\.0\.points: "amnt" is not a readable argument/],
   [
     'a condition that is a number',
     { when: 'amount' },
@@ -100,7 +100,7 @@ const wrong: [promise: string, rule: object, problem: string | RegExp][] = [
   [
     'token0 if not all contracts are pairs',
     { points: 'amount(amount, token0)' },
-    /^rules\.0\.points: "token0" is no token/,
+    /^rules\.0\.points: "token0" is not a known token/,
   ],
   [
     'an unknown season',
@@ -140,7 +140,7 @@ test('an accrual rule needs exactly one balance, and whole days', () => {
   const movements = [{ ...event.source, user: 'arg:user', change: 'amount / 2' }];
   assert.match(
     compile([{ ...without, movements }]).said[0] ?? '',
-    /must be an integer, and is a number: floor/,
+    /must be an integer, and is a number: use floor/,
   );
 });
 

@@ -14,7 +14,7 @@ import { type Expression, parseExpression } from '../../../src/domain/expression
 
 const router = '0x00000000000000000000000000000000000000aa';
 const scope: Scope = {
-  what: 'no argument of the event',
+  what: 'not an argument of the event',
   names: new Map([
     ['amount', 'integer'],
     ['tick', 'integer'],
@@ -97,14 +97,14 @@ test('a division by zero has no value, unless a condition before it skips it', (
 
 /** The text marks the part that the error must point at. */
 const mistakes: [marked: string, message: string | RegExp][] = [
-  ['amount + «amuont»', '"amuont" is no argument of the event: there is amount, tick, isFinal, to, id'],
-  ['«flor»(1)'.replace('«flor»(1)', '«flor(1)»'), /^"flor" is no function: there is floor/],
-  ['usd(amount, «token9»)', /^"token9" is no token that is known here: there is token0/],
+  ['amount + «amuont»', '"amuont" is not an argument of the event: use one of amount, tick, isFinal, to, id'],
+  ['«flor»(1)'.replace('«flor»(1)', '«flor(1)»'), /^"flor" is not a function: use one of floor/],
+  ['usd(amount, «token9»)', /^"token9" is not a known token: use (one of )?token0/],
   ['usd(amount, «1»)', /^a token is expected here/],
   ['usd(amount, «LP»)', '"LP" has no price: give it one under tokens (usd) or prices'],
-  ['«usd(amount)»', 'is written usd(units, token)'],
-  ['«min(1)»', 'is written min(number, number, …)'],
-  ['«floor()»', 'is written floor(number)'],
+  ['«usd(amount)»', 'must be written usd(units, token)'],
+  ['«min(1)»', 'must be written min(number, number, …)'],
+  ['«floor()»', 'must be written floor(number)'],
   ['1 + «isFinal»', 'must be a number, and is true or false'],
   ['!«amount» && true', 'must be true or false, and is a number'.replace('a number', 'an integer')],
   ['«to == amount»', 'an address is never equal to an integer'],
@@ -114,8 +114,8 @@ const mistakes: [marked: string, message: string | RegExp][] = [
   ['(1 + 2«»', /^"\)" is expected here/],
   ['1 «2»', '"2" is unexpected here'],
   ['1 < 2 «<» 3', 'comparisons cannot be chained: combine them with &&'],
-  ['amount «=» 1', '"=" means nothing here: did you mean ==?'],
-  ['amount «€» 1', '"€" means nothing here'],
+  ['amount «=» 1', '"=" is unexpected here: did you mean ==?'],
+  ['amount «€» 1', '"€" is unexpected here'],
   ['«1e»18', '"1e" is not a number'],
   ['«1.»', '"1." is not a number'],
   ['to == «0xabc»', /^must be an address or up to 32 bytes/],
@@ -154,7 +154,7 @@ test('depth and length are limited', () => {
 });
 
 test('a number is accepted as an integer only after floor', () => {
-  assert.throws(() => checkExpression('amount / 2', scope, 'integer'), /floor\(…\) makes it one/);
+  assert.throws(() => checkExpression('amount / 2', scope, 'integer'), /use floor\(…\)/);
   checkExpression('floor(amount / 2) * -1 + min(1, 2)', scope, 'integer');
 });
 
