@@ -4,7 +4,7 @@
 import { decimalText } from '../core/decimal.ts';
 import { silentLog } from '../core/log.ts';
 import type { Award } from '../domain/award.ts';
-import type { Placed } from '../domain/points/activity.ts';
+import type { BlockActivity } from '../domain/points/activity.ts';
 import { ofKind } from '../domain/points/activity.ts';
 import type { Rules } from '../domain/points/rules.ts';
 import { dayOf, startOf } from '../domain/points/window.ts';
@@ -16,7 +16,7 @@ import type { StoredBlock } from '../store/audit/comparison.ts';
 import type { Db } from '../store/db/db.ts';
 import { listAwardsOf, listRulesBefore, sumUserDaysBefore } from '../store/points/awards.ts';
 import { listPricesById } from '../store/prices/prices.ts';
-import { type Difference, differenceOf, type Verdict } from './compare.ts';
+import { type ComparisonOutcome, type Difference, differenceOf } from './compare.ts';
 
 type AwardSide = {
   rules: Rules;
@@ -31,7 +31,7 @@ type ComparedAwards = {
   /** Awards for balances over days, and of rules that are not configured any more. */
   accrued: number;
   unknownRule: number;
-  verdicts: Verdict[];
+  outcomes: ComparisonOutcome[];
 };
 
 /** The block's commit may have missed a price that arrived less than this before it. */
@@ -43,7 +43,7 @@ export async function compareAwards(
   { rules, blocks, limit }: AwardSide,
 ): Promise<ComparedAwards | 'too many'> {
   const [first, last] = [blocks[0]?.stored.number, blocks.at(-1)?.stored.number];
-  const compared: ComparedAwards = { equal: 0, accrued: 0, unknownRule: 0, verdicts: [] };
+  const compared: ComparedAwards = { equal: 0, accrued: 0, unknownRule: 0, outcomes: [] };
   if (first === undefined || last === undefined) return compared;
   const stored = await listAwardsOf(snapshot, { from: first, to: last }, limit);
   if (stored.length === limit) return 'too many';
@@ -64,20 +64,20 @@ export async function compareAwards(
       derived.delete(keyOf(award));
       const changes = own && changesOf(award, own);
       if (own === undefined || changes === undefined)
-        compared.verdicts.push(difference('unexpected', award, 'the rules give no such award'));
+        compared.outcomes.push(difference('unexpected', award, 'the rules give no such award'));
       else if (changes.length === 0) compared.equal += 1;
-      else if (await mayHaveOtherPrice(snapshot, own, block)) compared.verdicts.push('price_new');
-      else compared.verdicts.push(difference('changed', award, changes.join(', ')));
+      else if (await mayHaveOtherPrice(snapshot, own, block)) compared.outcomes.push('price_new');
+      else compared.outcomes.push(difference('changed', award, changes.join(', ')));
     }
   }
-  compared.verdicts.push(...(await judgeMissing(snapshot, [...derived.values()])));
+  compared.outcomes.push(...(await judgeMissing(snapshot, [...derived.values()])));
   return compared;
 }
 
 /** As the follower awards them with the blocks. Daily caps include awards of earlier blocks. */
 async function deriveAwards(snapshot: Db, rules: Rules, blocks: AwardSide['blocks']): Promise<Award[]> {
   const placed = blocks.flatMap(({ read: { header, activities } }) =>
-    activities.map((activity): Placed => ({ activity, block: header })),
+    activities.map((activity): BlockActivity => ({ activity, block: header })),
   );
   const pendingAwards = await awardEvents(snapshot, ofKind(placed, 'event'), silentLog());
   if (pendingAwards.length === 0) return [];
@@ -104,14 +104,14 @@ async function loadEarnedBefore(snapshot: Db, pendingAwards: readonly PendingAwa
 }
 
 /** A rule without earlier awards may have been configured after the block was stored. */
-async function judgeMissing(snapshot: Db, missing: readonly Award[]): Promise<Verdict[]> {
-  const verdicts: Verdict[] = [];
+async function judgeMissing(snapshot: Db, missing: readonly Award[]): Promise<ComparisonOutcome[]> {
+  const outcomes: ComparisonOutcome[] = [];
   for (const award of missing) {
     const isOld = (await listRulesBefore(snapshot, [award], award.block?.number ?? 0)).length > 0;
     const message = `${decimalText(award.points)} points for ${award.user} are not stored`;
-    verdicts.push(isOld ? difference('missing', award, message) : 'rule_new');
+    outcomes.push(isOld ? difference('missing', award, message) : 'rule_new');
   }
-  return verdicts;
+  return outcomes;
 }
 
 /** Whether a price that it depends on may have arrived too late for the block's commit. */

@@ -27,13 +27,13 @@ import { listPairCoverage } from '../store/market/pairs.ts';
 import { listSwapsOf, type StoredSwap } from '../store/market/swaps.ts';
 import { findPrice, listNextPrices, listPricesById } from '../store/prices/prices.ts';
 import {
+  type ComparisonOutcome,
   compareBlock,
   type Difference,
   differenceOf,
-  dueOf,
   eventsOf,
+  listExpected,
   notificationKeysOf,
-  type Verdict,
 } from './compare.ts';
 import { compareAwards } from './compare-awards.ts';
 import type { DeliverySide } from './compare-delivery.ts';
@@ -71,13 +71,13 @@ export type Compared = {
   accrued: number;
   unknownRule: number;
   astray: Astray[];
-  verdicts: Verdict[];
+  outcomes: ComparisonOutcome[];
 };
 
 /** Compares blocks in a new snapshot. */
 export type CompareStored = (read: readonly ReadBlock[]) => Promise<Compared | 'too many'>;
 
-/** The verdicts about these blocks; 'too many' if more data is stored for them than is compared at once. */
+/** The outcomes about these blocks; 'too many' if more data is stored for them than is compared at once. */
 export async function compareBatch(
   snapshot: Db,
   read: readonly ReadBlock[],
@@ -97,9 +97,9 @@ export async function compareBatch(
   const events = eventsOf([...blocks.values()]);
   const addresses = new Set([...events.values()].flatMap(({ transfer }) => sidesOf(transfer)));
   const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
-  const due = dueOf(events, watching, ROWS_MAX);
-  if (watching.length === ROWS_MAX || due.length > ROWS_MAX) return 'too many';
-  const places = notificationKeysOf(due);
+  const expected = listExpected(events, watching, ROWS_MAX);
+  if (watching.length === ROWS_MAX || expected.length > ROWS_MAX) return 'too many';
+  const places = notificationKeysOf(expected);
   const notifications = await listNotificationsOf(snapshot, span, places, ROWS_MAX);
   const told = await listSentOrphans(snapshot, span, places, ROWS_MAX);
   if (Math.max(notifications.length, told.length) === ROWS_MAX) return 'too many';
@@ -110,19 +110,19 @@ export async function compareBatch(
   if (market === 'too many' || awards === 'too many') return 'too many';
   const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
   const watches = await listWatchesById(snapshot, [...owners.values()]);
-  const verdicts = [
+  const outcomes = [
     ...astray.map(differenceOfAstray),
     ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
     ...compareNotifications({
-      ...{ blocks, events, due, notifications, told, keptSince },
+      ...{ blocks, events, expected, notifications, told, keptSince },
       watches: new Map(watches.map((watch) => [watch.id, watch])),
       delivery: await readDelivery(snapshot, { notifications, watches }, options),
     }),
-    ...market.verdicts,
-    ...awards.verdicts,
+    ...market.outcomes,
+    ...awards.outcomes,
   ];
   const { equal, accrued, unknownRule } = awards;
-  return { blocks: blocks.size, swaps: market.swaps, awards: equal, accrued, unknownRule, astray, verdicts };
+  return { blocks: blocks.size, swaps: market.swaps, awards: equal, accrued, unknownRule, astray, outcomes };
 }
 
 /** Compares swaps, their values, and states of the configured pairs. */
@@ -130,9 +130,9 @@ async function compareMarket(
   snapshot: Db,
   blocks: readonly { read: ReadBlock; stored: StoredBlock }[],
   { pairs, swapsKeptSince, statesKeptSince }: CompareOptions & KeptSince,
-): Promise<{ swaps: number; verdicts: Verdict[] } | 'too many'> {
+): Promise<{ swaps: number; outcomes: ComparisonOutcome[] } | 'too many'> {
   const [from, to] = [blocks[0]?.stored.number, blocks.at(-1)?.stored.number];
-  if (pairs.length === 0 || from === undefined || to === undefined) return { swaps: 0, verdicts: [] };
+  if (pairs.length === 0 || from === undefined || to === undefined) return { swaps: 0, outcomes: [] };
   const ids = pairs.map(({ id }) => id);
   const storedSwaps = await listSwapsOf(snapshot, { from, to }, ROWS_MAX);
   const states = await listPairStatesOf(snapshot, ids, { from, to }, ROWS_MAX);
@@ -142,14 +142,14 @@ async function compareMarket(
   const swaps = compareSwaps({ blocks: read, stored: storedSwaps, coverage, keptSince: swapsKeptSince });
   const storedAt = new Map(blocks.map(({ stored }) => [stored.number, stored.storedAt]));
   const values = await judgeValues(snapshot, swaps.equal, { pairs, storedAt });
-  const wrong = values.filter((verdict) => typeof verdict !== 'string').length;
-  const verdicts = [
+  const wrong = values.filter((outcome) => typeof outcome !== 'string').length;
+  const outcomes = [
     ...swaps.differences,
-    ...Array.from({ length: swaps.pruned }, (): Verdict => 'pruned'),
+    ...Array.from({ length: swaps.pruned }, (): ComparisonOutcome => 'pruned'),
     ...values,
     ...compareStates({ pairs, blocks: read, stored: states, coverage, keptSince: statesKeptSince }),
   ];
-  return { swaps: swaps.equal.length - wrong, verdicts };
+  return { swaps: swaps.equal.length - wrong, outcomes };
 }
 
 /** The assets whose prices value the swaps of these pairs. */
@@ -164,14 +164,14 @@ async function judgeValues(
   snapshot: Db,
   swaps: readonly StoredSwap[],
   { pairs, storedAt }: { pairs: readonly ValuedPair[]; storedAt: ReadonlyMap<number, Date> },
-): Promise<Verdict[]> {
+): Promise<ComparisonOutcome[]> {
   const ids = new Set(swaps.flatMap(({ priceId }) => priceId ?? []));
   const prices = new Map((await listPricesById(snapshot, [...ids])).map((price) => [price.id, price]));
   const byId = new Map(pairs.map((pair) => [pair.id, pair]));
   const assets = assetsOf(pairs);
   /** By block and asset, because swaps of one block have the same time. */
   const around = new Map<string, PricesAround>();
-  const verdicts: Verdict[] = [];
+  const outcomes: ComparisonOutcome[] = [];
   for (const swap of swaps) {
     const pair = byId.get(swap.pairId);
     if (pair === undefined) continue;
@@ -182,15 +182,15 @@ async function judgeValues(
       const [next] = await listNextPrices(snapshot, asset, [swap.minedAt]);
       around.set(key, { inForce, next });
     }
-    const verdict = judgeValue(swap, {
+    const outcome = judgeValue(swap, {
       ...{ pair, storedAt: storedAt.get(swap.blockNumber) },
       price: swap.priceId === undefined ? undefined : prices.get(swap.priceId),
       pricesOf: (asset) =>
         around.get(`${swap.blockNumber} ${asset}`) ?? { inForce: undefined, next: undefined },
     });
-    if (verdict !== undefined) verdicts.push(verdict);
+    if (outcome !== undefined) outcomes.push(outcome);
   }
-  return verdicts;
+  return outcomes;
 }
 
 /** The data that decides whether these notifications will be delivered. */

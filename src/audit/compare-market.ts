@@ -9,7 +9,7 @@ import type { PairStateChange } from '../store/market/pair-states.ts';
 import type { PairCoverage } from '../store/market/pairs.ts';
 import type { StoredSwap } from '../store/market/swaps.ts';
 import type { Price } from '../store/prices/prices.ts';
-import { type Difference, differenceOf, type Verdict } from './compare.ts';
+import { type ComparisonOutcome, type Difference, differenceOf } from './compare.ts';
 import { coverageOf } from './compare-swaps.ts';
 
 type StateSide = {
@@ -23,7 +23,13 @@ type StateSide = {
 };
 
 /** Verdicts about states that differ or can't be compared. */
-export function compareStates({ pairs, blocks, stored, coverage, keptSince }: StateSide): Verdict[] {
+export function compareStates({
+  pairs,
+  blocks,
+  stored,
+  coverage,
+  keptSince,
+}: StateSide): ComparisonOutcome[] {
   const isCovered = coverageOf(blocks, coverage);
   const derived = new Map<string, PairStateChange>();
   const byId = new Map(pairs.map((pair) => [pair.id, pair]));
@@ -34,29 +40,29 @@ export function compareStates({ pairs, blocks, stored, coverage, keptSince }: St
       for (const state of toState({ header, pair, events })) derived.set(keyOf(state), state);
     }
   }
-  const verdicts: Verdict[] = [];
+  const outcomes: ComparisonOutcome[] = [];
   for (const state of stored) {
     if (!isCovered(state.pairId, state.blockNumber)) continue;
     const own = derived.get(keyOf(state));
     derived.delete(keyOf(state));
-    if (own === undefined) verdicts.push(judgeRead(state, blocks));
+    if (own === undefined) outcomes.push(judgeRead(state, blocks));
     else {
       const changes = changesOf(state, own);
-      if (changes.length > 0) verdicts.push(stateDifference('changed', state, changes.join(', ')));
+      if (changes.length > 0) outcomes.push(stateDifference('changed', state, changes.join(', ')));
     }
   }
   for (const state of derived.values())
-    verdicts.push(
+    outcomes.push(
       state.minedAt < keptSince ? 'pruned' : stateDifference('missing', state, 'it is not stored'),
     );
-  return verdicts;
+  return outcomes;
 }
 
 /**
  * Judges the state of a block without an event. It was read from the contract when the pair was new. Its reserves must be
  * those after the last event before it, if one of these blocks has that event.
  */
-function judgeRead(state: PairStateChange, blocks: readonly ReadBlock[]): Verdict {
+function judgeRead(state: PairStateChange, blocks: readonly ReadBlock[]): ComparisonOutcome {
   const { pairId, blockNumber, supplyChange, liquidityK } = state;
   const before = blocks
     .filter(({ header }) => header.number < blockNumber)
@@ -118,7 +124,7 @@ const SEEN_MS_MIN = 10_000;
 const AGE_MS_MIN = 60_000;
 
 /** Undefined if the value follows from the amounts and the price in force. */
-export function judgeValue(swap: StoredSwap, side: ValueSide): Verdict | undefined {
+export function judgeValue(swap: StoredSwap, side: ValueSide): ComparisonOutcome | undefined {
   const { usdValue, priceId } = swap;
   if (usdValue === undefined) return judgeUnvalued(swap, side);
   return priceId === undefined
@@ -127,7 +133,10 @@ export function judgeValue(swap: StoredSwap, side: ValueSide): Verdict | undefin
 }
 
 /** A swap that waits for the next price of its token. */
-function judgeUnvalued(swap: StoredSwap, { pair, storedAt, pricesOf }: ValueSide): Verdict | undefined {
+function judgeUnvalued(
+  swap: StoredSwap,
+  { pair, storedAt, pricesOf }: ValueSide,
+): ComparisonOutcome | undefined {
   const value = swapTokenValue(pair);
   if (value === undefined || 'fixed' in value) return 'valued_otherwise';
   const price = ownPrice(value, pricesOf(value.asset), swap.minedAt);
@@ -137,7 +146,11 @@ function judgeUnvalued(swap: StoredSwap, { pair, storedAt, pricesOf }: ValueSide
 }
 
 /** A swap whose value comes from the configuration. */
-function judgeUnpriced(swap: StoredSwap, usdValue: Decimal, { pair }: ValueSide): Verdict | undefined {
+function judgeUnpriced(
+  swap: StoredSwap,
+  usdValue: Decimal,
+  { pair }: ValueSide,
+): ComparisonOutcome | undefined {
   const value = swapTokenValue(pair);
   if (value !== undefined && 'asset' in value) return 'valued_otherwise';
   const own = value === undefined ? decimal('0') : swapValue(pair, swap, value.fixed);
@@ -148,10 +161,10 @@ function judgePriced(
   swap: StoredSwap,
   { usdValue, priceId }: { usdValue: Decimal; priceId: number },
   { pair, storedAt, price, pricesOf }: ValueSide,
-): Verdict | undefined {
+): ComparisonOutcome | undefined {
   if (price === undefined) return valueDifference(swap, `its price ${priceId} does not exist`);
-  const verdict = compareValues(swap, usdValue, swapValue(pair, swap, price.price));
-  if (verdict !== undefined) return verdict;
+  const outcome = compareValues(swap, usdValue, swapValue(pair, swap, price.price));
+  if (outcome !== undefined) return outcome;
   const value = swapTokenValue(pair);
   if (value === undefined || 'fixed' in value || value.asset !== price.asset) return 'valued_otherwise';
   const around = pricesOf(price.asset);

@@ -8,13 +8,13 @@ import type { ReadBlock } from '../ingest/read-block.ts';
 import type { SentOrphan, StoredBlock, StoredNotification, StoredWatch } from '../store/audit/comparison.ts';
 import type { Repair } from '../store/audit/repair.ts';
 import {
+  type ComparisonOutcome,
   type Difference,
-  type Due,
   differenceOf,
   type Event,
   type Events,
+  type ExpectedNotification,
   keyOf,
-  type Verdict,
   type WrongNotification,
 } from './compare.ts';
 import { type DeliverySide, findDeliveryFault } from './compare-delivery.ts';
@@ -23,7 +23,7 @@ export type StoredSide = {
   /** The blocks that are compared. */
   blocks: ReadonlyMap<number, { read: ReadBlock; stored: StoredBlock }>;
   events: Events;
-  due: readonly Due[];
+  expected: readonly ExpectedNotification[];
   /** The existing records that notifications of these blocks belong to. */
   watches: ReadonlyMap<string, StoredWatch>;
   notifications: readonly StoredNotification[];
@@ -40,53 +40,53 @@ export type StoredSide = {
  */
 const ORDER_MS_MIN = 10_000;
 
-/** One verdict for each notification that is stored or must be stored. */
-export function* compareNotifications(side: StoredSide): Generator<Verdict> {
-  const { pairs, absent } = pairUp(side.notifications, side.due);
+/** One outcome for each notification that is stored or must be stored. */
+export function* compareNotifications(side: StoredSide): Generator<ComparisonOutcome> {
+  const { pairs, absent } = pairUp(side.notifications, side.expected);
   const contents = new Set(Array.from(side.events.values(), ({ transfer }) => contentOf(transfer)));
   /** Stored notifications whose content is not on the chain. */
   const strays = new Set<StoredNotification>();
   for (const one of side.notifications) {
-    const due = pairs.get(one);
-    if (due !== undefined) yield judgeDue(one, due, side.delivery);
+    const expected = pairs.get(one);
+    if (expected !== undefined) yield judgeExpected(one, expected, side.delivery);
     else if (contents.has(contentOf(one))) yield judgeUnwanted(side, one);
     else strays.add(one);
   }
-  const missing: Due[] = [];
-  for (const due of absent) {
-    const place = placeOf({ ...due.event.transfer, watchedAddressId: due.watch.id });
+  const missing: ExpectedNotification[] = [];
+  for (const expected of absent) {
+    const place = placeOf({ ...expected.event.transfer, watchedAddressId: expected.watch.id });
     const stray = [...strays].find((one) => placeOf(one) === place);
-    if (stray === undefined) missing.push(due);
-    else yield judgeReplaced(side, stray, due.event, due);
+    if (stray === undefined) missing.push(expected);
+    else yield judgeReplaced(side, stray, expected.event, expected);
     if (stray !== undefined) strays.delete(stray);
   }
   /** Strays in whose place a receiver would credit a missing notification once more. */
   const creditedBefore = new Set<number>();
-  for (const due of missing) {
-    const before = findTold(side, [...strays], due);
+  for (const expected of missing) {
+    const before = findTold(side, [...strays], expected);
     if (before !== undefined) creditedBefore.add(before.id);
-    const verdict = judgeMissing(due, before, side.keptSince);
-    if (verdict !== undefined) yield verdict;
+    const outcome = judgeMissing(expected, before, side.keptSince);
+    if (outcome !== undefined) yield outcome;
   }
   for (const stray of strays) {
-    const verdict = judgeStray(side, stray);
-    if (verdict === undefined) continue;
-    const isCreditedBefore = typeof verdict !== 'string' && creditedBefore.has(stray.id);
-    yield isCreditedBefore ? { ...verdict, mayCreditTwice: true } : verdict;
+    const outcome = judgeStray(side, stray);
+    if (outcome === undefined) continue;
+    const isCreditedBefore = typeof outcome !== 'string' && creditedBefore.has(stray.id);
+    yield isCreditedBefore ? { ...outcome, mayCreditTwice: true } : outcome;
   }
 }
 
 /**
- * Pairs stored notifications with due ones of the same identity (docs/explanation/reorgs.md). If the stored occurrence is wrong,
+ * Pairs stored notifications with expected ones of the same identity (docs/explanation/reorgs.md). If the stored occurrence is wrong,
  * pairs those with the same ordinal, and then those in the same order.
  */
 function pairUp(
   stored: readonly StoredNotification[],
-  due: readonly Due[],
-): { pairs: Map<StoredNotification, Due>; absent: Due[] } {
-  const pairs = new Map<StoredNotification, Due>();
-  const open = Map.groupBy(due, ({ watch, event }) => `${watch.id} ${contentOf(event.transfer)}`);
-  const take = (one: StoredNotification, fits: (due: Due) => boolean) => {
+  expected: readonly ExpectedNotification[],
+): { pairs: Map<StoredNotification, ExpectedNotification>; absent: ExpectedNotification[] } {
+  const pairs = new Map<StoredNotification, ExpectedNotification>();
+  const open = Map.groupBy(expected, ({ watch, event }) => `${watch.id} ${contentOf(event.transfer)}`);
+  const take = (one: StoredNotification, fits: (expected: ExpectedNotification) => boolean) => {
     const equal = open.get(`${one.watchedAddressId} ${contentOf(one)}`) ?? [];
     const found = equal.findIndex(fits);
     const [taken] = found === -1 ? [] : equal.splice(found, 1);
@@ -100,11 +100,11 @@ function pairUp(
 }
 
 /** Judges a stored notification that its record must get. */
-function judgeDue(
+function judgeExpected(
   one: StoredNotification,
-  { watch, event: { stored } }: Due,
+  { watch, event: { stored } }: ExpectedNotification,
   delivery: DeliverySide,
-): Verdict {
+): ComparisonOutcome {
   const isOlder = one.createdAt < stored.storedAt;
   if (!isOlder && isAfter(watch.createdAt, stored))
     return difference('unexpected', one, stored.number, 'its watched address was created after the block');
@@ -138,13 +138,13 @@ function judgeState(
 const rowOf = ({ shardId, id, version }: StoredNotification) => ({ shardId, id, version });
 
 /** Judges a notification whose content is on the chain, but that its record, as it is stored now, would not get. */
-function judgeUnwanted(side: StoredSide, one: StoredNotification): Verdict {
+function judgeUnwanted(side: StoredSide, one: StoredNotification): ComparisonOutcome {
   const watch = side.watches.get(one.watchedAddressId);
   if (watch === undefined) return 'record_deleted';
   const event = side.events.get(keyOf(one)) ?? eventOf(side.events, one);
   const { stored } = event;
-  const isSurplus = side.due.some(
-    (due) => due.watch.id === watch.id && contentOf(due.event.transfer) === contentOf(one),
+  const isSurplus = side.expected.some(
+    (expected) => expected.watch.id === watch.id && contentOf(expected.event.transfer) === contentOf(one),
   );
   if (isSurplus) {
     const why = 'it is stored more often than it happened';
@@ -165,15 +165,20 @@ function eventOf(events: Events, one: StoredNotification): Event {
 
 /**
  * Judges a notification in whose position the chain has other content: it was changed, or its transaction was mined again
- * with another result. `due` is given if the other content is not stored.
+ * with another result. `expected` is given if the other content is not stored.
  */
-function judgeReplaced(side: StoredSide, one: StoredNotification, event: Event, due?: Due): Difference {
+function judgeReplaced(
+  side: StoredSide,
+  one: StoredNotification,
+  event: Event,
+  expected?: ExpectedNotification,
+): Difference {
   const { stored } = event;
   const withdrawal = withdrawalOf(side, one, stored);
   const changed = difference('changed', one, stored.number, changesOf(one, event).join(', '));
-  if (due === undefined) return { ...changed, ...withdrawal };
+  if (expected === undefined) return { ...changed, ...withdrawal };
   const mayCreditTwice = withdrawal.told?.fate === 'kept';
-  const creation = creationOf(due, { mayCreditTwice, insteadOf: one.id });
+  const creation = creationOf(expected, { mayCreditTwice, insteadOf: one.id });
   return {
     ...{ ...changed, ...withdrawal, ...creation },
     repairs: [...withdrawal.repairs, ...creation.repairs],
@@ -181,7 +186,7 @@ function judgeReplaced(side: StoredSide, one: StoredNotification, event: Event, 
 }
 
 function creationOf(
-  { watch, event: { transfer, stored }, occurrence }: Due,
+  { watch, event: { transfer, stored }, occurrence }: ExpectedNotification,
   { mayCreditTwice, insteadOf }: { mayCreditTwice: boolean; insteadOf?: number },
 ) {
   const repair: Repair = {
@@ -192,7 +197,7 @@ function creationOf(
 }
 
 /** Judges a notification whose content is not on the chain; undefined if another block's comparison counts it. */
-function judgeStray(side: StoredSide, one: StoredNotification): Verdict | undefined {
+function judgeStray(side: StoredSide, one: StoredNotification): ComparisonOutcome | undefined {
   const event = side.events.get(keyOf(one));
   const own = side.blocks.get(one.blockNumber);
   const stored = event?.stored ?? own?.stored;
@@ -239,7 +244,7 @@ function withdrawalOf(side: StoredSide, one: StoredNotification, { number, hash 
 function findTold(
   side: StoredSide,
   strays: readonly StoredNotification[],
-  { watch, event: { transfer, stored } }: Due,
+  { watch, event: { transfer, stored } }: ExpectedNotification,
 ): WrongNotification | undefined {
   if (watch.settings.removed) return undefined;
   const fits = (
@@ -260,8 +265,12 @@ function findTold(
 }
 
 /** Judges a notification that is not stored; undefined if the record was created after the block. */
-function judgeMissing(due: Due, before: WrongNotification | undefined, keptSince: Date): Verdict | undefined {
-  const { watch, event } = due;
+function judgeMissing(
+  expected: ExpectedNotification,
+  before: WrongNotification | undefined,
+  keptSince: Date,
+): ComparisonOutcome | undefined {
+  const { watch, event } = expected;
   const { transfer, stored } = event;
   if (isAfter(watch.createdAt, stored)) return undefined;
   if (!isBefore(watch.createdAt, stored)) return 'record_new';
@@ -272,7 +281,7 @@ function judgeMissing(due: Due, before: WrongNotification | undefined, keptSince
   const place = { ...transfer, watchedAddressId: watch.id };
   return {
     ...difference('missing', place, stored.number, token === undefined ? what : `${what} of token ${token}`),
-    ...creationOf(due, { mayCreditTwice: before !== undefined }),
+    ...creationOf(expected, { mayCreditTwice: before !== undefined }),
     ...(before !== undefined && { told: before }),
   };
 }

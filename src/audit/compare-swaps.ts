@@ -43,7 +43,7 @@ export function compareSwaps<Stored extends BlockSwap>({
 }: SwapSide<Stored>): { equal: Stored[]; pruned: number; differences: Difference[] } {
   const headers = new Map(blocks.map(({ header }) => [header.number, header]));
   const isCovered = coverageOf(blocks, coverage);
-  const onChain = new Map<string, Placed>();
+  const onChain = new Map<string, SwapInBlock>();
   for (const { header, pairEvents } of blocks) {
     for (const { pairId, swaps } of pairEvents) {
       if (!isCovered(pairId, header.number)) continue;
@@ -74,12 +74,12 @@ export function compareSwaps<Stored extends BlockSwap>({
   return { equal, pruned, differences };
 }
 
-type Placed = Swap & { pairId: number; blockNumber: number };
+type SwapInBlock = Swap & { pairId: number; blockNumber: number };
 
-const keyOf = ({ blockNumber, txHash, ordinal }: Placed) => `${blockNumber} ${txHash} ${ordinal}`;
+const keyOf = ({ blockNumber, txHash, ordinal }: SwapInBlock) => `${blockNumber} ${txHash} ${ordinal}`;
 
 /** Describes each field that differs from the chain. */
-function changesOf(stored: Placed, own: Placed): string[] {
+function changesOf(stored: SwapInBlock, own: SwapInBlock): string[] {
   const fields = ['pairId', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
   return fields.flatMap((field) =>
     stored[field] === own[field]
@@ -88,7 +88,7 @@ function changesOf(stored: Placed, own: Placed): string[] {
   );
 }
 
-function difference(kind: Difference['kind'], swap: Placed, why: string): Difference {
+function difference(kind: Difference['kind'], swap: SwapInBlock, why: string): Difference {
   const { pairId, txHash, ordinal, blockNumber } = swap;
   const subject = `swap ${ordinal} of ${txHash} in pair ${pairId}`;
   return differenceOf(kind, blockNumber, `${kind}: ${subject}: ${why}`, subject);

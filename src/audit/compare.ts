@@ -73,7 +73,7 @@ export const nothingUndecided = {
 };
 export type UndecidedReason = keyof typeof nothingUndecided;
 
-export type Verdict = Difference | UndecidedReason | 'equal';
+export type ComparisonOutcome = Difference | UndecidedReason | 'equal';
 
 /** A transfer on the chain, with its stored block. */
 export type Event = { transfer: Transfer; stored: StoredBlock };
@@ -82,7 +82,7 @@ export type Event = { transfer: Transfer; stored: StoredBlock };
 export type Events = ReadonlyMap<string, Event>;
 
 /** A notification that a record, as it is stored now, would get. */
-export type Due = {
+export type ExpectedNotification = {
   watch: StoredWatch;
   event: Event;
   /** Counts equal transfers of its transaction. */
@@ -94,7 +94,7 @@ export function compareBlock(
   { header, proved }: ReadBlock,
   stored: StoredBlock,
   isProofOn: boolean,
-): Verdict[] {
+): ComparisonOutcome[] {
   const { number, parentHash } = header;
   const parent = `its parent is stored as ${stored.parentHash}, on the chain it is ${parentHash}`;
   const proof = `stored as ${proofText(stored.proved)}, now it is ${proofText(proved)}`;
@@ -129,19 +129,23 @@ export function eventsOf(blocks: readonly { read: ReadBlock; stored: StoredBlock
 }
 
 /** The notifications that the records, as they are stored now, would get; at most one more than `limit`. */
-export function dueOf(events: Events, watches: readonly StoredWatch[], limit: number): Due[] {
+export function listExpected(
+  events: Events,
+  watches: readonly StoredWatch[],
+  limit: number,
+): ExpectedNotification[] {
   const byAddress = Map.groupBy(watches, ({ address }) => address);
-  const due: Due[] = [];
+  const expected: ExpectedNotification[] = [];
   const occurrenceOf = createOccurrences();
   for (const event of events.values()) {
     const { transfer } = event;
     for (const watch of sidesOf(transfer).flatMap((side) => byAddress.get(side) ?? [])) {
-      if (due.length > limit) return due;
+      if (expected.length > limit) return expected;
       if (!isWanted(watch, transfer)) continue;
-      due.push({ watch, event, occurrence: occurrenceOf(watch.id, transfer) });
+      expected.push({ watch, event, occurrence: occurrenceOf(watch.id, transfer) });
     }
   }
-  return due;
+  return expected;
 }
 
 /** Whether the record's flags and settings ask for this transfer (store/matching/matching.ts does the same in SQL). */
@@ -156,9 +160,9 @@ function isWanted({ address, watchCoin, watchToken, settings }: StoredWatch, tra
 }
 
 /** The records and transactions whose notifications to read. */
-export function notificationKeysOf(due: readonly Due[]): NotificationKey[] {
+export function notificationKeysOf(expected: readonly ExpectedNotification[]): NotificationKey[] {
   const places = new Map<string, NotificationKey>();
-  for (const { watch, event } of due) {
+  for (const { watch, event } of expected) {
     const { txHash } = event.transfer;
     places.set(`${watch.id} ${txHash}`, { shardId: watch.shardId, watchedAddressId: watch.id, txHash });
   }

@@ -38,10 +38,10 @@ export async function verifyBatch(
         if ((await verifyBatch([block], options, tally, signal)) === 'reorganised') return 'reorganised';
     return 'compared';
   }
-  const { astray, verdicts } = compared;
+  const { astray, outcomes } = compared;
   const aboveFinal = astray.filter(({ header }) => header.number > options.finalizedNumber);
   if (await isReorganising(aboveFinal, options, signal)) return 'reorganised';
-  const differences = verdicts.filter((verdict) => typeof verdict !== 'string');
+  const differences = outcomes.filter((outcome) => typeof outcome !== 'string');
   const confirmed = await options.panel.confirm(read, differences);
   if (confirmed === 'reorganised') return confirmed;
   if (confirmed === 'unconfirmed') {
@@ -49,7 +49,7 @@ export async function verifyBatch(
     return 'compared';
   }
   tally.countCompared(compared);
-  for (const verdict of verdicts) if (typeof verdict === 'string') tally.count(verdict);
+  for (const outcome of outcomes) if (typeof outcome === 'string') tally.count(outcome);
   for (const difference of confirmed) {
     const relocated = await relocate(difference, options, signal);
     if (relocated !== undefined) tally.count(relocated);
@@ -71,7 +71,7 @@ export async function countUnread(
   }
   // The Fault may come from a node that lies, or from nodes that disagree about data that no hash covers. So ask each node.
   const confirmed = hasWitnesses
-    ? await panel.hearEach({ from: number, to: number })
+    ? await panel.askEach({ from: number, to: number })
     : [notProved(number, fault)];
   if (confirmed === 'unconfirmed') return tally.count('unconfirmed');
   for (const difference of confirmed) tally.count(difference);

@@ -1,7 +1,12 @@
 /**
  * The report of `verify`: counts of compared, different and undecided data.
  */
-import { type Difference, nothingUndecided, type UndecidedReason, type Verdict } from './compare.ts';
+import {
+  type ComparisonOutcome,
+  type Difference,
+  nothingUndecided,
+  type UndecidedReason,
+} from './compare.ts';
 import type { Compared } from './compare-batch.ts';
 import type { NotCompared, NotComparedCounts } from './not-compared.ts';
 import type { Agreed } from './second-opinion.ts';
@@ -33,7 +38,7 @@ export type Tally = {
   readonly report: VerifyReport;
   /** Data that can't be re-derived. */
   readonly notCompared: NotComparedCounts;
-  count(verdict: Verdict): void;
+  count(outcome: ComparisonOutcome): void;
   /** Counts the blocks and equal data of a batch. */
   countCompared(compared: Compared): void;
   countDissent(dissent: Agreed['dissents'][number]): void;
@@ -59,12 +64,12 @@ export function createTally(
   return {
     report,
     notCompared,
-    count(verdict) {
-      if (verdict === 'equal') report.notifications += 1;
-      else if (typeof verdict === 'string') report.undecided[verdict] += 1;
+    count(outcome) {
+      if (outcome === 'equal') report.notifications += 1;
+      else if (typeof outcome === 'string') report.undecided[outcome] += 1;
       else {
         report.differences += 1;
-        onDifference(verdict);
+        onDifference(outcome);
       }
     },
     countCompared({ blocks, swaps, awards, accrued, unknownRule }) {

@@ -27,7 +27,7 @@ type WitnessOptions = {
   compareStored: CompareStored;
 };
 
-type Span = { from: number; to: number };
+type BlockRange = { from: number; to: number };
 
 export type WitnessPanel = {
   /**
@@ -39,16 +39,16 @@ export type WitnessPanel = {
     differences: readonly Difference[],
   ): Promise<readonly Difference[] | 'reorganised' | 'unconfirmed'>;
   /** The differences of these blocks that a quorum of the nodes confirms, or `unconfirmed`. */
-  hearEach(span: Span): Promise<readonly Difference[] | 'unconfirmed'>;
+  askEach(range: BlockRange): Promise<readonly Difference[] | 'unconfirmed'>;
 };
 
 /** Counts nodes that do not answer, and nodes that contradict the others. */
 export function createWitnessPanel(options: WitnessOptions, tally: Tally, signal: AbortSignal): WitnessPanel {
   const { witnesses, quorum, finalizedNumber } = options;
 
-  async function hearEach(span: Span): Promise<readonly Difference[] | 'unconfirmed'> {
+  async function askEach(range: BlockRange): Promise<readonly Difference[] | 'unconfirmed'> {
     const opinions: Opinion[] = [];
-    for (const witness of witnesses) opinions.push(await hear(witness, span, options, signal));
+    for (const witness of witnesses) opinions.push(await askWitness(witness, range, options, signal));
     for (const { node, problem } of opinions) if (problem !== undefined) tally.noteUnanswered(node, problem);
     const agreed = agreeOn(opinions, quorum);
     if (!agreed.isQuorate) return 'unconfirmed';
@@ -94,22 +94,22 @@ export function createWitnessPanel(options: WitnessOptions, tally: Tally, signal
   }
 
   return {
-    hearEach,
+    askEach,
     async confirm(read, differences) {
       const [first, last] = [read[0]?.header, read.at(-1)?.header];
       if (witnesses.length < 2 || first === undefined || last === undefined) return differences;
       const anchor = await judgeAnchor(last);
       if (anchor === 'reorganised') return anchor;
       if (differences.length === 0 && anchor === 'anchored') return [];
-      return hearEach({ from: first.number, to: last.number });
+      return askEach({ from: first.number, to: last.number });
     },
   };
 }
 
 /** The differences of the blocks that this node gives, or why it gives none. */
-async function hear(
+async function askWitness(
   { name, nodes }: Witness,
-  { from, to }: Span,
+  { from, to }: BlockRange,
   { clock, extract, compareStored }: Pick<WitnessOptions, 'clock' | 'extract' | 'compareStored'>,
   signal: AbortSignal,
 ): Promise<Opinion> {
@@ -129,5 +129,5 @@ async function hear(
     const problem = 'its blocks have too much data to compare at once';
     return { node: name, differences: undefined, problem };
   }
-  return { node: name, differences: compared.verdicts.filter((verdict) => typeof verdict !== 'string') };
+  return { node: name, differences: compared.outcomes.filter((outcome) => typeof outcome !== 'string') };
 }

@@ -5,13 +5,13 @@ import { zeroAddress } from '../core/hex.ts';
 import { nodeKeyOf } from '../domain/endpoint.ts';
 import { checkPrices } from './check-prices.ts';
 import { childPointer, displayPath, type Entry, entriesOf, findAt } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 
 /**
  * Reports contradictions between keys. It skips malformed values, which the schema check reports, so that one run
  * reports everything.
  */
-export function checkBetweenKeys(values: unknown): Problem[] {
+export function checkBetweenKeys(values: unknown): PointerProblem[] {
   return [
     ...checkSecret(values),
     ...checkNodes(values),
@@ -23,7 +23,7 @@ export function checkBetweenKeys(values: unknown): Problem[] {
   ];
 }
 
-function checkSecret(values: unknown): Problem[] {
+function checkSecret(values: unknown): PointerProblem[] {
   const url = findAt(values, '/database/url');
   const isNeeded = typeof url === 'string' && /^postgres/.test(url) && findAt(values, '/secret') === '';
   return isNeeded
@@ -38,7 +38,7 @@ function checkSecret(values: unknown): Problem[] {
 }
 
 /** A node that is listed twice would confirm its own answers about the head and about the checks its chain honors. */
-function checkNodes(values: unknown): Problem[] {
+function checkNodes(values: unknown): PointerProblem[] {
   const nodes = entriesOf(values, '/chain/rpc').map(({ pointer, value }) => {
     const url = typeof value === 'string' ? URL.parse(value) : null;
     if (url === null) return { pointer, value };
@@ -53,7 +53,7 @@ function checkNodes(values: unknown): Problem[] {
 }
 
 /** A quorum above the number of voting nodes would hold forever; WebSocket URLs don't vote. */
-function checkQuorum(values: unknown): Problem[] {
+function checkQuorum(values: unknown): PointerProblem[] {
   const quorum = findAt(values, '/chain/quorum');
   const voters = entriesOf(values, '/chain/rpc').filter(
     ({ value }) => typeof value === 'string' && /^https?:/i.test(value),
@@ -69,11 +69,11 @@ function checkQuorum(values: unknown): Problem[] {
 }
 
 /** A token answers at /api/price/<symbol in lower case>, beside `native` and `reward` (spec 4.2). */
-function checkTokens(values: unknown): Problem[] {
+function checkTokens(values: unknown): PointerProblem[] {
   return [...checkSymbols(values, '/tokens'), ...checkSymbols(values, '/prices/tokens')];
 }
 
-function checkSymbols(values: unknown, pointer: string): Problem[] {
+function checkSymbols(values: unknown, pointer: string): PointerProblem[] {
   const symbols = entriesOf(values, pointer).map((entry) => ({
     pointer: entry.pointer,
     value: entry.key.toLowerCase(),
@@ -91,7 +91,7 @@ function checkSymbols(values: unknown, pointer: string): Problem[] {
   ];
 }
 
-function checkPairs(values: unknown): Problem[] {
+function checkPairs(values: unknown): PointerProblem[] {
   const fields = (key: string) =>
     entriesOf(values, '/pairs').map(({ pointer }) => ({
       pointer: childPointer(pointer, key),
@@ -106,7 +106,7 @@ function checkPairs(values: unknown): Problem[] {
 }
 
 /** The tokens of a pair differ, and have the decimals that `tokens` says. */
-function checkPairTokens(values: unknown): Problem[] {
+function checkPairTokens(values: unknown): PointerProblem[] {
   const listed = new Map(
     entriesOf(values, '/tokens').map(({ pointer, value }) => [
       lowerCase({ pointer, value: findAt(value, '/address') }).value,
@@ -128,7 +128,7 @@ function checkPairTokens(values: unknown): Problem[] {
 }
 
 /** Without chain.native.wrapped it is token1 of every pair (spec 2.3), which must then be one token. */
-function checkWrapped(values: unknown, token1s: readonly Entry[]): Problem[] {
+function checkWrapped(values: unknown, token1s: readonly Entry[]): PointerProblem[] {
   if (findAt(values, '/chain/native/wrapped') !== undefined) return [];
   const known = token1s.filter(({ value }) => typeof value === 'string');
   const other = known.find(({ value }) => value !== known[0]?.value);
@@ -144,7 +144,7 @@ function checkWrapped(values: unknown, token1s: readonly Entry[]): Problem[] {
 }
 
 /** An address that is locked twice would be subtracted twice from the circulating supply (spec 4.4). */
-function checkLocked(values: unknown): Problem[] {
+function checkLocked(values: unknown): PointerProblem[] {
   const staking = '/supply/locked/validatorsStaking';
   const locked = [
     { pointer: staking, value: findAt(values, staking) },
@@ -164,7 +164,7 @@ function lowerCase({ pointer, value }: Entry): Entry {
   return { pointer, value: typeof value === 'string' ? value.toLowerCase() : value };
 }
 
-function repeated(entries: readonly Entry[]): Problem[] {
+function repeated(entries: readonly Entry[]): PointerProblem[] {
   const firsts = new Map<unknown, string>();
   return entries.flatMap(({ pointer, value }) => {
     if (typeof value !== 'string' && typeof value !== 'number') return [];

@@ -2,10 +2,10 @@
  * Checks price feeds against the rest of the configuration: the pairs they use, their symbols and their ages.
  */
 import { childPointer, type Entry, entriesOf, findAt } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 
 /** Reports contradictions between price feeds and other keys. */
-export function checkPrices(values: unknown): Problem[] {
+export function checkPrices(values: unknown): PointerProblem[] {
   const native = { pointer: '/prices/native', value: findAt(values, '/prices/native') };
   const tokens = entriesOf(values, '/prices/tokens');
   return [
@@ -22,7 +22,7 @@ export function checkPrices(values: unknown): Problem[] {
 }
 
 /** The symbol identifies a feed, so no two feeds may share one. */
-function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: string })[]): Problem[] {
+function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: string })[]): PointerProblem[] {
   const known = entriesOf(values, '/tokens').map(({ key }) => key);
   return tokens.flatMap(({ pointer, key }) => {
     const is = (symbol: unknown) => typeof symbol === 'string' && symbol.toLowerCase() === key.toLowerCase();
@@ -36,7 +36,7 @@ function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: stri
   });
 }
 
-function checkAge({ pointer, value }: Entry): Problem[] {
+function checkAge({ pointer, value }: Entry): PointerProblem[] {
   const [everySeconds, maxAgeSeconds] = [findAt(value, '/everySeconds'), findAt(value, '/maxAgeSeconds')];
   if (typeof everySeconds !== 'number' || typeof maxAgeSeconds !== 'number') return [];
   if (maxAgeSeconds >= everySeconds) return [];
@@ -45,7 +45,7 @@ function checkAge({ pointer, value }: Entry): Problem[] {
 }
 
 /** RFC 9110, section 5.1. */
-function checkHeaders({ pointer, value }: Entry): Problem[] {
+function checkHeaders({ pointer, value }: Entry): PointerProblem[] {
   const headers = entriesOf(value, '/headers');
   const wrong = headers.filter(({ key }) => !/^[\w!#$%&'*+.^`|~-]{1,100}$/.test(key));
   return wrong.map((header) => ({
@@ -68,7 +68,7 @@ function sourcesOfPairs(values: unknown, feed: string): PairSource[] {
 }
 
 /** The other token of the pair needs a USD value that doesn't depend on the native coin. */
-function checkNativePair(values: unknown, source: PairSource): Problem[] {
+function checkNativePair(values: unknown, source: PairSource): PointerProblem[] {
   const { pointer, id } = source;
   const token = tokenOf(values, source);
   if (typeof token !== 'string') return token;
@@ -78,7 +78,7 @@ function checkNativePair(values: unknown, source: PairSource): Problem[] {
   ];
 }
 
-function checkTokenPair(values: unknown, symbol: string, source: PairSource): Problem[] {
+function checkTokenPair(values: unknown, symbol: string, source: PairSource): PointerProblem[] {
   const { pointer, id } = source;
   const token = tokenOf(values, source);
   if (typeof token !== 'string') return token;
@@ -92,7 +92,7 @@ function checkTokenPair(values: unknown, symbol: string, source: PairSource): Pr
 }
 
 /** The token of the pair that is not the native coin, or the problem of the pair. */
-function tokenOf(values: unknown, { pointer, pair, id }: PairSource): string | Problem[] {
+function tokenOf(values: unknown, { pointer, pair, id }: PairSource): string | PointerProblem[] {
   if (pair === undefined) return [{ pointer, message: `no pair has the id ${id}` }];
   const [token0, token1] = [lowerCase(findAt(pair, '/token0')), lowerCase(findAt(pair, '/token1'))];
   const wrapped = findAt(values, '/chain/native/wrapped') ?? findAt(values, '/pairs/0/token1');

@@ -9,14 +9,14 @@ import { closest } from './closest-word.ts';
 import { branchOf } from './convert-variables.ts';
 import { listVariables } from './environment-variables.ts';
 import { childPointer, displayPath, findAt } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
 
 /** Enough to name every mistake of a large file, and a bound on the work that a hostile one can cause. */
 const ERRORS_MAX = 1_000;
 
 /** Reports every violation of the schema. Defaults must be filled in before. */
-export function checkSchema(values: unknown): Problem[] {
+export function checkSchema(values: unknown): PointerProblem[] {
   const errorsMax = TypeboxSettings.Get().maxErrors;
   // The library stops at 8 errors by default, and has only a process-wide setting for it.
   TypeboxSettings.Set({ maxErrors: ERRORS_MAX });
@@ -27,7 +27,7 @@ export function checkSchema(values: unknown): Problem[] {
   }
 }
 
-function checkBranch(schema: TSchema, value: unknown, base: string): Problem[] {
+function checkBranch(schema: TSchema, value: unknown, base: string): PointerProblem[] {
   return Errors(schema, value)
     .filter((error) => !error.schemaPath.includes('/anyOf/')) // checkUnion reports these better
     .flatMap((error) => {
@@ -44,7 +44,7 @@ function translate(
   error: TLocalizedValidationError,
   at: { schema: TSchema; value: unknown },
   pointer: string,
-): Problem[] {
+): PointerProblem[] {
   const { schema, value } = at;
   switch (error.keyword) {
     case 'additionalProperties':
@@ -83,7 +83,7 @@ function translate(
   }
 }
 
-function unknownKey(schema: TSchema, key: string, parent: string): Problem {
+function unknownKey(schema: TSchema, key: string, parent: string): PointerProblem {
   const pointer = childPointer(parent, key);
   const siblings = Type.IsObject(schema) ? Object.keys(schema.properties) : [];
   const elsewhere = () => listVariables().filter((known) => known.pointer.endsWith(`/${key}`));
@@ -95,11 +95,11 @@ function unknownKey(schema: TSchema, key: string, parent: string): Problem {
   return { pointer, at: 'key', message: 'unknown key', ...suggestion };
 }
 
-function missingKey(pointer: string): Problem {
+function missingKey(pointer: string): PointerProblem {
   return { pointer, message: 'is required' };
 }
 
-function checkUnion(schema: TSchema, value: unknown, pointer: string): Problem[] {
+function checkUnion(schema: TSchema, value: unknown, pointer: string): PointerProblem[] {
   if (!Type.IsUnion(schema)) return [];
   const branch = branchOf(schema.anyOf, value);
   // The library fills in the defaults of an alternative only if the rest of it is valid.
@@ -116,7 +116,7 @@ function checkUnion(schema: TSchema, value: unknown, pointer: string): Problem[]
   return [type === undefined ? missingKey(typePointer) : wrongChoice(types, type, typePointer)];
 }
 
-function wrongChoice(choices: readonly unknown[], value: unknown, pointer: string): Problem {
+function wrongChoice(choices: readonly unknown[], value: unknown, pointer: string): PointerProblem {
   const message = `must be ${orList(choices.map(String))}`;
   const candidate = typeof value === 'string' ? closest(value, choices.map(String)) : undefined;
   return {
@@ -126,7 +126,7 @@ function wrongChoice(choices: readonly unknown[], value: unknown, pointer: strin
   };
 }
 
-function wrongType(schema: TSchema, value: unknown, pointer: string): Problem {
+function wrongType(schema: TSchema, value: unknown, pointer: string): PointerProblem {
   const problem = { pointer, message: `must be ${expectation(schema)}, not ${kindOf(value)}` };
   if (Type.IsString(schema) && !Type.IsRefine(schema) && typeof value === 'number')
     return { ...problem, suggestion: 'put it in quotes' };

@@ -6,12 +6,12 @@ import { LineCounter } from 'yaml';
 import { messageOf } from '../core/fault.ts';
 import { parseYaml } from './parse-yaml.ts';
 import { childPointer, findAt, keysOf, setAt } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
 import type { Settings } from './value-origins.ts';
 
 /** Converts in place. Leaves a text that doesn't fit its type, because the schema check reports it. */
-export function convertVariables(settings: Settings): Problem[] {
+export function convertVariables(settings: Settings): PointerProblem[] {
   return [...settings.fromVariables].flatMap((pointer) => {
     const text = findAt(settings.values, pointer);
     const schema = findSchema(settings.values, pointer);

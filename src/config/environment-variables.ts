@@ -7,7 +7,7 @@ import Type, { type TSchema } from 'typebox';
 import { closest } from './closest-word.ts';
 import type { Environment } from './environment.ts';
 import { childPointer, keysOf } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
 import { replaceValue, type Settings } from './value-origins.ts';
 
@@ -21,8 +21,8 @@ export function applyVariables(
   settings: Settings,
   environment: Environment,
   names: ReadonlySet<string>,
-): Problem[] {
-  const problems: Problem[] = [];
+): PointerProblem[] {
+  const problems: PointerProblem[] = [];
   const variables = listVariables();
   const pointerByName = new Map(variables.map(({ name, pointer }) => [squash(name), pointer]));
   const nameByPointer = new Map<string, string>();
@@ -78,7 +78,7 @@ function squash(name: string): string {
 }
 
 /** Reports only likely typos, because Kubernetes sets CHAINBELL_PORT and others for a service named chainbell. */
-function misspelt(name: string, candidates: string[]): Problem[] {
+function misspelt(name: string, candidates: string[]): PointerProblem[] {
   const candidate = closest(name, candidates);
   if (candidate === undefined) return [];
   return [

@@ -13,7 +13,7 @@ import type { Environment } from './environment.ts';
 import { applyVariables } from './environment-variables.ts';
 import { checkPoints } from './point-rules.ts';
 import { childPointer } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 import { configError, unreadableFile } from './problem-report.ts';
 import { type ReadDocument, readDocument } from './read-yaml.ts';
 import { type Config, ConfigSchema, type ConfigText } from './schema.ts';
@@ -96,8 +96,8 @@ function leavesOf(value: unknown, pointer: string): [string, unknown][] {
 }
 
 /** A later check also stumbles over earlier problems. Adds only problems that are not at or below a known one. */
-function addNewProblems(known: Problem[], problems: Problem[]): Problem[] {
-  const isNew = ({ pointer, variable }: Problem) =>
+function addNewProblems(known: PointerProblem[], problems: PointerProblem[]): PointerProblem[] {
+  const isNew = ({ pointer, variable }: PointerProblem) =>
     variable !== undefined || !known.some((earlier) => isAtOrBelow(pointer, earlier.pointer));
   return [...known, ...problems.filter(isNew)];
 }

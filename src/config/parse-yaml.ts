@@ -3,7 +3,7 @@
  */
 import { type Document, type LineCounter, parseDocument, type Tags, type YAMLError } from 'yaml';
 import { messageOf } from '../core/fault.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 
 /**
  * Returns the document, or the problems of the text as YAML. Offsets refer to the text. `showVariables` restores
@@ -12,7 +12,7 @@ import type { Problem } from './problem.ts';
 export function parseYaml(
   text: string,
   lineCounter: LineCounter,
-): { document: Document.Parsed } | { problems: Problem[] } {
+): { document: Document.Parsed } | { problems: PointerProblem[] } {
   let document: Document.Parsed;
   try {
     const options = { lineCounter, prettyErrors: false, uniqueKeys: false, customTags: withoutHexIntegers };

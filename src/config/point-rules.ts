@@ -8,7 +8,7 @@ import type { Rules } from '../domain/points/rules.ts';
 import type { Surroundings } from '../domain/points/text.ts';
 import { childPointer, findAt } from './pointer.ts';
 import { Points, PointsRule } from './points-schema.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 import { type Config, Native, Pair, Reward, Token } from './schema.ts';
 
 const Named = Type.Object({
@@ -30,7 +30,7 @@ export function rulesOf({ points, ...named }: Config): Rules {
 }
 
 /** Reports problems of well-formed rules. Reports none while pairs, tokens or prices that they may name are malformed. */
-export function checkPoints(values: unknown): Problem[] {
+export function checkPoints(values: unknown): PointerProblem[] {
   const rules = findAt(values, '/points/rules');
   if (!Array.isArray(rules) || !Check(Named, values)) return [];
   const indexes = [...rules.keys()].filter((index) => Check(PointsRule, rules[index]));

@@ -5,7 +5,7 @@
 import { findVariable } from './environment-variables.ts';
 import { excerpt } from './excerpt.ts';
 import { displayPath, findAt } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 import { nearestPlace, type Place, type Range, type Settings, type SourceFile } from './value-origins.ts';
 import { rangeOfSpan } from './value-range.ts';
 
@@ -35,7 +35,7 @@ export class ConfigError extends Error {
 }
 
 /** Sorts problems by their position in the file, those of the environment last. */
-export function configError(settings: Settings, problems: readonly Problem[]): ConfigError {
+export function configError(settings: Settings, problems: readonly PointerProblem[]): ConfigError {
   const located = problems.map((found) => ({ found, ...locate(settings, found) }));
   located.sort((left, right) => left.offset - right.offset);
   return new ConfigError(
@@ -52,7 +52,7 @@ export function unreadableFile(file: string, reason: string): ConfigError {
 
 type Located = { problem: ConfigProblem; lines: string[]; offset: number };
 
-function locate(settings: Settings, found: Problem): Located {
+function locate(settings: Settings, found: PointerProblem): Located {
   const { pointer, message, suggestion } = found;
   const problem: ConfigProblem = { path: displayPath(pointer), message };
   if (suggestion !== undefined) problem.suggestion = suggestion;
@@ -77,7 +77,7 @@ function locate(settings: Settings, found: Problem): Located {
   };
 }
 
-function characterOf({ span }: Problem): string {
+function characterOf({ span }: PointerProblem): string {
   return span === undefined ? '' : ` (at character ${span.start + 1})`;
 }
 
@@ -85,7 +85,7 @@ function characterOf({ span }: Problem): string {
 function partOf(
   settings: Settings,
   source: SourceFile,
-  { pointer, span }: Problem,
+  { pointer, span }: PointerProblem,
   range: Range,
 ): Range | undefined {
   const value = findAt(settings.values, pointer);
@@ -94,7 +94,7 @@ function partOf(
     : rangeOfSpan(source, { value, range, span });
 }
 
-function placeOf(settings: Settings, { pointer, range, variable }: Problem): Place | undefined {
+function placeOf(settings: Settings, { pointer, range, variable }: PointerProblem): Place | undefined {
   if (variable !== undefined) return { variable };
   if (range !== undefined) return { value: range };
   const place = nearestPlace(settings, pointer);

@@ -5,7 +5,7 @@ import type { Span } from '../core/text-error.ts';
 import type { Range } from './value-origins.ts';
 
 /** A problem at a JSON pointer. The report shows it where the value came from, unless a field below says otherwise. */
-export type Problem = {
+export type PointerProblem = {
   pointer: string;
   message: string;
   suggestion?: string;

@@ -18,12 +18,12 @@ import type { Environment } from './environment.ts';
 import { interpolate } from './interpolate.ts';
 import { parseYaml, showVariables } from './parse-yaml.ts';
 import { childPointer } from './pointer.ts';
-import type { Problem } from './problem.ts';
+import type { PointerProblem } from './problem.ts';
 import type { Place, Range, Settings } from './value-origins.ts';
 
 export type ReadDocument = {
   settings: Settings;
-  problems: Problem[];
+  problems: PointerProblem[];
   /** Names of the variables that the text uses. */
   names: Set<string>;
   /** False if the YAML itself is broken. The values are incomplete then, so checking them is pointless. */
@@ -59,7 +59,7 @@ type Reader = {
   document: Document.Parsed;
   environment: Environment;
   settings: Settings;
-  problems: Problem[];
+  problems: PointerProblem[];
   names: Set<string>;
 };
 

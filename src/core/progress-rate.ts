@@ -3,7 +3,7 @@
  */
 import type { Clock } from './clock.ts';
 
-export type Pace = {
+export type ProgressRate = {
   add(count: number): void;
   /** Average over the last 30 seconds, or since the start if that is more recent. 0 at first. */
   perSecond(): number;
@@ -13,7 +13,7 @@ const WINDOW_MS = 30_000;
 /** Samples are at least this far apart, so 31 of them span the window. */
 const SAMPLE_MS_MIN = 1_000;
 
-export function createPace(clock: Clock): Pace {
+export function createProgressRate(clock: Clock): ProgressRate {
   let total = 0;
   const samples = [{ atMs: clock.now().getTime(), total }];
   return {

@@ -1,7 +1,7 @@
 /**
  * The fair queue's state of each watcher and of its leased lanes.
  */
-import type { Receiver } from './receiver.ts';
+import type { ReceiverPace } from './receiver.ts';
 
 /** proven: its last attempt got an answer within the hand-over time. */
 export type Kind = 'unproven' | 'proven';
@@ -36,7 +36,7 @@ export type Account = {
 export type Member = {
   readonly lane: LaneInLine;
   readonly account: Account;
-  readonly receiver: Receiver;
+  readonly receiver: ReceiverPace;
   /** The next attempt; or the end of reading, if rows have to be read first. */
   readonly take: () => Begin | Promise<void> | undefined;
   virtualMs: number;

@@ -26,7 +26,7 @@ import {
   VISIT_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
 } from '../store/delivery/lanes.ts';
-import { createFairQueue } from './fair.ts';
+import { createFairSlots } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createDueReader } from './reader.ts';
 import { untilUnlocked } from './retry-locked.ts';
@@ -118,7 +118,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   };
   let polledMs = Number.NEGATIVE_INFINITY;
   let isCreditDue = false;
-  const fair = createFairQueue({ clock, onCredit });
+  const fair = createFairSlots({ clock, onCredit });
   const reader = createDueReader(options);
   const releaseInGroups = createGroups<Lane, 'released' | 'locked'>({
     sizeMax: RELEASED_MAX,

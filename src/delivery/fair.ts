@@ -19,13 +19,13 @@ import {
   type Ticket,
 } from './account.ts';
 import { createOriginShares } from './origin-shares.ts';
-import { aheadOf, createReceiverMemory, handOverMsOf, learn, slowDown } from './receiver.ts';
-import { createPace, createWindow } from './start-limit.ts';
+import { aheadOf, createReceiverMemory, handOverMsOf, noteResponse, slowDown } from './receiver.ts';
+import { createPace, createStartWindow } from './start-limit.ts';
 
 /** Limits of attempts under way in this process: of each kind, handed over (`hung`), all together, and to one origin. */
 export type FairLimits = Record<Kind | 'hung' | 'open' | 'perOrigin', number>;
 
-export type FairQueue = {
+export type FairSlots = {
   /**
    * Adds a leased lane. `take` returns the lane's next attempt, or undefined until the lane calls `want` again. While the lane reads
    * its next rows, it keeps a slot.
@@ -78,14 +78,14 @@ type Attempt = {
 };
 
 // oxlint-disable-next-line max-lines-per-function -- One scheduler on shared counters; a split would pass all of them to each part, on the path of every attempt.
-export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOptions): FairQueue {
+export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOptions): FairSlots {
   const accounts = new Map<number, Account>();
   const ready = new Set<Account>();
   const origins = createOriginShares<Account>(limits.perOrigin);
   const memory = createReceiverMemory();
   const open: Record<Kind | 'hung', number> = { unproven: 0, proven: 0, hung: 0 };
   const undecided = new Set<Attempt>();
-  const window = createWindow(limits.proven);
+  const window = createStartWindow(limits.proven);
   const pace = createPace(clock, pumpSoon);
   /** The highest start tag served so far: a watcher that had nothing to do starts there. */
   let servedMs = 0;
@@ -252,7 +252,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         undecided.delete(attempt);
         makeRoom?.();
         charge(member, Math.max(durationMs, COST_MS_MIN) - guessMs);
-        if (isAnswered) learn(receiver, { open: member.open, isInTime: attempt.kind !== 'hung', durationMs });
+        if (isAnswered)
+          noteResponse(receiver, { open: member.open, isInTime: attempt.kind !== 'hung', durationMs });
         else receiver.isProven = false;
         if (isOverloaded) slowDown(receiver);
         line(member);

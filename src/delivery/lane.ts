@@ -14,7 +14,7 @@ import type { DueNotification } from '../store/delivery/due.ts';
 import type { Lane } from '../store/delivery/lanes.ts';
 import type { Begin, Ticket } from './account.ts';
 import { type Credentials, sendWith } from './credentials.ts';
-import type { FairQueue } from './fair.ts';
+import type { FairSlots } from './fair.ts';
 import { renderMessage } from './payload.ts';
 import type { Due, DueReader } from './reader.ts';
 import type { Send, SendResult } from './send.ts';
@@ -35,7 +35,7 @@ export type DeliveryOptions = {
 type LaneOptions = DeliveryOptions & {
   settler: Settler;
   reader: DueReader;
-  fair: FairQueue;
+  fair: FairSlots;
   /** Gives the lane back. */
   release(lane: Lane): Promise<void>;
   /** Aborts when no further attempt may start. */

@@ -3,7 +3,7 @@
  */
 
 /** isProven: its last attempt got an answer within the hand-over time. */
-export type Receiver = { limit: number; isProven: boolean; averageMs: number };
+export type ReceiverPace = { limit: number; isProven: boolean; averageMs: number };
 
 const HAND_OVER_MS_MAX = 1_000;
 const HAND_OVER_MS_MIN = 100;
@@ -18,19 +18,19 @@ const UNPROVEN_AHEAD = 2;
 const REMEMBERED_MAX = 65_536;
 
 /** After this time an attempt is handed over to the hung budget. */
-export function handOverMsOf({ isProven, averageMs }: Receiver): number {
+export function handOverMsOf({ isProven, averageMs }: ReceiverPace): number {
   const expectedMs = isProven ? averageMs * HAND_OVER_AVERAGES : HAND_OVER_MS_MAX;
   return Math.min(Math.max(expectedMs, HAND_OVER_MS_MIN), HAND_OVER_MS_MAX);
 }
 
 /** How many rows to read: for a proven receiver, enough to send while the next ones are read. */
-export function aheadOf({ isProven, limit }: Receiver): number {
+export function aheadOf({ isProven, limit }: ReceiverPace): number {
   return isProven ? 2 * limit : UNPROVEN_AHEAD;
 }
 
 /** Learns from a response while `open` attempts were under way. The limit grows only when at least half of it was used. */
-export function learn(
-  receiver: Receiver,
+export function noteResponse(
+  receiver: ReceiverPace,
   { open, isInTime, durationMs }: { open: number; isInTime: boolean; durationMs: number },
 ): void {
   receiver.averageMs = receiver.isProven ? receiver.averageMs * 0.8 + durationMs * 0.2 : durationMs;
@@ -39,18 +39,18 @@ export function learn(
 }
 
 /** Halves the limit, after a timeout or a failed connection. */
-export function slowDown(receiver: Receiver): void {
+export function slowDown(receiver: ReceiverPace): void {
   receiver.limit = Math.max(receiver.limit >> 1, CONCURRENCY_MIN);
 }
 
 /** Remembers proven receivers while their lanes are not leased here. */
 type ReceiverMemory = {
-  take(laneId: number): Receiver;
-  keep(laneId: number, receiver: Receiver): void;
+  take(laneId: number): ReceiverPace;
+  keep(laneId: number, receiver: ReceiverPace): void;
 };
 
 export function createReceiverMemory(): ReceiverMemory {
-  const remembered = new Map<number, Receiver>();
+  const remembered = new Map<number, ReceiverPace>();
   return {
     take(laneId) {
       const known = remembered.get(laneId);

@@ -15,7 +15,7 @@ const BEGIN_MAX = { usual: 32, crowded: 6 };
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
 
-export type Pace = {
+type Pace = {
   /** Whether no further attempt of this kind may start in this span. */
   isFull(kind: keyof typeof BEGIN_MAX): boolean;
   /** Counts an attempt that starts. Call the returned function once it is decided or over. */
@@ -55,14 +55,14 @@ export function createPace(clock: Clock, onRoom: () => void): Pace {
   };
 }
 
-export type Window = {
+type StartWindow = {
   /** The most concurrent attempts. */
   size(): number;
   /** Call it in a turn of the event loop in which attempts start. The next turn shows how busy the thread is. */
   measure(): void;
 };
 
-export function createWindow(max: number): Window {
+export function createStartWindow(max: number): StartWindow {
   let size = max;
   return {
     size: () => size,

@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
-import { createPace, type Pace } from '../core/progress-rate.ts';
+import { createProgressRate, type ProgressRate } from '../core/progress-rate.ts';
 
 export type BackfillProgress = {
   /** The newest block that is stored. */
@@ -35,7 +35,7 @@ export type Backfill = {
 /** A follower that is fewer blocks behind has just missed a few heads. */
 const BEHIND_BLOCKS_MIN = 20;
 
-type Run = { from: number; startedMs: number; blocks: Pace; transfers: Pace; count: number };
+type Run = { from: number; startedMs: number; blocks: ProgressRate; transfers: ProgressRate; count: number };
 
 export function createBackfill(options: { clock: Clock; log: Log; display: BackfillDisplay }): Backfill {
   const { clock, log, display } = options;
@@ -46,7 +46,13 @@ export function createBackfill(options: { clock: Clock; log: Log; display: Backf
       if (run === undefined) {
         if (head - block < BEHIND_BLOCKS_MIN) return false;
         const startedMs = clock.now().getTime();
-        run = { from: block, startedMs, blocks: createPace(clock), transfers: createPace(clock), count: 0 };
+        run = {
+          from: block,
+          startedMs,
+          blocks: createProgressRate(clock),
+          transfers: createProgressRate(clock),
+          count: 0,
+        };
         log.info({ block, head }, 'backfill.started');
         return true;
       }

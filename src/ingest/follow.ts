@@ -33,7 +33,7 @@ export type FollowerOptions = CommitOptions & {
   backfill: Backfill;
   extract: Extract;
   /** Checks that the chain was observed to honor: stored with the blocks, and enforced by the next process that follows. */
-  checks: Pick<Verifier, 'learned' | 'enforce'>;
+  checks: Pick<Verifier, 'enforcedChecks' | 'enforce'>;
   /** Called after a commit that left notifications to `createDeferredWriter`. */
   onDeferred?(): void;
   /** Whether this process is the one that follows. The others stand by. */

@@ -25,7 +25,7 @@ export type CommitOptions = {
   /** They write in this order and undo in the opposite one. */
   processors: readonly BlockProcessor[];
   /** Checks that the chain was observed to honor: each commit stores them. */
-  checks: Pick<Verifier, 'learned'>;
+  checks: Pick<Verifier, 'enforcedChecks'>;
   unhashedProof?: UnhashedProof;
   /** How many notifications one commit may write itself; `createDeferredWriter` writes the others. */
   deferral?: DeferralLimits;
@@ -99,7 +99,7 @@ export function createProvedCommit(
       releasedBefore: isKnown ? released?.number : undefined,
       finalizedNumber,
       corroboratedNumber: newest.number,
-      enforcedChecks: options.checks.learned(),
+      enforcedChecks: options.checks.enforcedChecks(),
       ...(options.deferral && { deferral: options.deferral }),
       async also(tx) {
         for (const processor of processors) await processor.write(tx, blocks);

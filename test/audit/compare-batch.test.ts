@@ -78,10 +78,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   async function compare(parts: Partial<typeof options> = {}) {
     const compared = await compareBatch(database(), blocks, { ...options, ...parts });
     assert.ok(compared !== 'too many');
-    const outline = compared.verdicts.map((verdict) =>
-      typeof verdict === 'string' ? verdict : `${verdict.kind} in ${verdict.block}`,
+    const outline = compared.outcomes.map((outcome) =>
+      typeof outcome === 'string' ? outcome : `${outcome.kind} in ${outcome.block}`,
     );
-    const messages = compared.verdicts.flatMap((one) => (typeof one === 'string' ? [] : [one.message]));
+    const messages = compared.outcomes.flatMap((one) => (typeof one === 'string' ? [] : [one.message]));
     return { swaps: compared.swaps, outline, message: messages.join('\n') };
   }
 

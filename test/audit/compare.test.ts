@@ -4,7 +4,13 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import { compareBlock, dueOf, eventsOf, notificationKeysOf, type Verdict } from '../../src/audit/compare.ts';
+import {
+  type ComparisonOutcome,
+  compareBlock,
+  eventsOf,
+  listExpected,
+  notificationKeysOf,
+} from '../../src/audit/compare.ts';
 import type { DeliverySide } from '../../src/audit/compare-delivery.ts';
 import { compareNotifications, type StoredSide } from '../../src/audit/compare-notifications.ts';
 import type { Transfer } from '../../src/domain/block.ts';
@@ -75,16 +81,16 @@ const delivery: DeliverySide = {
   ]),
 };
 
-/** The verdicts about these notifications. `gone` are deleted records. */
+/** The outcomes about these notifications. `gone` are deleted records. */
 function judge(
   blocks: readonly Block[],
   watches: readonly StoredWatch[],
   notifications: readonly StoredNotification[] = [],
   { keptSince = later(-1), ...parts }: Partial<StoredSide> = {},
-): Verdict[] {
+): ComparisonOutcome[] {
   const events = eventsOf(blocks);
   const side = {
-    ...{ events, notifications, told: [], keptSince, due: dueOf(events, watches, 100) },
+    ...{ events, notifications, told: [], keptSince, expected: listExpected(events, watches, 100) },
     blocks: new Map(blocks.map((block) => [block.stored.number, block])),
     watches: new Map(watches.map((watch) => [watch.id, watch])),
     delivery,
@@ -92,9 +98,9 @@ function judge(
   return [...compareNotifications({ ...side, ...parts })];
 }
 
-/** Kind and block of each difference, and other verdicts as they are. */
-const outline = (verdicts: readonly Verdict[]): string[] =>
-  verdicts.map((verdict) => (typeof verdict === 'string' ? verdict : `${verdict.kind} in ${verdict.block}`));
+/** Kind and block of each difference, and other outcomes as they are. */
+const outline = (outcomes: readonly ComparisonOutcome[]): string[] =>
+  outcomes.map((outcome) => (typeof outcome === 'string' ? outcome : `${outcome.kind} in ${outcome.block}`));
 
 test('a different parent or proof is reported in both directions, and the proof only when proof is on', () => {
   const block = (stored: boolean, proved: boolean, parentHash = headerOf(4).parentHash) =>
@@ -120,7 +126,8 @@ test('a transaction that two blocks have belongs to the first of them', () => {
 
 test('due notifications are listed up to one more than the limit', () => {
   const watches = Array.from({ length: 5 }, () => watchOf());
-  const count = (limit: number) => dueOf(eventsOf([blockOf(1, [transferOf()])]), watches, limit).length;
+  const count = (limit: number) =>
+    listExpected(eventsOf([blockOf(1, [transferOf()])]), watches, limit).length;
   assert.deepEqual([3, 4, 5].map(count), [4, 5, 5]);
 });
 
@@ -143,20 +150,20 @@ test('each record of both parties gets each transfer of a transaction, and a con
   );
   assert.deepEqual(judge([block], watches, told), Array(told.length).fill('equal'));
   for (const [index, one] of told.entries()) {
-    const [verdict, ...equal] = judge([block], watches, told.toSpliced(index, 1)).reverse();
+    const [outcome, ...equal] = judge([block], watches, told.toSpliced(index, 1)).reverse();
     const { watchedAddressId, kind, ordinal } = one;
-    assert.ok(typeof verdict === 'object');
+    assert.ok(typeof outcome === 'object');
     const place = { watchedAddressId, txHash: one.txHash, kind, ordinal, id: undefined };
-    assert.deepEqual(verdict.notification, place);
-    assert.deepEqual([verdict.kind, equal], ['missing', Array(told.length - 1).fill('equal')]);
+    assert.deepEqual(outcome.notification, place);
+    assert.deepEqual([outcome.kind, equal], ['missing', Array(told.length - 1).fill('equal')]);
   }
 });
 
 test('a missing notification is reported with its amount, both parties and its token', () => {
   const [creation, token] = [transferOf({ receiver: undefined }), transferOf({ kind: 'token', token: coin })];
   const watch = watchOf({ address: alice });
-  const messages = judge([blockOf(1, [creation, token])], [watch]).map((verdict) =>
-    typeof verdict === 'string' ? verdict : verdict.message,
+  const messages = judge([blockOf(1, [creation, token])], [watch]).map((outcome) =>
+    typeof outcome === 'string' ? outcome : outcome.message,
   );
   const place = (kind: string, { txHash }: Transfer) =>
     `block 1: missing: ${kind} ${txHash}, watched address ${watch.id}`;
@@ -173,7 +180,7 @@ test('notifications are looked up once for each transaction and record', () => {
   const expected = watches.flatMap(({ id: watchedAddressId }) =>
     [txHash, transfers[2]?.txHash].map((hash) => ({ shardId: SHARD, watchedAddressId, txHash: hash })),
   );
-  const places = notificationKeysOf(dueOf(eventsOf([blockOf(1, transfers)]), watches, 100));
+  const places = notificationKeysOf(listExpected(eventsOf([blockOf(1, transfers)]), watches, 100));
   assert.deepEqual(new Set(places), new Set(expected));
   assert.equal(places.length, expected.length);
 });
@@ -191,10 +198,10 @@ test('each field that differs from the chain is reported with both values', () =
     [{ amount: 4n, sender: carol }, /: sender .* is on the chain, amount 4 is stored/],
   ];
   for (const [change, message] of changes) {
-    const [verdict, ...rest] = judge([block, other], [watch], [noticeOf(transfer, block, watch, change)]);
-    assert.ok(typeof verdict === 'object' && rest.length === 0);
-    assert.deepEqual([verdict.kind, verdict.block], ['changed', 1]);
-    assert.match(verdict.message, message);
+    const [outcome, ...rest] = judge([block, other], [watch], [noticeOf(transfer, block, watch, change)]);
+    assert.ok(typeof outcome === 'object' && rest.length === 0);
+    assert.deepEqual([outcome.kind, outcome.block], ['changed', 1]);
+    assert.match(outcome.message, message);
   }
 });
 

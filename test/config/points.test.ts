@@ -56,9 +56,7 @@ test('an error in an expression with escapes is shown at the start of the expres
 
 test('an error in an event signature is shown at its character', () => {
   const yaml = rule('"1"').replace('uint256 amount', 'uint257 amount');
-  assert.deepEqual(problemsOf(yaml), [
-    '9:52 points.rules[0].source.event: "uint257" is not an ABI type',
-  ]);
+  assert.deepEqual(problemsOf(yaml), ['9:52 points.rules[0].source.event: "uint257" is not an ABI type']);
 });
 
 test('a malformed rule does not hide the problems of the next rule', () => {

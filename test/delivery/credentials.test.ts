@@ -4,7 +4,7 @@ import { issueKey } from '../../src/app/issue-keys.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { readCredentialsOf } from '../../src/delivery/credentials.ts';
-import { createFairQueue } from '../../src/delivery/fair.ts';
+import { createFairSlots } from '../../src/delivery/fair.ts';
 import { type DeliveryOptions, runLane } from '../../src/delivery/lane.ts';
 import { createDueReader } from '../../src/delivery/reader.ts';
 import type { Message } from '../../src/delivery/send.ts';
@@ -60,7 +60,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       settler: createSettler({ database: database(), clock, log, signal: stop.signal }),
       reader: createDueReader(delivery),
       // One attempt at a time.
-      fair: createFairQueue({
+      fair: createFairSlots({
         clock,
         limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 },
         onCredit: () => {},

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { COST_MS_MIN, createFairQueue, type FairLimits, GUESS_MS } from '../../src/delivery/fair.ts';
+import { COST_MS_MIN, createFairSlots, type FairLimits, GUESS_MS } from '../../src/delivery/fair.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { ATTEMPT_MS, type Attempt, FAST, HAND_OVER_MS, startLine, TICK_MS } from '../kit/fair-line.ts';
 
@@ -238,7 +238,7 @@ test("waiting lanes beyond their watcher's slots are surplus", async () => {
 
 /** Lanes that read before each attempt, and how often they have read. The test decides when a read ends. */
 function startReaders(watcherIds: readonly number[], limits: FairLimits) {
-  const fair = createFairQueue({ clock: createTestClock(), limits, onCredit() {} });
+  const fair = createFairSlots({ clock: createTestClock(), limits, onCredit() {} });
   const reads: number[] = [];
   const started: number[] = [];
   const endings: (() => void)[] = [];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
-import { createFairQueue } from '../../src/delivery/fair.ts';
+import { createFairSlots } from '../../src/delivery/fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from '../../src/delivery/lane.ts';
 import { createDueReader } from '../../src/delivery/reader.ts';
 import { createSettler, type Settler } from '../../src/delivery/settler.ts';
@@ -84,7 +84,7 @@ async function countSent(
     ...delivery,
     settler: settler ?? createSettler({ ...common, database, signal: killed.signal }),
     reader: createDueReader(delivery),
-    fair: createFairQueue({
+    fair: createFairSlots({
       ...{ ...common, onCredit: () => {} },
       ...(settler !== undefined && { limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 } }),
     }),

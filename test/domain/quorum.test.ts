@@ -31,7 +31,7 @@ const proving: Verifier = {
   verify: async () => ({ proved: true, senders: undefined }),
   recover: async () => [],
   status: () => ({ mode: 'auto', checks: CALIBRATING }),
-  learned: () => [],
+  enforcedChecks: () => [],
   enforce() {},
   close: async () => {},
 };

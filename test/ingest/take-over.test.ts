@@ -21,7 +21,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       { head: () => headerOf(3), at },
       {
         ...{ clock: createTestClock(), finalityDepth: 100, isLeader: async () => leads },
-        checks: { learned: () => [], enforce: (names) => void events.push(`enforce ${names.join()}`) },
+        checks: { enforcedChecks: () => [], enforce: (names) => void events.push(`enforce ${names.join()}`) },
       },
     );
     // It stands by while another follower observes checks and commits.

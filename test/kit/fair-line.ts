@@ -3,7 +3,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Ticket } from '../../src/delivery/account.ts';
-import { createFairQueue, type FairLimits } from '../../src/delivery/fair.ts';
+import { createFairSlots, type FairLimits } from '../../src/delivery/fair.ts';
 import { createTestClock } from './clock.ts';
 
 /** An attempt without a response fails after this time. */
@@ -18,7 +18,7 @@ type LaneStory = { watcherId: number; rows?: number; origin?: string };
 /** Delivery queues in line, on a test clock. An attempt stays in flight until the test ends it. */
 export function startLine(limits?: FairLimits) {
   const clock = createTestClock();
-  const fair = createFairQueue({
+  const fair = createFairSlots({
     clock,
     ...(limits !== undefined && { limits }),
     onCredit: () => {

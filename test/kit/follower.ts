@@ -25,7 +25,7 @@ type MadeUpChain = {
 };
 
 /** For followers that prove nothing. */
-export const noChecks: FollowerOptions['checks'] = { learned: () => [], enforce() {} };
+export const noChecks: FollowerOptions['checks'] = { enforcedChecks: () => [], enforce() {} };
 
 export function followMadeUp(
   database: Database,

@@ -28,8 +28,8 @@ for (const verify of ['auto', 'strict'] as const) {
     await service.inSync(chain);
     assert.deepEqual(await unprovedNumbers(service), []);
     assert.deepEqual(await readProof(service), { mode: verify, checks: allOf('enforced', verify) });
-    const learned = verify === 'auto' ? ['headerHash', 'receiptsRoot', 'transactionsRoot'] : [];
-    assert.deepEqual((await findChain(service.database))?.enforcedChecks, learned);
+    const observed = verify === 'auto' ? ['headerHash', 'receiptsRoot', 'transactionsRoot'] : [];
+    assert.deepEqual((await findChain(service.database))?.enforcedChecks, observed);
   });
 }
 

@@ -9,7 +9,7 @@ import { type Bundle, fetchBundles } from '../blocks/bundle.ts';
 import type { RawBlock } from '../proof/block-checks.ts';
 import type { Lie } from '../proof/false-answer.ts';
 import type { Verifier } from '../proof/verifier.ts';
-import type { LearningRpc, OnBytes } from '../rpc/rpc.ts';
+import type { ObservedRpc, OnBytes } from '../rpc/rpc.ts';
 import { hasLostMethod, type Node, noteBundleTime } from './node.ts';
 import type { Capabilities } from './probe.ts';
 
@@ -39,7 +39,7 @@ type FetchOptions = {
   log: Log;
   /** Proves each block. Without it, blocks are not proved. */
   verifier?: Verifier;
-  prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
+  prepare(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities>;
   /** The nodes that are asked for whole blocks. */
   blockNodes(): readonly Node[];
 };
@@ -47,7 +47,7 @@ type FetchOptions = {
 /** @throws Fault if the node can't give the blocks */
 type Fetch = (
   node: Node,
-  rpc: LearningRpc,
+  rpc: ObservedRpc,
   references: readonly BlockReference[],
   signal: AbortSignal,
   options: BundleOptions,

@@ -4,7 +4,7 @@
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Metrics } from '../../core/metrics.ts';
-import type { LearningRpc } from '../rpc/rpc.ts';
+import type { ObservedRpc } from '../rpc/rpc.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import { attempt, byReadiness, isReady, type Node, noteLost, overdueMs } from './node.ts';
 import type { NodeReader } from './node-reader.ts';
@@ -23,7 +23,7 @@ type FirstNodeOptions = {
  */
 type FirstNode = <T>(
   signal: AbortSignal,
-  work: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<T>,
+  work: (node: Node, rpc: ObservedRpc, signal: AbortSignal) => Promise<T>,
   options?: { hedgeBy?: 'headTimes' | 'bundleTimes' | undefined; candidates?: readonly Node[] },
 ) => Promise<T>;
 

@@ -9,16 +9,16 @@ import { quantityOf } from '../blocks/bundle.ts';
 import { readProvedHeader } from '../proof/prove-header.ts';
 import type { Verifier } from '../proof/verifier.ts';
 import { parseHeader } from '../rpc/parse.ts';
-import { type LearningRpc, resultOf } from '../rpc/rpc.ts';
+import { type ObservedRpc, resultOf } from '../rpc/rpc.ts';
 import { attempt, isHopeful, type Node, needsIdentity } from './node.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
 
 /** Each read records its success or failure in the node. @throws the node's Fault */
 export type NodeReader = {
   /** The connection to use: it waits for a rate-limited node only if no other node can answer. */
-  rpcFor(node: Node): LearningRpc;
+  rpcFor(node: Node): ObservedRpc;
   /** The node's capabilities. Probes them, and the node's identity, if they are unknown. */
-  prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
+  prepare(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities>;
   /**
    * Runs `work` against a node whose identity and capabilities are known. Only a failed exchange counts as an error of
    * the node. An error answer doesn't, because the node may rightly refuse a call.
@@ -26,7 +26,7 @@ export type NodeReader = {
   read<T>(
     node: Node,
     signal: AbortSignal,
-    work: (rpc: LearningRpc, capabilities: Capabilities) => Promise<T>,
+    work: (rpc: ObservedRpc, capabilities: Capabilities) => Promise<T>,
   ): Promise<T>;
   /** Whether a header that hashes to its hash commits to its parent and contents on this chain. */
   isHashBinding(): boolean;
@@ -63,7 +63,7 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
   const parse = (name: string, json: unknown) =>
     isHashBinding() ? readProvedHeader(name, json) : parseHeader(json);
 
-  async function prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities> {
+  async function prepare(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities> {
     if (node.capabilities !== undefined) return node.capabilities;
     const wantTraces = options.internalTransfers !== 'off';
     const { capabilities, isCertain } = await probe(rpc, pinned, wantTraces, signal);
@@ -76,7 +76,7 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
   const read = <T>(
     node: Node,
     signal: AbortSignal,
-    work: (rpc: LearningRpc, capabilities: Capabilities) => Promise<T>,
+    work: (rpc: ObservedRpc, capabilities: Capabilities) => Promise<T>,
   ): Promise<T> =>
     attempt(node, clock, signal, async () => {
       const rpc = rpcFor(node);

@@ -9,7 +9,7 @@ import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import type { BlockHeader, BlockId } from '../../domain/block.ts';
-import { createWindow, type MethodHealth, type Window } from '../rpc/health.ts';
+import { createDurationWindow, type DurationWindow, type MethodHealth } from '../rpc/health.ts';
 import { createRpc, type NodeRpc } from '../rpc/rpc.ts';
 import type { ThrottleStatus } from '../rpc/throttle.ts';
 import { createDisproved, type Disproved } from './disproved.ts';
@@ -45,8 +45,8 @@ export type Node = {
   /** When it was asked for its head. Undefined after it has answered. */
   headAskedAt: number | undefined;
   /** How long the head, and a bundle of up to three blocks, took lately. */
-  readonly headTimes: Window;
-  readonly bundleTimes: Window;
+  readonly headTimes: DurationWindow;
+  readonly bundleTimes: DurationWindow;
   /** Bundles in a row that another node gave first although it was asked later. */
   lostCount: number;
   /** How often it was asked in addition to a slow node, and how often an additional node was faster than it. */
@@ -133,8 +133,8 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
     outvotedCount: 0,
     outvoted: undefined,
     headAskedAt: undefined,
-    headTimes: createWindow(clock),
-    bundleTimes: createWindow(clock),
+    headTimes: createDurationWindow(clock),
+    bundleTimes: createDurationWindow(clock),
     lostCount: 0,
     hedges: 0,
     overtaken: 0,
@@ -237,7 +237,7 @@ export function byReadiness(nodes: readonly Node[], now: number): Node[] {
 const isSlow = (node: Node, now: number) => node.slowUntil > now || isOverdue(node, now);
 
 /** How long an answer may take before another node is worth asking. */
-export function overdueMs(times: Window | undefined): number {
+export function overdueMs(times: DurationWindow | undefined): number {
   return Math.max(OVERDUE_MS_MIN, 2 * (times?.percentile(95) ?? 0));
 }
 

@@ -6,7 +6,7 @@ import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { type FetchPlan, quantityOf, type TraceMethod } from '../blocks/bundle.ts';
 import { parseHeader, quantity } from '../rpc/parse.ts';
-import { type LearningRpc, lacksMethod, type Rpc } from '../rpc/rpc.ts';
+import { lacksMethod, type ObservedRpc, type Rpc } from '../rpc/rpc.ts';
 
 /** The methods and tags that a node supports. */
 export type Capabilities = FetchPlan & { finalizedTag: boolean };
@@ -19,7 +19,7 @@ export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
  * @throws Fault, `conflict` for another chain
  */
 export async function probe(
-  rpc: LearningRpc,
+  rpc: ObservedRpc,
   expected: ChainIdentity,
   wantTraces: boolean,
   signal: AbortSignal,
@@ -72,7 +72,7 @@ export async function readIdentity(
   return { chainId, genesisHash };
 }
 
-async function canBatch(rpc: LearningRpc, signal: AbortSignal): Promise<boolean> {
+async function canBatch(rpc: ObservedRpc, signal: AbortSignal): Promise<boolean> {
   const call = { method: 'eth_chainId', params: [] };
   try {
     const answers = await rpc.batch([call, call], signal);

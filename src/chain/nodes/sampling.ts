@@ -7,11 +7,11 @@ import type { BlockReference } from '../../domain/block.ts';
 import { fetchBundles } from '../blocks/bundle.ts';
 import type { Sampling } from '../proof/verifier.ts';
 import { parseHeader } from '../rpc/parse.ts';
-import type { LearningRpc } from '../rpc/rpc.ts';
+import type { ObservedRpc } from '../rpc/rpc.ts';
 import type { Node } from './node.ts';
 import type { Capabilities } from './probe.ts';
 
-type Prepare = (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Capabilities>;
+type Prepare = (node: Node, rpc: ObservedRpc, signal: AbortSignal) => Promise<Capabilities>;
 
 /** Recent blocks from which the checks of a chain are observed. */
 const SAMPLE_BLOCKS_MAX = 20;

@@ -8,7 +8,7 @@ import type { Quorum } from '../../domain/quorum.ts';
 import { quantityOf, traceCall } from '../blocks/bundle.ts';
 import { type ListedBlock, readDigest } from '../blocks/internal-transfers.ts';
 import { DisputeFault } from '../proof/false-answer.ts';
-import type { LearningRpc, RpcAnswer, RpcCall } from '../rpc/rpc.ts';
+import type { ObservedRpc, RpcAnswer, RpcCall } from '../rpc/rpc.ts';
 import { type Poll, poll, type Vote } from './equal-answers.ts';
 import { byReadiness, type Node } from './node.ts';
 import type { NodeReader } from './node-reader.ts';
@@ -156,5 +156,5 @@ async function askDigest(
 
 const BY_HASH = 'debug_traceBlockByHash';
 
-const ask = async (rpc: LearningRpc, call: RpcCall, signal: AbortSignal) =>
+const ask = async (rpc: ObservedRpc, call: RpcCall, signal: AbortSignal) =>
   (await rpc.batch([call], signal))[0];

@@ -17,7 +17,7 @@ export type CheckName = (typeof checkNames)[number];
  * `unknown` if Chainbell can't encode a transaction, because its type is specific to the chain or it has no
  * signature. `none` if the block lists nothing to prove.
  */
-export type Verdict = 'holds' | 'fails' | 'unknown' | 'none';
+export type CheckResult = 'holds' | 'fails' | 'unknown' | 'none';
 
 /**
  * The native transfers whose senders are recovered together with the proof of a block. `all` means every one.
@@ -43,10 +43,10 @@ export type ForgedSender = { hash: string; signer: string };
 export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly ForgedSender[] };
 
 /**
- * The verdicts for one block. `isEmpty` says that it has no transactions. Its roots are constants then, so they
+ * The results for one block. `isEmpty` says that it has no transactions. Its roots are constants then, so they
  * prove nothing about the chain if they hold.
  */
-export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
+export type Checks = Record<CheckName, CheckResult> & { isEmpty: boolean };
 
 /**
  * Checks that block and receipts belong together and are those of the requested block.

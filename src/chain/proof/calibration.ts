@@ -20,7 +20,7 @@ export type CalibrationOptions = {
 };
 
 export type Calibration = {
-  /** Whether `learn` should see recent blocks before the next `judge`. */
+  /** Whether recent blocks should be sampled (`addSample`) before the next `judge`. */
   needsSample(): boolean;
   /**
    * Counts the checks of some blocks of one node. For each check, the node with the best result counts,
@@ -28,7 +28,7 @@ export type Calibration = {
    * @returns whether no doubt is left: no check has failed in the blocks that count, and if a refused block broke
    * an open check, a block has kept that check.
    */
-  learn(sample: readonly Checks[]): boolean;
+  addSample(sample: readonly Checks[]): boolean;
   /**
    * Decides the checks once all nodes that can answer have been sampled. A check that stays open is decided by
    * the blocks that `judge` sees, or with several nodes by the next sample.
@@ -93,23 +93,20 @@ export function createCalibration({
    * than broken it so far, or if another node may still show that the chain honors it.
    */
   function refuses(name: CheckName, checks: Checks): boolean {
-    const verdict = checks[name];
-    if (states[name] === 'off' || verdict === 'holds' || verdict === 'none') return false;
+    const result = checks[name];
+    if (states[name] === 'off' || result === 'holds' || result === 'none') return false;
     // Ethereum's public chains have no transaction types that only they can encode, so the node invented it.
-    if (verdict === 'unknown') return mode === 'strict' || isKnown;
+    if (result === 'unknown') return mode === 'strict' || isKnown;
     return states[name] === 'enforced' || nodeCount > 1 || tallies[name].held > tallies[name].failed;
   }
 
   return {
     needsSample: () => needsSample,
-    learn(sample) {
+    addSample(sample) {
       for (const name of checkNames) {
-        const tally = { held: 0, failed: 0 };
-        for (const checks of sample) count(tally, name, checks);
+        const tally = tallyOf(name, sample);
         if (tally.failed > tally.held) against[name] += 1;
-        const known = tallies[name];
-        if (tally.held - tally.failed > known.held - known.failed || known.held + known.failed === 0)
-          tallies[name] = tally;
+        if (isBetter(tally, tallies[name])) tallies[name] = tally;
       }
       return checkNames.every(
         (name) => tallies[name].failed === 0 && (tallies[name].held > 0 || !doubted.has(name)),
@@ -130,14 +127,10 @@ export function createCalibration({
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
-        for (const check of nodeCount > 1 ? broken.filter((one) => states[one] === 'calibrating') : []) {
-          needsSample = true;
-          doubted.add(check);
-        }
-        const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
-        // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
-        const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
-        throw new Fault('inconsistent', `${name} is not proved: ${what}`, { isDisproof });
+        const open = broken.filter((check) => nodeCount > 1 && states[check] === 'calibrating');
+        for (const check of open) doubted.add(check);
+        needsSample ||= open.length > 0;
+        throw refusal(name, { broken, checks, states });
       }
       for (const check of checkNames) {
         count(tallies[check], check, checks);
@@ -147,6 +140,20 @@ export function createCalibration({
     },
     states: () => ({ ...states }),
   };
+}
+
+function refusal(
+  name: string,
+  {
+    broken,
+    checks,
+    states,
+  }: { broken: readonly CheckName[]; checks: Checks; states: Record<CheckName, CheckState> },
+): Fault {
+  const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
+  // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
+  const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
+  return new Fault('inconsistent', `${name} is not proved: ${what}`, { isDisproof });
 }
 
 function eachCheck<Value>(initial: (name: CheckName) => Value): Record<CheckName, Value> {
@@ -166,6 +173,15 @@ const LABELS = {
 } satisfies Record<CheckName, string>;
 
 const WORDS = { holds: 'holds', fails: 'does not hold', unknown: 'cannot be computed', none: 'is missing' };
+
+function tallyOf(name: CheckName, sample: readonly Checks[]): Tally {
+  const tally = { held: 0, failed: 0 };
+  for (const checks of sample) count(tally, name, checks);
+  return tally;
+}
+
+const isBetter = (tally: Tally, known: Tally) =>
+  tally.held - tally.failed > known.held - known.failed || known.held + known.failed === 0;
 
 function count(tally: Tally, name: CheckName, checks: Checks): void {
   // The roots of an empty block are constants, so a root that holds there is no evidence for the check.

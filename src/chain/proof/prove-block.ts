@@ -3,7 +3,7 @@
  */
 import { Fault } from '../../core/fault.ts';
 import { list, record } from '../rpc/parse.ts';
-import type { Checks, Verdict } from './block-checks.ts';
+import type { CheckResult, Checks } from './block-checks.ts';
 import {
   encodeReceipt,
   encodeTransaction,
@@ -51,10 +51,10 @@ export function proveBlock(
   }
   return {
     isEmpty: transactions.length === 0,
-    headerHash: verdictOf(() => headerHash(block) === block.hash, 'fails'),
-    transactionsRoot: rootVerdict(),
-    withdrawalsRoot: verdictOfWithdrawals(block),
-    receiptsRoot: verdictOf(() => {
+    headerHash: resultOf(() => headerHash(block) === block.hash, 'fails'),
+    transactionsRoot: rootResult(),
+    withdrawalsRoot: withdrawalsResult(block),
+    receiptsRoot: resultOf(() => {
       const receipts = rawReceipts.map((one) => record(one, 'receipt'));
       const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
       const encoded = transactions.map((one) => encodeReceipt(record(byHash.get(one.hash), 'receipt'), one));
@@ -62,7 +62,7 @@ export function proveBlock(
     }, otherwise),
   };
 
-  function rootVerdict(): Verdict {
+  function rootResult(): CheckResult {
     const whole = encoded.filter((bytes) => bytes !== undefined);
     const isComplete = whole.length === transactions.length && isHashed.every(Boolean);
     if (isComplete && rootOf(whole) === block.transactionsRoot) return 'holds';
@@ -83,12 +83,12 @@ function tryEncode(transaction: Record<string, unknown>): Buffer | undefined {
 }
 
 /** OP-stack chains list no withdrawals, and their withdrawalsRoot is the root of something else. */
-function verdictOfWithdrawals({ withdrawals, withdrawalsRoot }: Record<string, unknown>): Verdict {
+function withdrawalsResult({ withdrawals, withdrawalsRoot }: Record<string, unknown>): CheckResult {
   if (!Array.isArray(withdrawals) || withdrawals.length === 0) return 'none';
-  return verdictOf(() => rootOf(withdrawals.map(encodeWithdrawal)) === withdrawalsRoot, 'fails');
+  return resultOf(() => rootOf(withdrawals.map(encodeWithdrawal)) === withdrawalsRoot, 'fails');
 }
 
-function verdictOf(check: () => boolean, otherwise: 'fails' | 'unknown'): Verdict {
+function resultOf(check: () => boolean, otherwise: 'fails' | 'unknown'): CheckResult {
   try {
     return check() ? 'holds' : otherwise;
   } catch (error) {

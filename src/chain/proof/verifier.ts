@@ -52,7 +52,7 @@ export type Verifier = {
   recover: Prover['recover'];
   status(): ProofStatus;
   /** The enforced checks in mode `auto`. The caller stores them and passes them as `enforced` at the next start. */
-  learned(): CheckName[];
+  enforcedChecks(): CheckName[];
   /** Enforces the checks that another process, which followed this chain meanwhile, has observed. */
   enforce(names: readonly string[]): void;
   close(): Promise<void>;
@@ -62,7 +62,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
   const { mode } = options;
   const calibration = createCalibration(options);
   const prover = createProver();
-  let learning: Promise<void> | undefined;
+  let underWay: Promise<void> | undefined;
 
   function tell(): void {
     const states = calibration.states();
@@ -79,7 +79,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     return result;
   }
 
-  async function learnFrom(samplings: readonly Sampling[]): Promise<void> {
+  async function sampleNodes(samplings: readonly Sampling[]): Promise<void> {
     let sampleCount = 0;
     for (const sampling of samplings) {
       const sample: Checks[] = [];
@@ -93,7 +93,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
         if (!(error instanceof Fault)) throw error;
       }
       sampleCount += sample.length;
-      if (calibration.learn(sample) && sample.length > 0) break;
+      if (calibration.addSample(sample) && sample.length > 0) break;
     }
     // The chain has no blocks yet or all nodes failed, so the next call tries again.
     if (sampleCount === 0) return;
@@ -105,10 +105,10 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     async calibrate(samplings) {
       if (!calibration.needsSample()) return;
       // Concurrent callers share one sampling, because a node that was sampled twice would count as two.
-      learning ??= learnFrom(samplings).finally(() => {
-        learning = undefined;
+      underWay ??= sampleNodes(samplings).finally(() => {
+        underWay = undefined;
       });
-      await learning;
+      await underWay;
     },
     async verify({ number, hash }, raw, scope) {
       if (mode === 'off') return notVerified;
@@ -122,7 +122,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     enforce(names) {
       telling(() => calibration.enforce(names));
     },
-    learned() {
+    enforcedChecks() {
       const states = calibration.states();
       return mode === 'auto' ? checkNames.filter((name) => states[name] === 'enforced') : [];
     },

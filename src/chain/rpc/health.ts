@@ -35,7 +35,7 @@ export type Health = {
 };
 
 /** Recent durations. */
-export type Window = {
+export type DurationWindow = {
   add(ms: number): void;
   count(): number;
   /** By nearest rank. Undefined without samples. */
@@ -47,7 +47,7 @@ export type Window = {
 const SAMPLES_MAX = 60;
 const SAMPLE_AGE_MS_MAX = 600_000;
 
-export function createWindow(clock: Clock): Window {
+export function createDurationWindow(clock: Clock): DurationWindow {
   const samples: { ms: number; at: number }[] = [];
   const recent = () => {
     const oldest = clock.now().getTime() - SAMPLE_AGE_MS_MAX;
@@ -74,12 +74,12 @@ export function createWindow(clock: Clock): Window {
 
 export function createHealth(clock: Clock): Health {
   type Counts = Omit<MethodHealth, 'method' | 'p50Ms' | 'p95Ms'>;
-  const tallies = new Map<string, { counts: Counts; times: Window; isLacking: boolean }>();
+  const tallies = new Map<string, { counts: Counts; times: DurationWindow; isLacking: boolean }>();
 
   function tallyOf(method: string) {
     const tally = tallies.get(method) ?? {
       counts: { calls: 0, errors: 0, limited: 0, lastError: undefined },
-      times: createWindow(clock),
+      times: createDurationWindow(clock),
       isLacking: false,
     };
     tallies.set(method, tally);

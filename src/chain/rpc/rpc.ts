@@ -36,22 +36,22 @@ export type Rpc = {
 export type OnBytes = (bytes: number) => void;
 
 /** A connection with the observed limits and health of the node. */
-export type LearningRpc = Rpc & {
+export type ObservedRpc = Rpc & {
   readonly throttle: Throttle;
   readonly health: Health;
   /** The same node, with the bytes of its answers counted. */
-  counted(onBytes: OnBytes): LearningRpc;
+  counted(onBytes: OnBytes): ObservedRpc;
 };
 
 /** The options of one caller's calls. */
 type Manner = { patienceMs: number; onBytes: OnBytes };
 
-export type NodeRpc = LearningRpc & {
+export type NodeRpc = ObservedRpc & {
   /**
    * The same connection, but it waits while the node limits requests, and repeats refused calls, for up to
    * `PATIENCE_MS_MAX`.
    */
-  readonly patient: LearningRpc;
+  readonly patient: ObservedRpc;
 };
 
 /** A traced mainnet block can take seconds. A request that takes longer than this fails. */
@@ -102,7 +102,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
     }
   }
 
-  const inManner = (manner: Manner): LearningRpc => {
+  const inManner = (manner: Manner): ObservedRpc => {
     const rpc = {
       name,
       throttle,

@@ -22,17 +22,17 @@ export type Activity<Listening extends Listener = Listener> = {
 };
 
 /** An activity with its block. */
-export type Placed<Listening extends Listener = Listener> = {
+export type BlockActivity<Listening extends Listener = Listener> = {
   activity: Activity<Listening>;
   block: BlockHeader;
 };
 
 /** The activities whose listener has this kind. */
 export function ofKind<Kind extends Listener['kind']>(
-  placed: readonly Placed[],
+  placed: readonly BlockActivity[],
   kind: Kind,
-): Placed<Extract<Listener, { kind: Kind }>>[] {
+): BlockActivity<Extract<Listener, { kind: Kind }>>[] {
   return placed.filter(
-    (one): one is Placed<Extract<Listener, { kind: Kind }>> => one.activity.listener.kind === kind,
+    (one): one is BlockActivity<Extract<Listener, { kind: Kind }>> => one.activity.listener.kind === kind,
   );
 }

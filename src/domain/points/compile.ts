@@ -19,9 +19,9 @@ import {
   compileSource,
   compileUser,
   type Path,
-  type Placed,
   type RuleProblem,
   scopeOf,
+  type TextAt,
 } from './source.ts';
 import type {
   AccrualRuleText,
@@ -80,7 +80,7 @@ type Common = Omit<CommonRule, 'when' | 'points'>;
 function compileCommon(
   { problems }: Compiling,
   { seasons, referral, rules }: PointsText,
-  { text, path }: Placed<EventRuleText | AccrualRuleText>,
+  { text, path }: TextAt<EventRuleText | AccrualRuleText>,
 ): Common {
   const { id, version, category, deny = [], caps = {}, multipliers = [] } = text;
   const needsReferral = text.referralShare !== undefined && referral === undefined;
@@ -109,7 +109,7 @@ function compileCommon(
 function compileMultiplier(
   problems: RuleProblem[],
   seasons: PointsText['seasons'],
-  { text, path }: Placed<MultiplierText>,
+  { text, path }: TextAt<MultiplierText>,
 ): Multiplier[] {
   const { season, from = '', to = '', x } = text;
   const factor = fractionFrom(String(x));
@@ -125,7 +125,7 @@ function compileMultiplier(
     : [{ name: season, window: compileWindow([], { text: named, path }), factor }];
 }
 
-function compileWindow(problems: RuleProblem[], { text: { from, to }, path }: Placed<WindowText>): Window {
+function compileWindow(problems: RuleProblem[], { text: { from, to }, path }: TextAt<WindowText>): Window {
   if (from !== undefined && to !== undefined && typeof from === typeof to && from >= to)
     problems.push({
       path: [...path, 'to'],
@@ -137,7 +137,7 @@ function compileWindow(problems: RuleProblem[], { text: { from, to }, path }: Pl
 function compileEvent(
   compiling: Compiling,
   common: Common,
-  { text, path }: Placed<EventRuleText>,
+  { text, path }: TextAt<EventRuleText>,
 ): EventListener[] {
   const source = compileSource(compiling, { text: text.source, path: [...path, 'source'] });
   if (source === undefined) {
@@ -157,7 +157,7 @@ function compileEvent(
 function compileAccrual(
   compiling: Compiling,
   common: Common,
-  { text, path }: Placed<AccrualRuleText>,
+  { text, path }: TextAt<AccrualRuleText>,
 ): AccrualRule[] {
   const { problems, surroundings, symbols } = compiling;
   for (const key of ['from', 'to'] as const) {
@@ -186,7 +186,7 @@ function compileAccrual(
 function compileBoth(
   compiling: Compiling,
   scope: Scope,
-  { text, path }: Placed<{ when?: string; points: string }>,
+  { text, path }: TextAt<{ when?: string; points: string }>,
 ): Pick<CommonRule, 'when' | 'points'> | undefined {
   const when = compileExpression(compiling, scope, {
     text: text.when,
@@ -202,7 +202,7 @@ function compileBoth(
   return { when, points };
 }
 
-function compileMovements(compiling: Compiling, { text, path }: Placed<AccrualRuleText>): Movement[] {
+function compileMovements(compiling: Compiling, { text, path }: TextAt<AccrualRuleText>): Movement[] {
   const { token, movements } = text;
   if ((token === undefined) === (movements === undefined)) {
     compiling.problems.push({ path, message: 'needs either token or movements' });
@@ -229,7 +229,7 @@ function compileMovement(
   compiling: Compiling,
   rule: string,
   index: number,
-  { text, path }: Placed<MovementText>,
+  { text, path }: TextAt<MovementText>,
 ): Movement[] {
   const source = compileSource(compiling, { text, path });
   if (source === undefined) {

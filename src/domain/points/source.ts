@@ -9,7 +9,13 @@ import {
   type EventSignature,
   parseEventSignature,
 } from '../event-signature.ts';
-import { type CheckedExpression, checkExpression, choiceOf, type Scope, type ValueType } from '../expression/check.ts';
+import {
+  type CheckedExpression,
+  checkExpression,
+  choiceOf,
+  type Scope,
+  type ValueType,
+} from '../expression/check.ts';
 import { parseExpression } from '../expression/parse.ts';
 import type { Listener, UserSource } from './rules.ts';
 import type { SourceText, Surroundings } from './text.ts';
@@ -22,7 +28,7 @@ export type Path = readonly (string | number)[];
 export type RuleProblem = { path: Path; message: string; span?: Span };
 
 /** A text and its place in the configuration. */
-export type Placed<Text> = { text: Text; path: Path };
+export type TextAt<Text> = { text: Text; path: Path };
 
 export type Compiling = {
   surroundings: Surroundings;
@@ -35,7 +41,7 @@ export type Source = Pick<Listener, 'signature' | 'tokens'>;
 /** Undefined if the event or one of the contracts has a problem. */
 export function compileSource(
   { surroundings, symbols, problems }: Compiling,
-  { text, path }: Placed<SourceText>,
+  { text, path }: TextAt<SourceText>,
 ): Source | undefined {
   const eventPath = [...path, 'event'];
   const signature = attempt(problems, eventPath, () => parseEventSignature(text.event));
@@ -55,7 +61,7 @@ export function compileSource(
 export function compileUser(
   { problems }: Compiling,
   { parameters }: EventSignature,
-  { text, path }: Placed<string>,
+  { text, path }: TextAt<string>,
 ): UserSource | undefined {
   if (text === 'tx.from') return { kind: 'sender' };
   const name = text.slice('arg:'.length);
@@ -87,13 +93,13 @@ export function scopeOf({ symbols }: Compiling, { signature, tokens }: Source): 
 export function compileExpression(
   { problems }: Compiling,
   scope: Scope,
-  { text, path, type }: Placed<string | undefined> & { type: 'integer' | 'number' | 'boolean' },
+  { text, path, type }: TextAt<string | undefined> & { type: 'integer' | 'number' | 'boolean' },
 ): CheckedExpression | undefined {
   return text === undefined ? undefined : attempt(problems, path, () => checkExpression(text, scope, type));
 }
 
 /** Reports only syntax errors, for expressions whose names can't be checked because their event or contracts have problems. */
-export function checkForms({ problems }: Compiling, texts: readonly Placed<string | undefined>[]): void {
+export function checkForms({ problems }: Compiling, texts: readonly TextAt<string | undefined>[]): void {
   for (const { text, path } of texts)
     if (text !== undefined) attempt(problems, path, () => parseExpression(text));
 }

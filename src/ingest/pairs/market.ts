@@ -70,10 +70,10 @@ export async function writePairEvents(
 }
 
 /** The events of one pair in one block. */
-export type Placed = { header: BlockHeader; pair: ValuedPair; events: PairEvents };
+type PairInBlock = { header: BlockHeader; pair: ValuedPair; events: PairEvents };
 
 /** The state of the pair after the block; empty if its reserves did not change. */
-export function toState({ header, pair, events }: Placed): PairStateChange[] {
+export function toState({ header, pair, events }: PairInBlock): PairStateChange[] {
   const { reserves, supplyChange, liquidityK } = events;
   if (reserves === undefined) return [];
   const price = pairPrice(pair, reserves);
@@ -81,7 +81,7 @@ export function toState({ header, pair, events }: Placed): PairStateChange[] {
   return [{ ...place, ...reserves, price, supplyChange, liquidityK }];
 }
 
-async function priceSwaps(tx: Tx, placed: readonly Placed[]): Promise<PricedSwap[]> {
+async function priceSwaps(tx: Tx, placed: readonly PairInBlock[]): Promise<PricedSwap[]> {
   const traded = placed.filter(({ events }) => events.swaps.length > 0);
   const feeds = await readFeeds(tx, traded);
   return traded.flatMap(({ header, pair, events }) =>
@@ -93,7 +93,7 @@ async function priceSwaps(tx: Tx, placed: readonly Placed[]): Promise<PricedSwap
 }
 
 /** The prices in force at the times of the blocks, of each asset that values one of the pairs. */
-async function readFeeds(tx: Tx, traded: readonly Placed[]): Promise<Map<string, Price>> {
+async function readFeeds(tx: Tx, traded: readonly PairInBlock[]): Promise<Map<string, Price>> {
   const headersOf = new Map<string, Set<BlockHeader>>();
   for (const { header, pair } of traded) {
     const value = swapTokenValue(pair);

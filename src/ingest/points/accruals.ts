@@ -5,7 +5,7 @@
 import { floor } from '../../core/fraction.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { evaluateBoolean, evaluateNumber } from '../../domain/expression/evaluate.ts';
-import type { Activity, Placed } from '../../domain/points/activity.ts';
+import type { Activity, BlockActivity } from '../../domain/points/activity.ts';
 import { MOVEMENTS_MAX, type Movement } from '../../domain/points/rules.ts';
 import { dayOf } from '../../domain/points/window.ts';
 import type { Tx } from '../../store/db/db.ts';
@@ -33,7 +33,7 @@ const FORGOTTEN_MAX = 50_000;
 /** Moves the balances. Returns the days that ended before these movements. */
 export async function moveBalances(
   tx: Tx,
-  movements: readonly Placed<Movement>[],
+  movements: readonly BlockActivity<Movement>[],
   priceAt: PriceAt,
 ): Promise<Closed[]> {
   const moves = movements.flatMap(({ activity, block }) => {

@@ -4,7 +4,7 @@
 import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { CheckedExpression } from '../../domain/expression/check.ts';
-import type { Placed } from '../../domain/points/activity.ts';
+import type { BlockActivity } from '../../domain/points/activity.ts';
 import { ofKind } from '../../domain/points/activity.ts';
 import type {
   EventListener,
@@ -36,7 +36,7 @@ export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }
 
   async function write(tx: Tx, blocks: Parameters<BlockProcessor['write']>[1]): Promise<void> {
     const placed = blocks.flatMap(({ header, activities }) =>
-      activities.map((activity): Placed => ({ activity, block: header })),
+      activities.map((activity): BlockActivity => ({ activity, block: header })),
     );
     await writeReferrals(tx, rules, ofKind(placed, 'referral'));
     const closed = [
@@ -57,7 +57,7 @@ export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }
     log.debug({ pendingAwards: pendingAwards.length, awards: count }, 'points.awarded');
   }
 
-  async function writeMovements(tx: Tx, movements: readonly Placed<Movement>[]): Promise<Closed[]> {
+  async function writeMovements(tx: Tx, movements: readonly BlockActivity<Movement>[]): Promise<Closed[]> {
     const needs = movements.flatMap((placed) => needsOf(placed, ({ when, change }) => [when, change]));
     return moveBalances(tx, movements, await loadPrices(tx, needs, log));
   }
@@ -86,7 +86,7 @@ export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }
 /** The pending awards of these events. Logs assets that have no price in force. */
 export async function awardEvents(
   db: Db,
-  events: readonly Placed<EventListener>[],
+  events: readonly BlockActivity<EventListener>[],
   log: Log,
 ): Promise<PendingAward[]> {
   const needs = events.flatMap((placed) => needsOf(placed, ({ rule }) => [rule.when, rule.points]));
@@ -114,7 +114,7 @@ async function loadPrices(db: Db, needs: readonly Need[], log: Log): Promise<Pri
 type Need = { asset: string; at: Date };
 
 function needsOf<Listening extends Listener>(
-  { activity: { listener, contract }, block }: Placed<Listening>,
+  { activity: { listener, contract }, block }: BlockActivity<Listening>,
   expressionsOf: (listener: Listening) => (CheckedExpression | undefined)[],
 ): Need[] {
   const assets = assetsOf(expressionsOf(listener), listener.tokens.get(contract) ?? new Map());
@@ -126,7 +126,7 @@ const orderOf = ({ referral }: Rules) => (referral?.firstWins === false ? 'newes
 async function writeReferrals(
   tx: Tx,
   rules: Rules,
-  placed: readonly Placed<ReferralListener>[],
+  placed: readonly BlockActivity<ReferralListener>[],
 ): Promise<void> {
   const referrals = placed.flatMap(({ activity: { listener, values, logIndex }, block }): Referral[] => {
     const [user, referrer] = [values[listener.user], values[listener.referrer]];

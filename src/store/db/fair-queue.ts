@@ -6,7 +6,7 @@ import { setImmediate as pause } from 'node:timers/promises';
 import { Fault } from '../../core/fault.ts';
 import { type Share, shares } from './db.ts';
 
-export type FairQueue = {
+type FairQueue = {
   /**
    * Runs `work` when it is the share's turn, first in first out within the share. @throws Fault `unavailable` if too many
    * wait.

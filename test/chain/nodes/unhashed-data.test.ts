@@ -260,9 +260,9 @@ test('traces with too little gas are refused once the check has held, and never 
     ...{ header, transactions: [], proved: true, traced: true },
     gas: { used: 100n, traced },
   });
-  const learned = createGasCheck();
-  for (let count = 0; count < 20; count += 1) learned.check(bundle(100n), 'node');
-  assert.throws(() => learned.check(bundle(99n), 'node'), {
+  const observed = createGasCheck();
+  for (let count = 0; count < 20; count += 1) observed.check(bundle(100n), 'node');
+  assert.throws(() => observed.check(bundle(99n), 'node'), {
     code: 'inconsistent',
     message: /add up to 99 gas of 100/,
   });

@@ -3,14 +3,18 @@
  */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Checks, Verdict } from '../../../src/chain/proof/block-checks.ts';
+import type { CheckResult, Checks } from '../../../src/chain/proof/block-checks.ts';
 import {
   type Calibration,
   type CalibrationOptions,
   createCalibration,
 } from '../../../src/chain/proof/calibration.ts';
 
-const checksOf = (headerHash: Verdict, transactionsRoot: Verdict, receiptsRoot: Verdict): Checks => ({
+const checksOf = (
+  headerHash: CheckResult,
+  transactionsRoot: CheckResult,
+  receiptsRoot: CheckResult,
+): Checks => ({
   ...{ headerHash, transactionsRoot, withdrawalsRoot: 'none', receiptsRoot },
   isEmpty: false,
 });
@@ -24,7 +28,7 @@ const fresh: CalibrationOptions = { mode: 'auto', chainId: 31_337, nodeCount: 1,
 /** A calibration that has seen these recent blocks of one node. */
 function calibrated(sample: readonly Checks[], options: Partial<CalibrationOptions> = {}): Calibration {
   const calibration = createCalibration({ ...fresh, ...options });
-  calibration.learn(sample);
+  calibration.addSample(sample);
   calibration.endSample();
   return calibration;
 }
@@ -58,12 +62,12 @@ describe('auto', () => {
       [3, 'off'],
     ] as const) {
       const calibration = createCalibration({ ...fresh, nodeCount: 5 });
-      for (let node = 0; node < breaking; node += 1) calibration.learn(broken);
+      for (let node = 0; node < breaking; node += 1) calibration.addSample(broken);
       calibration.endSample();
       assert.equal(calibration.states().receiptsRoot, state);
     }
     const asked = createCalibration({ ...fresh, nodeCount: 5, quorum: 2 });
-    for (let node = 0; node < 2; node += 1) asked.learn(broken);
+    for (let node = 0; node < 2; node += 1) asked.addSample(broken);
     asked.endSample();
     assert.equal(asked.states().receiptsRoot, 'off', 'chain.quorum says how many');
   });
@@ -74,8 +78,8 @@ describe('auto', () => {
 
   test('a node that drops data turns nothing off if another one has the data', () => {
     const calibration = createCalibration(fresh);
-    assert.equal(calibration.learn([withoutReceipts, withoutReceipts, withoutReceipts]), false);
-    calibration.learn([whole, whole, whole]);
+    assert.equal(calibration.addSample([withoutReceipts, withoutReceipts, withoutReceipts]), false);
+    calibration.addSample([whole, whole, whole]);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'enforced');
   });
@@ -113,11 +117,11 @@ describe('auto', () => {
     assert.equal(calibration.states().receiptsRoot, 'calibrating');
     for (let count = 0; count < 10; count += 1) refuses(calibration, withoutReceipts);
     assert.equal(calibration.needsSample(), true);
-    calibration.learn(broken);
+    calibration.addSample(broken);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'calibrating', 'the same node again is no second one');
-    calibration.learn(broken);
-    calibration.learn(broken);
+    calibration.addSample(broken);
+    calibration.addSample(broken);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'off');
     assert.equal(calibration.judge('block 7', withoutReceipts), false);
@@ -125,12 +129,16 @@ describe('auto', () => {
 
   test('a node without the block that broke an open check leaves the doubt, so the other nodes are sampled too', () => {
     const calibration = calibrated([empty, empty, empty], { nodeCount: 3 });
-    assert.equal(calibration.learn([empty]), true, 'no block has broken a check');
+    assert.equal(calibration.addSample([empty]), true, 'no block has broken a check');
     refuses(calibration, withoutReceipts);
     assert.equal(calibration.needsSample(), true);
-    assert.equal(calibration.learn([empty, empty, empty]), false, 'the first node does not have the block');
+    assert.equal(
+      calibration.addSample([empty, empty, empty]),
+      false,
+      'the first node does not have the block',
+    );
     for (let node = 2; node <= 3; node += 1)
-      assert.equal(calibration.learn([empty, withoutReceipts]), false);
+      assert.equal(calibration.addSample([empty, withoutReceipts]), false);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'off');
     assert.equal(calibration.judge('block 7', withoutReceipts), false);
@@ -139,13 +147,13 @@ describe('auto', () => {
   test('a node that has the block and keeps the check ends the doubt', () => {
     const calibration = calibrated([empty, empty, empty], { nodeCount: 3 });
     refuses(calibration, withoutReceipts);
-    assert.equal(calibration.learn([empty, whole]), true);
+    assert.equal(calibration.addSample([empty, whole]), true);
   });
 
   test('checks observed before a restart are enforced after it, whatever the nodes then answer', () => {
-    const learned = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
-    const calibration = createCalibration({ ...fresh, enforced: learned });
-    calibration.learn([withoutReceipts, withoutReceipts, withoutReceipts]);
+    const observed = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
+    const calibration = createCalibration({ ...fresh, enforced: observed });
+    calibration.addSample([withoutReceipts, withoutReceipts, withoutReceipts]);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'enforced');
     refuses(calibration, withoutReceipts);

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createHealth, createWindow } from '../../../src/chain/rpc/health.ts';
+import { createDurationWindow, createHealth } from '../../../src/chain/rpc/health.ts';
 import { createTestClock } from '../../kit/clock.ts';
 
 test('percentiles cover the newest 60 durations of the last ten minutes', () => {
   const clock = createTestClock();
-  const window = createWindow(clock);
+  const window = createDurationWindow(clock);
   assert.equal(window.percentile(50), undefined);
   for (let ms = 100; ms >= 1; ms -= 1) window.add(ms);
   assert.deepEqual([window.count(), window.percentile(50), window.percentile(95)], [60, 30, 57]);

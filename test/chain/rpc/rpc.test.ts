@@ -312,11 +312,11 @@ for (const [name, refusal] of [
         answers.map((answer) => answer.ok && answer.result),
         calls.map(({ method }) => method),
       );
-      const learned = rpc.throttle.batchCallsMax();
-      assert.ok(learned === 1 || learned === 2, String(learned));
+      const callsMax = rpc.throttle.batchCallsMax();
+      assert.ok(callsMax === 1 || callsMax === 2, String(callsMax));
       const before = node.exchangeCount();
       await rpc.batch([chainId, number], signal);
-      assert.equal(node.exchangeCount() - before, 2 / learned);
+      assert.equal(node.exchangeCount() - before, 2 / callsMax);
       assert.equal(rpc.throttle.status().concurrency, 16, 'it was not asked too often');
     }));
 }

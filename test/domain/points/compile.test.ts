@@ -91,7 +91,11 @@ const wrong: [promise: string, rule: object, problem: string | RegExp][] = [
     { source: { ...event.source, event: 'Paid(uint257 x)' } },
     /^rules\.0\.source\.event: "uint257"/,
   ],
-  ['an unknown name in an expression', { points: 'amnt' }, /^rules\.0\.points: "amnt" is not a readable argument/],
+  [
+    'an unknown name in an expression',
+    { points: 'amnt' },
+    /^rules\.0\.points: "amnt" is not a readable argument/,
+  ],
   [
     'a condition that is a number',
     { when: 'amount' },

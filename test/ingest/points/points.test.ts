@@ -183,7 +183,7 @@ async function checkVerified(database: Database, story: readonly StoryBlock[]): 
       const side = { rules: compiled.rules, blocks: blocks.slice(start, start + size), limit: 100_000 };
       const compared = await compareAwards(database, side);
       assert.ok(compared !== 'too many');
-      assert.deepEqual(compared.verdicts, []);
+      assert.deepEqual(compared.outcomes, []);
       equal += compared.equal;
     }
     assert.equal(equal, events.length);
@@ -283,7 +283,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
         }),
       });
       assert.ok(compared !== 'too many');
-      return compared.verdicts.map((one) => (typeof one === 'string' ? one : `${one.kind} in ${one.block}`));
+      return compared.outcomes.map((one) => (typeof one === 'string' ? one : `${one.kind} in ${one.block}`));
     };
     assert.deepEqual(await verify(), []);
     await database().query(sql`update point set points = points + 1 where block_number = 2`);

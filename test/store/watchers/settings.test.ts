@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import { dueOf, eventsOf } from '../../../src/audit/compare.ts';
+import { eventsOf, listExpected } from '../../../src/audit/compare.ts';
 import type { Address } from '../../../src/core/hex.ts';
 import type { Transfer } from '../../../src/domain/block.ts';
 import { listStoredBlocks, listWatchesOf } from '../../../src/store/audit/comparison.ts';
@@ -110,7 +110,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       activities: [],
     };
     const watches = await listWatchesOf(database(), [alice, bob], 1_000);
-    const due = dueOf(eventsOf([{ read, stored }]), watches, 10_000);
+    const due = listExpected(eventsOf([{ read, stored }]), watches, 10_000);
     const rows = await listNotifications(database());
     const label = (parts: { id: string; hash: string }) => `${parts.id} ${parts.hash}`;
     assert.deepEqual(
