@@ -13,26 +13,26 @@ const WEBHOOK_ORIGIN = 'https://receiver.example';
 
 export function chainbell({
   verify,
-  ledgers = false,
+  processors = false,
   nodes,
   flags = [],
 }: {
   verify: 'auto' | 'off';
   /** Whether the block processors derive market data of the chain's pairs and points for each swap. */
-  ledgers?: boolean;
+  processors?: boolean;
   /** How many addresses of the node Chainbell treats as separate nodes and compares; 1 by default. */
   nodes?: 1 | 3;
   flags?: readonly string[];
 }): Contestant {
   return {
-    name: `Chainbell, ${verify === 'off' ? 'unproved' : 'proved'}${ledgers ? ', with pairs and points' : ''}${
+    name: `Chainbell, ${verify === 'off' ? 'unproved' : 'proved'}${processors ? ', with pairs and points' : ''}${
       nodes === undefined ? '' : `, ${nodes === 1 ? 'one node' : `${nodes} nodes`}`
     }`,
     findsNative: true,
     async prepare({ chain, client, databaseUrl, folder, startBlock }) {
       await watchAll(client, chain.recipients);
-      if (ledgers) {
-        await writeFile(path.join(folder, 'chainbell.yaml'), JSON.stringify(ledgersOf(chain)));
+      if (processors) {
+        await writeFile(path.join(folder, 'chainbell.yaml'), JSON.stringify(configOf(chain)));
         await client.query(
           `insert into price (asset, price, observed_at, source) values ('ETH', 2500, 'epoch', 'bench')`,
         );
@@ -64,7 +64,7 @@ export function chainbell({
     transfersSql: `
       select kind = 'token' as is_token, amount from notification
       join block on block.number = notification.block_number where proved = ${verify === 'auto'}`,
-    ...(ledgers && {
+    ...(processors && {
       further: [
         { name: 'swaps', countSql: 'select count(*) from swap where usd_value > 0' },
         { name: 'awards', countSql: 'select count(*) from point' },
@@ -74,7 +74,7 @@ export function chainbell({
 }
 
 /** Configures every pair, and points for the value of each swap, as spec 2.3 and 2.1 require of an ecosystem. */
-function ledgersOf({ pairs }: BenchChain) {
+function configOf({ pairs }: BenchChain) {
   const event =
     'Swap(address indexed sender,uint256 amount0In,uint256 amount1In,uint256 amount0Out,uint256 amount1Out,address indexed to)';
   return {

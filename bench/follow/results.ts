@@ -5,7 +5,7 @@
 import type { Machine } from '../machine.ts';
 import { type Figures, type Outcome as RunOutcome, resultsFile } from '../repeats.ts';
 
-export const parts = ['backfill', 'linear', 'live', 'ledgers', 'nodes', 'live-nodes'] as const;
+export const parts = ['backfill', 'linear', 'live', 'processors', 'nodes', 'live-nodes'] as const;
 export type Part = (typeof parts)[number];
 
 export type { Figures };

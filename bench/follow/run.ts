@@ -1,7 +1,7 @@
 /**
  * Compares Chainbell with Ponder on the same chain and the same PostgreSQL server, one after the other:
  * `npm run bench -- follow [--repeats 5] [--blocks 2000] [--only TEXT]`. Its parts are `follow/backfill`, `follow/linear` and
- * `follow/live`. Three further parts run only by name: `follow/ledgers` on a chain with swaps, and `follow/nodes` and
+ * `follow/live`. Three further parts run only by name: `follow/processors` on a chain with swaps, and `follow/nodes` and
  * `follow/live-nodes`, which compare one node with three. `follow --profile` shows where Chainbell's time goes, and
  * `follow --table` prints the last results.
  */
@@ -25,14 +25,14 @@ type Task = { part: Part; name: string; blocks: number; run(): Promise<Figures> 
 
 const proved = chainbell({ verify: 'auto' });
 const unproved = chainbell({ verify: 'off' });
-const withLedgers = chainbell({ verify: 'auto', ledgers: true });
+const withProcessors = chainbell({ verify: 'auto', processors: true });
 const withOneNode = chainbell({ verify: 'auto', nodes: 1 });
 const withThreeNodes = chainbell({ verify: 'auto', nodes: 3 });
 const ponders = (options: Omit<PonderOptions, 'version'>) =>
   (['0.17.7', '0.16.10'] as const).map((version) => ponder({ version, ...options }));
 
 /** Parts that run only when the command names them. */
-const APART: readonly Part[] = ['ledgers', 'nodes', 'live-nodes'];
+const APART: readonly Part[] = ['processors', 'nodes', 'live-nodes'];
 const COUNT_MAX = 999_999;
 const LIVE_BLOCKS = 200;
 /** A repeat does not start if it would probably end after this time. */
@@ -58,8 +58,9 @@ export async function follow(words: string[]): Promise<void> {
     parts.filter((part) => (word === 'follow' ? !APART.includes(part) : word === `follow/${part}`)),
   );
   const repeats = parseCount(values.repeats, COUNT_MAX);
-  const swaps = asked.includes('ledgers');
-  if (swaps && asked.length > 1) throw new Error('follow/ledgers has a chain of its own: ask for it alone');
+  const swaps = asked.includes('processors');
+  if (swaps && asked.length > 1)
+    throw new Error('follow/processors has a chain of its own: ask for it alone');
   await using chain = await startBenchChain(parseCount(values.blocks, COUNT_MAX), { swaps });
   if (values.profile) return await profile(chain);
   const tasks = asked
@@ -92,8 +93,8 @@ function tasksOf(part: Part, chain: BenchChain): Task[] {
       ];
     case 'linear':
       return [all / 4, all / 2, all].map((blocks) => fill(proved, Math.round(blocks)));
-    case 'ledgers':
-      return [proved, withLedgers].map((contestant) => fill(contestant, all));
+    case 'processors':
+      return [proved, withProcessors].map((contestant) => fill(contestant, all));
     case 'nodes':
       return [withOneNode, withThreeNodes].map((contestant) => fill(contestant, all));
     case 'live-nodes':

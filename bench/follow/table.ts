@@ -17,7 +17,7 @@ const columns: Record<Part, Record<string, string>> = {
     peakMiB: 'peak, MiB',
   },
   linear: { seconds: 'time, s', transfersPerSecond: 'transfers/s', peakMiB: 'peak, MiB' },
-  ledgers: {
+  processors: {
     seconds: 'time, s',
     transfersPerSecond: 'transfers/s',
     cpuSeconds: 'CPU, s',
