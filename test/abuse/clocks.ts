@@ -109,7 +109,7 @@ async function assertDueAt(stage: Stage, dueAt: Date): Promise<void> {
 }
 
 const schedule = (kind: DatabaseKind): Abuse => ({
-  name: `over ${FAILURES} failures every attempt is made at its instant, told in the body and stored (${kind})`,
+  name: `over ${FAILURES} failures every attempt is made at the time that the body and the database give (${kind})`,
   async commit() {
     await using parts = new AsyncDisposableStack();
     const stage = await setStage(parts, kind, () => {
@@ -180,7 +180,7 @@ const jumps = (kind: DatabaseKind): Abuse[] => {
       },
     },
     {
-      name: `a clock that jumps back by an hour while a retry waits leaves its published instant (${kind})`,
+      name: `a clock that jumps back by an hour while a retry waits doesn't move its published time (${kind})`,
       async commit() {
         await using parts = new AsyncDisposableStack();
         const stage = await setStage(parts, kind, () => {});
@@ -193,7 +193,7 @@ const jumps = (kind: DatabaseKind): Abuse[] => {
       },
     },
     {
-      name: `a clock that jumps back by an hour during an attempt counts it once, from the new time (${kind})`,
+      name: `after a jump back by an hour during an attempt, the attempt counts once, from the new time (${kind})`,
       async commit() {
         await using parts = new AsyncDisposableStack();
         let isFirst = true;
@@ -213,7 +213,7 @@ const jumps = (kind: DatabaseKind): Abuse[] => {
 };
 
 const machine: Abuse = {
-  name: 'a process whose machine is set an hour forward goes by the time of the database all the same',
+  name: 'a process whose machine is set an hour forward still uses the time of the database',
   async commit() {
     await using parts = new AsyncDisposableStack();
     const place = parts.use(await createTestDatabase('postgres'));
@@ -251,7 +251,7 @@ function setMachineClock(parts: AsyncDisposableStack): (ms: number) => void {
 }
 
 const dayAndBack = (kind: DatabaseKind): Abuse => ({
-  name: `a machine that is set a day forward and back, at once or in between, delays no retry (${kind})`,
+  name: `a machine that is set a day forward and back, at once or later, delays no retry (${kind})`,
   async commit() {
     await using parts = new AsyncDisposableStack();
     const setClock = setMachineClock(parts);

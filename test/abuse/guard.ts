@@ -75,7 +75,7 @@ async function withListeners(
 const REFUSALS: ReadonlySet<SendOutcome> = new Set(['refused', 'dns']);
 
 const published: Abuse = {
-  name: 'no published SSRF URL reaches a listener, whatever its names stand for',
+  name: 'no published SSRF URL reaches a listener, whatever its names resolve to',
   async commit() {
     const file = path.join(realchainFolder() ?? '', 'vectors/ssrf-urls.json');
     if (!existsSync(file)) return 'not here: needs the shared data folder beside the project';
@@ -117,7 +117,7 @@ function* specialAddresses(): Generator<string> {
 }
 
 const literals: Abuse = {
-  name: 'no address of a special-purpose range is connected to when it stands in a URL',
+  name: 'a special-purpose address in a URL gets no connection',
   commit: () =>
     withListeners(async ({ ports, outcomeOf, refuses }) => {
       let count = 0;
@@ -134,7 +134,7 @@ const literals: Abuse = {
 };
 
 const answers: Abuse = {
-  name: 'no address of a special-purpose range is connected to when a name server gives it, alone or among public ones',
+  name: 'a special-purpose address in a DNS answer gets no connection, alone or among public ones',
   commit: () =>
     withListeners(async ({ ports: [port = 0], outcomeOf }) => {
       let count = 0;

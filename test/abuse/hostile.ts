@@ -64,7 +64,7 @@ const slow: Hostile[] = [
   { name: 'stops in a header', answer: () => raw(`${ok}content-le`), ...timeout },
   { name: 'drips headers for ever', answer: () => ({ raw: drip(ok, 'a: b\r\n') }), ...timeout },
   {
-    name: 'says 103 now and then and nothing else',
+    name: 'sends only 103 responses',
     answer: () => ({ raw: stall('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(3)) }),
     ...timeout,
   },
@@ -95,7 +95,7 @@ const broken: Hostile[] = [
     ...network,
   },
   {
-    name: 'gives two lengths',
+    name: 'sends two content lengths',
     answer: () => raw(`${ok}content-length: 1\r\ncontent-length: 2\r\n\r\nab`),
     ...network,
   },
@@ -104,12 +104,12 @@ const broken: Hostile[] = [
 /** The status line decides the outcome, whatever follows it. */
 const decided: Hostile[] = [
   {
-    name: 'drips a body for ever',
+    name: 'sends a body byte by byte, forever',
     answer: () => ({ raw: drip(`${ok}transfer-encoding: chunked\r\n\r\n`, '1\r\nx\r\n') }),
     ...success,
   },
   {
-    name: 'drips the body of a failure for ever',
+    name: 'sends the body of a failure byte by byte, forever',
     answer: () => ({ status: 500, body: drip('x', 'x') }),
     outcome: 'http_5xx',
     status: 500,
@@ -129,7 +129,7 @@ const decided: Hostile[] = [
   { name: 'hangs up in the body', answer: () => raw(`${ok}content-length: 9\r\n\r\nabc`, 'end'), ...success },
   { name: 'resets in the body', answer: () => raw(`${ok}content-length: 9\r\n\r\nabc`, 'reset'), ...success },
   {
-    name: 'sends chunks that are none',
+    name: 'sends invalid chunks',
     answer: () => raw(`${ok}transfer-encoding: chunked\r\n\r\nnot a chunk\r\n`),
     ...success,
   },
@@ -141,7 +141,7 @@ const decided: Hostile[] = [
     status: 204,
   },
   {
-    name: 'says 102 and 103 before the answer',
+    name: 'sends 102 and 103 before the answer',
     answer: () =>
       raw(
         `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n${ok}content-length: 0\r\n\r\n`,
@@ -150,7 +150,7 @@ const decided: Hostile[] = [
     ...success,
   },
   {
-    name: 'sends a second answer that nobody asked for',
+    name: 'sends a second, unsolicited answer',
     answer: () => raw(`HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n${ok}content-length: 0\r\n\r\n`),
     outcome: 'http_5xx',
     status: 503,

@@ -65,7 +65,7 @@ const redirects: Abuse = {
 };
 
 const unasked: Abuse = {
-  name: 'an answer that nobody asked for is not taken for the answer to the next message',
+  name: 'an unsolicited answer does not count as the answer to the next message',
   async commit() {
     const empty = 'content-length: 0\r\n\r\n';
     const both = { raw: `HTTP/1.1 503 No\r\n${empty}HTTP/1.1 200 OK\r\n${empty}` };
@@ -80,7 +80,7 @@ const unasked: Abuse = {
 };
 
 const gigabytes: Abuse = {
-  name: 'bodies of a gigabyte, 32 at once, take little memory and are not read',
+  name: 'bodies of a gigabyte, 32 at once, are not read and take little memory',
   async commit() {
     let writtenBytes = 0;
     async function* flood(): AsyncGenerator<Buffer> {
@@ -110,7 +110,7 @@ const gigabytes: Abuse = {
 
 /** A receiver that closes a keep-alive connection without reading, just when a message arrives; plain and with TLS. */
 const closing = (scheme: 'http' | 'https'): Abuse => ({
-  name: `a kept ${scheme} connection that ends at the worst moment is no failure, and no message is processed twice`,
+  name: `a kept ${scheme} connection that ends just as a message is sent causes no failure, and no message is processed twice`,
   async commit() {
     const authority = createAuthority();
     const tls = scheme === 'https' ? { tls: authority.issue(['127.0.0.1']) } : {};
@@ -150,7 +150,7 @@ const closing = (scheme: 'http' | 'https'): Abuse => ({
 });
 
 const idle: Abuse = {
-  name: 'a server whose idle timeout runs out while messages come sees each of them once, and none fails',
+  name: 'a server whose idle timeout ends while messages arrive gets each of them once, and none fails',
   async commit() {
     const heard: string[] = [];
     const server = createServer((request, response) => {
@@ -229,7 +229,7 @@ const handshake: Abuse = {
 };
 
 const certificates: Abuse = {
-  name: 'a certificate must be valid, of a known authority and for the name; nothing is sent otherwise',
+  name: 'a certificate must be valid, from a known authority and for the name; otherwise nothing is sent',
   async commit() {
     await using parts = new AsyncDisposableStack();
     const authority = createAuthority();
@@ -354,7 +354,7 @@ export const receiverAbuses: readonly Abuse[] = [
     ...limit(TRUE_LIMIT_MS, 100),
   },
   {
-    name: 'all bad receivers at once hold up nobody else, in the whole service',
+    name: 'all bad receivers at once delay no other receiver, in the whole service',
     ...together('until the others'),
   },
   {

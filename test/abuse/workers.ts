@@ -134,7 +134,7 @@ const stalled = (endLease: (database: Database) => Promise<void>): Pick<Abuse, '
 });
 
 const killed: Abuse = {
-  name: 'what a delivery process had in flight when it was killed is sent by another one at once',
+  name: 'attempts under way in a delivery process that is killed are repeated by another one at once',
   async commit() {
     await using parts = new AsyncDisposableStack();
     const stage = await setStage(parts);

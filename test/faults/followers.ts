@@ -37,7 +37,7 @@ function liesAndRefuses(): NodeFault {
 
 export const followerStories: readonly Story[] = [
   {
-    name: 'two followers behind a node that lies and refuses, and the leading one is killed',
+    name: 'two followers behind a node that lies and refuses requests, and the leading one is killed',
     isPolled: true,
     mayRepeat: true,
     async tell(stage) {

@@ -60,7 +60,7 @@ const lies: readonly Lie[] = [
     seen: undefined,
   },
   {
-    name: 'a receipt that is in no answer at all',
+    name: 'a receipt that no answer contains',
     fault: both(
       receipts((all) => all.slice(0, -1)),
       {
@@ -171,7 +171,7 @@ const among = (nodes: 2 | 3, count: string): Story => ({
 
 const aboutHeads: Story[] = [
   {
-    name: 'every third head is old by one',
+    name: 'every third head is one block old',
     isPolled: true,
     async tell({ nodes: [node], payUntil }) {
       let asked = 0;
@@ -186,7 +186,7 @@ const aboutHeads: Story[] = [
     },
   },
   {
-    name: 'a head that nobody has mined, at the height of ours',
+    name: 'a head that was never mined, at the height of the stored tip',
     isPolled: true,
     async tell({ nodes: [node], settled, status }) {
       await settled();
@@ -196,7 +196,7 @@ const aboutHeads: Story[] = [
     },
   },
   {
-    name: 'a head far ahead, while confirmations are waited for',
+    name: 'a head far ahead, while transfers wait for confirmations',
     isPolled: true,
     chain: { confirmations: 3 },
     async tell({ chain, nodes: [node], service, payBlock, status }) {
@@ -232,7 +232,7 @@ const aboutHeads: Story[] = [
     },
   },
   {
-    name: 'a node 1,000 blocks behind what it said before',
+    name: 'a head 1,000 blocks behind the previous one',
     isPolled: true,
     async tell({ chain, nodes: [node], settled, status }) {
       await chain.mine(1000);
@@ -247,7 +247,7 @@ const aboutHeads: Story[] = [
   // The follower requests the finalized block every ten seconds.
   {
     isSlow: true,
-    name: 'a finalized tag far above all that is stored, and then a reorg',
+    name: 'a finalized tag far above all stored blocks, and then a reorg',
     isPolled: true,
     chain: { finalityDepth: FINALITY_DEPTH },
     async tell({ chain, nodes: [node], service, startBlock, payUntil, settled, status, oracle }) {

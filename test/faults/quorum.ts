@@ -131,7 +131,7 @@ async function throughDowntime(
 }
 
 const afterDowntime = (blocks: number): Story => ({
-  name: `a branch of the preferred node's own from the stored tip, after ${blocks} blocks of downtime`,
+  name: `a branch that only the preferred node has, from the stored tip, after ${blocks} blocks of downtime`,
   nodes: 3,
   async tell(stage) {
     const liar = await throughDowntime(stage, { blocks }, (node, other) => node.turnTo(other));
@@ -143,7 +143,7 @@ const afterDowntime = (blocks: number): Story => ({
 const [MIDDLE_FROM, MIDDLE_TO, MISSING] = [20, 40, 60];
 
 const midBackfill: Story = {
-  name: 'a preferred node that has a range in the middle of a backfill otherwise',
+  name: 'a preferred node with a different range in the middle of a backfill',
   nodes: 3,
   async tell(stage) {
     await throughDowntime(stage, { blocks: MISSING, paid: MISSING }, (node, liar, tip) => {
@@ -171,7 +171,7 @@ function byNumberOf(other: Chain, isAffected: (number: number) => boolean): Node
 }
 
 const child: Story = {
-  name: 'a preferred node with a child of the true head and payments in it',
+  name: 'a preferred node with a false child of the true head that contains payments',
   nodes: 3,
   async tell(stage) {
     const { nodes, payBlock, settled } = stage;
@@ -236,7 +236,7 @@ const sibling: Story = {
 const FLIPS = 8;
 
 const flipping: Story = {
-  name: 'a node that votes now for one and now for the other of two real siblings',
+  name: 'a node that votes in turn for each of two real siblings',
   nodes: 3,
   isPolled: true,
   async tell(stage) {
@@ -264,7 +264,7 @@ const flipping: Story = {
 };
 
 const wrongBody: Story = {
-  name: 'a preferred node that gives right hashes with wrong bodies and receipts',
+  name: 'a preferred node that gives true hashes with false bodies and receipts',
   nodes: 3,
   async tell(stage) {
     const { settled, status } = stage;
@@ -307,7 +307,7 @@ const withheldBody: Story = {
 };
 
 const withheldByAll: Story = {
-  name: 'a reorg whose blocks no node gives for a while: nothing is undone before they come',
+  name: 'a reorg whose blocks no node gives for a while: no block is undone before they arrive',
   nodes: 3,
   async tell({ chain, nodes, service, payBlock, settled, status, oracle }) {
     const paid = await payBlock();
@@ -367,7 +367,7 @@ const earlyFinality: Story = {
 };
 
 const oneDown: Story = {
-  name: 'one honest node is down, and the other one stands against a liar',
+  name: 'one honest node is down, and the other one contradicts a liar',
   nodes: 3,
   isPolled: true,
   async tell(stage) {
@@ -394,7 +394,7 @@ const oneDown: Story = {
 const RESUME_MS_MAX = 6_000;
 
 const mostDown: Story = {
-  name: 'both honest nodes are down for a while, and the liar goes on',
+  name: 'both honest nodes are down for a while, and the liar continues',
   nodes: 3,
   isPolled: true,
   async tell(stage) {
@@ -416,7 +416,7 @@ const mostDown: Story = {
 };
 
 const falseByNumber: Story = {
-  name: 'a preferred node that votes truly and answers falsely by number',
+  name: 'a preferred node whose votes are true and whose answers by number are false',
   nodes: 3,
   async tell(stage) {
     await throughDowntime(stage, { blocks: MIDDLE_FROM, paid: MIDDLE_FROM }, (node, liar, tip) => {
@@ -442,7 +442,7 @@ const belowFirst = withEarlyLiar(
 );
 
 const twoOfFive: Story = {
-  name: 'two of five nodes on one branch of their own',
+  name: 'two of five nodes on the same false branch',
   nodes: 5,
   async tell(stage) {
     const liar = await falseBranch(stage);
@@ -457,7 +457,7 @@ const breakers = both(
 );
 
 const brokenCheck: Story = {
-  name: 'two of five nodes break a check in the samples from which it is learned',
+  name: 'two of five nodes break a check in the samples that decide about it',
   nodes: 5,
   async prepare({ nodes, chain, payOn }) {
     for (let paid = 0; paid < 4; paid += 1) await payOn(chain);

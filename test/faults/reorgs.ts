@@ -57,7 +57,7 @@ async function notificationKeysOf(chain: Chain, hashes: readonly Hash[]) {
 }
 
 const deep = (depth: number, confirmations: number): Story => ({
-  name: `a reorg ${depth} deep under ${confirmations} confirmations, with the same transactions in other places`,
+  name: `a reorg ${depth} deep under ${confirmations} confirmations, with the same transactions in other positions`,
   ...(confirmations > 0 && { chain: { confirmations } }),
   async tell({ chain, payBlock, settled, oracle, happened }) {
     const paid = await payBlock();
@@ -73,7 +73,7 @@ const deep = (depth: number, confirmations: number): Story => ({
 
 /** The follower learns of the reorg only when the new branch is longer: from the parent of the next block. */
 const grown: Story = {
-  name: 'a reorg 3 deep that is seen only from two blocks above it',
+  name: 'a reorg 3 deep that the nodes show only from two blocks above it',
   isPolled: true,
   async tell({ chain, nodes: [node], payBlock, settled, oracle }) {
     const paid = await payBlock();
@@ -92,7 +92,7 @@ const grown: Story = {
 
 /** The reorg happens between two responses: the block is the old one, the receipts are those of its transactions afterwards. */
 const torn = (word: 'hash' | 'number'): Story => ({
-  name: `a reorg between the block and its receipts, asked for by ${word}`,
+  name: `a reorg between the requests of a block and of its receipts, by ${word}`,
   isPolled: true,
   async tell({ chain, nodes: [node], payUntil }) {
     node.inject(
@@ -118,7 +118,7 @@ const torn = (word: 'hash' | 'number'): Story => ({
 });
 
 const belowFinality: Story = {
-  name: 'a reorg below what is final, until the chain of before is back',
+  name: 'a reorg from below the final block, until the former chain is back',
   isSlow: true,
   isPolled: true,
   mayRepeat: true,

@@ -40,7 +40,7 @@ const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
     problem: /503/,
   },
   {
-    name: 'gzip that is none',
+    name: 'invalid gzip',
     fault: sending((response) =>
       response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end('garbage'),
     ),
@@ -78,17 +78,17 @@ const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
     problem: /JSON/,
   },
   {
-    name: 'answers under ids that nobody gave',
+    name: 'answers with ids that no request had',
     fault: renamed((id) => id + 1_000_000),
     problem: /unanswered/,
   },
   {
-    name: 'every answer of a batch under the first id',
+    name: 'every answer of a batch with the first id',
     fault: renamed((_, first) => first, 'batches'),
     problem: /twice/,
   },
   {
-    name: 'results of a batch under no id',
+    name: 'results of a batch without ids',
     fault: renamed(() => null, 'batches'),
     problem: /unanswered/,
   },
@@ -158,7 +158,7 @@ async function tellFallback(
 export const transportStories: readonly Story[] = [
   ...alone,
   {
-    name: 'a limit told as a JSON-RPC error, first of everything and then of traces, while it is asked what it can do',
+    name: 'a limit given as a JSON-RPC error, first for everything and then for traces, while the node is probed',
     isPolled: true,
     async tell({ nodes: [node], payUntil, status }) {
       const error = { code: -32_005, message: 'rate limit exceeded, try again in 100ms' };
@@ -183,7 +183,7 @@ export const transportStories: readonly Story[] = [
     },
   },
   {
-    name: 'bodies that come byte by byte',
+    name: 'bodies that arrive byte by byte',
     async tell({ nodes: [node], payUntil }) {
       node.inject(
         sending((response, text) => drip(response.writeHead(200, json), text)),
@@ -195,7 +195,7 @@ export const transportStories: readonly Story[] = [
   // The limits are 5 s for a silent WebSocket and 30 s for a response.
   {
     isSlow: true,
-    name: 'a WebSocket that stays open and says nothing',
+    name: 'a WebSocket that stays open and silent',
     async tell({ nodes: [node], payUntil, settled, status }) {
       assert.equal((await status()).pushed_heads, true);
       node.inject({ isMute: true });
@@ -238,7 +238,7 @@ export const transportStories: readonly Story[] = [
   },
   {
     isSlow: true,
-    name: 'connections that die without a word',
+    name: 'connections that end without an answer',
     async tell({ nodes: [node], payBlock, settled }) {
       node.killConnections();
       await payBlock();
@@ -247,7 +247,7 @@ export const transportStories: readonly Story[] = [
   },
   {
     isSlow: true,
-    name: 'a head far ahead when what is final is asked for, and then a reorg',
+    name: 'a head far ahead in the answer about the final block, and then a reorg',
     isPolled: true,
     chain: { finalityDepth: 3 },
     async tell({ chain, nodes: [node], payUntil, settled, service, oracle }) {

@@ -102,7 +102,7 @@ const inBackfill = ({ name, fault }: Lie): Story => ({
 
 /** Held blocks become old. After a restart such a block looks like a block of a backfill. */
 const disputed: Story = {
-  name: 'an internal transfer omitted by the first of two nodes: its block is held however far the head moves on, also after a restart',
+  name: 'an internal transfer omitted by the first of two nodes: its block is held, however far the head moves and after a restart',
   nodes: 2,
   isPolled: true,
   async tell(stage) {
