@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Difference } from '../audit/compare.ts';
-import { applyPlan, planRepairs, type RepairPlan } from '../audit/repair.ts';
+import { applyPlan, planRepairs, type RepairPlan } from '../audit/repair-plan.ts';
 import { type VerifyOptions, verifyStored } from '../audit/verify.ts';
 import type { VerifyReport } from '../audit/verify-report.ts';
 import { type ChainNodes, httpUrls } from '../chain/nodes/nodes.ts';

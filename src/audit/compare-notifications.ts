@@ -5,8 +5,8 @@
 import { contentOf, type Transfer } from '../domain/block.ts';
 import { messageKind } from '../domain/message-kind.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
+import type { Repair } from '../store/audit/apply-repairs.ts';
 import type { SentOrphan, StoredBlock, StoredNotification, StoredWatch } from '../store/audit/comparison.ts';
-import type { Repair } from '../store/audit/repair.ts';
 import {
   type ComparisonOutcome,
   type Difference,

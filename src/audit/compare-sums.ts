@@ -6,7 +6,7 @@ import { decimalText } from '../core/decimal.ts';
 import { counted } from '../core/plural.ts';
 import type { ValuedPair } from '../domain/pair.ts';
 import { medianOf } from '../domain/price-decision.ts';
-import type { Repair } from '../store/audit/repair.ts';
+import type { Repair } from '../store/audit/apply-repairs.ts';
 import { listWrongDays, listWrongMonths, listWrongVolumes } from '../store/audit/sums.ts';
 import type { Db } from '../store/db/db.ts';
 import { listObservedPrices, type ObservedPrice } from '../store/prices/price-rounds.ts';

@@ -3,8 +3,8 @@
  */
 import { createOccurrences, sidesOf, type Transfer } from '../domain/block.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
+import type { Repair } from '../store/audit/apply-repairs.ts';
 import type { NotificationKey, StoredBlock, StoredWatch } from '../store/audit/comparison.ts';
-import type { Repair } from '../store/audit/repair.ts';
 
 /** docs/how-to/verify-and-repair.md explains each kind. */
 export type Difference = {

@@ -2,7 +2,7 @@
  * Repairs the differences that `verify` finds: makes a plan, and then applies exactly that plan, in small transactions while
  * the service runs.
  */
-import { applyRepairs, type Repair } from '../store/audit/repair.ts';
+import { applyRepairs, type Repair } from '../store/audit/apply-repairs.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
 import type { Difference } from './compare.ts';

@@ -2,7 +2,7 @@
  * Prints a repair plan: the step for each difference, what the receiver may have seen, and what it will be sent.
  */
 import type { Difference, WrongNotification } from '../audit/compare.ts';
-import type { Repair } from '../store/audit/repair.ts';
+import type { Repair } from '../store/audit/apply-repairs.ts';
 
 /** Without this flag, a repair doesn't send a transfer that the receiver may have credited under another id. */
 export const DOUBLE_CREDIT_FLAG = '--allow-double-credit';

@@ -4,14 +4,14 @@
 import type { Command } from 'commander';
 import { runRepair } from '../app/verification.ts';
 import type { Difference } from '../audit/compare.ts';
-import { PLAN_MAX, type RepairPlan } from '../audit/repair.ts';
+import { PLAN_MAX, type RepairPlan } from '../audit/repair-plan.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { counted } from '../core/plural.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
-import { DOUBLE_CREDIT_FLAG, planLines } from './repair-plan.ts';
+import { DOUBLE_CREDIT_FLAG, planLines } from './repair-steps.ts';
 import { createDissentLines, createProgressLines, describe, parseNumber, reportJson } from './verify.ts';
 
 type Flags = {

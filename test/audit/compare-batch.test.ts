@@ -9,7 +9,7 @@ import { decimal } from '../../src/core/decimal.ts';
 import type { PairEvents, ValuedPair } from '../../src/domain/pair.ts';
 import { createMarketProcessor } from '../../src/ingest/pairs/market.ts';
 import type { ReadBlock } from '../../src/ingest/read-block.ts';
-import { applyRepairs } from '../../src/store/audit/repair.ts';
+import { applyRepairs } from '../../src/store/audit/apply-repairs.ts';
 import { commitBlocks } from '../../src/store/blocks/blocks.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { insertRound, type SourceReport } from '../../src/store/prices/price-rounds.ts';

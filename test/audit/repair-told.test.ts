@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RepairPlan } from '../../src/audit/repair.ts';
+import type { RepairPlan } from '../../src/audit/repair-plan.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import { renderMessage } from '../../src/delivery/payload.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';

@@ -1,7 +1,7 @@
 /**
  * A made-up chain whose blocks pay bob. Tests follow it, damage the stored data, and plan and apply repairs.
  */
-import { applyPlan, planRepairs, type RepairPlan } from '../../src/audit/repair.ts';
+import { applyPlan, planRepairs, type RepairPlan } from '../../src/audit/repair-plan.ts';
 import type { VerifyOptions } from '../../src/audit/verify.ts';
 import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import { Fault } from '../../src/core/fault.ts';
