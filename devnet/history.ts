@@ -4,7 +4,7 @@
  */
 import { marketTrafficAt } from './market-traffic.ts';
 import type { Scene } from './scene.ts';
-import { executeAll, type Node } from './wallet.ts';
+import { executeAll, type RpcEndpoint } from './wallet.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_HOURS = 24;
@@ -29,7 +29,7 @@ export function listPast(now: Date): Date[] {
 }
 
 /** Mines a block with market traffic at each of the times. */
-export async function playPast(node: Node, scene: Scene, times: readonly Date[]): Promise<void> {
+export async function playPast(node: RpcEndpoint, scene: Scene, times: readonly Date[]): Promise<void> {
   let turn = 0;
   for (const time of times) {
     const turns = Array.from({ length: TURNS_OF_BLOCK }, () => turn++);

@@ -9,7 +9,7 @@ import { homePair, type Market, marketTokens, NATIVE_POOL, pairTable, type Token
 import { type MarketActions, marketActions } from './market-actions.ts';
 import { usdPriceAt } from './prices.ts';
 import type { Scene } from './scene.ts';
-import { type Node, readBalanceWei, readContract, type Transaction } from './wallet.ts';
+import { type RpcEndpoint, readBalanceWei, readContract, type Transaction } from './wallet.ts';
 
 /** All kinds of transactions in turn, as far as the member's balances allow. */
 export const marketKinds = [
@@ -50,7 +50,7 @@ const PARTS = 1_000_000;
 const COIN = 10n ** 18n;
 
 type Move = {
-  node: Node;
+  node: RpcEndpoint;
   actions: MarketActions;
   market: Market;
   turn: number;
@@ -61,7 +61,12 @@ type Move = {
 };
 
 /** The transaction of a turn: the kinds in order, each by a pseudo-random member. The same turn gives the same transaction. */
-export function marketTrafficAt(node: Node, scene: Scene, turn: number, now: Date): Promise<Transaction> {
+export function marketTrafficAt(
+  node: RpcEndpoint,
+  scene: Scene,
+  turn: number,
+  now: Date,
+): Promise<Transaction> {
   const { market, members } = scene;
   const place = Math.floor(chance(turn, 'member') * members.length);
   const member = members[place] ?? members[0];
@@ -166,18 +171,18 @@ function poolOf({ market, turn, home }: Move): { pool: number; token: Address } 
     : { pool: pair.rewardPid, token: market.pairs[home] };
 }
 
-async function readReserves(node: Node, pair: Address): Promise<{ token: bigint; native: bigint }> {
+async function readReserves(node: RpcEndpoint, pair: Address): Promise<{ token: bigint; native: bigint }> {
   const reserves = await readContract(node, pair, { contract: 'UniswapV2Pair', method: 'getReserves' });
   const [token, native] = Array.isArray(reserves) ? reserves : [];
   assert(typeof token === 'bigint' && typeof native === 'bigint');
   return { token, native };
 }
 
-function readToken(node: Node, token: Address, holder: Address): Promise<bigint> {
+function readToken(node: RpcEndpoint, token: Address, holder: Address): Promise<bigint> {
   return readAmount(node, token, { contract: 'DemoToken', method: 'balanceOf', values: [holder] });
 }
 
-async function readAmount(node: Node, address: Address, call: ContractCall): Promise<bigint> {
+async function readAmount(node: RpcEndpoint, address: Address, call: ContractCall): Promise<bigint> {
   const amount = await readContract(node, address, call);
   assert(typeof amount === 'bigint', `${call.contract}.${call.method} answers an amount`);
   return amount;

@@ -5,11 +5,11 @@
 import type { Clock } from '../src/core/clock.ts';
 import type { Fault } from '../src/core/fault.ts';
 import { type Repeating, repeat } from './repeat.ts';
-import type { Node } from './wallet.ts';
+import type { RpcEndpoint } from './wallet.ts';
 
 /** Starts mining. Transactions then wait for the next block. */
 export async function startMining(
-  { node, clock }: { node: Node; clock: Clock },
+  { node, clock }: { node: RpcEndpoint; clock: Clock },
   options: { onFault(fault: Fault): void; intervalMs: number },
 ): Promise<Repeating> {
   await node.rpc('evm_setAutomine', [false]);

@@ -10,7 +10,7 @@ import {
   executeAll,
   isContract,
   listAccounts,
-  type Node,
+  type RpcEndpoint,
   readChainTime,
   type Transaction,
 } from './wallet.ts';
@@ -53,7 +53,7 @@ const GAS_OF_MINT = 200_000;
  * Creates the contracts and the initial balances in a few blocks. The deployer must not have sent a transaction before.
  * @throws Fault `inconsistent` if it has, or if there are fewer than eight accounts, and `invalid` if a transaction fails
  */
-export async function createScene(node: Node): Promise<Scene> {
+export async function createScene(node: RpcEndpoint): Promise<Scene> {
   const { feeCollector, ...scene } = await planScene(node);
   const { deployer, market, contracts } = scene;
   if ((await node.rpc('eth_getTransactionCount', [deployer, 'latest'])) !== '0x0')
@@ -75,7 +75,7 @@ export async function createScene(node: Node): Promise<Scene> {
 }
 
 /** The scene on a chain where it was created before. Undefined if the contracts are missing. */
-export async function findScene(node: Node): Promise<Scene | undefined> {
+export async function findScene(node: RpcEndpoint): Promise<Scene | undefined> {
   const { feeCollector: _, ...scene } = await planScene(node);
   const { tokens, pairs, ...others } = scene.market;
   const addresses = [scene.contracts, tokens, pairs, others].flatMap((group) => Object.values(group));
@@ -86,7 +86,7 @@ export async function findScene(node: Node): Promise<Scene | undefined> {
 }
 
 /** The accounts, and the addresses of all contracts, before or after their creation. */
-async function planScene(node: Node): Promise<Scene & { feeCollector: Address }> {
+async function planScene(node: RpcEndpoint): Promise<Scene & { feeCollector: Address }> {
   const [first, second, third, fourth, visitor, feeCollector, deployer, member, ...members] =
     await listAccounts(node);
   if (first === undefined || second === undefined || third === undefined || fourth === undefined)
@@ -145,7 +145,7 @@ function ownBeginning({ deployer, traders, visitor, contracts }: Scene): Transac
 }
 
 /** Sets the code of Multicall3 at its well-known address, which no creation on this chain could reach. */
-async function placeMulticall3(node: Node): Promise<void> {
+async function placeMulticall3(node: RpcEndpoint): Promise<void> {
   // An eth_call of a creation runs the constructor and returns the code.
   const code = await node.rpc('eth_call', [{ data: encodeCreation('Multicall3') }, 'latest']);
   await node.rpc('anvil_setCode', [MULTICALL3, code]);

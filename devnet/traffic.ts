@@ -8,7 +8,7 @@ import type { Address } from '../src/core/hex.ts';
 import { encodeCall } from './contracts.ts';
 import { type Repeating, repeat } from './repeat.ts';
 import type { Scene } from './scene.ts';
-import { type Node, readContract, sendTransaction, type Transaction } from './wallet.ts';
+import { type RpcEndpoint, readContract, sendTransaction, type Transaction } from './wallet.ts';
 
 /** All kinds of transactions in turn, each from one trader to the next. */
 export const trafficKinds = [
@@ -30,7 +30,7 @@ const PENDING_TRANSACTIONS_MAX = 20;
 
 /** Sends the transaction of one turn after another at the interval, until it is stopped. */
 export function startTraffic(
-  { node, clock }: { node: Node; clock: Clock },
+  { node, clock }: { node: RpcEndpoint; clock: Clock },
   transactionAt: (turn: number) => Promise<Transaction>,
   options: { onFault(fault: Fault): void; intervalMs: number },
 ): Repeating {
@@ -44,7 +44,7 @@ export function startTraffic(
 }
 
 /** The transaction of a turn: the kinds in order, with the next sender after each round. */
-export async function trafficAt(node: Node, scene: Scene, turn: number): Promise<Transaction> {
+export async function trafficAt(node: RpcEndpoint, scene: Scene, turn: number): Promise<Transaction> {
   const kind = trafficKinds[turn % trafficKinds.length] ?? 'native';
   const round = Math.floor(turn / trafficKinds.length);
   const from = traderAt(scene, round);
@@ -54,7 +54,7 @@ export async function trafficAt(node: Node, scene: Scene, turn: number): Promise
 }
 
 async function transactionOf(
-  node: Node,
+  node: RpcEndpoint,
   { traders, contracts }: Scene,
   move: { kind: TrafficKind; from: Address; to: Address; thousandths: bigint },
 ): Promise<Transaction> {
@@ -120,7 +120,7 @@ function traderAt({ traders }: Scene, round: number): Address {
   return traders[round % traders.length] ?? traders[0];
 }
 
-async function countPending(node: Node): Promise<number> {
+async function countPending(node: RpcEndpoint): Promise<number> {
   const status = await node.rpc('txpool_status');
   return typeof status === 'object' && status !== null && 'pending' in status ? Number(status.pending) : 0;
 }

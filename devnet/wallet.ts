@@ -14,7 +14,7 @@ import {
 } from './contracts.ts';
 
 /** The required part of a node. */
-export type Node = Pick<Anvil, 'rpc'>;
+export type RpcEndpoint = Pick<Anvil, 'rpc'>;
 
 export type Transaction = {
   from: Address;
@@ -45,14 +45,14 @@ const RECEIPT_MS_MAX = 30_000;
 const LOOK_AGAIN_MS = 20;
 
 /** The accounts for which the node signs, in its order. */
-export async function listAccounts(node: Node): Promise<Address[]> {
+export async function listAccounts(node: RpcEndpoint): Promise<Address[]> {
   const accounts = await node.rpc('eth_accounts');
   if (!Array.isArray(accounts)) throw unexpected('eth_accounts');
   return accounts.map((account) => hexOf(account, 'eth_accounts'));
 }
 
 /** Sends a transaction without waiting until it is mined. */
-export async function sendTransaction(node: Node, transaction: Transaction): Promise<Hash> {
+export async function sendTransaction(node: RpcEndpoint, transaction: Transaction): Promise<Hash> {
   const hash = await node.rpc('eth_sendTransaction', [fieldsOfTransaction(transaction)]);
   return hexOf(hash, 'eth_sendTransaction');
 }
@@ -62,7 +62,11 @@ export async function sendTransaction(node: Node, transaction: Transaction): Pro
  * order, and those of different senders come in any order. The node must mine each transaction at once, before and after.
  * @throws Fault `invalid` if one of them fails
  */
-export async function executeAll(node: Node, transactions: readonly Transaction[], at?: Date): Promise<void> {
+export async function executeAll(
+  node: RpcEndpoint,
+  transactions: readonly Transaction[],
+  at?: Date,
+): Promise<void> {
   const nonces = new Map<Address, number>();
   const countOf = async (from: Address) => {
     nonces.set(from, Number(await node.rpc('eth_getTransactionCount', [from, 'latest'])));
@@ -109,7 +113,7 @@ function fillBlocks(transactions: readonly Transaction[]): Transaction[][] {
 }
 
 /** The receipt once the transaction is mined. @throws Fault `unavailable` after 30 s without it */
-export async function waitForReceipt(node: Node, hash: Hash): Promise<Receipt> {
+export async function waitForReceipt(node: RpcEndpoint, hash: Hash): Promise<Receipt> {
   const deadline = Date.now() + RECEIPT_MS_MAX;
   while (Date.now() < deadline) {
     const receipt = await node.rpc('eth_getTransactionReceipt', [hash]);
@@ -121,7 +125,7 @@ export async function waitForReceipt(node: Node, hash: Hash): Promise<Receipt> {
 
 /** The address of a new contract. `values` are for its constructor. @throws Fault `invalid` if it reverts */
 export async function deployContract(
-  node: Node,
+  node: RpcEndpoint,
   creation: { from: Address; contract: ContractName; values?: readonly unknown[] },
 ): Promise<Address> {
   const input = encodeCreation(creation.contract, creation.values);
@@ -134,24 +138,28 @@ export async function deployContract(
 }
 
 /** The current result of a method. */
-export async function readContract(node: Node, address: Address, call: ContractCall): Promise<unknown> {
+export async function readContract(
+  node: RpcEndpoint,
+  address: Address,
+  call: ContractCall,
+): Promise<unknown> {
   const result = await node.rpc('eth_call', [{ to: address, data: encodeCall(call) }, 'latest']);
   return decodeResult(call, hexOf(result, 'eth_call'));
 }
 
 /** True if there is a contract at the address. */
-export async function isContract(node: Node, address: Address): Promise<boolean> {
+export async function isContract(node: RpcEndpoint, address: Address): Promise<boolean> {
   return (await node.rpc('eth_getCode', [address, 'latest'])) !== '0x';
 }
 
 /** The balance of native coin. */
-export async function readBalanceWei(node: Node, address: Address): Promise<bigint> {
+export async function readBalanceWei(node: RpcEndpoint, address: Address): Promise<bigint> {
   return BigInt(hexOf(await node.rpc('eth_getBalance', [address, 'latest']), 'eth_getBalance'));
 }
 
 /** Number and hash of a block. Undefined if the chain has no such block. */
 export async function findBlock(
-  node: Node,
+  node: RpcEndpoint,
   block: number | 'latest',
 ): Promise<{ number: number; hash: Hash } | undefined> {
   const tag = block === 'latest' ? block : quantity(block);
@@ -162,7 +170,7 @@ export async function findBlock(
 }
 
 /** The time of the newest block. */
-export async function readChainTime(node: Node): Promise<Date> {
+export async function readChainTime(node: RpcEndpoint): Promise<Date> {
   const method = 'eth_getBlockByNumber';
   const { timestamp } = fieldsOf(await node.rpc(method, ['latest', false]), method);
   return new Date(Number(timestamp) * 1000);

@@ -21,7 +21,7 @@ import { type PostgresServer, startPostgresServer } from './kit/postgres-server.
 import { type FileResult, runFiles } from './kit/run-file.ts';
 import { SAMPLE_VARIABLE, sampleOfCommit } from './kit/sample.ts';
 import { groupFiles } from './kit/share-process.ts';
-import { type CheckResult, runStaticChecks } from './kit/static-checks.ts';
+import { runStaticChecks, type StaticCheckResult } from './kit/static-checks.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** What hangs is found by then; the slowest file takes a minute on an idle machine of two cores. */
@@ -120,7 +120,7 @@ async function runAll(groups: string[][]): Promise<FileResult[]> {
   return results;
 }
 
-function sum(checks: CheckResult[], results: FileResult[]): Outcome {
+function sum(checks: StaticCheckResult[], results: FileResult[]): Outcome {
   const failed = checks.filter((check) => check.problem !== undefined).map((check) => check.name);
   let passed = checks.length - failed.length;
   let skippedTests = 0;
@@ -132,7 +132,7 @@ function sum(checks: CheckResult[], results: FileResult[]): Outcome {
   return { passed, skipped: skippedTests, failed };
 }
 
-function showCheck(check: CheckResult): void {
+function showCheck(check: StaticCheckResult): void {
   say(`${mark(check.problem === undefined)} ${check.name}  ${seconds(check.durationMs)}`);
   if (check.problem !== undefined) say(indent(check.problem));
 }

@@ -5,7 +5,7 @@
  */
 import Type, { type TSchema } from 'typebox';
 import { closest } from './closest-word.ts';
-import type { Environment } from './environment.ts';
+import type { EnvironmentVariables } from './environment.ts';
 import { childPointer, keysOf } from './pointer.ts';
 import type { PointerProblem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
@@ -19,7 +19,7 @@ const PREFIX = 'CHAINBELL_';
  */
 export function applyVariables(
   settings: Settings,
-  environment: Environment,
+  environment: EnvironmentVariables,
   names: ReadonlySet<string>,
 ): PointerProblem[] {
   const problems: PointerProblem[] = [];

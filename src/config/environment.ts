@@ -1,11 +1,11 @@
 /**
- * The only place in the program that reads `process.env`. Everything else receives an Environment.
+ * The only place in the program that reads `process.env`. Everything else receives an EnvironmentVariables.
  */
 
-/** Environment variables by name. */
-export type Environment = Record<string, string | undefined>;
+/** EnvironmentVariables variables by name. */
+export type EnvironmentVariables = Record<string, string | undefined>;
 
 /** The environment variables of this process. */
-export function readEnvironment(): Environment {
+export function readEnvironment(): EnvironmentVariables {
   return process.env;
 }

@@ -2,7 +2,7 @@
  * Replaces `${NAME}` and `${NAME:-default}` in values of the file. As in a shell, the default also replaces an empty
  * variable.
  */
-import type { Environment } from './environment.ts';
+import type { EnvironmentVariables } from './environment.ts';
 
 const VARIABLE = /\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|)/g;
 
@@ -15,7 +15,7 @@ type Interpolated = {
 };
 
 /** The text with its variables replaced; undefined if it has none. */
-export function interpolate(text: string, environment: Environment): Interpolated | undefined {
+export function interpolate(text: string, environment: EnvironmentVariables): Interpolated | undefined {
   if (!text.includes('${')) return undefined;
   const names: string[] = [];
   const problems: Interpolated['problems'] = [];

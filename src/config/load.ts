@@ -9,7 +9,7 @@ import { messageOf } from '../core/fault.ts';
 import { checkBetweenKeys } from './check-between-keys.ts';
 import { checkSchema } from './check-schema.ts';
 import { convertVariables } from './convert-variables.ts';
-import type { Environment } from './environment.ts';
+import type { EnvironmentVariables } from './environment.ts';
 import { applyVariables } from './environment-variables.ts';
 import { checkPoints } from './point-rules.ts';
 import { childPointer } from './pointer.ts';
@@ -30,7 +30,7 @@ type DeepPartial<Value> = Value extends readonly unknown[]
 type ConfigSource = {
   /** Path of the YAML file; without one everything comes from the environment and the overrides. */
   file?: string;
-  env: Environment;
+  env: EnvironmentVariables;
   /** Values from the calling program. They override the environment, which overrides the file. */
   overrides?: ConfigOverrides;
 };

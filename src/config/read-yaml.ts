@@ -14,7 +14,7 @@ import {
   type Scalar,
   type YAMLMap,
 } from 'yaml';
-import type { Environment } from './environment.ts';
+import type { EnvironmentVariables } from './environment.ts';
 import { interpolate } from './interpolate.ts';
 import { parseYaml, showVariables } from './parse-yaml.ts';
 import { childPointer } from './pointer.ts';
@@ -31,7 +31,10 @@ export type ReadDocument = {
 };
 
 /** Reads the text of a configuration file. Replaces variables in scalar values only. Never throws. */
-export function readDocument(source: { file: string; text: string }, environment: Environment): ReadDocument {
+export function readDocument(
+  source: { file: string; text: string },
+  environment: EnvironmentVariables,
+): ReadDocument {
   const lines = new LineCounter();
   const settings: Settings = {
     source: { ...source, lines },
@@ -57,7 +60,7 @@ export function readDocument(source: { file: string; text: string }, environment
 
 type Reader = {
   document: Document.Parsed;
-  environment: Environment;
+  environment: EnvironmentVariables;
   settings: Settings;
   problems: PointerProblem[];
   names: Set<string>;

@@ -7,7 +7,7 @@ import type { Clock } from '../core/clock.ts';
 import { findBlockHash, findFirst, findTip } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
 
-type CompareOptions = { database: Database; nodes: Pick<ChainNodes, 'compareWith'>; clock: Clock };
+type NodeComparisonOptions = { database: Database; nodes: Pick<ChainNodes, 'compareWith'>; clock: Clock };
 
 /** How often nodes that vote against the quorum are compared with the stored blocks. */
 const COMPARE_MS = 1_000;
@@ -20,7 +20,7 @@ export function createNodeComparison({
   database,
   nodes,
   clock,
-}: CompareOptions): (heldSinceMs: number | undefined, signal: AbortSignal) => Promise<void> {
+}: NodeComparisonOptions): (heldSinceMs: number | undefined, signal: AbortSignal) => Promise<void> {
   let comparedMs = Number.NEGATIVE_INFINITY;
   return async (heldSinceMs, signal) => {
     const nowMs = clock.now().getTime();

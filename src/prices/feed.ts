@@ -46,7 +46,7 @@ const STANDBY_MS = 2_000;
 const MESSAGE_CHARACTERS_MAX = 300;
 
 type DecidedRound = PriceRound & { isDisputed: boolean };
-type Answer = { source: PriceSource; quote: Quote } | { source: PriceSource; message: string };
+type SourceAnswer = { source: PriceSource; quote: Quote } | { source: PriceSource; message: string };
 
 /**
  * Returns the step, and how long to wait after it. Stored rounds decide when the next one is due, so another process
@@ -88,7 +88,7 @@ export function createPriceFeed(
   return { step, idleMs: () => waitMs };
 }
 
-async function ask(source: PriceSource, timeoutMs: number, parent: AbortSignal): Promise<Answer> {
+async function ask(source: PriceSource, timeoutMs: number, parent: AbortSignal): Promise<SourceAnswer> {
   const limit = startAbort(parent, timeoutMs);
   try {
     return { source, quote: await source.read(limit.signal) };
@@ -101,7 +101,7 @@ async function ask(source: PriceSource, timeoutMs: number, parent: AbortSignal):
 }
 
 function decideRound(
-  answers: readonly Answer[],
+  answers: readonly SourceAnswer[],
   { asset, now, last }: { asset: string; now: Date; last: Decimal | undefined },
 ): DecidedRound {
   const quotes = answers.flatMap((answer) =>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join, resolve } from 'node:path';
 import { test } from 'node:test';
-import type { Environment } from '../../src/config/environment.ts';
+import type { EnvironmentVariables } from '../../src/config/environment.ts';
 import { listVariables } from '../../src/config/environment-variables.ts';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
@@ -210,7 +210,7 @@ test('a single value can be reused through a YAML alias', () => {
   assert.equal(config.metrics.host, '0.0.0.0');
 });
 
-function load(text: string, env: Environment = {}, overrides: ConfigOverrides = {}): Config {
+function load(text: string, env: EnvironmentVariables = {}, overrides: ConfigOverrides = {}): Config {
   using config = writeConfig(text);
   return loadConfig({ file: config.file, env, overrides });
 }

@@ -4,13 +4,13 @@
 import assert from 'node:assert/strict';
 import { sep } from 'node:path';
 import { test } from 'node:test';
-import type { Environment } from '../../src/config/environment.ts';
+import type { EnvironmentVariables } from '../../src/config/environment.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/problem-report.ts';
 import { writeConfig } from './write-config.ts';
 
 /** The texts begin on the line after the opening quote. Without `yaml`, there is no file. */
-const cases: { promise: string; yaml?: string; env?: Environment; report: string }[] = [
+const cases: { promise: string; yaml?: string; env?: EnvironmentVariables; report: string }[] = [
   {
     promise: 'a misspelled key, with the key that was probably meant',
     yaml: `
@@ -1263,7 +1263,7 @@ test('one report contains every problem, even if there are dozens', () => {
   assert.equal(report.match(/must be at least 1/g)?.length, 50);
 });
 
-function reportOf(yaml: string | undefined, env: Environment): string {
+function reportOf(yaml: string | undefined, env: EnvironmentVariables): string {
   using config = writeConfig(yaml ?? '');
   try {
     loadConfig(yaml === undefined ? { env } : { file: config.file, env });

@@ -6,7 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-export type CheckResult = {
+export type StaticCheckResult = {
   name: string;
   durationMs: number;
   /** The tool's output, if the check failed. */
@@ -21,7 +21,7 @@ const TSGOLINT = 'tools/node_modules/.bin/tsgolint';
 const TYPE_AWARE = ['tools/node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'];
 
 /** Runs all static checks concurrently on the project in `root`. */
-export function runStaticChecks(root: string): Promise<CheckResult[]> {
+export function runStaticChecks(root: string): Promise<StaticCheckResult[]> {
   return Promise.all([
     check('types (tsc)', async () =>
       problemOf(await runTool(root, ['node_modules/typescript/bin/tsc', '--noEmit', '-p', '.'])),
@@ -57,7 +57,10 @@ async function findBlindness(root: string): Promise<string | undefined> {
   }
 }
 
-async function check(name: string, findProblem: () => Promise<string | undefined>): Promise<CheckResult> {
+async function check(
+  name: string,
+  findProblem: () => Promise<string | undefined>,
+): Promise<StaticCheckResult> {
   const startedAt = performance.now();
   const problem = await findProblem();
   return { name, durationMs: performance.now() - startedAt, problem };

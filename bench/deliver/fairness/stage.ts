@@ -25,7 +25,7 @@ import type { Question, Reply } from './receivers.ts';
 
 export type DatabaseKind = 'postgres' | 'embedded';
 
-export type StageOptions = {
+export type FairnessStageOptions = {
   /** The root of the checkout whose service is measured, with its node_modules. */
   service: string;
   database: DatabaseKind;
@@ -73,7 +73,7 @@ const GAS = 21_000;
 /** Each hanging attempt holds a connection. The service opens at most 1,024 of them. */
 const OPEN_FILES_MIN = 8_192;
 
-export async function setStage(options: StageOptions): Promise<Stage> {
+export async function setStage(options: FairnessStageOptions): Promise<Stage> {
   await assertOpenFiles();
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startAnvil({ extraArguments: ['--no-mining', '--disable-block-gas-limit'] }));
@@ -155,7 +155,7 @@ async function startServer(parts: AsyncDisposableStack, isDurable: boolean): Pro
 }
 
 async function issueKeys(
-  { service, watchers }: StageOptions,
+  { service, watchers }: FairnessStageOptions,
   place: { url: string; dataDir: string },
 ): Promise<string[]> {
   // An older checkout may have these files in other folders.
