@@ -34,7 +34,7 @@ export type Stage = {
 
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
-export type StageOptions = {
+type StageOptions = {
   answer: AnswerTo;
   /** anvil sometimes hangs for good when it is traced while it mines at full speed. */
   internalTransfers: 'auto' | 'off';

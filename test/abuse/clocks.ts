@@ -101,11 +101,11 @@ const minutesAfter = (failures: number) => RETRY_MINUTES[failures - 1] ?? 60;
 /** Asserts that no request is made a millisecond before the instant, and one request is made at the instant. */
 async function assertDueAt(stage: Stage, dueAt: Date): Promise<void> {
   const { clock, work, receiver } = stage;
-  const heard = receiver.requests.length;
+  const received = receiver.requests.length;
   clock.advance(dueAt.getTime() - clock.now().getTime() - 1);
-  assert.equal(await work(), heard, `before ${dueAt.toISOString()}`);
+  assert.equal(await work(), received, `before ${dueAt.toISOString()}`);
   clock.advance(1);
-  assert.equal(await work(), heard + 1, `at ${dueAt.toISOString()}`);
+  assert.equal(await work(), received + 1, `at ${dueAt.toISOString()}`);
 }
 
 const schedule = (kind: DatabaseKind): Abuse => ({
@@ -269,10 +269,10 @@ const dayAndBack = (kind: DatabaseKind): Abuse => ({
     await watcher.watch({ address, webhookUrl: receiver.url });
     await mine(service.database, headerOf(1), [transferOf({ receiver: address })], { now: new Date() });
     for (const ms of [24 * HOUR_MS, 0, -24 * HOUR_MS, 0]) {
-      const heard = receiver.requests.length;
+      const received = receiver.requests.length;
       setClock(ms);
       // If a row or its delivery queue were scheduled a day late, these three further attempts would not happen.
-      await waitUntil(() => receiver.requests.length >= heard + 3, {
+      await waitUntil(() => receiver.requests.length >= received + 3, {
         describe: `three retries with the clock at ${ms / HOUR_MS} hours`,
       });
     }

@@ -41,7 +41,7 @@ export type KillStage = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-type Heard = { id: number; at: number; isTaken: boolean };
+type Arrival = { id: number; at: number; isTaken: boolean };
 
 const PROCESSES: readonly { name: string; roles: readonly Role[] }[] = [
   { name: 'follower', roles: ['follower'] },
@@ -56,7 +56,7 @@ const WATCHERS = 3;
 const PAYMENTS_BEFORE = 6;
 const PAYMENTS_MEANWHILE = 4;
 /** The strike comes after at most this many webhooks of a round. */
-const HEARD_MAX = 5;
+const RECEIVED_MAX = 5;
 const ANSWER_MS_MAX = 25;
 const FAILING = 0.1;
 /** 0.6 s between retries. */
@@ -93,12 +93,12 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   const startBlock = (await chain.head()).number + 1;
 
   /** All webhooks in the order of their arrival. */
-  const heard: Heard[] = [];
+  const received: Arrival[] = [];
   const receiver = parts.use(
     await startReceiver({
       async answer({ json }) {
         const isTaken = random() >= FAILING;
-        heard.push({ id: (json as { id: number }).id, at: performance.now(), isTaken });
+        received.push({ id: (json as { id: number }).id, at: performance.now(), isTaken });
         await delay(random() * ANSWER_MS_MAX);
         return { status: isTaken ? 204 : 503 };
       },
@@ -200,7 +200,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   };
   /** Rows that are processed without a 2xx. */
   const countUntaken = async () => {
-    const taken = new Set(heard.filter(({ isTaken }) => isTaken).map(({ id }) => id));
+    const taken = new Set(received.filter(({ isTaken }) => isTaken).map(({ id }) => id));
     const rows = await database.query<{ id: number }>(sql`
       select id from notification where state = 'processed' order by id limit 100000`);
     return rows.filter(({ id }) => !taken.has(id)).length;
@@ -209,8 +209,8 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   const countMadeUp = async () => {
     const rows = await database.query<{ id: number; count: number }>(sql`
       select notification_id as id, count(*) as count from delivery_attempt group by 1 order by 1 limit 100000`);
-    const heardOf = Map.groupBy(heard, ({ id }) => id);
-    return rows.filter(({ id, count }) => count > (heardOf.get(id)?.length ?? 0)).length;
+    const receivedOf = Map.groupBy(received, ({ id }) => id);
+    return rows.filter(({ id, count }) => count > (receivedOf.get(id)?.length ?? 0)).length;
   };
   const oracle = createOracle(() => chain.url, records, startBlock);
   let rounds = 0;
@@ -219,10 +219,10 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
     async round() {
       rounds += 1;
       const strike = pick(Object.keys(strikes));
-      const heardBefore = heard.length;
-      const heardUntil = heardBefore + Math.floor(random() * (HEARD_MAX + 1));
+      const receivedBefore = received.length;
+      const receivedUntil = receivedBefore + Math.floor(random() * (RECEIVED_MAX + 1));
       await pay(PAYMENTS_BEFORE);
-      await waitUntil(() => heard.length >= heardUntil, {
+      await waitUntil(() => received.length >= receivedUntil, {
         describe: 'the moment of the strike',
         timeoutMs: RECOVERY_MS_MAX,
       });
@@ -251,7 +251,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
       };
       const nothing = { wrongBlocks: 0, lost: 0, doubled: 0, falseNotices: 0, falseRollbacks: 0, madeUp: 0 };
       assert.deepEqual(broken, nothing, strike);
-      const repeated = countRepeated(heard, { strike, startedAt, from: heardBefore });
+      const repeated = countRepeated(received, { strike, startedAt, from: receivedBefore });
       return { round: rounds, strike, transfers, repeated, lost, doubled, recoveredMs };
     },
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
@@ -264,12 +264,12 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
  * round, and again after the strike.
  */
 function countRepeated(
-  heard: readonly Heard[],
+  received: readonly Arrival[],
   { strike, startedAt, from }: { strike: string; startedAt: number; from: number },
 ): number {
   const taken = new Map<number, number>();
   let repeated = 0;
-  for (const [index, { id, at, isTaken }] of heard.entries()) {
+  for (const [index, { id, at, isTaken }] of received.entries()) {
     const takenIndex = taken.get(id);
     if (takenIndex !== undefined && index >= from) {
       const isExplained = !KEEPING_LEASES.has(strike) && takenIndex >= from && at >= startedAt;

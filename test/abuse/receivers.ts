@@ -152,9 +152,9 @@ const closing = (scheme: 'http' | 'https'): Abuse => ({
 const idle: Abuse = {
   name: 'a server whose idle timeout ends while messages arrive gets each of them once, and none fails',
   async commit() {
-    const heard: string[] = [];
+    const received: string[] = [];
     const server = createServer((request, response) => {
-      heard.push(String(request.headers['webhook-id']));
+      received.push(String(request.headers['webhook-id']));
       request.resume();
       // Leaves out Node's Keep-Alive hint, so that the sender cannot know when the connection ends.
       response.setHeader('connection', 'keep-alive').end();
@@ -178,10 +178,10 @@ const idle: Abuse = {
       await delay(IDLE_MS + Math.round((random() - 0.5) * 4));
     }
     assert.deepEqual(
-      heard,
+      received,
       Array.from({ length: count }, (_, index) => String(index + 1)),
     );
-    return `${count} messages over ${connections} connections, each heard once`;
+    return `${count} messages over ${connections} connections, each received once`;
   },
 };
 /** The idle timeout of that server. */

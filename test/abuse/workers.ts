@@ -143,19 +143,19 @@ const killed: Abuse = {
     let working = stage.startWorker();
     for (let takeover = 0; takeover < TAKEOVERS; takeover += 1) {
       stage.hold();
-      const heardBefore = receiver.requests.length;
+      const receivedBefore = receiver.requests.length;
       await stage.pay(NOTICES);
       await waitUntil(() => stage.held() >= IN_FLIGHT_MIN, patient('requests under way'));
       const next = stage.startWorker();
       await waitUntil(() => next.log.includes('service.started'), patient(`a start: ${next.log}`));
       stage.answer();
-      const heard = receiver.requests.length;
+      const received = receiver.requests.length;
       const startedAt = performance.now();
       working.child.kill('SIGKILL');
-      await waitUntil(() => receiver.requests.length > heard, patient('a request of the other worker'));
+      await waitUntil(() => receiver.requests.length > received, patient('a request of the other worker'));
       takeoversMs.push(Math.round(performance.now() - startedAt));
       await stage.drained();
-      assert.equal(receiver.requests.length, heardBefore + stage.held() + NOTICES);
+      assert.equal(receiver.requests.length, receivedBefore + stage.held() + NOTICES);
       stage.letGo();
       working = next;
     }

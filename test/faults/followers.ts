@@ -13,22 +13,22 @@ const BLOCKS = 5;
 
 /** Every third head is one block old, every third list of receipts lacks a log, and some requests are refused. */
 function liesAndRefuses(): NodeFault {
-  let [heard, told, sent, refused] = [0, 0, 0, 0];
+  let [headCount, receiptCount, sentCount, refusedCount] = [0, 0, 0, 0];
   const old = heads(async (head, ask) => {
-    heard += 1;
-    return heard % 3 === 0 ? ask(Number(head.number) - 1) : undefined;
+    headCount += 1;
+    return headCount % 3 === 0 ? ask(Number(head.number) - 1) : undefined;
   });
   const torn = receipts((all) => {
-    told += 1;
-    return told % 3 === 0 ? dropLog(all) : undefined;
+    receiptCount += 1;
+    return receiptCount % 3 === 0 ? dropLog(all) : undefined;
   });
   return {
     answer: async (call, ask) => (await old.answer?.(call, ask)) ?? torn.answer?.(call, ask),
     send(response) {
-      sent += 1;
+      sentCount += 1;
       // Refuses less and less often. A follower that restarts after each refusal would meet regular ones at the same point.
-      if (sent < (refused * (refused + 1)) / 2) return false;
-      refused += 1;
+      if (sentCount < (refusedCount * (refusedCount + 1)) / 2) return false;
+      refusedCount += 1;
       response.writeHead(503).end();
       return true;
     },

@@ -7,7 +7,7 @@ import { type Address, createPublicClient, type Hex, http, parseAbiItem, parseEv
 export type Found = {
   blocks: { number: number; hash: string }[];
   rows: { content: string; state: string; isAttempted: boolean }[];
-  heard: { id: number; content: string }[];
+  received: { id: number; content: string }[];
   /** Hashes of stored blocks that were removed, as a trigger in the database recorded them. */
   removed: string[];
 };
@@ -83,7 +83,7 @@ export function createOracle(url: () => string, records: ReadonlyMap<string, str
 
   return {
     look: async () => void (await read()),
-    async judge({ blocks, rows, heard, removed }, { mayRepeat }) {
+    async judge({ blocks, rows, received, removed }, { mayRepeat }) {
       const news = await read();
       for (const one of news.due) judged.due.add(one);
       for (const [number, hash] of news.hashes) judged.hashes.set(number, hash);
@@ -93,20 +93,20 @@ export function createOracle(url: () => string, records: ReadonlyMap<string, str
         due.has(content) || (isAttempted && ever.has(content));
       const live = rows.filter(({ state }) => state !== 'withdrawn' && state !== 'cancelled');
       const told = new Set(live.filter(({ state }) => state === 'processed').map(({ content }) => content));
-      const heardOf = new Set(heard.map(({ content }) => content));
-      const notices = mayRepeat ? [...new Map(heard.map((one) => [one.id, one])).values()] : heard;
+      const receivedOf = new Set(received.map(({ content }) => content));
+      const notices = mayRepeat ? [...new Map(received.map((one) => [one.id, one])).values()] : received;
       return {
         blocks: news.hashes.size,
         transfers: news.due.size,
         wrongBlocks:
           blocks.filter(({ number, hash }) => hashes.get(number) !== hash).length +
           Math.abs(hashes.size - blocks.length),
-        lost: [...due].filter((content) => !told.has(content) || !heardOf.has(content)).length,
+        lost: [...due].filter((content) => !told.has(content) || !receivedOf.has(content)).length,
         doubled:
-          live.length - new Set(live.map(({ content }) => content)).size + notices.length - heardOf.size,
+          live.length - new Set(live.map(({ content }) => content)).size + notices.length - receivedOf.size,
         falseNotices:
           live.filter((row) => !isRight(row)).length +
-          heard.filter(({ content }) => !ever.has(content)).length,
+          received.filter(({ content }) => !ever.has(content)).length,
         falseRollbacks: removed.filter((hash) => canonical.has(hash)).length,
       };
     },

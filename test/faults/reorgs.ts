@@ -187,8 +187,8 @@ const otherOutcome = (confirmations: number): Story => ({
     await payBlock();
     await chain.mine(confirmations + 1);
     await settled();
-    const heard = receiver.requests.map(({ json }) => record(json, 'webhook'));
-    const told = heard.filter((one) => one.hash === hash);
+    const received = receiver.requests.map(({ json }) => record(json, 'webhook'));
+    const told = received.filter((one) => one.hash === hash);
     const amounts = new Map(told.map(({ id, amount }) => [id, Number(amount)]));
     const canonical = [blockNumber + 1];
     assert.deepEqual([...amounts.values()], confirmations === 0 ? [blockNumber, ...canonical] : canonical);

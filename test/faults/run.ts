@@ -9,18 +9,18 @@ import { createTeller, problemsOf, type Row, type Story } from './story.ts';
 
 const HELP = `npm run faults [-- word …] [--confirmations N] [--list] [--json]
 
-Tells what a node, a chain, a database connection or a kill can do to Chainbell, on a real chain and a real PostgreSQL, and
-compares what is stored and what was heard with the chain (docs/faults.md).
+Shows what a node, a chain, a database connection or a kill can do to Chainbell, on a real chain and a real PostgreSQL, and
+compares what is stored and what arrived with the chain (docs/faults.md).
 
   word     only the stories whose name contains it, or one of them
   --confirmations N
-           tell them with this chain.confirmations instead of their own (0 in most)
+           run them with this chain.confirmations instead of their own (0 in most)
   --list   only the names
   --json   the rows for programs
 
 A row is clean when the fault struck and all of these are 0: stored blocks that are not the chain's (wrongBlocks), transfers
-without a notification that was heard (lost), a second one (doubled), one of what did not happen (falseNotices), blocks of
-the chain that were rolled back (falseRollbacks). recoveredMs: from the end of the fault until two more blocks were told.
+without a notification that arrived (lost), a second one (doubled), one of something that did not happen (falseNotices), blocks of
+the chain that were rolled back (falseRollbacks). recoveredMs: from the end of the fault until two more blocks were delivered.
 The exit code is 0 when every row is clean, 1 when one is not or no story has the word, 2 for an invalid option.
 `;
 

@@ -253,7 +253,7 @@ export async function findAll({
     from notification order by id limit ${ROWS_MAX}`);
   const removed = await database.query<{ hash: string }>(sql`
     select '0x' || encode(hash, 'hex') as hash from removed_block order by hash limit ${ROWS_MAX}`);
-  const heard = receiver.requests.map(({ json }) => json as Record<string, string> & { id: number });
+  const received = receiver.requests.map(({ json }) => json as Record<string, string> & { id: number });
   return {
     blocks,
     removed: removed.map(({ hash }) => hash),
@@ -262,7 +262,7 @@ export async function findAll({
       state,
       isAttempted: state === 'processed' || retry_count > 0,
     })),
-    heard: heard.map(
+    received: received.map(
       ({ id, watched_addresses_id: record, hash, type, sender, receiver: to, amount, asset }) => ({
         id,
         content: contentOf(record, hash, type, sender, to, amount, asset),

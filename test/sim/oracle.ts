@@ -122,7 +122,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
         const known = notifications.get(key);
         if (known !== undefined) onReinclusion(known, fresh, { isSwitch: orphaned.has(known) });
         else {
-          const untold = { isOrphaned: false, mayBeSeen: false, requests: 0, heard: new Set<number>() };
+          const untold = { isOrphaned: false, mayBeSeen: false, requests: 0, received: new Set<number>() };
           const version = { revision: 0, redelivery: 0, retries: 0, retryMs: undefined };
           notifications.set(key, { record, ...fresh, ...untold, ...version });
         }
@@ -188,7 +188,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     return open && `notification ${open[0]} is still waiting`;
   }
 
-  /** At the end, receivers must have heard exactly the notifications of the canonical chain. */
+  /** At the end, receivers must have exactly the notifications of the canonical chain. */
   function judge(): void {
     const canonical = new Set<string>();
     for (const [number, hash] of blocks) {
@@ -198,8 +198,8 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
         for (const transfer of transfers) canonical.add(contentOf(transfer));
     }
     for (const [key, one] of notifications) {
-      const { state, revision, heard, transfer, record } = one;
-      if (state === 'processed' && !heard.has(revision)) fail(`nobody heard of ${key}`);
+      const { state, revision, received, transfer, record } = one;
+      if (state === 'processed' && !received.has(revision)) fail(`no receiver got ${key}`);
       if (!one.isOrphaned && !canonical.has(contentOf(transfer))) fail(`${key} is on no block`);
       const isWatched = !record.isGone && !record.hasChanged && !one.isOrphaned;
       if (isWatched && (state === 'withdrawn' || revision % 2 === 1)) fail(`${key} is gone for ever`);

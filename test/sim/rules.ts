@@ -41,7 +41,7 @@ export type Notification = Version & {
   /** Its position in strict order. */
   turn: number | undefined;
   /** The revisions that its receiver has accepted. */
-  readonly heard: Set<number>;
+  readonly received: Set<number>;
 };
 
 export const isOpen = ({ state }: Notification) => state === 'held' || state === 'waiting';

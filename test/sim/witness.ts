@@ -127,7 +127,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
   function answer(sending: Sending, outcome: SendResult['outcome']): void {
     sending.answer = { atMs: nowMs(), outcome };
     if (outcome === 'connect') sending.notification.requests -= 1;
-    if (outcome === 'success') sending.notification.heard.add(sending.revision);
+    if (outcome === 'success') sending.notification.received.add(sending.revision);
   }
 
   /** Applies logged outcomes. Each counts, unless another attempt of the same number came first. */

@@ -156,11 +156,11 @@ for (const { kind, name, roles } of places) {
       await waitUntil(() => again.events.length >= 3);
       const notificationIds = async ({ record }: { record: { id: string } }) =>
         (await service.notifications({ record })).map((row) => row.id);
-      const heard = [first, again].map(({ events }) =>
+      const streamed = [first, again].map(({ events }) =>
         events.map(({ data }) => (data as Attempt).notification_id),
       );
-      assert.deepEqual(heard[0]?.toSorted(byNumber), await notificationIds({ record }));
-      assert.deepEqual(heard[1]?.toSorted(byNumber), await notificationIds(second));
+      assert.deepEqual(streamed[0]?.toSorted(byNumber), await notificationIds({ record }));
+      assert.deepEqual(streamed[1]?.toSorted(byNumber), await notificationIds(second));
     });
   });
 }

@@ -169,14 +169,14 @@ for (const kind of sampledKinds(import.meta.url)) {
       await waitUntil(async () => (await service.notifications({ record }))[0]?.retry_count === 1);
       const webhookUrl = `${other.url}/${address}`;
       await watcher.patch(record, { webhook_url: webhookUrl });
-      const heardBefore = requestsAt(receiver, address).length;
+      const receivedBefore = requestsAt(receiver, address).length;
       await waitUntil(async () => (await rowOf(record)).is_processed);
       const [moved, ...rest] = requestsAt(other, address);
       assert(moved !== undefined && rest.length === 0);
       assert.equal(bodyOf(moved).webhook_url, webhookUrl);
       assert.equal(bodyOf(moved).id, (await rowOf(record)).id);
       // An attempt that was under way at the change may still have arrived at the old one.
-      assert(requestsAt(receiver, address).length <= heardBefore + 1);
+      assert(requestsAt(receiver, address).length <= receivedBefore + 1);
     });
 
     test('a deleted address gets no further webhooks, not even waiting retries', async () => {
@@ -186,7 +186,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await pay(address);
       await waitUntil(async () => (await service.notifications({ record }))[0]?.retry_count === 1);
       await watcher.remove(record);
-      const heard = requestsAt(receiver, address).length;
+      const received = requestsAt(receiver, address).length;
       await pay(address);
       // The witness fails three times after that, which takes longer than the deleted one's next retry.
       await pay(witness.address);
@@ -197,7 +197,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await service.drained();
       const row = await rowOf(record);
       assert.deepEqual([row.state, row.is_processed], ['cancelled', false]);
-      assert.equal(requestsAt(receiver, address).length, heard);
+      assert.equal(requestsAt(receiver, address).length, received);
     });
 
     test("a revoked key is refused at once, and its watcher's webhooks go on without it", async () => {
@@ -229,10 +229,10 @@ for (const kind of sampledKinds(import.meta.url)) {
       other.setAnswer({});
       const silent = await Promise.all(Array.from({ length: 20 }, () => watchAt(receiver)));
       const lively = await Promise.all(Array.from({ length: 5 }, () => watchAt(other)));
-      const heard = receiver.requests.length;
+      const received = receiver.requests.length;
       for (const { address } of silent) await pay(address);
       // As many as the service sends to that receiver at once.
-      await receiver.waitFor(heard + 4);
+      await receiver.waitFor(received + 4);
       const startedAt = performance.now();
       for (const { address } of lively) await pay(address);
       await waitUntil(() => lively.every(({ address }) => requestsAt(other, address).length === 1));

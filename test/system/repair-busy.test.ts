@@ -127,9 +127,9 @@ test('repair that is killed at any statement beside a busy service and run again
   let isBusy = true;
   const paying = (async () => {
     while (isBusy) {
-      const heard = receiver.requests.length;
+      const received = receiver.requests.length;
       await pay();
-      await receiver.waitFor(heard + 1, 60_000);
+      await receiver.waitFor(received + 1, 60_000);
     }
   })();
   parts.defer(async () => {

@@ -74,7 +74,7 @@ async function startStaleProxy(oldNumber: number) {
   return { ...proxy, staleCount: () => staleCount };
 }
 
-const idsHeard = (address: Address) =>
+const receivedIds = (address: Address) =>
   receiver.requests
     .filter(({ path }) => path.endsWith(address))
     .map(({ body }) => Number(JSON.parse(body).id));
@@ -92,7 +92,7 @@ async function assertToldOnce(
     hashes.map((hash) => [hash, 'processed']),
   );
   assert.deepEqual(
-    idsHeard(address).sort((one, other) => one - other),
+    receivedIds(address).sort((one, other) => one - other),
     rows.map(({ id }) => id),
   );
 }
@@ -208,13 +208,13 @@ test('two services on one database send each transfer once, both are ready, and 
 });
 
 /** The moments at which the process is killed, known from its log and from received webhooks. */
-const MOMENTS = sampleOf<[name: string, isNow: (program: Program, heardCount: number) => boolean]>([
+const MOMENTS = sampleOf<[name: string, isNow: (program: Program, receivedCount: number) => boolean]>([
   ['it starts', () => true],
   ['it has started', ({ log }) => log.includes('service.started')],
   ['it has committed', ({ log }) => /blocks.committed|backfill.started/.test(log)],
-  ['its first webhook is heard', (_, heardCount) => heardCount >= 1],
-  ['its second webhook is heard', (_, heardCount) => heardCount >= 2],
-  ['its fifth webhook is heard', (_, heardCount) => heardCount >= 5],
+  ['its first webhook arrives', (_, receivedCount) => receivedCount >= 1],
+  ['its second webhook arrives', (_, receivedCount) => receivedCount >= 2],
+  ['its fifth webhook arrives', (_, receivedCount) => receivedCount >= 5],
   ['it has settled', ({ log }) => log.includes('delivery.attempted')],
   ['it has settled much', ({ log }) => log.split('delivery.attempted').length > 8],
 ]);
@@ -229,14 +229,14 @@ for (const kind of databaseKinds) {
     const hashes: Hash[] = [];
 
     for (const [name, isNow] of MOMENTS) {
-      let heardCount = 0;
+      let receivedCount = 0;
       hashes.push(...(await pay(watched.address, TRANSFERS_BEFORE)));
       const program = startProgram({ database, rpc: [chain.url, chain.wsUrl], startBlock, receiver });
       const { child } = program;
-      const isOver = () => child.killed || (isNow(program, heardCount) && child.kill('SIGKILL'));
+      const isOver = () => child.killed || (isNow(program, receivedCount) && child.kill('SIGKILL'));
       // Ended inside an attempt, it cannot settle what it sent.
       receiver.setAnswer(({ path }) => {
-        heardCount += Number(path.endsWith(watched.address));
+        receivedCount += Number(path.endsWith(watched.address));
         return isOver() ? 'reset' : {};
       });
       await waitUntil(() => isOver() || program.log.includes('service.started'), {
@@ -260,12 +260,12 @@ for (const kind of databaseKinds) {
       rows.map(({ tx_hash, state }) => [tx_hash, state]),
       hashes.map((hash) => [hash, 'processed']),
     );
-    const heard = idsHeard(watched.address);
+    const received = receivedIds(watched.address);
     assert.deepEqual(
-      [...new Set(heard)].sort((one, other) => one - other),
+      [...new Set(received)].sort((one, other) => one - other),
       rows.map(({ id }) => id),
     );
     // A webhook received twice was under way at a kill, and has the same id.
-    assert(heard.length > rows.length, 'no end came inside an attempt');
+    assert(received.length > rows.length, 'no end came inside an attempt');
   });
 }

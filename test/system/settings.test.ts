@@ -50,12 +50,12 @@ for (const kind of sampledKinds(import.meta.url)) {
       const name = freshAddress();
       const record = await watcher.watch({ address, webhookUrl: `${receiver.url}/${name}` });
       await watcher.configure(record, settings);
-      const heard = () => receiver.requests.filter(({ path }) => path.endsWith(name));
+      const received = () => receiver.requests.filter(({ path }) => path.endsWith(name));
       return {
         address,
         record,
-        heard,
-        amounts: () => heard().map((request) => Number(bodyOf(request).amount)),
+        received,
+        amounts: () => received().map((request) => Number(bodyOf(request).amount)),
       };
     }
     const pay = (to: Address, valueWei: bigint) =>
@@ -115,7 +115,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await chain.mine(2);
       await chain.resumeMining();
       await settled();
-      assert.deepEqual([patient.heard().length, prompt.heard().length], [0, 1]);
+      assert.deepEqual([patient.received().length, prompt.received().length], [0, 1]);
       await chain.reorg(2);
       await chain.mine(3);
       await settled();
@@ -129,7 +129,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await pay(patient.address, 2n);
       await chain.mine();
       await settled();
-      assert.equal(patient.heard().length, 0);
+      assert.equal(patient.received().length, 0);
       await chain.mine();
       await settled();
       assert.deepEqual(patient.amounts(), [2]);
@@ -143,13 +143,13 @@ for (const kind of sampledKinds(import.meta.url)) {
       await chain.mine();
       await settled();
       const raw = await chain.rpc('eth_getRawTransactionByHash', [hash]);
-      const id = String(bodyOf(told.heard()[0]).id);
+      const id = String(bodyOf(told.received()[0]).id);
       // The notice of removal fails twice.
-      receiver.setAnswer(() => ({ status: told.heard().length <= 3 ? 500 : 200 }));
+      receiver.setAnswer(() => ({ status: told.received().length <= 3 ? 500 : 200 }));
       await chain.reorg(2);
       await settled();
-      const [first, ...notices] = told.heard();
-      assert.deepEqual(messagesOf(told.heard()), [[id, undefined], ...Array(3).fill([`${id}-1`, 'true'])]);
+      const [first, ...notices] = told.received();
+      assert.deepEqual(messagesOf(told.received()), [[id, undefined], ...Array(3).fill([`${id}-1`, 'true'])]);
       for (const notice of notices)
         assert.deepEqual({ ...bodyOf(notice), next_retry_at: null }, bodyOf(first));
       assert.deepEqual(
@@ -160,8 +160,8 @@ for (const kind of sampledKinds(import.meta.url)) {
       await chain.rpc('eth_sendRawTransaction', [raw]);
       await chain.receiptOf(hash);
       await settled();
-      assert.deepEqual(messagesOf(told.heard().slice(4)), [[`${id}-2`, undefined]]);
-      assert.equal(silent.heard().length, 1);
+      assert.deepEqual(messagesOf(told.received().slice(4)), [[`${id}-2`, undefined]]);
+      assert.equal(silent.received().length, 1);
       const rows = await service.notifications({ record: told.record });
       assert.deepEqual(
         rows.map(({ state, block_number }) => [state, block_number]),
@@ -180,9 +180,9 @@ for (const kind of sampledKinds(import.meta.url)) {
       await settled();
       const [row] = await service.notifications({ record: kept.record });
       assert.equal(row?.state, 'processed');
-      assert.deepEqual(messagesOf(kept.heard()), [[String(row.id), undefined]]);
+      assert.deepEqual(messagesOf(kept.received()), [[String(row.id), undefined]]);
       assert.deepEqual(
-        [late.heard().length, (await service.notifications({ record: late.record }))[0]?.state],
+        [late.received().length, (await service.notifications({ record: late.record }))[0]?.state],
         [0, 'withdrawn'],
       );
     });
@@ -191,7 +191,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       let isBroken = true;
       const strict = await watchWith({ strict_order: true });
       receiver.setAnswer((request) => ({
-        status: isBroken && strict.heard().includes(request) && bodyOf(request).amount === 1 ? 500 : 200,
+        status: isBroken && strict.received().includes(request) && bodyOf(request).amount === 1 ? 500 : 200,
       }));
       const loose = await watchWith({}, strict.address);
       const count = 12;
@@ -203,7 +203,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await chain.resumeMining();
       await service.inSync(chain);
       // The first one has failed three times; everything of the other record has arrived meanwhile.
-      await waitUntil(() => strict.heard().length >= 3 && loose.heard().length === count);
+      await waitUntil(() => strict.received().length >= 3 && loose.received().length === count);
       assert.deepEqual(new Set(strict.amounts()), new Set([1]));
       isBroken = false;
       await settled();

@@ -25,7 +25,7 @@ import type { Question, Reply } from './receivers.ts';
 
 export type DatabaseKind = 'postgres' | 'embedded';
 
-export type FairnessStageOptions = {
+type FairnessStageOptions = {
   /** The root of the checkout whose service is measured, with its node_modules. */
   service: string;
   database: DatabaseKind;

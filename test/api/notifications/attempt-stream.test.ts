@@ -12,7 +12,7 @@ import { type ApiStory, createApiStory } from '../api-story.ts';
 
 const PATH = '/api/notifications/attempts/stream';
 
-/** A listening API with a key of watcher acme. `hear` lets the clock run until the condition holds. */
+/** A listening API with a key of watcher acme. `runUntil` lets the clock run until the condition holds. */
 async function createStory(database: Database) {
   const story = createApiStory(database);
   const issued = await story.issue('acme');
@@ -20,24 +20,24 @@ async function createStory(database: Database) {
   return {
     ...story,
     ...issued,
-    /** Lets the clock run meanwhile: a stream begins once who writes attempts at its look has ended. */
+    /** Lets the clock run meanwhile, because a stream begins only when the attempts being written at that moment are stored. */
     async open(options: { key?: string; lastEventId?: string } = {}): Promise<EventStream> {
       let stream: EventStream | undefined;
       const opening = openEventStream(url, { key: issued.key, ...options }).then((opened) => {
         stream = opened;
       });
-      await Promise.all([opening, hear(story, () => stream !== undefined)]);
+      await Promise.all([opening, runUntil(story, () => stream !== undefined)]);
       assert(stream);
       return stream;
     },
-    hear: (condition: () => boolean) => hear(story, condition),
+    runUntil: (condition: () => boolean) => runUntil(story, condition),
     [Symbol.asyncDispose]: async () => {
       await story.api.close();
     },
   };
 }
 
-const hear = ({ clock }: Pick<ApiStory, 'clock'>, condition: () => boolean) =>
+const runUntil = ({ clock }: Pick<ApiStory, 'clock'>, condition: () => boolean) =>
   waitUntil(() => {
     clock.advance(500);
     return condition();
@@ -50,19 +50,19 @@ async function attempt(db: Db, watcherId: number): Promise<number> {
   return row?.id ?? 0;
 }
 
-const heardBy = ({ events }: EventStream) => events.map(({ id }) => Number(id));
+const idsOf = ({ events }: EventStream) => events.map(({ id }) => Number(id));
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   test('the stream sends the watcher’s own attempts as they finish', async () => {
     await using story = await createStory(database());
-    const { watcherId, open, hear } = story;
+    const { watcherId, open, runUntil } = story;
     await attempt(database(), watcherId);
     await using stream = await open();
     assert.equal(stream.status, 200);
     assert.equal(stream.headers.get('content-type'), 'text/event-stream; charset=utf-8');
     await attempt(database(), watcherId + 1);
     const id = await attempt(database(), watcherId);
-    await hear(() => stream.events.length > 0);
+    await runUntil(() => stream.events.length > 0);
     const data = {
       id,
       notification_id: 7,
@@ -79,14 +79,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('with Last-Event-ID a stream continues after that event', async () => {
     await using story = await createStory(database());
-    const { watcherId, open, hear } = story;
+    const { watcherId, open, runUntil } = story;
     const ids: number[] = [];
     for (let count = 0; count < 1_200; count += 1) ids.push(await attempt(database(), watcherId));
     await using stream = await open({ lastEventId: String(ids[99]) });
-    await hear(() => stream.events.length >= 1_100);
+    await runUntil(() => stream.events.length >= 1_100);
     ids.push(await attempt(database(), watcherId));
-    await hear(() => stream.events.length >= 1_101);
-    assert.deepEqual(heardBy(stream), ids.slice(100));
+    await runUntil(() => stream.events.length >= 1_101);
+    assert.deepEqual(idsOf(stream), ids.slice(100));
     const { status } = await open({ lastEventId: 'yesterday' });
     assert.equal(status, 400);
   });
@@ -94,7 +94,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('comments keep a silent stream open', async () => {
     await using story = await createStory(database());
     await using stream = await story.open();
-    await story.hear(() => stream.commentCount() >= 2);
+    await story.runUntil(() => stream.commentCount() >= 2);
     assert.deepEqual(stream.events, []);
   });
 
@@ -105,10 +105,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     void stream.ended.then(() => {
       isEnded = true;
     });
-    await story.hear(() => stream.commentCount() > 0);
+    await story.runUntil(() => stream.commentCount() > 0);
     assert.equal(isEnded, false);
     await revokeKey(database(), story.keyId, noon);
-    await story.hear(() => isEnded);
+    await story.runUntil(() => isEnded);
   });
 
   test('a stream ends when its watcher is suspended', async () => {
@@ -118,9 +118,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     void stream.ended.then(() => {
       isEnded = true;
     });
-    await story.hear(() => stream.commentCount() > 0);
+    await story.runUntil(() => stream.commentCount() > 0);
     await suspendWatcher(database(), story.watcherId, noon);
-    await story.hear(() => isEnded);
+    await story.runUntil(() => isEnded);
   });
 
   test('streams end when the server closes', async () => {
@@ -156,10 +156,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 onPostgres(({ database }) => {
   test('no attempt is passed over when transactions end in another order than they began', async () => {
     await using story = await createStory(database());
-    const { watcherId, open, hear } = story;
+    const { watcherId, open, runUntil } = story;
     await using stream = await open();
     const first = await attempt(database(), watcherId);
-    await hear(() => stream.events.length === 1);
+    await runUntil(() => stream.events.length === 1);
     let slow = 0;
     let fast = 0;
     await database().transaction(async (tx) => {
@@ -167,10 +167,10 @@ onPostgres(({ database }) => {
       fast = await attempt(database(), watcherId);
       const comments = stream.commentCount();
       // The stream looks many times, and holds back what is behind the open transaction.
-      await hear(() => stream.commentCount() > comments);
-      assert.deepEqual(heardBy(stream), [first]);
+      await runUntil(() => stream.commentCount() > comments);
+      assert.deepEqual(idsOf(stream), [first]);
     });
-    await hear(() => stream.events.length === 3);
-    assert.deepEqual(heardBy(stream), [first, slow, fast]);
+    await runUntil(() => stream.events.length === 3);
+    assert.deepEqual(idsOf(stream), [first, slow, fast]);
   });
 });
