@@ -207,9 +207,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     chains.map((chain, index) => ({ name: `node ${index}`, nodes: nodesOf(chain) }));
   /** Leaves the stored chain at this block. */
   const leavesAt =
-    (fork: number): Chain =>
+    (first: number): Chain =>
     (number) =>
-      headerOf(number, number >= fork ? 2 : 0, fork - 1);
+      headerOf(number, number >= first ? 2 : 0, first - 1);
 
   test('if the nodes agree, they are asked only for the last header of each batch', async () => {
     const asked: BlockReference[] = [];
@@ -277,12 +277,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   test('nodes that differ above the final block are compared again, and a reorg in between is no dissent', async () => {
-    let fork = FINAL + 1;
-    const turning: Chain = (number) => leavesAt(fork)(number);
+    let firstForeign = FINAL + 1;
+    const turning: Chain = (number) => leavesAt(firstForeign)(number);
     const settled = await verify(headerOf, {
       witnesses: witnessesOf(headerOf, turning),
       onWait: () => {
-        fork = BLOCKS + 1;
+        firstForeign = BLOCKS + 1;
       },
     });
     assert.deepEqual([settled.report.outcome, settled.waitsMs], ['equal', [SETTLE_MS]]);

@@ -51,12 +51,12 @@ const headersAsked = (node: ScriptedNode) =>
 
 /** A node whose chain leaves the honest one above this block. */
 const liarFrom = (leavesAt: number, length = 10) => {
-  const branch = Array.from({ length }, (_, number) =>
-    makeNodeBlock(number, { fork: number > leavesAt ? 1 : 0 }),
+  const blocksOfLiar = Array.from({ length }, (_, number) =>
+    makeNodeBlock(number, { branch: number > leavesAt ? 1 : 0 }),
   );
-  const first = branch[leavesAt + 1];
+  const first = blocksOfLiar[leavesAt + 1];
   if (first !== undefined) first.block.parentHash = makeHash(0, leavesAt, 0);
-  return chainMethods(1, branch);
+  return chainMethods(1, blocksOfLiar);
 };
 
 test('while three nodes agree, the head and the blocks next to it cost no request beyond the polls', () =>
@@ -168,7 +168,7 @@ test('blocks without a quorum are held back, and the Fault names the block of ea
   ));
 
 test('blocks that are not linked within a request are read from another node', () => {
-  const mixed = [...blocks.slice(0, 5), makeNodeBlock(5, { fork: 1 }), ...blocks.slice(6)];
+  const mixed = [...blocks.slice(0, 5), makeNodeBlock(5, { branch: 1 }), ...blocks.slice(6)];
   return withNodes(
     [chainMethods(1, mixed), complete(), complete()],
     async ({ nodes }) => {
@@ -206,9 +206,9 @@ test('a quorum of the nodes must give the same contents where no proof covers th
 });
 
 test('a quorum decides the genesis block, and without a quorum the start waits', async () => {
-  const genesisOf = (fork: number) => {
+  const genesisOf = (branch: number) => {
     const { eth_getBlockByNumber: _, ...methods } = complete();
-    const chain = [makeNodeBlock(0, { fork }), ...blocks.slice(1)];
+    const chain = [makeNodeBlock(0, { branch }), ...blocks.slice(1)];
     return { ...methods, eth_getBlockByNumber: chainMethods(1, chain).eth_getBlockByNumber ?? (() => null) };
   };
   await withNodes([genesisOf(1), genesisOf(0), genesisOf(0)], async ({ nodes }) => {

@@ -13,11 +13,11 @@ import type { Story } from './story.ts';
 
 /** A moment at a statement, or when a block is requested from the node or returned by it. */
 type AnyMoment = Moment | { node: 'asked' | 'answered' };
-type KillMoment = AnyMoment & { name: string; before?: 'a fork' | 'an unbound database' };
+type KillMoment = AnyMoment & { name: string; before?: 'a reorg' | 'an unbound database' };
 
 const binding = { statements: ['insert into chain'], before: 'an unbound database' } as const;
 const block = (...then: string[]) => ({ statements: ['insert into block', ...then] });
-const fork = (...statements: string[]) => ({ statements, before: 'a fork' }) as const;
+const inReorg = (...statements: string[]) => ({ statements, before: 'a reorg' }) as const;
 
 /** Inside a transaction, after one statement is before the next. Statements outside this list write in no story. */
 const moments: readonly KillMoment[] = [
@@ -33,13 +33,13 @@ const moments: readonly KillMoment[] = [
   { name: 'with lanes woken', when: 'answered', ...block('pg_notify') },
   { name: 'before the commit of blocks', when: 'asked', ...block('commit') },
   { name: 'after the commit of blocks', when: 'answered', ...block('commit') },
-  { name: 'with points and pairs undone', when: 'answered', ...fork('delete from pair_state') },
-  { name: 'with a reorg noted', when: 'answered', ...fork('insert into reorg') },
-  { name: 'with notifications orphaned', when: 'answered', ...fork('update notification n set reorg_id') },
-  { name: 'with notifications withdrawn', when: 'answered', ...fork("set state = 'withdrawn'") },
-  { name: 'with orphaned blocks removed', when: 'answered', ...fork('delete from block') },
-  { name: 'before the commit of a fork', when: 'asked', ...fork('delete from block', 'commit') },
-  { name: 'after the commit of a fork', when: 'answered', ...fork('delete from block', 'commit') },
+  { name: 'with points and pairs undone', when: 'answered', ...inReorg('delete from pair_state') },
+  { name: 'with a reorg noted', when: 'answered', ...inReorg('insert into reorg') },
+  { name: 'with notifications orphaned', when: 'answered', ...inReorg('update notification n set reorg_id') },
+  { name: 'with notifications withdrawn', when: 'answered', ...inReorg("set state = 'withdrawn'") },
+  { name: 'with orphaned blocks removed', when: 'answered', ...inReorg('delete from block') },
+  { name: 'before the commit of a reorg', when: 'asked', ...inReorg('delete from block', 'commit') },
+  { name: 'after the commit of a reorg', when: 'answered', ...inReorg('delete from block', 'commit') },
   { name: 'with lanes leased', when: 'answered', statements: ['epoch = epoch + 1'] },
   { name: 'before next visits are noted', when: 'asked', statements: ['set next_due = (', 'commit'] },
   { name: 'after next visits were noted', when: 'answered', statements: ['set next_due = (', 'commit'] },
@@ -121,7 +121,7 @@ async function prepare({ chain, service, payBlock, settled }: Stage, moment: Kil
   await settled();
   if (moment.before === 'an unbound database') await service.database.query(sql`delete from chain`);
   await service.stop();
-  if (moment.before === 'a fork') await reorg(chain, 2, paid);
+  if (moment.before === 'a reorg') await reorg(chain, 2, paid);
   await payBlock();
   await payBlock();
   await chain.mine(CONFIRMATIONS);

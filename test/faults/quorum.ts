@@ -19,21 +19,21 @@ const BRANCH_BLOCKS = 6;
 const ABSURD_HEIGHT = 1_000_000_000;
 
 type Early = Pick<Stage, 'chain' | 'nodes' | 'parts' | 'payOn'>;
-type Fork = Pick<Stage, 'parts' | 'chain'>;
+type Source = Pick<Stage, 'parts' | 'chain'>;
 
 /** Another chain with the same blocks so far. It diverges from here. */
-async function forkOf({ parts, chain }: Fork): Promise<Chain> {
-  const fork = parts.use(await startChain());
-  await fork.rpc('anvil_loadState', [await chain.rpc('anvil_dumpState')]);
-  await fork.pauseMining();
-  return fork;
+async function copyOf({ parts, chain }: Source): Promise<Chain> {
+  const copy = parts.use(await startChain());
+  await copy.rpc('anvil_loadState', [await chain.rpc('anvil_dumpState')]);
+  await copy.pauseMining();
+  return copy;
 }
 
 /** Such a chain with payments to watched addresses that never happened on the canonical one. */
-async function falseBranch(stage: Fork & Pick<Stage, 'payOn'>, blocks = BRANCH_BLOCKS): Promise<Chain> {
-  const fork = await forkOf(stage);
-  for (let mined = 0; mined < blocks; mined += 1) await stage.payOn(fork);
-  return fork;
+async function falseBranch(stage: Source & Pick<Stage, 'payOn'>, blocks = BRANCH_BLOCKS): Promise<Chain> {
+  const copy = await copyOf(stage);
+  for (let mined = 0; mined < blocks; mined += 1) await stage.payOn(copy);
+  return copy;
 }
 
 const disagrees = async ({ status }: Stage) => (await status()).nodes[0]?.state === 'disagrees';
@@ -241,7 +241,7 @@ const flipping: Story = {
   isPolled: true,
   async tell(stage) {
     const { chain, nodes, service, settled } = stage;
-    const other = await forkOf(stage);
+    const other = await copyOf(stage);
     await other.rpc('evm_increaseTime', [7]);
     await other.mine();
     await chain.mine();
@@ -333,7 +333,7 @@ const oldBranch: Story = {
     await chain.mine(2);
     await settled();
     await oracle.look();
-    const old = await forkOf(stage);
+    const old = await copyOf(stage);
     nodes[0].turnTo(old);
     await stage.payOn(old);
     await reorg(chain, 3, paid);
@@ -481,7 +481,7 @@ const comesBackLower: Story = {
   isPolled: true,
   async tell(stage) {
     const { chain, nodes, payBlock, settled, status } = stage;
-    const other = await forkOf(stage);
+    const other = await copyOf(stage);
     await stage.payOn(other);
     for (let paid = 0; paid < 3; paid += 1) await payBlock();
     await settled();

@@ -28,17 +28,17 @@ async function tell(
     ...proof
   }: { nodeCount?: number; startBlock?: number } & Pick<FollowerOptions, 'unhashedProof'> = {},
 ) {
-  const state = { branch: 0, fork: 0, height, isWithheld: false };
+  const state = { branch: 0, leavesAt: 0, height, isWithheld: false };
   const at = (number: number): BlockHeader => {
     if (state.isWithheld) throw new Fault('unavailable', 'the body is withheld');
-    return headerOf(number, state.branch, state.fork);
+    return headerOf(number, state.branch, state.leavesAt);
   };
-  let turned: { branch: number; fork: number } | undefined;
+  let turned: { branch: number; leavesAt: number } | undefined;
   const asked = (number: number) => {
-    const { branch, fork } = turned ?? state;
-    return headerOf(number, branch, fork);
+    const { branch, leavesAt } = turned ?? state;
+    return headerOf(number, branch, leavesAt);
   };
-  const head = () => headerOf(state.height, state.branch, state.fork);
+  const head = () => headerOf(state.height, state.branch, state.leavesAt);
   const chain = { head, at, asked, nodeCount, startBlock };
   const start = () =>
     followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100, ...proof });
@@ -64,7 +64,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { state, follow, step } = await tell(database(), 8);
     await watchAddress(database());
     const before = await tipHash();
-    Object.assign(state, { branch: 1, fork: 5, height: 9, isWithheld: true });
+    Object.assign(state, { branch: 1, leavesAt: 5, height: 9, isWithheld: true });
     await assert.rejects(step(), { code: 'unavailable', message: /withheld/ });
     assert.equal(await tipHash(), before);
     state.isWithheld = false;
@@ -79,8 +79,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await watchAddress(database());
     const before = await tipHash();
     // The head is of a branch from block 5, which the blocks follow; the nodes go over to one from block 2 in between.
-    Object.assign(state, { branch: 1, fork: 5 });
-    turn({ branch: 2, fork: 2 });
+    Object.assign(state, { branch: 1, leavesAt: 5 });
+    turn({ branch: 2, leavesAt: 2 });
     await assert.rejects(step(), { code: 'unavailable', message: /changed again at block 3/ });
     assert.equal(await tipHash(), before);
     turn(undefined);
@@ -108,7 +108,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
     const before = await tipHash();
     story.unproved = [lie];
-    Object.assign(state, { branch: 1, fork: 5, height: 9 });
+    Object.assign(state, { branch: 1, leavesAt: 5, height: 9 });
     assert.equal(await step(), 'worked');
     assert.equal(await tipHash(), before);
     assert.deepEqual(story.suspected, [6]);
@@ -122,7 +122,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await watchAddress(database());
     await mine(database(), headerOf(5), [transferOf()], { releasedNumber: 0 });
     assert.deepEqual(await listStates(database()), ['held']);
-    Object.assign(state, { branch: 1, fork: 4, height: 5 });
+    Object.assign(state, { branch: 1, leavesAt: 4, height: 5 });
     await follow();
     assert.deepEqual(await listStates(database()), ['withdrawn']);
   });
@@ -131,7 +131,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const when = isRestarted ? ', by a follower that started later' : '';
     test(`an orphaned branch of equal height is not followed again before it is longer${when}`, async () => {
       const { state, follow, restart, step } = await tell(database(), 6);
-      Object.assign(state, { branch: 1, fork: 5 });
+      Object.assign(state, { branch: 1, leavesAt: 5 });
       await follow();
       const sibling = await tipHash();
       for (let poll = 0; poll < 3; poll += 1) {
@@ -151,7 +151,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a lower branch is reported, and not followed until it is as long', async () => {
     const { state, follow, step } = await tell(database(), 8);
     const before = await tipHash();
-    Object.assign(state, { branch: 1, fork: 3, height: 6 });
+    Object.assign(state, { branch: 1, leavesAt: 3, height: 6 });
     await assert.rejects(step(), {
       ...{ code: 'inconsistent' },
       message: new RegExp(`block 6 .${headerOf(6, 1, 3).hash}.*${headerOf(6).hash}`),
@@ -170,7 +170,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('the first stored block is replaced if its parent stays', async () => {
     const { state, follow } = await tell(database(), 3, { nodeCount: 2 });
-    Object.assign(state, { branch: 1, fork: 0, height: 4 });
+    Object.assign(state, { branch: 1, leavesAt: 0, height: 4 });
     await follow();
     assert.equal(await findBlockHash(database(), 1), headerOf(1, 1, 0).hash);
   });
@@ -181,7 +181,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test(`a branch from below the first stored block that ${what} names is ${isFollowed ? 'followed' : 'held back'}`, async () => {
       const { state, follow, step } = await tell(database(), 13, { nodeCount, startBlock: 10 });
       const before = await tipHash();
-      Object.assign(state, { branch: 2, fork: 5, height: 16 });
+      Object.assign(state, { branch: 2, leavesAt: 5, height: 16 });
       if (isFollowed) {
         await follow();
         assert.equal(await findBlockHash(database(), 10), headerOf(10, 2, 5).hash);
@@ -194,7 +194,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a branch longer than one switch is followed in parts, and the first part replaces the old branch', async () => {
     const { state, follow } = await tell(database(), 120);
-    Object.assign(state, { branch: 1, fork: 30, height: 130 });
+    Object.assign(state, { branch: 1, leavesAt: 30, height: 130 });
     await follow();
     assert.equal(await findBlockHash(database(), 30), headerOf(30).hash);
     assert.equal(await findBlockHash(database(), 130), headerOf(130, 1, 30).hash);

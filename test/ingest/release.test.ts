@@ -10,7 +10,7 @@ import { rollbackTo } from '../kit/rollback.ts';
 
 const CONFIRMATIONS = 2;
 /** The reorg starts above this block. */
-const FORK = 5;
+const LEAVES_AT = 5;
 const { signal } = new AbortController();
 
 onSampledDatabase(import.meta.url, ({ database }) => {
@@ -18,7 +18,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await watchAddress(database());
     let branch = 0;
     let head = 8;
-    const at = (number: number): BlockHeader => headerOf(number, branch, FORK);
+    const at = (number: number): BlockHeader => headerOf(number, branch, LEAVES_AT);
     const chain = { head: () => at(head), at };
     const timing = { clock: createTestClock(), confirmations: CONFIRMATIONS, finalityDepth: 100 };
     const follower = followMadeUp(database(), chain, timing);
@@ -31,7 +31,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     branch = 1;
     const dead = await findTip(database());
     assert.ok(dead !== undefined);
-    await rollbackTo(database(), { ancestorNumber: FORK, expectedTip: dead, now: noon });
+    await rollbackTo(database(), { ancestorNumber: LEAVES_AT, expectedTip: dead, now: noon });
     await mine(database(), at(6), [transferOf()], { releasedNumber: 4 });
     assert.deepEqual(await listStates(database()), ['held']);
 

@@ -28,9 +28,9 @@ export function hashOf(number: number): Hash {
   return `0x${number.toString(16).padStart(64, '0')}`;
 }
 
-/** The header at a height on branch 0, 1, …. Branches have different headers above `forkNumber`. */
-export function headerOf(number: number, branch = 0, forkNumber = 0): BlockHeader {
-  const hashAt = (height: number) => hashOf(height * 16 + (height > forkNumber ? branch : 0) + 0x1000_0000);
+/** The header at a height on branch 0, 1, …. Branches have different headers above `leavesAt`. */
+export function headerOf(number: number, branch = 0, leavesAt = 0): BlockHeader {
+  const hashAt = (height: number) => hashOf(height * 16 + (height > leavesAt ? branch : 0) + 0x1000_0000);
   return { number, hash: hashAt(number), parentHash: hashAt(number - 1), minedAt: later(number * 1000) };
 }
 

@@ -114,20 +114,20 @@ export function traceMethod(blocks: readonly NodeBlock[]): Method {
 
 /**
  * A block of native transfers. Each has a receipt and a call trace with one internal transfer of 1 wei. Blocks of another
- * `fork` have different hashes.
+ * `branch` have different hashes.
  */
 export function makeNodeBlock(
   number: number,
-  options: { transactions?: number; fork?: number } = {},
+  options: { transactions?: number; branch?: number } = {},
 ): NodeBlock {
-  const { transactions = 2, fork = 0 } = options;
-  const blockHash = makeHash(fork, number, 0);
-  const hashes = Array.from({ length: transactions }, (_, index) => makeHash(fork, number, index + 1));
+  const { transactions = 2, branch = 0 } = options;
+  const blockHash = makeHash(branch, number, 0);
+  const hashes = Array.from({ length: transactions }, (_, index) => makeHash(branch, number, index + 1));
   return {
     block: {
       number: `0x${number.toString(16)}`,
       hash: blockHash,
-      parentHash: makeHash(fork, number - 1, 0),
+      parentHash: makeHash(branch, number - 1, 0),
       timestamp: `0x${(1_700_000_000 + number).toString(16)}`,
       transactions: hashes.map((hash) => ({ hash, from: makeAddress(1), to: makeAddress(2), value: '0x10' })),
     },
@@ -142,9 +142,9 @@ export function makeNodeBlock(
   };
 }
 
-/** A made-up 32-byte hash that encodes fork, block number and position. Position 0 is the block itself. */
-export function makeHash(fork: number, number: number, position: number): `0x${string}` {
-  const text = [fork, Math.max(0, number), position]
+/** A made-up 32-byte hash that encodes branch, block number and position. Position 0 is the block itself. */
+export function makeHash(branch: number, number: number, position: number): `0x${string}` {
+  const text = [branch, Math.max(0, number), position]
     .map((part) => part.toString(16).padStart(16, '0'))
     .join('');
   return `0x${text.padStart(64, 'f')}`;

@@ -32,9 +32,9 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     tell('chain', `mines ${nameOf(chain.head())}`);
   }
 
-  function fork(): void {
+  function reorg(): void {
     const depth = chain.reorg();
-    tell('chain', `forks ${depth} deep: ${nameOf(chain.head())}`);
+    tell('chain', `reorganizes ${depth} deep: ${nameOf(chain.head())}`);
   }
 
   function leap(ms: number): void {
@@ -85,7 +85,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
   /** The relative frequency of each event. */
   const table: [weight: number, happen: () => void | Promise<void>][] = [
     [20, mine],
-    [10, fork],
+    [10, reorg],
     [6, clients.watch],
     [6, clients.patch],
     [6, clients.set],

@@ -17,7 +17,7 @@ test('the service follows despite a node that hangs, one of another chain, one t
   await using place = await createTestDatabase('postgres');
   const blocks = [makeNodeBlock(0), makeNodeBlock(1), makeNodeBlock(2)];
   await using hanging = await startReceiver({ answer: 'hang' });
-  await using foreign = await startScriptedNode(chainMethods(99, [makeNodeBlock(1_000_000, { fork: 9 })]));
+  await using foreign = await startScriptedNode(chainMethods(99, [makeNodeBlock(1_000_000, { branch: 9 })]));
   await using limited = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   await using good = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   await using second = await startScriptedNode(chainMethods(CHAIN_ID, blocks));

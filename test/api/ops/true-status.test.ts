@@ -27,14 +27,14 @@ const config = loadConfig({ env: { CHAINBELL_CHAIN_ID: '1', CHAINBELL_CHAIN_RPC:
 const [POLL_MS, POLLS] = [5_000, LASTING_MS / 5_000 + 1];
 
 /** Blocks up to this one; another branch above `leavesAt`. */
-const chainTo = (head: number, leavesAt = head, fork = 1): NodeBlock[] =>
+const chainTo = (head: number, leavesAt = head, branch = 1): NodeBlock[] =>
   Array.from({ length: head + 1 }, (_, number) => {
-    const node = makeNodeBlock(number, { fork: number > leavesAt ? fork : 0, transactions: 0 });
+    const node = makeNodeBlock(number, { branch: number > leavesAt ? branch : 0, transactions: 0 });
     if (number === leavesAt + 1) node.block.parentHash = makeHash(0, leavesAt, 0);
     return node;
   });
 const foreignTo = (head: number): NodeBlock[] =>
-  Array.from({ length: head + 1 }, (_, number) => makeNodeBlock(number, { fork: 9, transactions: 0 }));
+  Array.from({ length: head + 1 }, (_, number) => makeNodeBlock(number, { branch: 9, transactions: 0 }));
 
 type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   /** The chains of the nodes, to be replaced. */
@@ -262,7 +262,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   ] as const)
     test(`when all nodes change to another chain whose head is ${where}, it is named and never shown as the head`, () =>
       withFollower(database(), 3, async ({ serve, poll, status }) => {
-        serve(head < 5_000 ? foreignTo(head) : [...foreignTo(3), makeNodeBlock(head, { fork: 9 })]);
+        serve(head < 5_000 ? foreignTo(head) : [...foreignTo(3), makeNodeBlock(head, { branch: 9 })]);
         for (let time = 0; time < 4; time += 1) {
           await poll();
           const { chain, cursor, nodes, problem, ...rest } = await status();

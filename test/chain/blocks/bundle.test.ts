@@ -205,7 +205,7 @@ const refusals: [name: string, code: FaultCode, spoil: (draft: Draft, methods: M
     'another block than the one asked for',
     'inconsistent',
     (_, methods) => {
-      const other = makeNodeBlock(7, { fork: 1 });
+      const other = makeNodeBlock(7, { branch: 1 });
       Object.assign(methods, {
         eth_getBlockByHash: () => other.block,
         eth_getBlockReceipts: () => other.receipts,
@@ -286,9 +286,9 @@ test('a value nested too deeply to be shown is refused like any other wrong valu
 test('traces of another block at the same height are refused', async () => {
   const plan: FetchPlan = { ...plain, traces: 'trace_block' };
   // The same transactions, mined again in another block.
-  const otherFork = (draft: Draft) =>
+  const otherBranch = (draft: Draft) =>
     flatTracesOf(draft).map((trace) => ({ ...trace, blockHash: makeHash(1, 7, 0) }));
-  const refusal = await refusalOf((draft, methods) => (methods.trace_block = () => otherFork(draft)), plan);
+  const refusal = await refusalOf((draft, methods) => (methods.trace_block = () => otherBranch(draft)), plan);
   assert.equal(refusal.code, 'inconsistent');
 });
 

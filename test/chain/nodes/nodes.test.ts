@@ -208,7 +208,7 @@ test('a block that no node has is unavailable, and one that every node gives inc
   withNodes([complete(), complete()], async ({ scripted, nodes }) => {
     await assert.rejects(nodes.bundles([makeHash(0, 10, 0)], signal), { name: 'Fault', code: 'unavailable' });
     for (const node of scripted)
-      node.methods.eth_getBlockReceipts = () => makeNodeBlock(9, { fork: 1 }).receipts;
+      node.methods.eth_getBlockReceipts = () => makeNodeBlock(9, { branch: 1 }).receipts;
     await assert.rejects(nodes.bundles([headHash], signal), { name: 'Fault', code: 'inconsistent' });
   }));
 

@@ -12,13 +12,13 @@ import { waitUntil } from '../../kit/wait.ts';
 
 const { signal } = new AbortController();
 const without = { internalTransfers: 'off' } as const;
-const upTo = (number: number, fork = 0): NodeBlock[] => [
+const upTo = (number: number, branch = 0): NodeBlock[] => [
   ...blocks.slice(0, number),
-  makeNodeBlock(number, { fork }),
+  makeNodeBlock(number, { branch }),
 ];
 
 const parent = makeNodeBlock(8);
-const sibling = makeNodeBlock(9, { fork: 1 });
+const sibling = makeNodeBlock(9, { branch: 1 });
 sibling.block.parentHash = parent.block.hash;
 /** As `upTo(9)`, except for its last block. */
 const siblingBranch = [...blocks.slice(0, 8), parent, sibling];
@@ -115,7 +115,7 @@ test('a lower head is served as it is, and rises when the chain has grown', () =
         makeHash(0, 7, 0),
         'the follower compares it with its tip',
       );
-      chain.set([...upTo(8, 1), makeNodeBlock(9, { fork: 1 }), makeNodeBlock(10, { fork: 1 })]);
+      chain.set([...upTo(8, 1), makeNodeBlock(9, { branch: 1 }), makeNodeBlock(10, { branch: 1 })]);
       assert.equal((await nodes.head(signal)).hash, makeHash(1, 10, 0));
     },
     without,
@@ -186,13 +186,13 @@ test('with two nodes on different branches no branch is followed until a third n
     async ({ nodes, clock }) => {
       const held = { name: 'Fault', code: 'inconsistent', message: /no 2 of 3 nodes name the same block/ };
       await assert.rejects(nodes.head(signal), held);
-      for (const fork of [1, 0]) {
-        third.set(upTo(9, fork));
-        assert.equal((await nodes.head(signal)).hash, makeHash(fork, 9, 0));
+      for (const branch of [1, 0]) {
+        third.set(upTo(9, branch));
+        assert.equal((await nodes.head(signal)).hash, makeHash(branch, 9, 0));
         const [votes] = [nodes.status().map(({ vote }) => vote?.hash)];
         assert.deepEqual(
           votes,
-          [0, 1, fork].map((one) => makeHash(one, 9, 0)),
+          [0, 1, branch].map((one) => makeHash(one, 9, 0)),
         );
       }
       // The last one that a quorum named is not worth more than the votes of now.
@@ -216,7 +216,7 @@ test('with two nodes on different branches no branch is followed until a third n
 });
 
 test('a node whose last head a quorum has passed with another block is outvoted, once for each block', () => {
-  const left = [...upTo(8), makeNodeBlock(9, { fork: 1 })];
+  const left = [...upTo(8), makeNodeBlock(9, { branch: 1 })];
   const [ahead, other] = [changing(upTo(8)), changing(upTo(8))];
   return withNodes(
     [chainMethods(1, left), ahead.methods, other.methods],
@@ -252,7 +252,7 @@ test('if nodes name siblings, their common parent is the head', () => {
 });
 
 test('a node on another chain that is far ahead changes nothing and has the state wrong_chain', () => {
-  const far = chainMethods(2, [makeNodeBlock(30_000_000, { fork: 9 })]);
+  const far = chainMethods(2, [makeNodeBlock(30_000_000, { branch: 9 })]);
   return withNodes(
     [far, complete(), complete()],
     async ({ nodes }) => {

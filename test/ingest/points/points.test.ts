@@ -149,7 +149,7 @@ function openStory(database: Database) {
       logs,
     }),
     /** The transactions of the newest blocks, which are gone. */
-    async fork(depth: number): Promise<StoryTransaction[]> {
+    async reorg(depth: number): Promise<StoryTransaction[]> {
       const tip = await findTip(database);
       const dead = blocks.splice(Math.max(0, blocks.length - depth));
       if (tip === undefined || dead.length === 0) return [];
@@ -231,11 +231,11 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
       fc.asyncProperty(steps, async (story) => {
         await emptyDatabase(database());
         await givePrices(database());
-        const { blocks, mine, fork, awards, transaction } = openStory(database());
+        const { blocks, mine, reorg, awards, transaction } = openStory(database());
         const pool: StoryTransaction[] = [];
         for (const step of story) {
           if (typeof step === 'number') {
-            pool.push(...(await fork(step)));
+            pool.push(...(await reorg(step)));
             continue;
           }
           await mine(
