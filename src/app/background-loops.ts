@@ -27,17 +27,17 @@ export const RESUME_MS_MAX = 2_000;
 export function createLoops({ clock, log }: { clock: Clock; log: Log }): Loops {
   const closing = new AbortController();
   const { signal } = closing;
-  const died = Promise.withResolvers<Error>();
+  const failure = Promise.withResolvers<Error>();
   const loops: Promise<void>[] = [];
   return {
     signal,
-    failed: died.promise,
-    fail: died.resolve,
+    failed: failure.promise,
+    fail: failure.resolve,
     run(name, step, timing) {
       const onFault = (fault: Fault, retryMs: number) =>
         log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
       const loop = runLoop(step, { name, clock, signal, retryMsMax: RETRY_MS_MAX, onFault, ...timing });
-      loops.push(loop.catch((error: Error) => died.resolve(error)));
+      loops.push(loop.catch((error: Error) => failure.resolve(error)));
     },
     async end(others) {
       closing.abort();

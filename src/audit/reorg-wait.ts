@@ -7,7 +7,7 @@ import { listStoredBlocks } from '../store/audit/comparison.ts';
 import type { Database } from '../store/db/db.ts';
 import type { Astray } from './compare-batch.ts';
 
-/** By then a follower has seen the reorg and undone the old branch, because it reads the head at least every 2 s. */
+/** By then a follower has seen the reorg and orphaned the old branch, because it reads the head at least every 2 s. */
 const SETTLE_MS = 5_000;
 
 type Waiting = { database: Database; clock: Clock };

@@ -23,7 +23,7 @@ export function parseYaml(
   const errors = [...document.errors, ...document.warnings].sort((left, right) => left.pos[0] - right.pos[0]);
   if (errors.length === 0) return { document };
   const seenLines = new Set<number>();
-  const telling = errors.filter((error, index) => {
+  const distinct = errors.filter((error, index) => {
     // One mistake often makes several errors: only the first of a line counts, and once the parser has lost its way,
     // everything after it is "unexpected in the stream".
     const { line } = lineCounter.linePos(error.pos[0]);
@@ -33,7 +33,7 @@ export function parseYaml(
   // An error past the end of the text is shown at its last character.
   const last = Math.max(0, text.trimEnd().length - 1);
   return {
-    problems: telling.map((error) => ({
+    problems: distinct.map((error) => ({
       pointer: '',
       ...explain(error),
       range: error.pos[0] > last ? [last, last + 1] : error.pos,

@@ -198,7 +198,7 @@ export function createFollower(options: FollowerOptions): Follower {
     return 'worked';
   }
 
-  /** The first block: the stored start if there is one (a reorg may have undone all blocks), otherwise the configured one. */
+  /** The first block: the stored start if there is one (a reorg may have orphaned all blocks), otherwise the configured one. */
   async function findStart(head: BlockId): Promise<number> {
     const startNumber = (await findChain(database))?.startNumber;
     return startNumber ?? (options.startBlock === 'latest' ? head.number : options.startBlock);

@@ -108,10 +108,10 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
 }
 
 function recordOf(asset: string, price: Usd | undefined): PublicAnswer {
-  const told = price === undefined ? null : exactNumber(price.usd);
+  const shown = price === undefined ? null : exactNumber(price.usd);
   const headers = {
     [STALE_HEADER]: String(price?.isStale ?? true),
     ...(price?.ageMs !== undefined && { [AGE_HEADER]: String(price.ageMs / 1000) }),
   };
-  return { ...json({ price: told, asset, base_currency: 'USD' }), headers };
+  return { ...json({ price: shown, asset, base_currency: 'USD' }), headers };
 }

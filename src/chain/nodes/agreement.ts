@@ -55,7 +55,7 @@ export async function agreeOnGenesis(
   const genesisHash = mostNamed(named, quorum.needed());
   const prunedCount = answers.size - faults.length - named.length;
   if (genesisHash !== undefined || prunedCount >= quorum.needed()) return genesisHash;
-  const said = nodes.map((node) => {
+  const answered = nodes.map((node) => {
     const answer = answers.get(node);
     if (answer instanceof Fault) return messageOf(answer);
     return `${node.rpc.name} ${answer === undefined ? 'does not answer' : `has ${answer.genesisHash ?? 'none'}`}`;
@@ -65,8 +65,8 @@ export async function agreeOnGenesis(
   throw new Fault(
     isForeign ? 'conflict' : isSilent ? 'unavailable' : 'inconsistent',
     isSilent
-      ? said.join('; ')
-      : `no ${quorum.needed()} of ${nodes.length} nodes name the same genesis block: ${said.join('; ')}`,
+      ? answered.join('; ')
+      : `no ${quorum.needed()} of ${nodes.length} nodes name the same genesis block: ${answered.join('; ')}`,
   );
 }
 

@@ -77,11 +77,11 @@ export function createHeadProblems({
       const last = head === undefined ? '' : `, block ${head.number} before`;
       return `${rpc.name} gives no vote (${reason === undefined ? 'no answer' : messageOf(reason)}${last})`;
     });
-    const said = each.join('; ');
+    const answers = each.join('; ');
     if (nodes.length === 1)
-      return `${said}. Following resumes as soon as it answers: check that it runs, or add another node to chain.rpc`;
+      return `${answers}. Following resumes as soon as it answers: check that it runs, or add another node to chain.rpc`;
     return (
-      `no ${quorum.needed()} of ${nodes.length} nodes name the same block: ${said}. ` +
+      `no ${quorum.needed()} of ${nodes.length} nodes name the same block: ${answers}. ` +
       'Following resumes as soon as they do; repair or replace the nodes that are wrong or silent'
     );
   }

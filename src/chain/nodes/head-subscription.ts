@@ -144,7 +144,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   const connection = startAbort(signal);
   let heads = 0;
   let reason = 'closed';
-  let lastWord = clock.now().getTime();
+  let lastMessageMs = clock.now().getTime();
   const end = (why: string) => {
     if (connection.signal.aborted) return;
     // Nodes repeat paths and keys of their URL. Redact before cutting, because a cut key would not be recognized.
@@ -155,7 +155,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
     socket.send(JSON.stringify({ jsonrpc: '2.0', id: CHAIN_ID_CALL, method: 'eth_chainId', params: [] }));
   });
   socket.on('message', (data: RawData) => {
-    lastWord = clock.now().getTime();
+    lastMessageMs = clock.now().getTime();
     // ws uses the other types only if its `binaryType` is changed.
     if (!Buffer.isBuffer(data)) return;
     try {
@@ -184,7 +184,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   socket.on('error', (error) => end(messageOf(error)));
   socket.on('close', () => end('closed by the node'));
   while (!connection.signal.aborted) {
-    const quietMs = clock.now().getTime() - lastWord;
+    const quietMs = clock.now().getTime() - lastMessageMs;
     const allowedMs = options.silenceMsMax();
     if (quietMs >= allowedMs) end(`silent for ${Math.round(quietMs / 1000)} s`);
     else await clock.wait(allowedMs - quietMs, connection.signal);

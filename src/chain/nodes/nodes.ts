@@ -145,7 +145,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     },
     async head(signal) {
       const pushed = countPushedHeads({ nodes, heads, reader }, sockets.takeHeads());
-      return pushed?.news ?? heads.read(signal, pushed?.highest);
+      return pushed?.newHead ?? heads.read(signal, pushed?.highest);
     },
     bundles: blocks.bundles,
     anchored: blocks.anchoredBy(anchors.anchor),
@@ -221,7 +221,7 @@ async function identifyChain(
 function countPushedHeads(
   { nodes, heads, reader }: { nodes: readonly Node[]; heads: HeadReader; reader: Pick<NodeReader, 'parse'> },
   pushed: readonly PushedHead[],
-): { news: BlockId | undefined; highest: number | undefined } | undefined {
+): { newHead: BlockId | undefined; highest: number | undefined } | undefined {
   if (pushed.length === 0) return undefined;
   const numbers: number[] = [];
   for (const { url, number, json } of pushed) {
@@ -237,7 +237,7 @@ function countPushedHeads(
       if (!(error instanceof Fault)) throw error;
     }
   }
-  return { news: heads.news(), highest: numbers.length > 0 ? Math.max(...numbers) : undefined };
+  return { newHead: heads.newHead(), highest: numbers.length > 0 ? Math.max(...numbers) : undefined };
 }
 
 /** The voting nodes to compare with the stored blocks: all, or those that contradict the quorum or once did. */

@@ -25,7 +25,7 @@ export type HeadReader = {
   /** Counts a head that the node pushed as its vote. */
   notePushed(node: Node, head: BlockHeader): void;
   /** A new head for which the votes already suffice. Undefined if the nodes must be asked. */
-  news(): BlockId | undefined;
+  newHead(): BlockId | undefined;
   /** The last head. Undefined before the first one. */
   served(): BlockId | undefined;
   /** The votes that count now. */
@@ -110,7 +110,7 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
     dispute: () =>
       dispute !== undefined && nowMs() - dispute.since.getTime() >= DISPUTE_MS_MIN ? dispute : undefined,
     notePushed: note,
-    news() {
+    newHead() {
       const head = findNew();
       if (head === undefined) return undefined;
       noteDispute(head);

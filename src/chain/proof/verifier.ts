@@ -64,18 +64,18 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
   const prover = createProver();
   let underWay: Promise<void> | undefined;
 
-  function tell(): void {
+  function logStates(): void {
     const states = calibration.states();
     const isWeak = checkNames.some((name) => states[name] === 'off');
     log[isWeak ? 'warn' : 'info']({ mode, ...states }, 'proof.calibrated');
   }
 
   /** Runs the work, and logs the checks' states if it changed any. */
-  function telling<Result>(work: () => Result): Result {
+  function loggingChanges<Result>(work: () => Result): Result {
     const before = calibration.states();
     const result = work();
     const after = calibration.states();
-    if (checkNames.some((name) => before[name] !== after[name])) tell();
+    if (checkNames.some((name) => before[name] !== after[name])) logStates();
     return result;
   }
 
@@ -98,7 +98,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     // The chain has no blocks yet or all nodes failed, so the next call tries again.
     if (sampleCount === 0) return;
     calibration.endSample();
-    tell();
+    logStates();
   }
 
   return {
@@ -114,13 +114,13 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
       if (mode === 'off') return notVerified;
       const name = `block ${number} (${hash})`;
       const proof = await prover.prove(raw, scope);
-      const proved = telling(() => calibration.judge(name, proof));
+      const proved = loggingChanges(() => calibration.judge(name, proof));
       refuseForged(number, name, proof);
       return { proved, senders: proof.senders };
     },
     recover: prover.recover,
     enforce(names) {
-      telling(() => calibration.enforce(names));
+      loggingChanges(() => calibration.enforce(names));
     },
     enforcedChecks() {
       const states = calibration.states();
