@@ -30,7 +30,7 @@ const GROWTH_MIB_MAX = 256;
 
 /** One attempt ends with the required outcome, makes one request, and doesn't affect the next message. */
 const alone = ({ name, answer, outcome, status }: Hostile): Abuse => ({
-  name: `a receiver that ${name} is ${outcome}, once, and the next message arrives`,
+  name: `a receiver that ${name} counts as ${outcome}, once, and the next message arrives`,
   async commit() {
     await using receiver = await startReceiver({ answer: () => answer() });
     await using sender = openSender([receiver], {

@@ -11,7 +11,7 @@ export type Folder = { holds: string; mayImport: readonly string[]; rooms?: read
  */
 export const floorPlan: Record<string, Folder> = {
   core: {
-    holds: 'what knows nothing of chains and webhooks: faults, clock, log, loops, decimals',
+    holds: 'what knows nothing of chains and webhooks: faults, clock, log, loops, decimals, ABI words',
     mayImport: [],
   },
   domain: {
