@@ -2,7 +2,7 @@
  * The documentation works as written: its configurations are valid, and marked blocks run.
  */
 import assert from 'node:assert/strict';
-import { globSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -13,7 +13,8 @@ import { loadConfig } from '../../src/config/load.ts';
 import { followPage, readBlocks } from '../kit/documentation.ts';
 
 const DOCS = fileURLToPath(new URL('../../docs', import.meta.url));
-const TUTORIAL = 'tutorial/your-own-chain.md';
+const OWN_CHAIN = 'tutorial/your-own-chain.md';
+const POINTS_RULE = 'tutorial/first-points-rule.md';
 const pages = globSync('**/*.md', { cwd: DOCS }).sort();
 
 test('every configuration in the documentation is valid', async () => {
@@ -52,28 +53,68 @@ function configurationsOf(page: string): string[] {
 
 test('every page with runnable blocks is followed', () => {
   const marked = pages.filter((page) => readBlocks(page).some(({ order }) => order !== undefined));
-  assert.deepEqual(marked, [TUTORIAL]);
+  assert.deepEqual(marked, [POINTS_RULE, OWN_CHAIN]);
 });
 
 test('the tutorial about your own chain works as it is written', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-docs-'));
   const [chain, api, receiver, metrics] = [
-    await findFreePort(0),
-    await findFreePort(0),
-    await findFreePort(0),
-    await findFreePort(0),
+    await findPort(),
+    await findPort(),
+    await findPort(),
+    await findPort(),
   ];
   try {
-    await followPage(TUTORIAL, {
-      replace: {
-        '8545': String(chain),
-        '8080': String(api),
-        '9000': String(receiver),
+    await followPage(OWN_CHAIN, {
+      replace: replacer({
+        '8545': chain,
+        '8080': api,
+        '9000': receiver,
         '../my-chain': folder,
-      },
-      environment: { CHAINBELL_HTTP_PORT: String(api), CHAINBELL_METRICS_PORT: String(metrics) },
+      }),
+      environment: { CHAINBELL_HTTP_PORT: api, CHAINBELL_METRICS_PORT: metrics },
     });
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
 });
+
+test('the tutorial about points rules works as it is written', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-docs-'));
+  const [demo, api, metrics] = [await findPort(), await findPort(), await findPort()];
+  const demoFolder = path.join(folder, 'demo');
+  const isStarted = () => existsSync(path.join(demoFolder, 'chainbell.yaml'));
+  /** The demo takes another port if 8545 is taken. */
+  const chainPort = () =>
+    /127\.0\.0\.1:(\d+)/.exec(readFileSync(path.join(demoFolder, 'chainbell.yaml'), 'utf8'))?.[1] ?? '';
+  try {
+    await followPage(POINTS_RULE, {
+      replace: async (text) =>
+        replacer({
+          'npm start': `npm start -- --fresh --port ${demo} --data-dir ${demoFolder}`,
+          '8080': demo,
+          '8180': api,
+          '9564': metrics,
+          '../my-points': path.join(folder, 'my-points'),
+          ...(isStarted() && { '8545': chainPort() }),
+          ...(text.includes('from: 120') && { 'from: 120': `from: ${(await newestBlockOf(api)) + 10}` }),
+        })(text),
+      environment: {},
+    });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+const findPort = async () => String(await findFreePort(0));
+
+function replacer(replacements: Record<string, string>): (text: string) => string {
+  return (text) =>
+    Object.entries(replacements).reduce((result, [from, to]) => result.replaceAll(from, to), text);
+}
+
+async function newestBlockOf(port: string): Promise<number> {
+  const response = await fetch(`http://127.0.0.1:${port}/status`);
+  const status: unknown = await response.json();
+  return Number(Object(Object(status).cursor).number);
+}
