@@ -1,5 +1,5 @@
 /**
- * Creates loggers. Logs are events with fields, one line for each: `log.info({ block: 7 }, 'block.committed')`.
+ * Creates loggers. Logs are events with fields, one line for each: `log.info({ block: 7 }, 'blocks.committed')`.
  */
 import { createRequire } from 'node:module';
 import { Writable } from 'node:stream';

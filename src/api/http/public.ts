@@ -146,13 +146,13 @@ function readerOf<P extends Parameters, At>(route: PublicRoute<P, At>) {
 
 /** The route in the OpenAPI document. */
 function operationOf<P extends Parameters, At>(route: PublicRoute<P, At>): Operation {
-  const { summary, description, answer, example, parameters = {}, errors, cacheSeconds } = route;
+  const { summary, description, answer, example, parameters = {}, errors } = route;
   const ways = Object.values<Parameter<unknown>>(parameters);
   const [hasPath, hasQuery] = [ways.some(isInPath), !ways.every(isInPath)];
   const isText = 'type' in answer && answer.type === 'string';
   return {
     ...{ summary, answer: isText ? { content: { 'text/plain': answer } } : answer },
-    description: `${description === undefined ? '' : `${description} `}Cached for ${cacheSeconds} seconds.`,
+    description: `${description === undefined ? '' : `${description} `}${cachingOf(route)}`,
     ...(example !== undefined && { example }),
     ...(hasPath && { params: pathSchema(parameters) }),
     ...(hasQuery && { querystring: querySchema(parameters) }),
@@ -165,6 +165,13 @@ function operationOf<P extends Parameters, At>(route: PublicRoute<P, At>): Opera
       ...route.answerHeaders,
     },
   };
+}
+
+function cachingOf({ cacheSeconds, staleSeconds = 0 }: { cacheSeconds: number; staleSeconds?: number }): string {
+  const fresh = `Cached for ${cacheSeconds} seconds.`;
+  return staleSeconds === 0
+    ? fresh
+    : `${fresh} For another ${staleSeconds} seconds, the old response may be served while a new one is computed.`;
 }
 
 const isInPath = (parameter: Parameter<unknown>) => parameter.isInPath === true;

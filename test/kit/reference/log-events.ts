@@ -77,8 +77,9 @@ const EVENTS: Record<string, LogEvent> = {
   },
   'chain.reorg': {
     level: 'warn',
-    fields: 'ancestor, depth, the old and new blocks',
-    meaning: 'A reorg orphaned stored blocks, and their transfers were withdrawn.',
+    fields: 'ancestor, depth, tip, hash, branch',
+    meaning:
+      'A reorg orphaned stored blocks. `tip` and `hash` are the number and hash of the former tip, `branch` is the hash of the new one.',
   },
   'node.probed': {
     level: 'info',
@@ -209,8 +210,9 @@ const EVENTS: Record<string, LogEvent> = {
   'delivery.attempted': {
     level: 'debug, or warn if it failed',
     fields:
-      'notification, watchedAddress, watcher, attempt, outcome, status, durationMs, requests, nextRetryAt',
-    meaning: 'A delivery attempt has ended.',
+      'notification, watchedAddress, watcher, attempt, outcome, status, durationMs, requests, nextRetryAt, settled',
+    meaning:
+      'A delivery attempt has ended. `requests` is present if it is above 1. `settled` is `lost` if the outcome was not stored, because another worker has the delivery queue.',
   },
   'delivery.tested': {
     level: 'info',
@@ -251,6 +253,9 @@ const EVENTS: Record<string, LogEvent> = {
 
 /** Texts in the code that look like events. */
 const OTHERS = new Set(['chain.quorum', 'node.example']);
+/** A call of a logger, up to the end of its statement: `log.info(…);` or `log[level](…);`. */
+const LOG_CALL = /\blog(?:\.(?:trace|debug|info|warn|error)|\[[^\n]*?\])\([^;]*/g;
+const EVENT_NAME = /'([a-z]+\.[a-z_]+)'/g;
 
 /** @throws Error if an event in the code has no description, or a description has no event. */
 export function renderLogEvents(root: string): string {
@@ -271,13 +276,16 @@ export function renderLogEvents(root: string): string {
   return markdownTable(['Event', 'Level', 'Fields', 'Meaning'], rows);
 }
 
+/** The names in calls of loggers, and names elsewhere in the code that begin like a known event. */
 function findEvents(root: string): Set<string> {
   const topics = new Set(Object.keys(EVENTS).map((name) => name.split('.', 1)[0]));
-  const names = globSync('src/**/*.ts', { cwd: root }).flatMap((file) =>
-    Array.from(
-      readFileSync(`${root}/${file}`, 'utf8').matchAll(/'([a-z]+)\.([a-z_]+)'/g),
-      ([, topic = '', rest]) => (topics.has(topic) ? `${topic}.${rest}` : ''),
-    ),
-  );
-  return new Set(names.filter((name) => name !== '' && !OTHERS.has(name)));
+  const names = globSync('src/**/*.ts', { cwd: root }).flatMap((file) => {
+    const text = readFileSync(`${root}/${file}`, 'utf8');
+    const inCalls = Array.from(text.matchAll(LOG_CALL), ([call]) => namesIn(call)).flat();
+    const elsewhere = namesIn(text).filter((name) => topics.has(name.split('.', 1)[0]));
+    return [...inCalls, ...elsewhere];
+  });
+  return new Set(names.filter((name) => !OTHERS.has(name)));
 }
+
+const namesIn = (text: string): string[] => Array.from(text.matchAll(EVENT_NAME), ([, name = '']) => name);
