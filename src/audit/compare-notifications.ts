@@ -208,7 +208,7 @@ function judgeStray(side: StoredSide, one: StoredNotification): ComparisonOutcom
     if (own === undefined) return undefined;
     const withdrawal = withdrawalOf(side, one, own.stored);
     const isOpen = (one.state === 'held' || one.state === 'waiting') && messageKind(one) === 'transfer';
-    if (!isOpen && withdrawal.told?.fate !== 'taken_back') return 'dead_fork';
+    if (!isOpen && withdrawal.told?.fate !== 'taken_back') return 'orphaned';
     const message = isOpen ? 'it is still to be delivered' : 'its receiver got no removal notice';
     return {
       ...difference('unexpected', one, own.stored.number, `its block was orphaned, and ${message}`),

@@ -64,7 +64,7 @@ export const nothingUndecided = {
   record_new: 0,
   record_changed: 0,
   record_deleted: 0,
-  dead_fork: 0,
+  orphaned: 0,
   price_new: 0,
   valued_otherwise: 0,
   state_read: 0,

@@ -1,5 +1,5 @@
 /**
- * `chainbell keys create | list | rotate | revoke | rekey`: the API keys of watchers (DESIGN §8).
+ * `chainbell keys create | list | rotate | revoke | rekey`: the API keys of watchers.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../app/issue-keys.ts';

@@ -1,5 +1,5 @@
 /**
- * Defines every key of the configuration once: name, type, limits, default and description (DESIGN 9). The validator,
+ * Defines every key of the configuration once: name, type, limits, default and description. The validator,
  * the JSON Schema for editors, the environment variables and the `Config` type are derived from it.
  */
 import Type, { type Static, type StaticDecode } from 'typebox';

@@ -1,6 +1,6 @@
 /**
- * API keys (DESIGN §8): `cb_live_<id>_<32 random bytes, base62>_<crc>`. Requests look a key up by its HMAC. Delivery
- * decrypts it: the stored ciphertext is AES-256-GCM, bound to its row.
+ * API keys: `cb_live_<id>_<32 random bytes, base62>_<crc>`. Requests look a key up by its HMAC. Delivery decrypts it: the
+ * stored ciphertext is AES-256-GCM, bound to its row.
  */
 import assert from 'node:assert/strict';
 import { createHmac, randomBytes } from 'node:crypto';

@@ -19,7 +19,7 @@ export type BlockReference = Hash | number;
 
 export type TransferKind = 'transaction' | 'internal' | 'token';
 
-/** One transfer of native coin or of an ERC-20 token inside a transaction (DESIGN §4). */
+/** One transfer of native coin or of an ERC-20 token inside a transaction. */
 export type Transfer = {
   kind: TransferKind;
   txHash: Hash;

@@ -1,6 +1,6 @@
 /**
- * Protects stored secrets (DESIGN §8). Derives keys from `secret` and its predecessors, and seals bytes with AES-256-GCM, bound
- * to the row that holds the result.
+ * Protects stored secrets ("Secrets" in docs/explanation/architecture.md). Derives keys from `secret` and its predecessors, and
+ * seals bytes with AES-256-GCM, bound to the row that holds the result.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { Fault } from '../core/fault.ts';

@@ -75,8 +75,8 @@ type SidePrices = { usd0: Decimal | undefined; usd1: Decimal | undefined };
 const LP_DECIMALS = 18;
 
 /**
- * The price of one token of the pair, in units of the token that determines the USD value (DESIGN §7): native per reward for
- * pair 1, stable per native for a stable pair. Undefined without reserves.
+ * The price of one token of the pair, in units of the token that determines the USD value: native per reward for pair 1,
+ * stable per native for a stable pair. Undefined without reserves.
  */
 export function pairPrice(pair: Pair, { reserve0, reserve1 }: Reserves): Decimal | undefined {
   if (reserve0 === 0n || reserve1 === 0n) return undefined;
@@ -95,7 +95,7 @@ export function isCounted(value: { maxAgeMs?: number }, observedAt: Date, at: Da
   return at.getTime() - observedAt.getTime() <= (value.maxAgeMs ?? Number.POSITIVE_INFINITY);
 }
 
-/** The USD value of a swap: the amounts of the valued token that went in and out, at this price (DESIGN §7). */
+/** The USD value of a swap: the amounts of the valued token that went in and out, at this price. */
 export function swapValue(pair: Pair, swap: Omit<Swap, 'txHash' | 'ordinal'>, usd: Decimal): Decimal {
   const [units, decimals] =
     pair.usdValueFrom === 0
@@ -114,7 +114,7 @@ export function supplyWithFee({ totalSupply, kLast, isFeeOn }: LpSupply, reserve
 }
 
 /**
- * USD for one LP token (DESIGN §7). If both prices are independent of the pool, it is the fair price 2·√(r0·r1·p0·p1) divided
+ * USD for one LP token (docs/explanation/prices.md). If both prices are independent of the pool, it is the fair price 2·√(r0·r1·p0·p1) divided
  * by the supply. Otherwise it is the value of both reserves divided by the supply, where a reserve without a price counts as
  * much as the other one. 0 if neither side has a price or there is no supply.
  */

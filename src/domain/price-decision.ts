@@ -1,6 +1,6 @@
 /**
  * Decides one price from several sources: drops implausible observations and takes the median of the rest
- * (reference/chain.md, section 8). Pure.
+ * (docs/explanation/prices.md). Pure.
  */
 import { type Decimal, decimal } from '../core/decimal.ts';
 

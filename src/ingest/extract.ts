@@ -1,5 +1,5 @@
 /**
- * Extracts the transfers of a block, by the table in DESIGN §4. Pure.
+ * Extracts the transfers of a block. docs/reference/webhooks.md says what counts as one. Pure.
  */
 import type { Bundle, BundleTransaction } from '../chain/blocks/bundle.ts';
 import type { ChainLog } from '../chain/rpc/parse.ts';
@@ -46,7 +46,7 @@ function internalTransfers({ hash, calls }: BundleTransaction): Transfer[] {
   }));
 }
 
-/** From the receipt's logs, whatever its status, because some chains pay fees with logs of failed transactions (reference). */
+/** From the receipt's logs, whatever its status, because on some chains a failed transaction has a log of its fee. */
 function tokenTransfers({ hash, logs }: BundleTransaction): Transfer[] {
   return logs.flatMap((log, ordinal) => {
     const [topic, from, to] = log.topics;

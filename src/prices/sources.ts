@@ -171,7 +171,7 @@ export function fixedSource(
 
 /**
  * The time-weighted average of a pair's price over some minutes, up to the newest stored block. `usdOf` gives the price of the
- * pair's unit. An average over minutes is expensive to manipulate (reference/chain.md, section 7).
+ * pair's unit. An average over minutes is expensive to manipulate (docs/explanation/prices.md).
  */
 export function pairSource(
   database: Database,

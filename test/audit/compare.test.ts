@@ -213,12 +213,12 @@ test('a notification older than its block belongs to an orphaned block; one of t
     outline(judge([block], [watch], [noticeOf(absent, block, watch, { createdAt: later(ms), ...parts })]));
   assert.deepEqual(
     [-1, 0, 1].map((ms) => judgeAt(ms)),
-    [['dead_fork'], ['unexpected in 1'], ['unexpected in 1']],
+    [['orphaned'], ['unexpected in 1'], ['unexpected in 1']],
   );
   // An acknowledged notification stays. Sending a waiting one would be wrong.
   for (const state of ['held', 'waiting']) {
     assert.deepEqual(judgeAt(-1, { state, retryCount: 1 }), ['unexpected in 1'], state);
-    assert.deepEqual(judgeAt(-1, { state, revision: 1 }), ['dead_fork'], `${state}, announces the removal`);
+    assert.deepEqual(judgeAt(-1, { state, revision: 1 }), ['orphaned'], `${state}, announces the removal`);
     assert.deepEqual(
       judgeAt(-1, { state, redeliveryCount: 1 }),
       ['unexpected in 1'],
@@ -240,7 +240,7 @@ test('a transaction that was mined again with other content is a difference, how
     noticeOf({ ...transfer, amount: 10n }, block, watch, { createdAt: later(-1) }),
     noticeOf(transfer, block, watch),
   ];
-  assert.deepEqual(outline(judge([block], [watch], both)), ['equal', 'dead_fork']);
+  assert.deepEqual(outline(judge([block], [watch], both)), ['equal', 'orphaned']);
 });
 
 test('notifications are matched by content: another block is a difference, another ordinal is not', () => {

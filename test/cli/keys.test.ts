@@ -32,7 +32,7 @@ describe('keys on the embedded database', () => {
   });
   after(() => place[Symbol.asyncDispose]());
 
-  test('a key is created, shown once, listed without its secret and revoked (DESIGN 9)', async () => {
+  test('a key is created, shown once, listed without its secret and revoked', async () => {
     const created = await keys('create', '--watcher', 'acme', '--json');
     assert.equal(created.code, 0, created.err);
     assert.equal(created.err, '');

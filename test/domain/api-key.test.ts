@@ -15,7 +15,7 @@ const ring = deriveKeyRing(Buffer.alloc(32, 1));
 const otherRing = deriveKeyRing(Buffer.alloc(32, 2));
 const owner = { keyId: 'abcdefghijkl', watcherId: 7 };
 
-test('a key is cb_live_, its id, 32 random bytes in base 62 and a checksum (DESIGN 8)', () => {
+test('a key is cb_live_, its id, 32 random bytes in base 62 and a checksum', () => {
   const keys = Array.from({ length: 200 }, generateApiKey);
   for (const { id, text } of keys) {
     assert.match(text, /^cb_live_[0-9A-Za-z]{11}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/);

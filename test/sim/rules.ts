@@ -1,5 +1,6 @@
 /**
- * The states of one notification, and the effect of each event on it, by the specification and DESIGN §4 to §6.
+ * The states of one notification, and the effect of each event on it, by the specification and
+ * docs/explanation/reorgs.md.
  */
 import { sidesOf, type Transfer } from '../../src/domain/block.ts';
 import type { WatchSettings } from '../../src/store/watchers/settings.ts';

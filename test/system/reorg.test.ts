@@ -193,10 +193,10 @@ for (const kind of sampledKinds(import.meta.url)) {
     test('verify finds no difference after these reorgs, except orphaned transfers that were already sent', async () => {
       const cases = [
         // Orphaned notifications are marked and not compared. Those mined again name their new block.
-        { service: prompt, place: places.prompt, notifications: 3, dead_fork: 0 },
-        { service: patient, place: places.patient, notifications: 3 + 1, dead_fork: 0 },
+        { service: prompt, place: places.prompt, notifications: 3, orphaned: 0 },
+        { service: patient, place: places.patient, notifications: 3 + 1, orphaned: 0 },
       ];
-      for (const { service, place, notifications, dead_fork } of cases) {
+      for (const { service, place, notifications, orphaned } of cases) {
         await service.inSync(chain);
         const config = testConfig({ database: place, rpc: [chain.url] });
         const { undecided, ...report } = await runVerification(config, {
@@ -218,7 +218,7 @@ for (const kind of sampledKinds(import.meta.url)) {
           unanswered: [],
         };
         assert.deepEqual(report, { outcome: 'equal', range: { from: 0, to: number }, ...counts });
-        assert.deepEqual(undecided, { ...nothingUndecided, dead_fork });
+        assert.deepEqual(undecided, { ...nothingUndecided, orphaned });
       }
     });
   });

@@ -274,7 +274,7 @@ test('sent notifications of an orphaned block are counted but not compared, and 
     sql`update notification set state = 'withdrawn' where tx_hash = ${toBytes(split.hash)} and ordinal = 1`,
   );
   const { report, differences } = await verify();
-  assert.equal(report.undecided.dead_fork, 1);
+  assert.equal(report.undecided.orphaned, 1);
   assert.deepEqual(
     differences.map(outline).map(([what, block]) => [what, block]),
     [

@@ -1,5 +1,5 @@
 /**
- * Routes for watched addresses: spec 4.5 and 2.6, and the decisions of DESIGN §7 where the specification is silent.
+ * Routes for watched addresses: spec 4.5 and 2.6, and docs/reference/http-api.md where the specification is silent.
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -282,7 +282,7 @@ export function parseId(text: string): string {
   return text.toLowerCase();
 }
 
-/** The same for another watcher's watched address (DESIGN §7). */
+/** Another watcher's watched address gets the same answer, so that ids reveal nothing. */
 const notFound = () => new Fault('not_found', 'Watched address not found');
 
 /** The value. @throws Fault `not_found` for undefined, and a value that is a Fault */

@@ -5,7 +5,7 @@ import Type from 'typebox';
 import { Fault } from '../../core/fault.ts';
 import { type Parameter, parameter, required } from '../http/parameters.ts';
 
-/** The id in its shortest form: `01` becomes `1`. Error messages call it `id` (spec 7; DESIGN §7). */
+/** The id in its shortest form: `01` becomes `1`. Error messages call it `id` (spec 7). */
 export const PAIR_ID: Parameter<string, true> = {
   ...required(
     parameter(

@@ -23,7 +23,7 @@ import { parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } fro
 
 export type TraceMethod = 'debug_traceBlockByHash' | 'debug_traceBlockByNumber' | 'trace_block';
 
-/** The methods with which to request blocks from a node (DESIGN §4). A probe of the node decides them. */
+/** The methods with which to request blocks from a node. Probing the node decides them (docs/explanation/architecture.md#nodes). */
 export type FetchPlan = { batch: boolean; blockReceipts: boolean; traces: TraceMethod | 'none' };
 
 export type BundleTransaction = ChainTransaction & { succeeded: boolean } & Pick<ChainReceipt, 'logs'> &
@@ -118,7 +118,7 @@ async function assemble(
       if (receipt === undefined || (traces !== undefined && trace === undefined)) {
         throw new Fault('inconsistent', `${rpc.name} gave no trace of ${transaction.hash}`);
       }
-      // Before Byzantium receipts have no status, so the trace decides. Without either, the transfer counts (DESIGN §4).
+      // Before Byzantium receipts have no status, so the trace decides. Without either, the transfer counts.
       const succeeded = receipt.status === undefined ? (trace?.succeeded ?? true) : receipt.status === 1;
       return { ...transaction, succeeded, logs: receipt.logs, calls: succeeded ? (trace?.calls ?? []) : [] };
     }),

@@ -1,7 +1,7 @@
 /**
- * The checks that a block must pass before Chainbell uses it (DESIGN §4). `checkBlock` always checks that the
- * block's parts belong together. `proveBlock`, in the prover's threads, checks that they are what the block's
- * hash commits to, as far as the chain honors that.
+ * The checks that a block must pass before Chainbell uses it (docs/explanation/proof.md). `checkBlock` always checks that the
+ * block's parts belong together. `proveBlock`, in the prover's threads, checks that they are what the block's hash commits to,
+ * as far as the chain honors that.
  */
 import { disproof } from '../../core/fault.ts';
 import type { BlockReference } from '../../domain/block.ts';

@@ -1,6 +1,6 @@
 /**
- * Decides which proof checks a chain's blocks must pass (DESIGN §4). It observes recent blocks, and enforces
- * the checks that they honor.
+ * Decides which proof checks a chain's blocks must pass. It observes recent blocks, and enforces the checks that they honor
+ * ("Observed checks" in docs/explanation/architecture.md).
  */
 import { Fault } from '../../core/fault.ts';
 import { quorumOf } from '../../domain/quorum.ts';

@@ -1,5 +1,6 @@
 /**
- * Proves one block: checks that the block and its receipts are what its hash commits to (DESIGN §4).
+ * Proves one block: checks that the block and its receipts are what its hash commits to
+ * (docs/explanation/proof.md).
  */
 import { Fault } from '../../core/fault.ts';
 import { list, record } from '../rpc/parse.ts';

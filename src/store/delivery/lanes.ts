@@ -24,7 +24,7 @@ export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epo
 /** A leased lane. `origin` is the scheme, host and port of its webhook URLs. */
 export type Lane = { id: number; watcherId: number; shardId: number; origin: string; epoch: number };
 
-/** The shard of a watcher. It never changes (DESIGN §3). Today each watcher is one shard. */
+/** The shard of a watcher. It never changes. Today each watcher is one shard. */
 export const shardOf = (watcherId: number) => watcherId;
 
 /** The watcher's lane for a webhook origin. Creates it if it does not exist. */

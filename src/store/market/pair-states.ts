@@ -34,7 +34,7 @@ type Row = {
 
 const columns = sql`pair_id, block_number, mined_at, reserve0, reserve1, price`;
 
-/** The newest `latestPrice` of a pair (DESIGN §7). For pair 1 it is native coin per reward token (spec 4.2). */
+/** The newest `latestPrice` of a pair. For pair 1 it is native coin per reward token (spec 4.2). */
 export async function findLatestPairPrice(db: Db, pairId: number): Promise<Decimal | undefined> {
   return (await findLatestPairState(db, pairId))?.price;
 }

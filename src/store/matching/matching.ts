@@ -52,7 +52,7 @@ const changedRow = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
   case when n.sequence is not null then n.watched_address_id end as ordered_id`;
 
 /**
- * The join of DESIGN §5: inserts one row for each record whose address is the sender or receiver and whose flags and settings
+ * The matching join: inserts one row for each record whose address is the sender or receiver and whose flags and settings
  * select the transfer. An orphaned transfer that is mined again updates its existing row.
  */
 export async function insertNotifications(

@@ -1,5 +1,5 @@
 /**
- * Watchers and their API keys. These functions never see the text of a key, only its HMAC and its ciphertext (DESIGN §8).
+ * Watchers and their API keys. These functions never see the text of a key, only its HMAC and its ciphertext.
  */
 import { Fault } from '../../core/fault.ts';
 import { fromBytes } from '../../core/hex.ts';

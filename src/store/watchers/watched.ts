@@ -92,8 +92,8 @@ export async function listRecordIds(
 }
 
 /**
- * Changes the fields that the patch contains. If the URL changes, waiting notifications move to its lane (DESIGN §6). `origin`
- * is the origin of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
+ * Changes the fields that the patch contains. If the URL changes, waiting notifications move to its lane
+ * (record-changes.ts). `origin` is the origin of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
  */
 export async function updateWatchedAddress(
   database: Database,

@@ -196,7 +196,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   });
 
-  test('a webhook URL must be public https without credentials (spec 2.6, DESIGN 6)', async () => {
+  test('a webhook URL must be public https without credentials (spec 2.6)', async () => {
     const { key, ask, record } = await createStory(database());
     const urls = [
       'http://hooks.example.com/',

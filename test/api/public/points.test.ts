@@ -198,7 +198,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('400 names the missing or invalid parameter, the month first (spec 7, DESIGN 7)', async () => {
+  test('400 names the missing or invalid parameter, the month first (spec 7)', async () => {
     const { ask } = await createStory(database(), '2026-01-10T00:00:00.000Z', []);
     const digits = alice.slice(2);
     const month = 'month=2026-01';

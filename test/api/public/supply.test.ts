@@ -242,7 +242,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await readOn(stage, reader), first);
     }));
 
-  test('the age of an old answer counts from its reading (DESIGN 7)', async () => {
+  test('the age of an old answer counts from its reading', async () => {
     const { number, hash } = headerOf(1);
     const balances = new Map(
       [staking, team, zeroAddress].map((address) => [address, { wei: COIN, at: noon }]),
