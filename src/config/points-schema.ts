@@ -32,12 +32,18 @@ const UserText = Type.String({
 });
 
 const source = {
-  event: EventText,
-  contracts: Type.Array(ContractText, { minItems: 1, maxItems: 1_000 }),
+  event: Type.With(EventText, { description: "The event's signature, with `indexed`." }),
+  contracts: Type.Array(ContractText, {
+    minItems: 1,
+    maxItems: 1_000,
+    description: 'Contracts whose logs count.',
+  }),
 };
 const Source = Type.Object(source, closed);
 
-const Cap = Type.Number({ exclusiveMinimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+const Cap = (description: string) =>
+  Type.Number({ exclusiveMinimum: 0, maximum: Number.MAX_SAFE_INTEGER, description });
+const PerUserPerDay = Cap('Most points of a user in a UTC day.');
 const Share = Type.Number({ minimum: 0, maximum: 1, description: 'Share of the points of each award.' });
 
 const common = {
@@ -46,30 +52,38 @@ const common = {
     pattern: '^[a-z0-9][a-z0-9._-]{0,63}$',
     description: 'Never change it. Entries with the same id are versions of one rule.',
   }),
-  version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }),
-  category: Type.String({ title: 'a word of up to 64 characters', pattern: '^\\S{1,64}$' }),
-  from: Type.Optional(Mark),
-  to: Type.Optional(Mark),
+  version: Type.Integer({
+    minimum: 1,
+    maximum: 2_147_483_647,
+    description: 'A later version replaces the former one at its `from`.',
+  }),
+  category: Type.String({
+    title: 'a word of up to 64 characters',
+    pattern: '^\\S{1,64}$',
+    description: 'Category of the awards.',
+  }),
+  from: Type.Optional(Type.With(Mark, { description: 'The rule applies from here on.' })),
+  to: Type.Optional(Type.With(Mark, { description: 'The rule applies until just before here.' })),
   deny: Type.Optional(
     Type.Array(AddressText, {
       maxItems: 10_000,
       description: 'Addresses that never earn points, such as routers, pools and contracts.',
     }),
   ),
-  when: Type.Optional(ExpressionText),
-  points: ExpressionText,
+  when: Type.Optional(Type.With(ExpressionText, { description: 'The condition for an award.' })),
+  points: Type.With(ExpressionText, { description: 'The points of an award.' }),
   multipliers: Type.Optional(
     Type.Array(
       Type.Object(
         {
-          season: Type.Optional(Type.String()),
-          from: Type.Optional(DayText),
-          to: Type.Optional(DayText),
-          x: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000 }),
+          season: Type.Optional(Type.String({ description: 'A period under `points.seasons`.' })),
+          from: Type.Optional(Type.With(DayText, { description: 'First day of the period.' })),
+          to: Type.Optional(Type.With(DayText, { description: 'First day after the period.' })),
+          x: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000, description: 'The factor.' }),
         },
         closed,
       ),
-      { maxItems: 100 },
+      { maxItems: 100, description: 'Factors for periods. All that apply are multiplied.' },
     ),
   ),
   referralShare: Type.Optional(Share),
@@ -80,9 +94,15 @@ const EventRule = Type.Object(
     type: Type.Literal('event'),
     ...common,
     source: Source,
-    user: UserText,
+    user: Type.With(UserText, { description: 'Who earns the points.' }),
     caps: Type.Optional(
-      Type.Object({ perTx: Type.Optional(Cap), perUserPerDay: Type.Optional(Cap) }, closed),
+      Type.Object(
+        {
+          perTx: Type.Optional(Cap('Most points in one transaction.')),
+          perUserPerDay: Type.Optional(PerUserPerDay),
+        },
+        closed,
+      ),
     ),
   },
   closed,
@@ -92,17 +112,26 @@ const AccrualRule = Type.Object(
   {
     type: Type.Literal('accrual'),
     ...common,
-    token: Type.Optional(ContractText),
+    token: Type.Optional(Type.With(ContractText, { description: 'Count balances of this token.' })),
     movements: Type.Optional(
       Type.Array(
         Type.Object(
-          { ...source, user: UserText, change: ExpressionText, when: Type.Optional(ExpressionText) },
+          {
+            ...source,
+            user: Type.With(UserText, { description: 'Whose balance changes.' }),
+            change: Type.With(ExpressionText, { description: 'The change: an integer expression.' }),
+            when: Type.Optional(Type.With(ExpressionText, { description: 'The condition for the change.' })),
+          },
           closed,
         ),
-        { minItems: 1, maxItems: MOVEMENTS_MAX },
+        {
+          minItems: 1,
+          maxItems: MOVEMENTS_MAX,
+          description: 'Count a balance that these events change, instead of a token.',
+        },
       ),
     ),
-    caps: Type.Optional(Type.Object({ perUserPerDay: Type.Optional(Cap) }, closed)),
+    caps: Type.Optional(Type.Object({ perUserPerDay: Type.Optional(PerUserPerDay) }, closed)),
   },
   closed,
 );
@@ -112,16 +141,29 @@ export const PointsRule = Type.Union([EventRule, AccrualRule]);
 
 export const Points = Type.Object(
   {
-    seasons: Type.Record(Type.String(), Type.Object({ from: DayText, to: DayText }, closed), {
-      default: {},
-      description: 'Periods by name, for multipliers.',
-    }),
+    seasons: Type.Record(
+      Type.String(),
+      Type.Object(
+        {
+          from: Type.With(DayText, { description: 'First day of the period.' }),
+          to: Type.With(DayText, { description: 'First day after the period.' }),
+        },
+        closed,
+      ),
+      {
+        default: {},
+        description: 'Periods by name, for multipliers.',
+      },
+    ),
     referral: Type.Optional(
       Type.Object(
         {
           source: Source,
-          user: Type.With(ArgumentText, { default: 'arg:user' }),
-          referrer: Type.With(ArgumentText, { default: 'arg:referrer' }),
+          user: Type.With(ArgumentText, { default: 'arg:user', description: 'The referred user.' }),
+          referrer: Type.With(ArgumentText, {
+            default: 'arg:referrer',
+            description: 'Who referred that user.',
+          }),
           share: Share,
           firstWins: Type.Boolean({
             default: true,

@@ -20,7 +20,7 @@ const PriceSource = Type.Union([
   Type.Object(
     {
       type: Type.Literal('http'),
-      url: HttpUrlText,
+      url: Type.With(HttpUrlText, { description: 'The page to request.' }),
       path: Type.With(JsonPathText, { description: 'Path of the price in the response.' }),
       timePath: Type.Optional(
         Type.With(JsonPathText, {
@@ -46,8 +46,9 @@ const PriceSource = Type.Union([
       id: Type.String({
         title: 'the id of a coin at CoinGecko such as ethereum',
         pattern: '^[\\w.-]{1,100}$',
+        description: 'The coin.',
       }),
-      apiKey: Type.With(HeaderText, { default: '' }),
+      apiKey: Type.With(HeaderText, { default: '', description: 'Your API key. Empty: none.' }),
       plan: Type.Enum(['demo', 'pro'], { default: 'demo', description: 'The plan of apiKey.' }),
       baseUrl: BaseUrl,
       maxAgeSeconds: Type.Optional(MaxAgeSeconds),
@@ -60,6 +61,7 @@ const PriceSource = Type.Union([
       symbol: Type.String({
         title: 'a symbol of Binance such as ETHUSDT',
         pattern: '^[A-Z0-9._-]{1,40}$',
+        description: 'The market.',
       }),
       baseUrl: BaseUrl,
       maxAgeSeconds: Type.Optional(MaxAgeSeconds),
@@ -69,7 +71,7 @@ const PriceSource = Type.Union([
   Type.Object(
     {
       type: Type.Literal('chainlink'),
-      address: AddressText,
+      address: Type.With(AddressText, { description: 'Contract of the feed, on this chain.' }),
       heartbeatSeconds: Type.Number({
         minimum: 1,
         maximum: 31_536_000,
@@ -82,7 +84,7 @@ const PriceSource = Type.Union([
   Type.Object(
     {
       type: Type.Literal('pair'),
-      pair: Type.Integer({ minimum: 1 }),
+      pair: Type.Integer({ minimum: 1, description: 'The `id` of a pair under `pairs`.' }),
       minutes: Type.Integer({
         minimum: 30,
         maximum: 1_440,
@@ -93,12 +95,23 @@ const PriceSource = Type.Union([
     },
     closed,
   ),
-  Type.Object({ type: Type.Literal('fixed'), price: DecimalText }, closed),
+  Type.Object(
+    {
+      type: Type.Literal('fixed'),
+      price: Type.With(DecimalText, { description: 'The constant price in USD.' }),
+    },
+    closed,
+  ),
 ]);
 
 export const PriceFeed = Type.Object(
   {
-    everySeconds: Type.Number({ minimum: 1, maximum: 86_400, default: 30 }),
+    everySeconds: Type.Number({
+      minimum: 1,
+      maximum: 86_400,
+      default: 30,
+      description: 'Seconds between two rounds, in which all sources are asked.',
+    }),
     maxAgeSeconds: Type.Optional(
       Type.Number({
         minimum: 1,
@@ -107,7 +120,11 @@ export const PriceFeed = Type.Object(
           'Prices older than this are not used for prices, LP values and volumes. Without it, the newest price is used at any age.',
       }),
     ),
-    sources: Type.Array(PriceSource, { minItems: 1, maxItems: 32 }),
+    sources: Type.Array(PriceSource, {
+      minItems: 1,
+      maxItems: 32,
+      description: 'The price is the median of the sources that agree.',
+    }),
   },
   closed,
 );

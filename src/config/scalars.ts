@@ -79,9 +79,9 @@ export const DurationText = durationText('1s');
 /** At least two days, so that pruning never removes data of the last 24 hours that the API reports. */
 export const DaysText = durationText('2d');
 
-/** An amount as exact decimal digits, at most 18 of them behind the point. */
+/** An amount as exact decimal digits, at most 18 of them after the decimal point. */
 export const DecimalText = Type.String({
-  title: 'a decimal number in quotes, with at most 18 digits behind the point',
+  title: 'a decimal number in quotes, with at most 18 digits after the decimal point',
   pattern: '^\\d{1,60}(\\.\\d{1,18})?$',
 });
 
@@ -103,7 +103,7 @@ export const AdminToken = Type.Union([Type.String({ pattern: '^[\\x21-\\x7e]{32,
   title: '32 to 200 characters without spaces, or null to turn the operator API off',
   default: null,
   description:
-    'The bearer token of the operator API under /api/admin, which is off without it. Make one with: openssl rand -hex 32',
+    'The bearer token of the operator API under /api/admin, which is off without it. Create one with `openssl rand -hex 32`.',
 });
 
 /** The ticker of a coin or token. */

@@ -31,14 +31,15 @@ const Port = Type.Integer({
   description: 'The port to listen on. 0 chooses a free one.',
 });
 /** A uint256 has at most 78 digits, so more than 77 decimals would leave no digit before the point. */
-const Decimals = Type.Integer({ minimum: 0, maximum: 77 });
+const Decimals = Type.Integer({ minimum: 0, maximum: 77, description: 'Decimals of the token.' });
 const BlockNumber = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
-const Coin = (symbol: string) => Type.Object({ symbol: Type.With(SymbolText, { default: symbol }) }, section);
+const Coin = (symbol: string, description: string) =>
+  Type.Object({ symbol: Type.With(SymbolText, { default: symbol, description }) }, section);
 
 export const Native = Type.Object(
   {
-    ...Coin('ETH').properties,
+    ...Coin('ETH', 'Symbol of the coin that pays for gas.').properties,
     wrapped: Type.Optional(
       Type.With(AddressText, {
         description: 'The wrapped native token. The default is token1 of every pair.',
@@ -47,7 +48,9 @@ export const Native = Type.Object(
   },
   { ...section, description: 'The coin that pays for gas (18 decimals).' },
 );
-export const Reward = Type.With(Coin('RWD'), { description: 'The reward token of the ecosystem.' });
+export const Reward = Type.With(Coin('RWD', 'Symbol of the reward token.'), {
+  description: 'The reward token of the ecosystem.',
+});
 
 const Chain = Type.Object(
   {
@@ -138,7 +141,7 @@ const Webhooks = Type.Object(
 
 export const Token = Type.Object(
   {
-    address: AddressText,
+    address: Type.With(AddressText, { description: 'Contract of the token.' }),
     decimals: Decimals,
     usd: Type.Optional(
       Type.Number({ exclusiveMinimum: 0, description: 'Fixed value in USD: 1 for a stablecoin.' }),
@@ -149,14 +152,19 @@ export const Token = Type.Object(
 
 export const Pair = Type.Object(
   {
-    id: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }),
-    name: Type.String({ minLength: 1, maxLength: 100, description: 'TOKEN0/TOKEN1' }),
-    address: AddressText,
-    token0: AddressText,
-    token1: AddressText,
+    id: Type.Integer({
+      minimum: 1,
+      maximum: 2_147_483_647,
+      description:
+        'Your number for the pair, in the paths of the API. Pair 1 is that of the reward token. Never reuse a number.',
+    }),
+    name: Type.String({ minLength: 1, maxLength: 100, description: 'Shown by the API: TOKEN0/TOKEN1.' }),
+    address: Type.With(AddressText, { description: 'Contract of the pair.' }),
+    token0: Type.With(AddressText, { description: 'Its first token.' }),
+    token1: Type.With(AddressText, { description: 'Its second token: the wrapped native token.' }),
     token0Decimals: Decimals,
     token1Decimals: Decimals,
-    fee: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
+    fee: Type.Integer({ minimum: 0, maximum: 1_000_000, description: 'Shown by the API as it is.' }),
     usdValueFrom: Type.Enum([0, 1], {
       description: 'The token whose amount determines the USD value of a swap.',
     }),
@@ -172,7 +180,10 @@ export const Pair = Type.Object(
 const Supply = Type.Object(
   {
     initial: Type.With(DecimalText, { description: 'Supply at genesis, in whole coins.' }),
-    multicall3: Type.With(AddressText, { default: '0xcA11bde05977b3631167028862bE2a173976CA11' }),
+    multicall3: Type.With(AddressText, {
+      default: '0xcA11bde05977b3631167028862bE2a173976CA11',
+      description: 'The Multicall3 contract, which reads all balances at one block.',
+    }),
     maxAgeSeconds: Type.Number({
       minimum: 120,
       maximum: 31_536_000,
@@ -181,7 +192,9 @@ const Supply = Type.Object(
     }),
     locked: Type.Object(
       {
-        validatorsStaking: Type.Optional(AddressText),
+        validatorsStaking: Type.Optional(
+          Type.With(AddressText, { description: 'Staking contract of the validators.' }),
+        ),
         vesting: Type.Record(Type.String(), AddressText, {
           default: {},
           description: 'Vesting contracts by label.',
@@ -281,7 +294,10 @@ export const ConfigSchema = Type.Object(
     ),
     log: Type.Object(
       {
-        level: Type.Enum(['trace', 'debug', 'info', 'warn', 'error'], { default: 'info' }),
+        level: Type.Enum(['trace', 'debug', 'info', 'warn', 'error'], {
+          default: 'info',
+          description: 'The least important events to log.',
+        }),
         format: Type.Enum(['auto', 'json', 'pretty'], {
           default: 'auto',
           description: 'auto: pretty on a terminal, JSON lines elsewhere.',

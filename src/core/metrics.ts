@@ -162,7 +162,7 @@ const priceMetrics = ({ counter, gauge }: Factory) => ({
   priceAgeSeconds: gauge('price_age_seconds', 'Age of the newest accepted price.', ['asset']),
   priceStale: gauge(
     'price_stale',
-    '1 while the price is missing or older than maxAgeSeconds (by default 10 minutes and two rounds).',
+    '1 while the price is missing or older than maxAgeSeconds (by default 10 minutes or two rounds, whichever is longer).',
     ['asset'],
   ),
   priceDisputed: gauge('price_disputed', '1 while at most half of the sources agree.', ['asset']),

@@ -160,7 +160,7 @@ supply:
   initial: 10000000000
 `,
     report: `
-chainbell.yaml:5:12  supply.initial: must be a decimal number in quotes, with at most 18 digits behind the point, not a number
+chainbell.yaml:5:12  supply.initial: must be a decimal number in quotes, with at most 18 digits after the decimal point, not a number
     5 |   initial: 10000000000
       |            ^^^^^^^^^^^
       put it in quotes

@@ -167,7 +167,13 @@ function operationOf<P extends Parameters, At>(route: PublicRoute<P, At>): Opera
   };
 }
 
-function cachingOf({ cacheSeconds, staleSeconds = 0 }: { cacheSeconds: number; staleSeconds?: number }): string {
+function cachingOf({
+  cacheSeconds,
+  staleSeconds = 0,
+}: {
+  cacheSeconds: number;
+  staleSeconds?: number;
+}): string {
   const fresh = `Cached for ${cacheSeconds} seconds.`;
   return staleSeconds === 0
     ? fresh

@@ -107,7 +107,7 @@ const operations = {
   redeliverMany: {
     summary: 'Redeliver all notifications that match the filters',
     description:
-      'Give at least one filter. Each call works for some seconds, so repeat it with the returned cursor until the cursor is null.',
+      'Give at least one filter. One request handles up to 10,000 notifications, so repeat it with the returned cursor until the cursor is null.',
     example: { success: true, data: { redelivered: 1_200, cursor: null } },
     answerHeaders: { link: '`rel="next"` continues.' },
   },

@@ -14,7 +14,7 @@ const Price = Type.Object({
   age_seconds: orNull(Type.Number()),
   stale: Type.Boolean({
     description:
-      'The price is missing or older than `maxAgeSeconds`, so the API returns null. Without `maxAgeSeconds`: older than 10 minutes and two rounds, but the API still returns it.',
+      'The price is missing or older than `maxAgeSeconds`, so the API returns null. Without `maxAgeSeconds`: older than 10 minutes or two rounds, whichever is longer, but the API still returns it.',
   }),
   sources: Type.Array(
     Type.Object({

@@ -36,7 +36,7 @@ const answerHeaders = {
   [AGE_HEADER]:
     'Age of the price in seconds when this response was computed. Add `age`. For the price of a pair, the age of the native price. Absent for a fixed price or if there is none.',
   [STALE_HEADER]:
-    '`true` if there is no price, or if it is older than `maxAgeSeconds` of its feed (by default 10 minutes and two rounds).',
+    '`true` if there is no price, or if it is older than `maxAgeSeconds` of its feed (by default 10 minutes or two rounds, whichever is longer).',
 };
 
 const SYMBOL = { ...parameter('a symbol', (text) => text), isInPath: true } as const;

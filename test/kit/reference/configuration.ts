@@ -77,14 +77,16 @@ function listKeys({ path, schema, isRequired }: Key): Key[] {
 
 function formOf(schema: Schema): string {
   const { title, type, minimum, exclusiveMinimum, maximum } = schema;
-  if (title !== undefined) return title;
+  // Outside of code, Markdown takes <…> for a tag.
+  if (title !== undefined) return title.replaceAll('<', '\\<');
   if (schema.enum !== undefined) return schema.enum.map((value) => code(String(value))).join(', ');
   if (schema.const !== undefined) return code(schema.const);
   if (type === 'integer' || type === 'number') {
     const name = type === 'integer' ? 'whole number' : 'number';
     const from = exclusiveMinimum === undefined ? `${minimum} to` : `above ${exclusiveMinimum}, up to`;
+    const least = exclusiveMinimum === undefined ? `from ${minimum ?? 0}` : `above ${exclusiveMinimum}`;
     return maximum === undefined || maximum === Number.MAX_SAFE_INTEGER
-      ? `${name} from ${minimum ?? 0}`
+      ? `${name} ${least}`
       : `${name}, ${from} ${maximum}`;
   }
   if (type === 'boolean') return '`true` or `false`';
@@ -102,5 +104,6 @@ function defaultOf({ schema, isRequired }: Key): string {
 }
 
 function textOf({ description = '' }: Schema, variable: string | undefined): string {
-  return [description, ...(variable === undefined ? [] : [`Variable: ${code(variable)}.`])].join(' ').trim();
+  const sentence = /[.:]$|^$/.test(description) ? description : `${description}.`;
+  return [sentence, ...(variable === undefined ? [] : [`Variable: ${code(variable)}.`])].join(' ').trim();
 }
