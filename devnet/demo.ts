@@ -57,7 +57,7 @@ export type Demo = {
 
 const WATCHER_NAME = 'demo';
 const API_MS_MAX = 10_000;
-/** How long to wait until the service has caught up. After that the demo continues, and catching up goes on. */
+/** How long to wait until the service has caught up. After that the demo starts, and the service continues to catch up. */
 const FOLLOW_MS_MAX = 30_000;
 const FOLLOW_POLL_MS = 50;
 /** The ports that are tried first. If one is taken, the demo uses another one. */

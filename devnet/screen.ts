@@ -67,7 +67,7 @@ function renderFacts(facts: DemoFacts, paint: Paint): string[] {
     ['data', `${facts.dataFolder}  ${paint('dim', facts.story)}`],
   ];
   return [
-    `${paint('bold', `Chainbell ${facts.version}`)}  ${paint('dim', 'demo on a chain of its own')}`,
+    `${paint('bold', `Chainbell ${facts.version}`)}  ${paint('dim', 'demo on a local chain')}`,
     ...rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`),
     `  ${paint('yellow', 'For this demo only, webhooks may go to http:// on this machine; everywhere else they may not.')}`,
   ];

@@ -32,7 +32,7 @@ async function runBelowShell(context: TestContext, script: string) {
   return { shell, output };
 }
 
-/** Says its process id, and which signal ends it. */
+/** Prints its process id, and the signal that ends it. */
 const WAITING = `
   process.on('SIGTERM', () => { console.log('ended by SIGTERM'); process.exit(0); });
   setInterval(() => {}, 1000);
@@ -55,7 +55,7 @@ test('a program ends cleanly when the shell above it is killed, as npm kills it'
   await waitUntil(() => output.text.includes('ended by SIGTERM'), { describe: 'the program to end' });
 });
 
-/** A folder with the bootstrap and the manifests of this project, and an npm that only notes how it was called. */
+/** A folder with the bootstrap and the manifests of this project, and an npm that only records how it was called. */
 async function makeClone(context: TestContext): Promise<{ folder: string; npm: string; calls: string }> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-clone-'));
   context.after(() => rm(folder, { recursive: true, force: true }));
@@ -136,7 +136,7 @@ test('versions are resolved afresh where the lock file lacks the packages of thi
 
 test('a first run without a registry says within seconds what it needs', async (context) => {
   const { folder } = await makeClone(context);
-  // Takes connections and never answers.
+  // Accepts connections and never answers.
   const registry = createServer(() => {}).listen(0, '127.0.0.1');
   await once(registry, 'listening');
   const { port } = registry.address() as AddressInfo;

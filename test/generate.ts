@@ -107,7 +107,7 @@ export async function renderSchema(database: Database): Promise<string> {
     left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
     where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
     order by c.relname, a.attnum`);
-  // From version 18 on "not null" is a constraint too (contype n); it is told with its column.
+  // From version 18 on, "not null" is a constraint too (contype n). It is part of the column's line.
   const constraints = await database.query<{ table: string; line: string }>(sql`
     select c.relname as table, 'constraint ' || quote_ident(k.conname) || ' ' || pg_get_constraintdef(k.oid) as line
     from pg_constraint k join pg_class c on c.oid = k.conrelid

@@ -2,7 +2,7 @@
  * `npm test`: the static checks, then every test file, short ones several to a process, against one PostgreSQL server. The last
  * line is `N passed, N failed`, with `, N skipped` where there are any; the exit code is 1 when anything failed.
  *
- *   npm test                          everything; of the longest suites a part, another one at each commit
+ *   npm test                          everything; with a sample of the longest suites, another one at each commit
  *   npm test -- --all                 everything in full
  *   npm test -- store/blocks sim      the files whose path contains one of these words, without the static checks
  *   npm test -- --no-checks           all files, without the static checks
@@ -24,9 +24,9 @@ import { groupFiles } from './kit/share-process.ts';
 import { runStaticChecks, type StaticCheckResult } from './kit/static-checks.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** What hangs is found by then; the slowest file takes a minute on an idle machine of two cores. */
+/** A file that runs for longer hangs. The slowest one takes a minute on an idle machine with two cores. */
 const FILE_MS_MAX = 360_000;
-/** For each further file of the same process. */
+/** The additional time for each further file of the same process. */
 const FURTHER_FILE_MS_MAX = 60_000;
 const SLOW_MS = 5_000;
 const SLOW_FILES_MAX = 25;
@@ -66,11 +66,11 @@ async function main(): Promise<Outcome> {
   if (files.length === 0 && !isChecking)
     return { passed: 0, skipped: 0, failed: [`no test file contains ${words.join(' or ')}`] };
 
-  // Not beside the checks, which take every processor: the database's connections have a time limit.
+  // Not at the same time as the checks, which use every processor, because the database's connections have a time limit.
   const server = await startServer(files);
   const checks = isChecking ? await runStaticChecks(ROOT) : [];
   for (const check of checks) showCheck(check);
-  // Crashed tests leave folders behind; all of them lie in this one. Its files may be another user's (PostgreSQL as root).
+  // Crashed tests leave folders behind; all of them are in this one. Its files may be another user's (PostgreSQL as root).
   const temporary = await mkdtemp(path.join(tmpdir(), 'chainbell-run-'));
   await chmod(temporary, 0o755);
   process.env.TMPDIR = temporary;

@@ -1,6 +1,6 @@
 /**
  * The rules of the code that a program can check: the floor plan, where things may happen, what may not be written.
- * What the compiler and the linters say (missing files, `any`, default exports, promises) is not repeated here.
+ * The compiler and the linters check missing files, `any`, default exports and promises.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// A price feed that says what it was last told, as contracts with Chainlink's AggregatorV3Interface do.
+/// A price feed with Chainlink's AggregatorV3Interface. It returns the answer that it was last given.
 contract Aggregator {
     uint8 public immutable decimals;
     uint80 private _round;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// This side of a bridge: locks coin that goes to another chain, and gives it to those who come from there. The relayer
-/// knows what happened on the other side, and is believed.
+/// This side of a bridge. It locks coins that go to another chain, and releases coins that come from there. It trusts the
+/// relayer about what happened on the other side.
 contract Bridge {
     event BridgeSent(
         address indexed sender,
@@ -19,7 +19,7 @@ contract Bridge {
     );
 
     address public immutable relayer;
-    /// Of the next message to any chain.
+    /// The nonce of the next message to any chain.
     uint256 public nextNonce;
     mapping(uint256 chainId => mapping(uint256 nonce => bool)) public isReceived;
 
@@ -32,7 +32,7 @@ contract Bridge {
         emit BridgeSent(msg.sender, toChainId, receiver, msg.value, nextNonce++);
     }
 
-    /// Each message of the other chain is paid once.
+    /// Each message from the other chain is paid once.
     function receiveFrom(
         uint256 fromChainId,
         uint256 nonce,

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {ERC721} from "@openzeppelin/contracts/token/ERC721/ERC721.sol";
 
-/// An ordinary ERC-721. Its Transfer event has the topic of an ERC-20 transfer but four topics: it must not ring.
+/// An ordinary ERC-721. Its Transfer event has the first topic of an ERC-20 transfer, but four topics. It must cause no webhook.
 contract DemoCollectible is ERC721 {
     uint256 public nextTokenId = 1;
 

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
 
-/// An ordinary ERC-20 for a development chain. Anybody may mint.
+/// An ordinary ERC-20 for a development chain. Anyone may mint.
 contract DemoToken is ERC20 {
     uint8 private immutable _decimals;
 

@@ -8,22 +8,22 @@ interface IMintable is IERC20 {
     function mint(address receiver, uint256 amount) external;
 }
 
-/// Pools in which tokens are staked for a reward token, numbered from 0. Every second the same reward is divided among
-/// all pools equally, and inside a pool by what each user has staked.
+/// Pools in which users stake tokens for a reward token, numbered from 0. Every second, the same reward is divided equally
+/// among all pools, and within a pool in proportion to the stakes.
 contract Farm {
     using SafeERC20 for IERC20;
 
     struct Pool {
         IERC20 token;
         uint256 staked;
-        /// Rewards of one staked unit since the beginning, times 1e18.
+        /// Rewards for one staked unit since the beginning, times 1e18.
         uint256 rewardPerUnit;
         uint256 updatedAt;
     }
 
     struct Stake {
         uint256 amount;
-        /// What rewardPerUnit had given for this amount when it was last paid out.
+        /// The reward for this amount by rewardPerUnit at the last payout.
         uint256 rewardPaid;
     }
 
@@ -40,7 +40,7 @@ contract Farm {
         rewardPerSecond = rewardPerSecond_;
     }
 
-    /// Adds the next pool. Anybody may.
+    /// Adds the next pool. Anyone may call it.
     function add(IERC20 token) external {
         pools.push(Pool(token, 0, 0, block.timestamp));
     }
@@ -49,7 +49,7 @@ contract Farm {
         return pools.length;
     }
 
-    /// Stakes the amount, and pays out what the stake has earned so far. With 0 it pays out only.
+    /// Stakes the amount, and pays out the rewards so far. With 0 it only pays out.
     function deposit(uint256 pid, uint256 amount) external {
         Stake storage stake = _payOut(pid);
         pools[pid].token.safeTransferFrom(msg.sender, address(this), amount);
@@ -58,7 +58,7 @@ contract Farm {
         emit Deposit(msg.sender, pid, amount);
     }
 
-    /// Gives the amount back, and pays out what the stake has earned so far.
+    /// Returns the amount, and pays out the rewards so far.
     function withdraw(uint256 pid, uint256 amount) external {
         Stake storage stake = _payOut(pid);
         pools[pid].token.safeTransfer(msg.sender, amount);

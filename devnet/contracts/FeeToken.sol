@@ -3,8 +3,8 @@ pragma solidity ^0.8.28;
 
 import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
 
-/// An ERC-20 that keeps 1 % of each transfer: one call, two Transfer events. The fee comes first, so that the
-/// event of the net amount is not the first log of its transaction. Anybody may mint; minting is free of fees.
+/// An ERC-20 that keeps 1 % of each transfer, so one call emits two Transfer events. The fee's event comes first, so the
+/// event of the net amount is not the first log of its transaction. Anyone may mint, without a fee.
 contract FeeToken is ERC20 {
     address public immutable feeCollector;
 

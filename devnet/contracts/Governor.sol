@@ -3,8 +3,8 @@ pragma solidity ^0.8.28;
 
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 
-/// Proposals and votes; a vote weighs what its voter holds of the voting token at that moment. The event of a vote is
-/// the one of OpenZeppelin's Governor.
+/// Proposals and votes. The weight of a vote is its voter's current balance of the voting token. The event of a vote is that
+/// of OpenZeppelin's Governor.
 contract Governor {
     struct Tally {
         uint256 against;
@@ -22,7 +22,7 @@ contract Governor {
     );
 
     IERC20 public immutable votingToken;
-    /// Also the number of the newest one: they are counted from 1.
+    /// Also the number of the newest proposal, because they are counted from 1.
     uint256 public proposalCount;
     mapping(uint256 proposalId => Tally) public tallies;
     mapping(uint256 proposalId => mapping(address voter => bool)) public hasVoted;
@@ -36,7 +36,7 @@ contract Governor {
         emit ProposalCreated(proposalId, msg.sender, description);
     }
 
-    /// `support`: 0 against, 1 in favour, 2 abstained.
+    /// `support`: 0 against, 1 in favor, 2 abstained.
     function castVote(uint256 proposalId, uint8 support) external {
         require(proposalId > 0 && proposalId <= proposalCount, "no such proposal");
         require(!hasVoted[proposalId][msg.sender], "voted before");

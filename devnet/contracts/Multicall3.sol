@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// Many calls in one, and facts of the block: written after the interface of the Multicall3 that most chains have at
-/// 0xcA11bde05977b3631167028862bE2a173976CA11, so that what speaks to that one can speak to this one.
+/// Many calls in one, and data of the block. It has the interface of the Multicall3 that most chains have at
+/// 0xcA11bde05977b3631167028862bE2a173976CA11, so programs for that one can use this one.
 contract Multicall3 {
     struct Call {
         address target;
@@ -27,7 +27,7 @@ contract Multicall3 {
         bytes returnData;
     }
 
-    /// Reverts when any of the calls reverts.
+    /// Reverts if any of the calls reverts.
     function aggregate(
         Call[] calldata calls
     ) external payable returns (uint256 blockNumber, bytes[] memory returnData) {
@@ -39,7 +39,7 @@ contract Multicall3 {
         }
     }
 
-    /// Reverts when a call reverts that may not.
+    /// Reverts if a call reverts that must not fail.
     function aggregate3(
         Call3[] calldata calls
     ) external payable returns (Result[] memory results) {
@@ -49,7 +49,7 @@ contract Multicall3 {
         }
     }
 
-    /// As aggregate3, each call with a value; together they are the value of the transaction.
+    /// Like aggregate3, but each call has a value. Their sum is the value of the transaction.
     function aggregate3Value(
         Call3Value[] calldata calls
     ) external payable returns (Result[] memory results) {
@@ -71,7 +71,7 @@ contract Multicall3 {
         return block.number;
     }
 
-    /// Of the newest 256 blocks before this one; zero for others.
+    /// The hash of one of the 256 blocks before this one; zero for others.
     function getBlockHash(uint256 blockNumber) external view returns (bytes32) {
         return blockhash(blockNumber);
     }

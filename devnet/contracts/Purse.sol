@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// Holds native coin until anybody closes it; closing sends everything by SELFDESTRUCT.
+/// Holds native coins until anyone closes it, which sends everything by SELFDESTRUCT.
 contract Purse {
     constructor() payable {}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// Who brought whom. The first word counts: nobody can name another referrer later, or oneself.
+/// Records who referred whom. The first referrer stays, and users can't refer themselves.
 contract Referrals {
     event Referred(address indexed user, address indexed referrer);
 

@@ -3,13 +3,13 @@ pragma solidity ^0.8.28;
 
 import {Purse} from "./Purse.sol";
 
-/// Moves native coin by internal calls: the transfers that no log and no transaction's `to` shows.
+/// Moves native coins by internal calls, so neither a log nor the transaction's `to` shows the transfers.
 contract Splitter {
     event PurseCreated(address purse);
 
     error RevertedOnPurpose();
 
-    /// Forwards the whole value in equal parts; the last receiver also gets what does not divide.
+    /// Forwards the whole value in equal parts. The last receiver also gets the remainder.
     function split(address payable[] calldata receivers) external payable {
         uint256 part = msg.value / receivers.length;
         for (uint256 i = 0; i + 1 < receivers.length; i++) {
@@ -18,8 +18,8 @@ contract Splitter {
         _send(receivers[receivers.length - 1], address(this).balance);
     }
 
-    /// Sends half of the value to `reverted` inside a nested call that then reverts, so that this half never
-    /// moved, and afterwards all of it to `kept`. The transaction itself succeeds.
+    /// Sends half of the value to `reverted` in a nested call that reverts, so that half doesn't move. Then it sends all of the
+    /// value to `kept`. The transaction itself succeeds.
     function splitWithRevertedHalf(address payable kept, address payable reverted) external payable {
         try this.sendThenRevert{value: msg.value / 2}(reverted) {
             revert("a call that always reverts returned");
@@ -27,7 +27,7 @@ contract Splitter {
         _send(kept, address(this).balance);
     }
 
-    /// Sends its value and then reverts: the transfer is in the trace, and it did not happen.
+    /// Sends its value and then reverts, so the trace has a transfer that did not happen.
     function sendThenRevert(address payable receiver) external payable {
         _send(receiver, msg.value);
         revert RevertedOnPurpose();
@@ -39,7 +39,7 @@ contract Splitter {
         emit PurseCreated(address(purse));
     }
 
-    /// Creates a contract with the value and destroys it at once, which sends the value on (CREATE, SELFDESTRUCT).
+    /// Creates a contract with the value and destroys it at once, which forwards the value (CREATE, SELFDESTRUCT).
     function createAndClosePurse(address payable receiver) external payable {
         new Purse{value: msg.value}().close(receiver);
     }

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {VestingWallet} from "@openzeppelin/contracts/finance/VestingWallet.sol";
 
-/// Holds coin that becomes the beneficiary's evenly, second by second, over a time from a start on.
+/// Holds coins that the beneficiary earns evenly, second by second, over a period.
 contract Vesting is VestingWallet {
     constructor(
         address beneficiary,

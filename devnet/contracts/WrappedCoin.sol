@@ -3,8 +3,8 @@ pragma solidity ^0.8.28;
 
 import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
 
-/// The native coin as an ERC-20, one for one: what pairs and the router hold in its place. Has the methods and the
-/// events of WETH9; wrapping also shows as a Transfer from the zero address, unwrapping as one to it.
+/// The native coin as an ERC-20, one for one. Pairs and the router hold it in place of the coin. It has the methods and
+/// events of WETH9. Wrapping also emits a Transfer from the zero address, and unwrapping one to it.
 contract WrappedCoin is ERC20 {
     event Deposit(address indexed dst, uint256 wad);
     event Withdrawal(address indexed src, uint256 wad);

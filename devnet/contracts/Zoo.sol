@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// Holds native coin, gives of it, and closes: one of the Zoo.
+/// Holds native coins, sends some of them, and closes: an animal of the Zoo.
 contract Animal {
     constructor() payable {}
 
@@ -21,13 +21,13 @@ contract Animal {
     }
 }
 
-/// Every way in which native coin moves inside a transaction, and what only looks like one.
+/// Every way to move native coins inside a transaction, and calls that only look like one.
 contract Zoo {
     error RevertedOnPurpose();
 
     receive() external payable {}
 
-    /// What moves is told beside each call. `old` was created before, and has coin.
+    /// The comment beside each call says what moves. `old` was created before, and has coins.
     function run(Animal old, address payable receiver) external payable {
         Animal made = new Animal{value: 40}(); // this → made 40
         Animal salted = new Animal{value: 30, salt: 0}(); // this → salted 30
@@ -37,9 +37,9 @@ contract Zoo {
         _call(address(4), 6, "data"); // this → 0x04, a precompile, 6
         _call(address(4), 0, "data"); // nothing, and not every tracer shows it
         _refused(address(this), 20, abi.encodeCall(this.giveThenRevert, (receiver, 5))); // nothing
-        _refused(receiver, 1 ether, ""); // nothing: more than there is
+        _refused(receiver, 1 ether, ""); // nothing: more than the balance
         _call(receiver, 0, ""); // nothing
-        old.close(payable(address(old))); // nothing: nobody else gets it
+        old.close(payable(address(old))); // nothing: it pays itself
         salted.close(receiver); // salted → receiver 30
         made.close(payable(address(old))); // made → old 44
         old.give(receiver, 1); // old → receiver 1

@@ -10,7 +10,6 @@ import type { DueNotification } from '../store/delivery/due.ts';
 import type { Credentials } from './credentials.ts';
 import type { Message } from './send.ts';
 
-/** One HTTP POST, ready to be sent. */
 const USER_AGENT = `chainbell/${packageJson.version}`;
 
 /**

@@ -9,7 +9,7 @@ const HAND_OVER_MS_MAX = 1_000;
 const HAND_OVER_MS_MIN = 100;
 /** An attempt that takes this many times the receiver's average counts as hanging. */
 const HAND_OVER_AVERAGES = 8;
-/** Attempts at once: the floor keeps the retries of a dead receiver on time (delivery reference, trap 13). */
+/** Attempts at once. Below this floor, a receiver with many failed notifications would get its retries late. */
 const CONCURRENCY_MIN = 4;
 const CONCURRENCY_MAX = 64;
 /** Rows to read for an unproven receiver. It may hang, and further rows would become outdated in memory. */

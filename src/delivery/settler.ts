@@ -31,8 +31,8 @@ const STATEMENTS_MAX = 2;
 const UNRECORDED_MAX = 256;
 
 /**
- * A settler that retries while the database is unavailable, because a receiver that has responded must not get the webhook again
- * (trap 16 of the delivery reference). After the signal aborts it gives up, and the rows stay due.
+ * A settler that retries while the database is unavailable, because a receiver that has responded must not get the webhook
+ * again. After the signal aborts it gives up, and the rows stay due.
  */
 export function createSettler(options: {
   database: Database;

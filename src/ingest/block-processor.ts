@@ -6,6 +6,6 @@ import type { ReadBlock } from './read-block.ts';
 
 export type BlockProcessor = {
   write(tx: Tx, blocks: readonly ReadBlock[]): Promise<void>;
-  /** Undoes everything that was written for blocks above this one. */
+  /** Removes everything that was written for blocks above this one. */
   undo(tx: Tx, ancestorNumber: number): Promise<void>;
 };

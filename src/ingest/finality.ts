@@ -51,7 +51,7 @@ export function createFinality({
     },
     number: () => finalizedNumber,
     /**
-     * The final block never moves back (reference: chain.md, lesson 10), and is always a stored block. If the tagged block
+     * The final block never moves back, even if a node's tag does, and is always a stored block. If the tagged block
      * is not stored yet, `finalityDepth` below the tip is a safe substitute, because it is older than the tagged block.
      */
     async refresh(tip, signal) {

@@ -149,7 +149,7 @@ export function createFollower(options: FollowerOptions): Follower {
 
   /**
    * Switches to the branch of the corroborated block at `number`, which does not descend from the tip. It reads and proves
-   * the new branch first. Then one transaction undoes the old branch and stores the new one.
+   * the new branch first. Then one transaction orphans the old branch and stores the new one.
    */
   async function switchBranch(
     tip: BlockId,

@@ -31,7 +31,7 @@ type ReadAheadOptions = {
 export type ReadAhead = {
   /**
    * The blocks from this height on, in order: at least one, none above the head. Requests for the blocks after them begin.
-   * @throws Fault of the nodes. The next call then requests one block only, because any node may have one block.
+   * @throws Fault of the nodes. The next call then requests one block only, because a node may have that one and lack later ones.
    */
   next(from: number, head: Head, signal: AbortSignal): Promise<ReadBlock[]>;
   /** Drops all requests and the blocks they brought, because a reorg made them useless. */

@@ -1,5 +1,5 @@
 /**
- * The API on a database, asked as a client would ask it.
+ * The API on a database, with requests as a client sends them.
  */
 import type { Api, OpsSources, SendTest, WatcherLimits } from '../../src/api/context.ts';
 import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
@@ -21,7 +21,7 @@ import '../kit/shared-serializers.ts';
 export const PATH = '/api/notifications/watched-addresses';
 export const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
-/** A request; `body` goes as JSON, unless it is a text, which goes as it is. */
+/** Sends a request. `body` is sent as JSON; a text is sent as it is. */
 export type Ask = { key?: string; body?: unknown; headers?: Record<string, string> };
 export type Answer = {
   status: number;
@@ -37,19 +37,19 @@ export type ApiStory = {
   api: Api;
   clock: TestClock;
   metrics: ReturnType<typeof createMetrics>;
-  /** Fails when the answer is not what the OpenAPI document says. */
+  /** Fails if the response doesn't match the OpenAPI document. */
   ask: AskApi;
-  /** Of routes that a test has added itself. */
+  /** The same for routes that the test added. */
   askUndescribed: AskApi;
-  /** A new key of the watcher of this name. */
+  /** Issues a key for the watcher of this name. */
   issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
 };
 
-/** What every notification waits for. */
+/** The confirmations that every notification needs. */
 const CONFIRMATIONS = 3;
-/** What is open in production. */
+/** The policy of production. */
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
-/** Of all stories: the document is the same for every API. */
+/** Shared by all stories, because the document is the same for every API. */
 let describes: Describes | undefined;
 const unknown = { asset: 'BELL', origin: { kind: 'none' } } as const;
 const noPrices: PriceBook = { native: unknown, reward: unknown, tokens: new Map() };

@@ -1,5 +1,5 @@
 /**
- * For tests of what never asks the database.
+ * A database that fails, for tests of code that must not use it.
  */
 import type { Database } from '../../src/store/db/db.ts';
 

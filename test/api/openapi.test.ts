@@ -38,7 +38,7 @@ test('every route is described', async () => {
   const { api } = createApiStory(noDatabase);
   const routes: string[] = [];
   api.addHook('onRoute', ({ method, url }) => {
-    // A list of methods is that of those that are refused.
+    // A list names the methods that are refused.
     if (typeof method === 'string' && method !== 'HEAD' && method !== 'OPTIONS')
       routes.push(`${method.toLowerCase()} ${url.replaceAll(/:(\w+)\??/g, '{$1}')}`);
   });

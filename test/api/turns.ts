@@ -1,5 +1,5 @@
 /**
- * For tests of what must not be done in one turn of the event loop.
+ * For tests of work that must be spread over several turns of the event loop.
  */
 export async function countTurns<T>(work: () => Promise<T>): Promise<{ turns: number; result: T }> {
   let turns = 0;

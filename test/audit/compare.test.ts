@@ -25,7 +25,7 @@ const SHARD = 1;
 
 type Block = { read: ReadBlock; stored: StoredBlock };
 
-/** A block of that height that was stored at noon, proved and traced, with these transfers. */
+/** A block of this height that was stored at noon, proved and traced, with these transfers. */
 function blockOf(
   number: number,
   transfers: Transfer[] = [],
@@ -55,7 +55,7 @@ function watchOf(parts: Partial<StoredWatch> = {}): StoredWatch {
 
 let noticeCount = 0;
 
-/** As the commit of its block makes it, and acknowledged. */
+/** As the commit of its block creates it, then acknowledged. */
 function noticeOf(
   transfer: Transfer,
   { stored }: Block,
@@ -81,7 +81,7 @@ const delivery: DeliverySide = {
   ]),
 };
 
-/** The outcomes about these notifications. `gone` are deleted records. */
+/** The verdicts about these notifications. `gone` lists deleted records. */
 function judge(
   blocks: readonly Block[],
   watches: readonly StoredWatch[],
@@ -318,7 +318,7 @@ test("a record's settings at a block are known only if its last change was at le
   };
   assert.deepEqual(unwanted({ updatedAt: later(-ORDER_MS - 1) }), ['unexpected in 1']);
   assert.deepEqual(unwanted({ updatedAt: later(-ORDER_MS) }), ['record_changed']);
-  // One that was never changed wanted as little when it was made.
+  // A record that never changed excluded it from the beginning.
   assert.deepEqual(unwanted({ createdAt: later(1) }), ['unexpected in 1']);
 });
 

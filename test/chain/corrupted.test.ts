@@ -1,5 +1,5 @@
 /**
- * Answers that Optimism's op-service corrupted on purpose are refused, over HTTP, for the reason that it names.
+ * Answers that Optimism's op-service corrupted on purpose are refused over HTTP, for the same reason as in op-service.
  */
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -58,7 +58,7 @@ for (const file of cases) {
 
 testWithRealchain('the archive has the expected cases', () => {
   assert.equal(cases.length, 19);
-  // Nothing lies in it but these and their data.
+  // It contains only these fields and their data.
   assert.equal(archive.size, 2 * cases.length);
   assert.equal(cases.filter((file) => readJson<Case>(file).fail === true).length, 15);
 });

@@ -37,7 +37,7 @@ testWithRealchain('every block of chain.rlp is proved, and its transactions keep
     assert.ok(header?.items !== undefined && body?.items !== undefined);
     const block: Json = { hash: keccak256(header.raw), ...named(HEADER_FIELDS, header) };
     block.transactions = body.items.map((item) => {
-      // Those with a type are bytes within the list, those of the first kind are lists themselves.
+      // Typed transactions are bytes within the list. Legacy ones are lists.
       const signed = item.items === undefined ? item.content : item.raw;
       const json: Json = { ...transactionJson(toHex(signed)), hash: keccak256(signed) };
       assert.deepEqual(encodeTransaction(json), Buffer.from(signed));
@@ -122,7 +122,7 @@ function readExchanges(folder: string): Exchange[] {
   });
 }
 
-/** An RLP item: its bytes with the prefix and without, and what is in it when it is a list. */
+/** An RLP item: its bytes with and without the prefix, and its items if it is a list. */
 type Item = { raw: Uint8Array; content: Uint8Array; items?: Item[] };
 
 /** One item after the other. Source: yellow paper, appendix B. */
@@ -149,7 +149,7 @@ function decodeFirst(bytes: Uint8Array): Item {
   return isList ? { ...item, items: decodeAll(content) } : item;
 }
 
-/** The parts of a list by name, as a node writes bytes: numbers then have an even number of digits. */
+/** The parts of a list by name, in the form in which a node returns bytes. Numbers then have an even number of digits. */
 function named(names: readonly string[], { items = [] }: Item): Record<string, Hex> {
   return Object.fromEntries(items.map(({ content }, index) => [names[index] ?? 'unknown', toHex(content)]));
 }

@@ -26,7 +26,7 @@ const { signal } = new AbortController();
 
 type StoredBlock = Json & { hash: string; number: string; transactions: (Json & { hash: string })[] };
 
-/** By folder, and where one holds several blocks the file's beginning: what must come out of the block. */
+/** The expected result of each block, by folder, and by the beginning of the file name where a folder has several blocks. */
 const expected: Record<string, { transactions: number; logs: number; native: number; token: number }> = {
   'arb-sepolia/185232421.': { transactions: 7, logs: 46, native: 0, token: 41 },
   'arbitrum-150000000/': { transactions: 5, logs: 18, native: 1, token: 10 },

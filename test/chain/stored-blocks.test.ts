@@ -13,7 +13,7 @@ import type { Json } from '../kit/scripted-node.ts';
 const whole = 'holds holds holds';
 
 /**
- * Blocks of other chains: header hash, transactions root, receipts root. As the notes on them say;
+ * The checks that blocks of other chains pass: header hash, transactions root, receipts root. As the notes on them say;
  * unknown where only the chain itself can encode a transaction.
  */
 const others: Record<string, string> = {
@@ -30,7 +30,7 @@ const others: Record<string, string> = {
   'chains/cronos-68215/': 'fails fails fails',
   'chains/tempo-mainnet-20636966/': 'fails holds holds',
   'chains/tempoModerato-6541/': 'fails holds holds',
-  // Stored without receipts, so that their root cannot hold.
+  // Stored without receipts, so the receipts root can't match.
   'chains/arb-sepolia/185232422.': 'holds unknown unknown',
   'chains/gnosis-40000000/': 'holds holds fails',
   'chains/rise-8138510/': 'holds unknown unknown',

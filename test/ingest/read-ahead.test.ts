@@ -73,7 +73,7 @@ type Reader = ReturnType<typeof openReader>;
 
 /** The numbers of the returned blocks when no further answer arrives. */
 async function handedOut({ clock }: Reader, next: ReturnType<ReadAhead['next']>): Promise<number[]> {
-  // Where it waits for more, it does so by now.
+  // If it waits for more, it has begun to by now.
   await settled();
   clock.advance(PATIENCE_MS);
   return (await next).map(({ header }) => header.number);
@@ -148,7 +148,7 @@ test('the blocks that wait for the database are limited, and so are the blocks o
   const { readAhead, requests } = reader;
   const next = readAhead.next(from, head, signal);
   let begun = 0;
-  // Each answer begins a request more, until there are enough.
+  // Each answer starts one more request, until there are enough.
   while (requests.length > 0) {
     begun += requests.length;
     for (const request of requests.splice(0)) request.answer();
@@ -170,7 +170,7 @@ test('of large blocks, few wait for the database, and few are in one commit', as
   for (let round = 0; round < 6; round += 1) {
     const next = readAhead.next(from, head, signal);
     let begun = 0;
-    // Each answer begins a request more, until there are enough.
+    // Each answer starts one more request, until there are enough.
     while (requests.length > 0) {
       begun += requests.flatMap(({ references }) => references).length;
       for (const { references, receive, answer } of requests.splice(0)) {

@@ -1,5 +1,5 @@
 /**
- * Reads code blocks from a documentation page and runs the marked ones, as a reader would.
+ * Reads code blocks from a documentation page, and runs the marked ones as a reader would.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -18,7 +18,7 @@ const EVERY_MS = 30_000;
 const MAX_AGE_MS = 600_000;
 const { signal } = new AbortController();
 
-/** A feed whose sources say what the test wants; a text that is no number is why a source has none. */
+/** A feed whose sources return what the test sets. A text that isn't a number is the reason why a source has no price. */
 function createStory(database: Database, said: Record<string, string>) {
   const clock = createTestClock();
   const metrics = createMetrics('test');

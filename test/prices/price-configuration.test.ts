@@ -48,7 +48,7 @@ const pairFeed = (pair: number, minutes = 30) => ({
 });
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  /** A pair whose price was so many minutes before the tip, which was mined at noon. */
+  /** A pair whose price is this many minutes older than the tip, which was mined at noon. */
   const trade = (pairId: number, blockNumber: number, minutesBefore: number, price: string) =>
     database().transaction((tx) =>
       insertPairStates(tx, [

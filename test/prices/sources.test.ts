@@ -27,20 +27,20 @@ function sourceAt(server: Pick<Receiver, 'port'>, paths: QuotePaths = { price: p
   return httpSource({ pages, clock }, { name: 'http:test', maxAgeMs: 60_000, url, headers, paths });
 }
 
-/** The quote that one read of this answer gives. */
+/** The quote from one reading of this answer. */
 async function read(answer: Answer | AnswerTo, paths?: QuotePaths) {
   await using server = await startReceiver({ answer });
   return await sourceAt(server, paths).read(signal);
 }
 
-/** Why one reading of this answer gives nothing; never with what is secret. */
+/** The reason why one reading of this answer gives no quote. It must contain no secrets. */
 async function refusal(answer: Answer | AnswerTo, paths?: QuotePaths): Promise<string> {
   try {
     const { price } = await read(answer, paths);
     return assert.fail(`gave ${decimalText(price)}`);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    // As it is logged: with its causes.
+    // The message as it is logged, with its causes.
     assert.doesNotMatch(messageOf(error), /SECRET/);
     return error.message;
   }

@@ -176,7 +176,7 @@ function createReceivers(clock: TestClock, { manner }: Attack) {
     },
     open: () => open,
     openMax: () => openMax,
-    /** The thread's time for what has begun since it was last asked for. */
+    /** The thread's time for the attempts that have begun since the last call. */
     takeOwedMs() {
       const ms = owedMs;
       owedMs = 0;
@@ -225,11 +225,11 @@ function startService({ database, log, metrics }: Stage, clock: TestClock, recei
   for (const part of [end, deliverer.failed]) part.catch(died.reject);
   died.promise.catch(() => {});
 
-  /** All go on that can, one statement after the other; time goes by when none can. */
+  /** Everything that can continue does, one statement after the other. Time passes when nothing can. */
   async function pass(ms: number, isOver = () => false): Promise<void> {
     const endMs = clock.steadyMs() + ms;
     while (clock.steadyMs() < endMs && !isOver()) {
-      // Attempts begin in turns of the event loop of their own.
+      // Attempts begin in separate turns of the event loop.
       await nextTurn();
       await nextTurn();
       const [turn] = scheduler.waiting();

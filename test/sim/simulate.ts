@@ -87,7 +87,7 @@ function chooseTurn({ scheduler, random, stalled }: World): Turn | undefined {
   return choice && random.pick(choice);
 }
 
-/** The chain goes on for a while, every loop gets its turns, receivers answer. */
+/** Lets the chain grow for a while. Every loop gets its turns, and receivers answer. */
 async function calm(world: World): Promise<void> {
   const { chain, clock, oracle, witness, settings, tell, fail } = world;
   world.isCalm = true;

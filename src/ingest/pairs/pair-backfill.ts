@@ -49,7 +49,7 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
     const lowest = Math.max(work.lowest, work.number - stepBlocks + 1);
     const numbers = Array.from({ length: work.number - lowest + 1 }, (_, index) => lowest + index);
     const wanted = stepBlocks;
-    // After a Fault, read one block only, because any node may have one; likewise after too many bytes.
+    // After a Fault or too many bytes, read a single block, because nodes may have that one and lack others.
     stepBlocks = 1;
     const fetched = await fetchBlocks(nodes, numbers, signal, { parts: 'without traces' });
     if (fetched === 'too large') return 'worked';

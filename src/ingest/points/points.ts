@@ -1,5 +1,5 @@
 /**
- * Applies the points rules to new blocks in the blocks' transaction, and undoes the results when the blocks are orphaned.
+ * Applies the points rules to new blocks in the blocks' transaction, and removes the results when the blocks are orphaned.
  */
 import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';

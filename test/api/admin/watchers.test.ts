@@ -58,7 +58,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('GET', WATCHERS)).status, 401);
     assert.equal((await ask('POST', `${WATCHERS}/1/suspend`, { body: '{ no json' })).status, 401);
     assert.equal((await askUndescribed('PUT', `${WATCHERS}/1`)).status, 401);
-    // The other way round it is no key of a watcher.
+    // Nor is the operator's token a watcher's key.
     assert.equal((await ask('GET', PATH, { key: TOKEN })).status, 401);
   });
 
@@ -151,7 +151,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { ask, admin, issue, clock } = createAdminStory(database());
     const name = 'Ünïcode "quoted" \u001b[31m名 ';
     const { key, keyId } = await issue('odd');
-    // From a time in which such names were taken.
+    // Earlier versions accepted such names.
     await database().query(sql`update watcher set name = ${name}`);
     const body = { address: transferOf().receiver, webhook_url: 'https://one.example/hook' };
     assert.equal((await ask('POST', PATH, { key, body })).status, 200);

@@ -1,5 +1,5 @@
 /**
- * Bodies that come slowly, on every kind of route, as bytes on a socket.
+ * Bodies that arrive slowly, on every kind of route, sent as bytes on a socket.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ import { createApiStory, PATH } from '../api-story.ts';
 
 const JSON_TYPE = 'Content-Type: application/json\r\n';
 const LINES = 'Content-Type: application/x-ndjson\r\n';
-/** Requests whose body no handler waits for. */
+/** Requests whose body no handler reads. */
 const slow: [name: string, head: string, status: RegExp][] = [
   ['a GET', `GET /livez HTTP/1.1\r\n${JSON_TYPE}`, / 200 /],
   ['a public GET', `GET /api/price/native HTTP/1.1\r\n${JSON_TYPE}`, / 200 /],
@@ -29,7 +29,7 @@ async function listening(api: Api): Promise<() => Socket> {
   return () => connect(Number(port), '127.0.0.1');
 }
 
-/** Lets time pass for timers alone until it is so. */
+/** Lets time pass for timers alone until the condition holds. */
 async function passTime(isSo: () => boolean): Promise<void> {
   for (let turns = 0; !isSo() && turns < 100_000; turns += 1) {
     mock.timers.tick(1_000);
@@ -59,7 +59,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         await waitUntil(() => answer.includes('\r\n\r\n'), { describe: name });
         assert.match(answer, status, name);
         assert.match(answer, /^connection: close\r$/im, name);
-        // Still reading: what the client sends now does not reset the connection.
+        // The server still reads, so bytes that the client sends now don't reset the connection.
         socket.write('2\r\n  \r\n');
         await waitUntil(() => isClosed, { describe: `the end of ${name}` });
       }
@@ -76,7 +76,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       for (const [name, head] of slow) {
         const accepted = once(api.server, 'connection');
         const socket = open();
-        // Answers are not read, so that the client does not see the end either.
+        // The client doesn't read responses, so it doesn't see the end either.
         socket.on('error', () => {}).pause();
         const [served] = (await accepted) as [Socket];
         let isCut = false;

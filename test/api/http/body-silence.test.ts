@@ -109,7 +109,7 @@ test('the key is checked every few seconds, whether something comes or not, and 
     source.write(text);
     await next;
   }
-  // The database that can't be asked has ended nothing.
+  // A database that doesn't answer has not ended the stream.
   assert.deepEqual([checks.length, isOver()], [1, false]);
   clock.advance(2_500);
   await assert.rejects(pieces.next(), { code: 'unauthorized' });

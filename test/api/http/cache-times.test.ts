@@ -1,5 +1,5 @@
 /**
- * Every public endpoint of the specification by its path, with the time for which spec 8 has it kept.
+ * Every public endpoint of the specification by its path, with the cache time of spec 8.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -85,5 +85,5 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 });
 
-/** What differs between two requests. */
+/** The part that differs between two requests. */
 const nothing = { date: '', 'x-request-id': '' };

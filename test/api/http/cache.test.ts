@@ -8,7 +8,7 @@ import { createTestClock } from '../../kit/clock.ts';
 const lifetime = { cacheSeconds: 60, staleSeconds: 0 };
 const textAnswer = (body: string): PublicAnswer => ({ type: 'text/plain', body });
 
-/** A cache whose computations finish when the test says so. */
+/** A cache whose computations finish when the test ends them. */
 function createStory(limits?: { bytesMax: number; entriesMax: number }) {
   const clock = createTestClock();
   const logged: unknown[] = [];

@@ -1,5 +1,5 @@
 /**
- * Connections that cost the others nothing, as sockets on loopback.
+ * Many connections must not affect the others. The tests use sockets on loopback.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -18,7 +18,10 @@ import { createApiStory } from '../api-story.ts';
 
 type Client = { socket: Socket; text(): string; isClosed(): boolean };
 
-/** A server for three connections. `/held` is answered when `release` is called, `/big` has more than sockets hold. */
+/**
+ * A server for three connections. `/held` is answered when `release` is called. The response of `/big` is larger than the
+ * sockets' buffers.
+ */
 async function createStory() {
   const api: Api = fastify({ forceCloseConnections: 'idle' }).withTypeProvider<TypeBoxTypeProvider>();
   const clock = createTestClock();
@@ -58,7 +61,7 @@ async function createStory() {
     return client;
   }
   return {
-    /** Resolves when the server has so many requests. */
+    /** Resolves when the server has received this many requests. */
     requested: (count: number) => waitUntil(() => requestCount === count),
     ...{ api, clock, warnings, open, release: () => held.resolve('late') },
     async [Symbol.asyncDispose]() {
@@ -140,7 +143,7 @@ test('a connection with too many pipelined requests is closed with its responses
 
 test('a connection with an unread response is closed, and one whose response is still being computed is not', async () => {
   await using story = await createStory();
-  // Node's own time, which it reads for each connection.
+  // Node reads this time limit for each connection.
   story.api.server.timeout = 50;
   const waiting = await story.open();
   get(waiting, '/held');

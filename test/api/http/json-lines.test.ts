@@ -15,7 +15,7 @@ test('the groups are the same however the body arrives', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(line), fc.integer({ min: 1, max: 9 }), async (lines, bytes) => {
       const text = lines.join('\n');
-      // Blank by JSON: an ideographic space is not.
+      // JSON's white space is blank. An ideographic space isn't.
       const expected = text.split('\n').filter((one) => /[^\t-\r ]/.test(one));
       for (const size of [bytes, 64 * 1024])
         assert.deepEqual(await groupsOf(text, size), [{ lines: expected, isLast: true }]);

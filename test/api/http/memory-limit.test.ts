@@ -1,5 +1,5 @@
 /**
- * Large requests of one watcher, which wait for each other and for nothing else.
+ * Large requests of one watcher wait for each other, and delay no other watcher.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a watcher may have four bodies of unknown length at once. The fifth waits, and another watcher is served', async () => {
     await using story = await createBulkStory(database());
     const other = await story.issue('other');
-    // Chunked: each may have 8 MiB.
+    // A chunked body counts as 8 MiB.
     const opened = Array.from({ length: 5 }, (_, number) => {
       const one = story.open({ 'content-type': JSON_TYPE });
       one.write(`{"records":${JSON.stringify([recordOf(number)])}`);
@@ -36,7 +36,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const served = story.open({ 'content-type': JSON_TYPE, authorization: `Bearer ${other.key}` });
     served.end(JSON.stringify({ records: recordsOf(3) }));
     assert.equal((await answerOf(served)).status, 200);
-    // Whichever of them waits, it is read when another one has ended.
+    // Whichever of them waits is read when another one has ended.
     for (const { one } of opened) one.end('}');
     for (const { answer } of opened) assert.equal((await answer).status, 200);
     assert.deepEqual(story.clock.waits(), []);
@@ -66,7 +66,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('lists that a watcher does not read delay only its own next lists', async () => {
     await using story = await createBulkStory(database());
     const url = `https://a.example.com/${'x'.repeat(2_000)}`;
-    // More than the sockets hold.
+    // More than the sockets' buffers hold.
     for (let start = 0; start < 9_000; start += 3_000) {
       const records = recordsOf(3_000, start).map((record) => ({ ...record, webhook_url: url }));
       assert.equal((await story.ask('POST', BULK, { key: story.key, body: { records } })).status, 200);

@@ -8,7 +8,7 @@ import { createTestClock } from '../../kit/clock.ts';
 const [ACME, OTHER, THIRD] = [1, 2, 3];
 const WAIT_MS = 30_000;
 
-/** A room of 16 units, and what was admitted to it. */
+/** 16 units of memory, and the requests that were admitted. */
 function createStory() {
   const clock = createTestClock();
   const room = createRoom({ clock, unitsMax: 16, what: 'requests' });

@@ -14,7 +14,7 @@ import { countTurns } from '../turns.ts';
 
 const answer = Type.Object({ made: Type.Integer() });
 
-/** An API with one public route, which counts how often its answer is made. */
+/** An API with one public route that counts how often its response is computed. */
 function createStory(route: Partial<PublicRoute<Parameters, undefined>> = {}) {
   const story = createApiStory(noDatabase);
   let made = 0;

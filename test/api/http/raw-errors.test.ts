@@ -1,5 +1,5 @@
 /**
- * Requests that Node's HTTP server refuses before there is one for Fastify, as bytes on a socket.
+ * Requests that Node's HTTP server refuses before Fastify sees them, sent as bytes on a socket.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -11,7 +11,7 @@ import { createApiStory, PATH } from '../api-story.ts';
 
 const CLOSE = 'Host: a\r\nConnection: close\r\n';
 const long = 'y'.repeat(20_000);
-/** Status, bytes, and the path whose form the answer has. */
+/** Status, bytes, and the path that decides the form of the response. */
 const refused: [status: number, path: string, bytes: string][] = [
   [400, '', 'GARBAGE\r\n\r\n'],
   [400, '', 'GET /livez HTTP/1.1\r\nConnection: close\r\n\r\n'],
@@ -58,7 +58,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const accepted = once(api.server, 'connection');
     const socket = connect(Number(port), '127.0.0.1');
     const [served] = await accepted;
-    // As Node's own timer does, which looks every 5 s.
+    // Simulates Node's timer, which checks every 5 s.
     const late = Object.assign(new Error('Request timeout'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
     api.server.emit('clientError', late, served);
     assert.match(await text(socket), /^HTTP\/1.1 408 .*"statusCode":408,"statusMessage":"Request Timeout: /s);

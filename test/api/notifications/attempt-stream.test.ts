@@ -20,7 +20,10 @@ async function createStory(database: Database) {
   return {
     ...story,
     ...issued,
-    /** Lets the clock run meanwhile, because a stream begins only when the attempts being written at that moment are stored. */
+    /**
+     * Lets the clock run meanwhile, because a stream begins only after the transactions that write attempts at its first check
+     * have ended.
+     */
     async open(options: { key?: string; lastEventId?: string } = {}): Promise<EventStream> {
       let stream: EventStream | undefined;
       const opening = openEventStream(url, { key: issued.key, ...options }).then((opened) => {

@@ -1,5 +1,5 @@
 /**
- * The API behind a real socket, as clients of its bulk routes meet it.
+ * The API behind a real socket, for tests of its bulk routes.
  */
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
@@ -12,7 +12,7 @@ import { type ApiStory, createApiStory, PATH } from '../api-story.ts';
 export const BULK = `${PATH}/bulk`;
 export const URL_A = 'https://a.example.com/hook';
 
-/** One line of an answer. */
+/** One line of a response. */
 export type Outcome = {
   index?: number;
   success: boolean;
@@ -26,9 +26,9 @@ export type Json = { [field: string]: unknown };
 export type BulkStory = ApiStory & {
   key: string;
   watcherId: number;
-  /** A stream of changes that the caller writes; nothing of the answer is read before it is asked for. */
+  /** A stream of changes that the caller writes. It reads the response only when the caller requests it. */
   open(headers?: Record<string, string>): ClientRequest;
-  /** Sends all lines, values as JSON and texts as they are, and gives all answers. */
+  /** Sends all lines, values as JSON and texts as they are. Returns all answers. */
   send(lines: readonly unknown[], headers?: Record<string, string>): Promise<Outcome[]>;
   /** All records of the watcher, by address. */
   list(): Promise<NonNullable<Outcome['data']>[]>;
@@ -66,7 +66,7 @@ export async function createBulkStory(database: Database, limits: WatcherLimits 
   };
 }
 
-/** The answers as they come, one for each line. */
+/** The answers as they arrive, one for each line. */
 export async function* readOutcomes(response: IncomingMessage): AsyncGenerator<Outcome> {
   for await (const line of createInterface({ input: response })) yield JSON.parse(line);
 }

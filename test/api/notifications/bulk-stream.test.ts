@@ -51,7 +51,7 @@ async function countRecords(database: Database): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** Of the server with its clients. */
+/** The connections of the server. */
 function countConnections({ api }: BulkStory): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   api.server.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
@@ -318,7 +318,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const stream = story.open({ ...KEY, connection: 'keep-alive' });
     const sent = once(stream, 'finish');
     const responded = responseOf(stream);
-    // More than the sockets hold.
+    // More than the sockets' buffers hold.
     const url = `https://a.example.com/${'x'.repeat(2_000)}`;
     stream.end(linesOf(recordsOf(8_000).map((record) => ({ ...record, webhook_url: url }))));
     const [outcome] = await Array.fromAsync(readOutcomes(await responded));
@@ -349,7 +349,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       )[0]?.success,
       true,
     );
-    // The place of one that hangs up is free as well.
+    // A client that hangs up frees its place too.
     streams.pop()?.stream.destroy();
     await waitUntil(async () => (await story.send(recordsOf(1)))[0]?.success);
     for (const { stream, response } of streams) {
@@ -375,7 +375,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(story.clock.waits(), []);
     assert.equal(await countRecords(database()), GROUP);
     assert.equal(await countOpenTransactions(database()), 0);
-    // Sent again it goes on where it ended.
+    // Sent again, the stream continues where it ended.
     assert.equal(successes(await story.send(recordsOf(GROUP + 1), KEY)), GROUP + 1);
     assert.equal(await countRecords(database()), GROUP + 1);
   });
@@ -412,9 +412,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       isLoaded = true;
     });
     for (let number = 1; !isLoaded || oracle.length === 0; number += 1) {
-      // The embedded database leaves no turn to the sockets.
+      // The embedded database doesn't let the sockets run meanwhile.
       await nextTurn();
-      // What is answered now must ring in the block that is committed next; the newest answers are the hardest.
+      // An address that has been answered must match in the next block. The newest answers are the hardest case.
       const mustRing = answered.slice(-50);
       const transfers = mustRing.map((index) => transferOf({ receiver: addressOf(index) }));
       await mine(database(), headerOf(number), transfers);
@@ -429,7 +429,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 });
 
-/** Loads addresses 0 … count - 1 and notes each one as soon as its answer is there. */
+/** Loads addresses 0 … count - 1 and notes each one as soon as its answer arrives. */
 async function load(story: BulkStory, count: number, answered: number[]): Promise<void> {
   const stream = story.open();
   stream.end(linesOf(recordsOf(count)));

@@ -217,7 +217,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         const changes = records.map(({ id }, index) => ({
           operation: 'update',
           id,
-          // New lanes in some rounds, where the calls wait for each other already.
+          // Some rounds create delivery queues, for which the calls already wait for each other.
           ...(round < 3 ? { watch_coin: false } : { webhook_url: `https://${round}-${index}.example.com/` }),
         }));
         for (const answer of await Promise.all([post(changes), post(changes.toReversed())])) dataOf(answer);
@@ -269,7 +269,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           [addressOf(8), false, true],
         ],
       );
-      // Untouched: ids and times too, and what belongs to another URL.
+      // Unchanged, with ids and times. So are the records of another URL.
       for (const record of [before[0], before[2], before[5]])
         assert.deepEqual(
           after.find(({ id }) => id === record?.id),

@@ -12,7 +12,7 @@ const NOT_FOUND = { success: false, statusCode: 404, statusMessage: 'Notificatio
 
 type Notification = { id: number; state: string; redelivery_count: number; attempts?: { id: number }[] };
 
-/** Watcher acme with a record and so many notifications. */
+/** Watcher acme with a record and this many notifications. */
 async function createStory(database: Database, count = 3, state: 'waiting' | 'processed' = 'waiting') {
   const story = createApiStory(database);
   const { key, watcherId } = await story.issue('acme');
@@ -211,7 +211,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(status, 200);
       const { data } = json as { data: Notification };
       assert.deepEqual([data.id, data.state, data.redelivery_count], [2, 'waiting', count]);
-      // Asked for once more before it was sent, it stays as it is.
+      // A second request before it was sent changes nothing.
       assert.equal((await ask('POST', `${LOG}/2/redeliver`, { key })).status, 200);
       await database().query(
         sql`update notification set state = 'processed', processed_at = now() where id = 2`,

@@ -1,5 +1,5 @@
 /**
- * Limits as a watcher meets them: on every path that creates or changes records, and what it may have.
+ * Limits as a watcher sees them: on every path that creates or changes records, and in the list of its limits.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

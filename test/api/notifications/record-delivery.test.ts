@@ -11,7 +11,7 @@ import { createApiStory, PATH } from '../api-story.ts';
 
 const MINUTE_MS = 60_000;
 
-/** Watcher acme with a record; `sendTest` notes what it is asked for. */
+/** Watcher acme with a record; `sendTest` records its calls. */
 async function createStory(database: Database, send?: SendTest) {
   const sent: WatchedAddress[] = [];
   const sendTest: SendTest = async (record, signal) => {

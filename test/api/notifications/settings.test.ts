@@ -7,7 +7,7 @@ import { createApiStory, PATH } from '../api-story.ts';
 
 const TOKEN = `0x${'ab'.repeat(20)}`;
 const GREATEST = String(2n ** 256n - 1n);
-/** Those of the specification, where every notification waits for 3 confirmations. */
+/** The defaults of the specification, on a service with 3 confirmations. */
 const defaults = {
   confirmations: 3,
   direction: 'both',

@@ -29,7 +29,7 @@ async function createRecord(story: ApiStory, key: string, body: object): Promise
   return (json as { data: Record }).data;
 }
 
-/** Adds so many records of the watcher, some of them made at the same moment. */
+/** Adds this many records of the watcher, some of them made at the same moment. */
 async function insertMany(database: Database, watcherId: number, count: number): Promise<void> {
   await database.query(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
@@ -123,7 +123,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('deleting returns only success, once, and the record is gone', async () => {
     const { key, ask, record } = await createStory(database());
-    // Many clients send a content type with every request, also with those that have no body.
+    // Many clients send a content type even with requests that have no body.
     const headers = { 'content-type': 'application/json' };
     const { status, text } = await ask('DELETE', `${PATH}/${record.id}`, { key, headers });
     assert.deepEqual([status, text], [200, '{"success":true}']);

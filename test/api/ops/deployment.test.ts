@@ -1,5 +1,5 @@
 /**
- * /status, /readyz and metrics of several processes on one database; time is the tests'.
+ * /status, /readyz and metrics of several processes on one database. The tests control the time.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -29,7 +29,7 @@ const config = loadConfig({
 });
 const { signal } = new AbortController();
 
-/** A process without loops: the test beats for it. */
+/** A process without loops. The test sends its heartbeats. */
 function startProcess(database: Database, clock: TestClock, roles: string[], feeds = config) {
   const metrics = createMetrics('1');
   let follower: FollowerReport = {
@@ -61,7 +61,7 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     says(report: Partial<FollowerReport>) {
       follower = { ...follower, ...report };
     },
-    /** As its write health would say it. */
+    /** The state that its write health would report. */
     cannotStore(...what: ReportedFailure[]) {
       failures = what;
     },
@@ -92,7 +92,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       (...roles: string[]) =>
         startProcess(own, clock, roles);
     const start = startOn(database());
-    /** Time goes by, and these processes beat. */
+    /** Lets time pass while these processes send heartbeats. */
     async function pass(seconds: number, ...living: { beat(): Promise<unknown> }[]) {
       for (let second = 0; second < seconds; second += 2) {
         clock.advance(2_000);

@@ -85,7 +85,7 @@ async function createRaise(database: Database): Promise<void> {
 }
 const noon = new Date('2025-11-20T12:00:00.000Z');
 
-/** Nodes of which only the status is asked. */
+/** Nodes that are only asked for their status. */
 function nodesWith(statuses: NodeStatus[]): ChainNodes {
   const unused = () => Promise.reject(new Error('not asked here'));
   return {
@@ -361,7 +361,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     const problem = { message: `follower has stored nothing: ${message}`, since };
     assert.deepEqual([shown.state, shown.problem], ['degraded', problem]);
     assert.deepEqual(shown.write_failures, [{ part: 'follower', message, since }]);
-    // The follower itself fails with the same, and knows no advice.
+    // The follower fails with the same error, which has no advice.
     const step = source.watch(async () => {
       await full.query(raise('53100'));
       return 'idle';
@@ -387,7 +387,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     for (const text of ['cannot execute INSERT', 'cannot execute UPDATE', 'cannot execute DELETE']) {
       await assert.rejects(source.watch(refuse(text))(signal));
       clock.advance(2_000);
-      // What the step failed with last need not be what was to be stored.
+      // The last failure of the step may come from something else than the write.
       const other = new Fault('unavailable', 'database: cannot lock');
       await assert.rejects(source.watch(() => Promise.reject(other))(signal));
       const { problem } = (await ask('GET', '/status')).json as StatusBody;
@@ -558,7 +558,7 @@ describe('metrics', () => {
   });
 });
 
-/** The text of /metrics, over a real connection; `alsoAsk` may ask for more meanwhile. */
+/** The text of /metrics, over a real connection. `alsoAsk` may send further requests meanwhile. */
 async function readMetrics(
   metrics: ReturnType<typeof createMetrics>,
   refresh: () => Promise<void>,

@@ -23,7 +23,7 @@ import { waitUntil } from '../../kit/wait.ts';
 
 const { signal } = new AbortController();
 const config = loadConfig({ env: { CHAINBELL_CHAIN_ID: '1', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' } });
-/** A poll every five seconds for longer than what is normal. */
+/** Polls every five seconds, for longer than a normal lag lasts. */
 const [POLL_MS, POLLS] = [5_000, LASTING_MS / 5_000 + 1];
 
 /** Blocks up to this one; another branch above `leavesAt`. */
@@ -39,7 +39,7 @@ const foreignTo = (head: number): NodeBlock[] =>
 type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   /** The chains of the nodes, to be replaced. */
   serve(chain: NodeBlock[], ...nodes: number[]): void;
-  /** Polls so often, with a pause before each. */
+  /** Polls this many times, with a pause before each. */
   poll(times?: number): Promise<void>;
   status(): Promise<StatusBody>;
   nodesCheck(): Promise<unknown>;

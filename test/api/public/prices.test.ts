@@ -199,7 +199,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ['doge', 'DOGE', 0.1],
       ['usdt', 'USDT', 1],
       ['sol', 'SOL', 125],
-      // Pair 3 tells how much of it one native coin costs.
+      // The rate of pair 3 is the amount of the token for one native coin.
       ['usdc', 'USDC', 1.25],
       ['alone', 'ALONE', null],
       ['bell', 'BELL', 2500],

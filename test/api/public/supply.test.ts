@@ -42,7 +42,7 @@ const shared = { log: silentLog(), signal, terms, maxAgeMs: MAX_AGE_MS };
 const createReader = ({ nodes, clock }: Pick<NodesStage, 'nodes' | 'clock'>) =>
   createSupplyReader({ nodes, clock, ...shared, ...nowhere });
 
-/** One whose good readings are kept. */
+/** A reader that keeps its good readings. */
 const createKeeper = ({ nodes, clock }: Pick<NodesStage, 'nodes' | 'clock'>, database: Database) =>
   createSupplyReader({
     ...{ nodes, clock, ...shared },
@@ -50,7 +50,7 @@ const createKeeper = ({ nodes, clock }: Pick<NodesStage, 'nodes' | 'clock'>, dat
     keep: (reading) => saveSupply(database, reading),
   });
 
-/** Reads while the clock goes on, so that what waits for a moment does not wait for ever. */
+/** Reads while the clock advances, so that timed waits end. */
 async function readOn(stage: NodesStage, reader: ReturnType<typeof createReader>) {
   let isDone = false;
   const reading = reader.read().finally(() => {
@@ -115,7 +115,7 @@ test('a missing balance is replaced by its last good one, and without one there 
     const second = await readOn(stage, reader);
     assert.deepEqual(second.balances.get(team), { wei: 2n * COIN, at: first.at });
     assert.deepEqual(second.balances.get(staking), { wei: COIN, at: second.at });
-    // What is given instead is as old as its oldest part.
+    // The substitute is as old as its oldest balance.
     stage.clock.advance(MAX_AGE_MS - 60_000);
     assert.deepEqual((await readOn(stage, reader)).balances.get(team)?.at, first.at);
     stage.clock.advance(1);

@@ -23,7 +23,7 @@ const { signal } = new AbortController();
 const plain: FetchPlan = { batch: true, blockReceipts: true, traces: 'none' };
 const traceMethods = ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'trace_block'] as const;
 
-/** A block and the receipts of it, which a test then spoils. */
+/** A block and its receipts, which a test then spoils. */
 type Draft = { block: Json & { transactions: Json[] }; receipts: Json[] };
 
 async function fetchFrom(
@@ -39,7 +39,7 @@ async function fetchFrom(
   }
 }
 
-/** The fault with which block 7 is refused after `spoil` has been at it. */
+/** The Fault for block 7 after `spoil` has changed it. */
 async function refusalOf(
   spoil: (draft: Draft, methods: Methods) => void,
   plan = plain,
@@ -386,7 +386,7 @@ function answerWith(methods: Methods): Rpc {
   return rpc;
 }
 
-/** A copy in which the value at the place, counted by positions from the outermost, is another one. */
+/** A copy with another value at this path of positions, from the outermost list inward. */
 function replaceAt(json: unknown, place: readonly number[], value: unknown): unknown {
   const [position, ...rest] = place;
   if (position === undefined || typeof json !== 'object' || json === null) return value;
@@ -397,7 +397,7 @@ function replaceAt(json: unknown, place: readonly number[], value: unknown): unk
   return copy;
 }
 
-/** The made-up block's traces as trace_block tells them. */
+/** The made-up block's traces in the form of trace_block. */
 function flatTraces(blocks: readonly NodeBlock[]): Methods[string] {
   return ([reference]) => {
     const block = blocks.find((one) => one.block.number === reference || one.block.hash === reference);

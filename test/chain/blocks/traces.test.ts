@@ -165,7 +165,7 @@ test('callTracer and trace_block: any tree of calls gives the actual transfers w
       movedCount += expected.length;
       const traced = (frames: Frame[]) => [{ txHash: hash, result: call(alice, bob, '0x5', frames) }];
       const nested = traced(tree.map((step) => frameOf(step, bob)));
-      // Parity-style nodes leave out the calls to precompiles that move nothing.
+      // Parity-style nodes leave out calls to precompiles without value.
       const flat = flatten(traced(tree.filter(isTold).map((step) => frameOf(step, bob, isTold))));
       assert.deepEqual(parseCallTracer(nested, [hash]).get(hash)?.calls, expected);
       assert.deepEqual(parseTraceBlock(flat).get(hash)?.calls, expected);
@@ -211,7 +211,7 @@ const below = ({ type, to, steps }: Step) => (type === 'SELFDESTRUCT' || to === 
 const isTold = ({ type, to, amount }: Step) => to !== precompile || type === 'SELFDESTRUCT' || amount > 0;
 const runsOnOwn = ({ type }: Step) => type === 'DELEGATECALL' || type === 'CALLCODE';
 
-/** The transfers of a step by `account`, as the EVM's rules have them. */
+/** The transfers of a step by `account` under the rules of the EVM. */
 function movedBy(step: Step, account: string): { sender: string; receiver: string; amount: bigint }[] {
   const { type, to, amount, fails } = step;
   if (fails) return [];
@@ -310,7 +310,7 @@ testWithRealchain('a real trace_block of 799 entries is read completely', (folde
   const { result } = readRealchain<{ result: Json[] }>(folder, 'erigon-pairs/trace_block__test_26.json.gz');
   const traces = parseTraceBlock(result);
   assert.equal(traces.size, new Set(result.flatMap(({ transactionHash }) => transactionHash ?? [])).size);
-  // Counted one by one: what moves value by itself, and what of that lies below an entry that failed.
+  // Counts the entries that move value, and those of them that are below a failed entry.
   const isMoving = ({ type, action, error, traceAddress }: Json) => {
     const { callType, value, balance } = action as Json;
     const moved = type === 'suicide' ? balance : type === 'call' && callType !== 'call' ? '0x0' : value;
@@ -328,7 +328,7 @@ testWithRealchain('a real trace_block of 799 entries is read completely', (folde
   assert.equal(listOf(traces).flatMap(([, { calls }]) => calls).length, 53);
 });
 
-/** Blocks of which real call traces are stored, with the internal transfers in all of them. */
+/** Blocks whose real call traces are stored, with the internal transfers in all of them. */
 const tracedBlocks = [
   {
     what: 'twelve of geth',

@@ -25,7 +25,7 @@ const readText = ([answer]: readonly { ok: boolean; result?: unknown }[], name: 
   return String(answer.result);
 };
 
-/** A node that answers every contract call with this. */
+/** A node that gives this answer to every contract call. */
 const saying = (result: string): Methods => ({ ...complete(), eth_call: () => result });
 const refusing = (): Methods => ({
   ...complete(),
@@ -143,7 +143,7 @@ test('a single node is believed, and its own Fault is passed on', async () => {
   });
 });
 
-/** Contracts as the service reads them where nodes must agree, at block 7. */
+/** The contract calls of the service for which nodes must agree, at block 7. */
 const readerOf = ({ nodes }: NodesStage): ContractReader => ({
   ask: nodes.agree,
   agreed: { findBlock: async () => parseHeader(blocks[7]?.block) },

@@ -25,7 +25,7 @@ type Stage = {
   clock: TestClock;
   /** Numbers of the reported heads. */
   heads: number[];
-  /** Why a socket ended, one for each end. */
+  /** The reasons why sockets ended. */
   ends: string[];
 };
 
@@ -220,7 +220,7 @@ test('a pushed head calls onHead, and is the head without a request to the node'
   assert.ok(nodes.isPushed());
   assert.equal((await nodes.head(signal)).number, 8);
   assert.equal(node.exchangeCount(), asked);
-  // A pushed head is used once: then the node is asked again.
+  // A pushed head is used once. After that, the node is asked again.
   assert.equal((await nodes.head(signal)).number, 7);
   assert.equal(node.exchangeCount(), asked + 1);
   assert.equal(nodes.status()[0]?.head, 7);
@@ -317,7 +317,7 @@ function headMessage(number: number): string {
 
 type SocketNode = {
   url: string;
-  /** Every text message that came, oldest first. */
+  /** Every received text message, oldest first. */
   received(): string[];
   connectionCount(): number;
   /** The credentials that each connection sent. */
@@ -325,13 +325,13 @@ type SocketNode = {
   openCount(): number;
   /** Sends a text message on the newest socket. */
   send(text: string): void;
-  /** Cuts the newest socket without a word. */
+  /** Cuts the newest socket without a closing frame. */
   cut(): void;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 /**
- * A WebSocket server (RFC 6455) of just what a subscription needs: short text messages. `isMute`: no handshake. `http`: the
+ * A minimal WebSocket server (RFC 6455) for subscriptions: short text messages only. `isMute`: no handshake. `http`: the
  * node that answers requests to the same port.
  */
 async function startSocketNode(
@@ -347,7 +347,7 @@ async function startSocketNode(
     const size = length < 126 ? [length] : [126, length >> 8, length & 0xff];
     sockets.at(-1)?.write(Buffer.concat([Buffer.from([0x81, ...size]), payload]));
   };
-  /** The question for the chain is answered at once; everything else is for the test. */
+  /** Answers the request for the chain id at once. The test answers everything else. */
   const answer = (text: string) => {
     const { id, method }: { id: number; method: string } = JSON.parse(text);
     if (method === 'eth_chainId')
@@ -374,7 +374,7 @@ async function startSocketNode(
     );
     const head = ['HTTP/1.1 101 Switching Protocols', 'Upgrade: websocket', 'Connection: Upgrade'];
     socket.write(`${[...head, `Sec-WebSocket-Accept: ${key.digest('base64')}`].join('\r\n')}\r\n\r\n`);
-    // A closing frame is not answered, as a node that hangs would not: only the end of the connection ends it.
+    // Like a node that hangs, it doesn't answer a closing frame. Only the end of the connection ends it.
     socket.on('end', () => socket.end());
     socket.on('data', (frame) => {
       const opcode = (frame[0] ?? 0) & 0x0f;

@@ -13,7 +13,7 @@ const { signal } = new AbortController();
 const headHash = makeHash(0, 9, 0);
 const AFTER_MS = 100;
 
-/** Asks a, b and c, who answer when the test says so. */
+/** Asks a, b and c, which answer when the test lets them. */
 function createRace(clock: TestClock = createTestClock(), mayHedge = true) {
   const asked: string[] = [];
   const aborted: string[] = [];
@@ -146,7 +146,7 @@ test('a block that one node gives too slowly comes whole from the next, and the 
     const [slow, quick] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
     await nodes.head(signal);
     const before = quick.exchangeCount();
-    // Its receipts would be another block's: a mix of both nodes would not be accepted.
+    // Its receipts belong to another block, so a mix of both nodes would be refused.
     slow.methods.eth_getBlockReceipts = () => blocks[3]?.receipts;
     slow.setHttp('hang');
     const fetching = nodes.bundles([headHash], signal);

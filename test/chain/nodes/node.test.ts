@@ -86,7 +86,7 @@ test('a limit during the probe does not reduce the capabilities of a node', () =
       let chainIdCount = 0;
       methods.eth_chainId = (params) => {
         chainIdCount += 1;
-        // The first question is for the chain, the second whether it takes batches.
+        // The first request asks for the chain id, the second whether the node accepts batches.
         if (chainIdCount === 2) throw new RpcError(-32_005, 'rate limit, retry in 2 seconds');
         return eth_chainId?.(params);
       };
@@ -140,7 +140,7 @@ test('a node that loses a method is probed at once, and serves in the same step'
     },
   ));
 
-/** Makes a node take so long for each full block. */
+/** Makes a node take this long for each full block. */
 function delay(node: ScriptedNode, work: () => void): void {
   const { eth_getBlockByHash: original } = node.methods;
   node.methods.eth_getBlockByHash = (params) => {

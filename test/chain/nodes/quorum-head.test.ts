@@ -34,7 +34,7 @@ test('a node that hangs does not delay a head on which two others agree, and is 
     const hanging = nodeAt(scripted, 2);
     hanging.setHttp('hang');
     assert.equal((await nodes.head(signal)).number, 9);
-    // No news: the others wait for it this once, for as long as a node may need to be probed.
+    // Without a new head, the others wait for it once, for as long as a probe of a node may take.
     const waiting = nodes.head(signal);
     await waitUntil(() => clock.waits().includes(1_000));
     clock.advance(1_000);
@@ -195,7 +195,7 @@ test('with two nodes on different branches no branch is followed until a third n
           [0, 1, branch].map((one) => makeHash(one, 9, 0)),
         );
       }
-      // The last one that a quorum named is not worth more than the votes of now.
+      // The last head that a quorum named doesn't count more than the current votes.
       third.set(upTo(7));
       await assert.rejects(nodes.head(signal), held);
       clock.advance(2_000);

@@ -22,7 +22,7 @@ const whole = checksOf('holds', 'holds', 'holds');
 const empty: Checks = { ...whole, isEmpty: true };
 const withoutReceipts = checksOf('holds', 'holds', 'fails');
 
-/** A chain of which nothing is known, followed by one node. */
+/** An unknown chain with one node. */
 const fresh: CalibrationOptions = { mode: 'auto', chainId: 31_337, nodeCount: 1, enforced: [] };
 
 /** A calibration that has seen these recent blocks of one node. */

@@ -84,7 +84,7 @@ test('a proof that is pending at close ends with a Fault, and the threads end', 
   await assert.rejects(prover.prove({ block: {}, receipts: [] }), { code: 'unavailable' });
 });
 
-/** A chain of which nothing is known, followed by one node. */
+/** An unknown chain with one node. */
 const fresh = { mode: 'auto', chainId: 31_337, nodeCount: 1, enforced: [], log: silentLog() } as const;
 
 test('off requests no proof', async () => {
@@ -196,7 +196,7 @@ test('a node that two callers sample at once counts once', async () => {
   const first = verifier.calibrate([breaking, failing]);
   await reached.promise;
   const second = verifier.calibrate([breaking]);
-  // Time enough for the second caller to learn the same once more, if it did.
+  // Enough time for the second caller to calibrate once more, if it did.
   for (let count = 0; count < 10; count += 1) {
     await assert.rejects(verifier.verify({ number: 2, hash: '0x' }, rawOf(makeNodeBlock(2))));
   }
@@ -244,7 +244,7 @@ test('two nodes that break the same check turn it off, even if only an old block
   await waitUntil(() => nodes.status().every(({ capabilities }) => capabilities !== undefined));
   assert.equal((await nodes.bundles([30], signal))[0]?.proved, false);
   assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
-  // Held once, and then both nodes are asked for this very block.
+  // The block is held once. Then both nodes are asked for this block.
   await assert.rejects(nodes.bundles([1], signal), /is not proved/);
   assert.equal((await nodes.bundles([1], signal))[0]?.proved, false);
   assert.equal(verifier.status().checks.receiptsRoot, 'off');
@@ -267,7 +267,7 @@ function openNodes(
 /** Of a list without entries (yellow paper, section 4.3.2). */
 const EMPTY_ROOT = '0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421';
 
-/** A worker's program from its text. */
+/** The URL of a worker program with this text. */
 function programOf(text: string): URL {
   return new URL(`data:text/javascript,${encodeURIComponent(text)}`);
 }

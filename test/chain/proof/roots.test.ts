@@ -1,5 +1,5 @@
 /**
- * Complete real blocks are proved, and everything that a node could drop or change is noticed.
+ * Complete real blocks are proved, and every change that a node could make is detected.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -25,7 +25,7 @@ const whole: Omit<Checks, 'isEmpty'> = {
   receiptsRoot: 'holds',
 };
 
-/** The changes that a node could make to a block, each with the check that must notice it. */
+/** The changes that a node could make to a block, each with the check that must detect it. */
 const changes: { what: string; noticedBy: CheckName; change(draft: RealBlock): void }[] = [
   {
     what: 'one log dropped',
@@ -119,7 +119,7 @@ testWithRealchain('receipts prove a block in any order', (folder) => {
 });
 
 test('a transaction without a signature leaves the roots unknown instead of broken', () => {
-  // As Polygon lists its state syncs, and anvil what it sends for impersonated accounts.
+  // Polygon lists its state syncs like this, and anvil its transactions for impersonated accounts.
   const unsigned = { hash: makeHash(0, 1, 1), type: '0x0', r: '0x0', s: '0x0' };
   const { transactionsRoot, receiptsRoot } = proveBlock({ transactions: [unsigned] }, []);
   assert.deepEqual([transactionsRoot, receiptsRoot], ['unknown', 'unknown']);

@@ -106,7 +106,7 @@ testWithRealchain('every signature of every stored block recovers to its sender'
     .map((line): { block: { transactions: Json[] } } => JSON.parse(line));
   const blocks = [...places.map((place) => readBlock(folder, place)), ...sepolia];
   const types = new Map<unknown, number>();
-  // Without those that only their chain can encode or hash: they have no signature that we could read.
+  // Leaves out transactions that only their chain can encode or hash, because Chainbell can't read their signatures.
   const check: OnHashed = (one, encoded) => {
     assert.equal(recoverSender(encoded), String(one.from).toLowerCase(), String(one.hash));
     types.set(one.type, (types.get(one.type) ?? 0) + 1);

@@ -66,7 +66,7 @@ function insertedRoot(values: readonly Uint8Array[]): Hex {
   return keccak256(encodeTree(root, ''));
 }
 
-/** The tree's RLP; `path` are the digits that lead to it without a fork. */
+/** The tree's RLP; `path` holds the digits that lead to it without a branch. */
 function encodeTree(tree: Tree, path: string): Hex {
   if (tree.value !== undefined) return listOf([toRlp(pack(path, 2)), toRlp(tree.value)]);
   const [only] = tree.children;

@@ -39,7 +39,7 @@ async function withNode(work: (stage: Stage) => Promise<void>): Promise<void> {
   }
 }
 
-/** The fault of a call. */
+/** The Fault of a call. */
 async function faultOf(work: Promise<unknown>): Promise<Fault> {
   const thrown = await work.then(
     () => assert.fail('there was no fault'),
@@ -274,7 +274,7 @@ test('only the limited calls of a batch are repeated', () =>
     );
   }));
 
-/** A node that takes batches of at most two calls, and how it says so. */
+/** A node that accepts batches of at most two calls, and its error for larger ones. */
 const small = (refusal: (calls: Json[]) => Answer): AnswerTo => {
   const answerTo = ({ id, method }: Json) => ({ jsonrpc: '2.0', id, result: method });
   return ({ json }) => {
