@@ -1,6 +1,6 @@
 /**
- * USD prices of the demo's coins: slow and quick waves around a price. They depend only on the time, so a continued demo finds
- * its prices where they would be by now.
+ * USD prices of the demo's coins: slow and quick waves around a price. They depend only on the time, so
+ * stopping and continuing the demo doesn't change them.
  */
 
 const MIDDLE_USD = { ETH: 2_500, RWD: 0.5, USDT: 1, USDC: 1, SOL: 150, DOGE: 0.16, XRP: 0.6 } as const;

@@ -58,18 +58,18 @@ function renderFacts(facts: DemoFacts, paint: Paint): string[] {
     ['chain', `id ${chain.id}, block ${chain.block}, ${chain.rpcUrl} and ${chain.wsUrl}`],
     [
       'receiver',
-      `${facts.receiverUrl}  ${paint('dim', 'a failed webhook is repeated after')} ${retryMinutes.join(', ')} min`,
+      `${facts.receiverUrl}  ${paint('dim', 'retries a failed webhook after')} ${retryMinutes.join(', ')} min`,
     ],
     [
       'prices',
-      `${facts.priceFeedUrl}/ETH  ${paint('dim', 'a feed that moves, and members who trade by it')}`,
+      `${facts.priceFeedUrl}/ETH  ${paint('dim', 'a feed with moving prices that the members follow')}`,
     ],
     ['data', `${facts.dataFolder}  ${paint('dim', facts.story)}`],
   ];
   return [
     `${paint('bold', `Chainbell ${facts.version}`)}  ${paint('dim', 'demo on a local chain')}`,
     ...rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`),
-    `  ${paint('yellow', 'For this demo only, webhooks may go to http:// on this machine; everywhere else they may not.')}`,
+    `  ${paint('yellow', 'Only this demo allows webhooks to http:// on this machine. By default they go only to public https:// addresses.')}`,
   ];
 }
 
@@ -84,7 +84,7 @@ function renderChain({ scene, watched }: DemoFacts, paint: Paint): string[] {
     `  you        ${visitor}`,
     `  ERC-20     ${contracts.token}  ${tokenFormats.token.symbol}, ${tokenFormats.token.decimals} decimals`,
     `  ERC-20     ${contracts.feeToken}  ${tokenFormats.feeToken.symbol}, keeps 1 % of each transfer`,
-    `  ERC-721    ${contracts.collectible}  ${paint('dim', 'must not ring')}`,
+    `  ERC-721    ${contracts.collectible}  ${paint('dim', 'causes no webhook')}`,
     `  splitter   ${contracts.splitter}  pays by internal transfers`,
     `  router     ${market.router}  Uniswap V2: ${tokenSymbols.join(', ')}, each paired with ETH`,
     `  farm       ${market.farm}  LP tokens and ETH earn ${REWARD_SYMBOL}`,
@@ -112,14 +112,14 @@ function renderCommands(facts: DemoFacts): Commands[] {
 
   return [
     {
-      title: 'Watch an address of your own, and send it 1 ETH: the bell rings here',
+      title: 'Watch an address of your own, and send it 1 ETH: its webhook appears here',
       lines: [
         `curl -s ${collection} ${withKey} ${withJson} ${body({ address: scene.visitor, webhook_url: receiverUrl })}`,
         `curl -s ${facts.chain.rpcUrl} ${withJson} ${body(call)}`,
       ],
     },
     {
-      title: `Ask for prices, pairs, supply and points: no key needed, and ${apiUrl}/docs tells more`,
+      title: `Get prices, pairs, supply and points without a key; ${apiUrl}/docs describes them`,
       lines: [
         `curl -s ${apiUrl}/api/price/native`,
         `curl -s ${apiUrl}/api/price/reward`,
@@ -143,11 +143,11 @@ function renderCommands(facts: DemoFacts): Commands[] {
       ],
     },
     {
-      title: 'Break the receiver and watch the retries; mend it',
+      title: 'Break the receiver, watch the retries, and repair it',
       lines: [`curl -s -X POST ${receiverUrl}/break`, `curl -s -X POST ${receiverUrl}/mend`],
     },
     {
-      title: 'How is it?',
+      title: 'See the state of the service',
       lines: [
         `curl -s ${apiUrl}/status`,
         `curl -s ${apiUrl}/livez`,
@@ -160,11 +160,14 @@ function renderCommands(facts: DemoFacts): Commands[] {
 
 function renderNext(paint: Paint): string[] {
   return [
-    paint('bold', 'Point it at your own chain'),
+    paint('bold', 'Follow your own chain'),
     "  echo 'chain: { id: 1, rpc: [https://node.example] }' > chainbell.yaml",
-    paint('dim', '  chainbell.example.yaml explains every key; copy only the ones that you fill in'),
+    paint('dim', '  chainbell.example.yaml explains every key; copy only those that you fill in'),
     '  npm run --silent chainbell -- start --config chainbell.yaml',
     '',
-    paint('dim', 'Enter shows this again, Ctrl-C stops everything; the next start continues here.'),
+    paint(
+      'dim',
+      'Press Enter to show this again, or Ctrl-C to stop everything. The next start continues here.',
+    ),
   ];
 }

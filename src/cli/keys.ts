@@ -21,7 +21,7 @@ export function addKeysCommands(program: Command): void {
     .requiredOption('--watcher <name>', 'owner of the key; a new name creates a watcher', parseName)
     .addHelpText(
       'after',
-      '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json\n\nTo credit deposits, give their records confirmations or removed: docs/how-to/credit-deposits.md',
+      '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json\n\nTo credit deposits, set confirmations or removed on the watched addresses: docs/how-to/credit-deposits.md',
     )
     .action((flags: Flags & { watcher: string }, command: Command) =>
       withStore(flags, async (store, now) => {

@@ -24,7 +24,7 @@ const adders = {
 export async function createProgram(name?: string): Promise<Command> {
   const program = new Command('chainbell')
     .description(
-      'Follows one EVM chain: rings webhooks for watched addresses, answers questions about the chain.',
+      'Follows one EVM chain, sends webhooks for watched addresses, and answers requests about points, prices, pairs and supply.',
     )
     .version(packageJson.version)
     .showHelpAfterError('(chainbell --help lists the commands)')

@@ -46,7 +46,7 @@ export function addWatchersCommands(program: Command): void {
   );
   addFor(
     'show',
-    'show the records, keys, queue and receiver origins of a watcher, or what is left of one that is being deleted',
+    'show the watched addresses, keys, queue and receiver origins of a watcher, or what is left of one that is being deleted',
   ).action((watcher: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
       const shown = await showWatcher(database, await requireWatcherId(database, watcher), now);

@@ -13,8 +13,8 @@ import type { Json } from '../kit/scripted-node.ts';
 const whole = 'holds holds holds';
 
 /**
- * The checks that blocks of other chains pass: header hash, transactions root, receipts root. As the notes on them say;
- * unknown where only the chain itself can encode a transaction.
+ * The results for blocks of other chains, from the notes in their folders: header hash, transactions root, receipts root.
+ * Unknown where only the chain itself can encode a transaction.
  */
 const others: Record<string, string> = {
   'chains/ethereum-4369999/': whole,

@@ -17,7 +17,7 @@ test('the first webhook is printed; killed or stopped by Ctrl-C twice, the demo 
   const first = stage.start();
   const { api_key } = await first.facts();
   assert.match(first.text(), /#\d+ +(COIN|TOKEN)_TRANSFER [^\n]*→[^\n]*\n.*first webhook received/);
-  await waitUntil(() => first.text().includes('Point it at your own chain'), { describe: 'the screen' });
+  await waitUntil(() => first.text().includes('Follow your own chain'), { describe: 'the screen' });
   first.process.kill('SIGKILL');
   await first.exitCode;
 

@@ -234,7 +234,7 @@ function addReplaceRoute(
       parseFields({ webhook_url }, webhookPolicy);
       const members = parseMembers(request.body.records, webhookPolicy);
       if (members.length === 0 && !isEmptyAllowed) {
-        throw invalid('/records', 'is empty; allow_empty=true deletes every record of this URL');
+        throw invalid('/records', 'is empty; allow_empty=true deletes every watched address of this URL');
       }
       const watcherId = watcherOf(request);
       const now = clock.now();

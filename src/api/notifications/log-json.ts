@@ -44,7 +44,7 @@ export const NotificationJson = Type.Object(
     revision: Type.Integer({ description: 'Even for the transfer, odd for its removal notice.' }),
     orphaned: Type.Boolean({
       description:
-        'Whether a reorg removed the transfer from the canonical chain. If `state` is `processed` and `revision` is even, the receiver acknowledged the transfer and has not been told of its removal.',
+        'Whether a reorg removed the transfer from the canonical chain. If `state` is `processed` and `revision` is even, the receiver acknowledged the transfer but has received no removal notice.',
     }),
     orphaned_at: Type.Union([Type.String(), Type.Null()], { description: 'When it was orphaned.' }),
     orphaned_block: Type.Union([Type.Object({ number: Type.Integer(), hash: textOrNull }), Type.Null()], {
