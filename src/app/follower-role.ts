@@ -104,7 +104,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       loops.run('follower', status.watch(follower.step), {
         idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
         wake: headWake,
-        // A hold must end with the poll after the nodes agree again. Failing nodes have a back-off of their own.
+        // A hold must end with the poll after the nodes agree again. Each failing node has a separate back-off.
         retryMsMax: RESUME_MS_MAX,
       });
     },

@@ -1,5 +1,5 @@
 /**
- * Tells which processes of the deployment run, by their heartbeats.
+ * Determines from heartbeats which processes of the deployment run.
  *
  * A process counts as silent from the moment at which this process last saw a new heartbeat, measured with a clock that never
  * steps. Only the first look uses the age by the database's clock. Time in which this process didn't look, because it was paused

@@ -1,5 +1,5 @@
 /**
- * The OpenAPI document without a service: what is behind the routes does not change it.
+ * Renders the OpenAPI document without a running service, because only the routes determine it.
  */
 import { documentText } from '../api/openapi.ts';
 import { createApi } from '../api/server.ts';
@@ -9,7 +9,7 @@ import { silentLog } from '../core/log.ts';
 import { createMetrics } from '../core/metrics.ts';
 import { deriveKeyRing } from '../domain/key-ring.ts';
 
-/** As JSON, the same for every configuration. */
+/** The document as JSON, the same for every configuration. */
 export async function renderOpenApi(): Promise<string> {
   const nothing = () => Promise.reject(new Fault('unavailable', 'there is nothing behind this API'));
   const unknown = { asset: '', origin: { kind: 'none' } } as const;

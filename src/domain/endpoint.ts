@@ -1,5 +1,5 @@
 /**
- * Tells from node URLs whether they belong to the same endpoint, node or operator.
+ * Determines from node URLs whether they belong to the same endpoint, node or operator.
  */
 
 /** Loopback names. The URL parser has already normalized the spelling of addresses. */

@@ -16,7 +16,7 @@ export type InternalTransfer = {
   amount: bigint;
 };
 
-/** A block with the transactions that it was proved to have, so that a node can't vote with others. */
+/** A block with the transactions that it was proved to have, so that a node can't vote with other transactions. */
 export type ListedBlock = BlockId & { transactionHashes: readonly Hash[] };
 
 /** A digest that is equal for equal transfers in equal order. Transactions without transfers don't change it. */
