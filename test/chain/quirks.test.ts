@@ -51,13 +51,16 @@ const withoutReceipts: Record<string, { transactions: number; native: number; ty
 };
 
 for (const [place, counts] of Object.entries(expected)) {
-  testWithRealchain(`${place} is read whole, with every transfer in a place of its own`, async (folder) => {
-    const block = readRealchain<StoredBlock>(folder, `chains/${place}block.json.gz`);
-    const receipts = readRealchain<Json[]>(folder, `chains/${place}receipts.json.gz`);
-    const bundle = await fetchFrom(block, receipts);
-    assert.deepEqual(countsOf(bundle), counts);
-    checkPlaces(extractTransfers(bundle));
-  });
+  testWithRealchain(
+    `${place} is read completely, with every transfer in a separate position`,
+    async (folder) => {
+      const block = readRealchain<StoredBlock>(folder, `chains/${place}block.json.gz`);
+      const receipts = readRealchain<Json[]>(folder, `chains/${place}receipts.json.gz`);
+      const bundle = await fetchFrom(block, receipts);
+      assert.deepEqual(countsOf(bundle), counts);
+      checkPlaces(extractTransfers(bundle));
+    },
+  );
 }
 
 for (const [place, counts] of Object.entries(withoutReceipts)) {

@@ -70,7 +70,7 @@ export function followMadeUp(
     }),
     findHeader: async (reference) =>
       typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,
-    ask: () => Promise.reject(new Error('nobody reads contracts')),
+    ask: () => Promise.reject(new Error('this follower reads no contracts')),
     finalized: async () =>
       chain.finalized === undefined ? undefined : { number: chain.finalized, hash: undefined },
     isPushed: () => false,

@@ -53,7 +53,7 @@ export async function deployPair(
   const send = async (to: Address | undefined, data: Hex, sender = from) => {
     const fields = { from: sender, data, gas: GAS, ...(to !== undefined && { to }) };
     const receipt = await chain.receiptOf((await chain.rpc('eth_sendTransaction', [fields])) as Hex);
-    if (!receipt.succeeded) throw new Error(`${data.slice(0, 10)} to ${to ?? 'nobody'} reverted`);
+    if (!receipt.succeeded) throw new Error(`${data.slice(0, 10)} to ${to ?? 'no contract'} reverted`);
     return receipt;
   };
   const { abi, bytecode } = factoryArtifact;

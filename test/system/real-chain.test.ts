@@ -65,7 +65,7 @@ for (const { databaseKind, internalTransfers, what } of cases) {
         'one request for each row, and one for each failure',
       );
       const notifications = listNotifications(receiver);
-      assert.equal(notifications.length, rowCount, 'each row has an id of its own');
+      assert.equal(notifications.length, rowCount, 'each row has a different id');
       for (const record of registered) checkRecord(record, notifications, { key, internalTransfers });
       assert.deepEqual(await provedNumbers(database), numbersOfRun, 'every block is proved');
       await checkVerified(stage, rowCount);

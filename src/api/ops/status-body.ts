@@ -273,7 +273,11 @@ export const StatusBody = Type.Object(
     pushed_heads: Type.Boolean(),
     database: Type.Enum(['embedded', 'postgres']),
   },
-  { title: 'Status', description: 'docs/reference/health.md explains the states, and docs/reference/nodes.md explains quorum and nodes.' },
+  {
+    title: 'Status',
+    description:
+      'docs/reference/health.md explains the states, and docs/reference/nodes.md explains quorum and nodes.',
+  },
 );
 export type StatusBody = Static<typeof StatusBody>;
 

@@ -316,7 +316,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(status, 400, path);
       assert.match(text, /this path has no query parameters/);
     }
-    assert.equal((await ask('GET', `${PATH}?a=1`)).status, 401, 'without a key nothing is told');
+    assert.equal((await ask('GET', `${PATH}?a=1`)).status, 401, 'without a key, no details are shown');
     assert.equal((await ask('GET', '/livez?a=1')).status, 200, 'public paths pass over it');
   });
 

@@ -251,7 +251,7 @@ const refusals: [name: string, code: FaultCode, spoil: (draft: Draft, methods: M
     'inconsistent',
     ({ receipts }) => receipts.push({ ...receipts[0], transactionHash: makeHash(1, 7, 9) }),
   ],
-  ['a receipt that nobody has', 'inconsistent', ({ receipts }) => receipts.pop()],
+  ['a receipt that no answer contains', 'inconsistent', ({ receipts }) => receipts.pop()],
   [
     'transactions by hash only',
     'inconsistent',

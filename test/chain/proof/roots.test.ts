@@ -45,7 +45,7 @@ const changes: { what: string; noticedBy: CheckName; change(draft: RealBlock): v
     change: ({ receipts: [first] }) => flip(first, 'status'),
   },
   {
-    what: 'a status given as a root, which nobody would read as one',
+    what: 'a status in place of a state root',
     noticedBy: 'receiptsRoot',
     change: ({ receipts: [first] }) => {
       assert.ok(first !== undefined);

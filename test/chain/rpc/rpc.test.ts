@@ -70,7 +70,7 @@ test('a batch is one HTTP request, and an empty batch causes no request', () =>
     assert.equal(node.exchangeCount(), 1);
   }));
 
-test('an error in a batch is the answer of its own call only', () =>
+test('an error in a batch is the answer of its call only', () =>
   withNode(async ({ node, rpc }) => {
     node.methods.eth_blockNumber = () => {
       throw new RpcError(-32_000, 'header not found');
@@ -135,7 +135,7 @@ const failures: [name: string, answer: Answer][] = [
   ['half an answer', { body: '{"jsonrpc":"2.0","id":1,"resu' }],
   ['bytes that only claim to be gzip', { headers: { 'content-encoding': 'gzip' }, body: 'not gzip at all' }],
   [
-    'gzip that nobody asked for',
+    'unrequested gzip',
     { headers: { 'content-encoding': 'gzip' }, body: gzipSync('{"id":1,"result":"0x1"}').subarray(0, 20) },
   ],
   ['a redirect', { status: 302, headers: { location: 'http://127.0.0.1:9/' } }],
