@@ -62,7 +62,7 @@ export async function startSampleReceiver(options: {
     if (request.url === '/break' || request.url === '/mend') {
       isBroken = request.url === '/break';
       options.print(
-        isBroken ? 'receiver broken: it answers 500 from now on' : 'receiver mended: it answers 200 again',
+        isBroken ? 'receiver broken: it answers 500 from now on' : 'receiver repaired: it answers 200 again',
       );
       return answer(response, 200);
     }
