@@ -81,7 +81,7 @@ const delivery: DeliverySide = {
   ]),
 };
 
-/** The verdicts about these notifications. `gone` lists deleted records. */
+/** The outcomes about these notifications. `gone` lists deleted records. */
 function judge(
   blocks: readonly Block[],
   watches: readonly StoredWatch[],
