@@ -3,7 +3,6 @@
  * everything from the embedded database to a server.
  */
 import type { Command } from 'commander';
-import { moveDatabase } from '../app/move-database.ts';
 import type { Config } from '../config/schema.ts';
 import { machineSteadyMs } from '../core/clock.ts';
 import { openForCommand } from '../store/db/command-database.ts';
@@ -35,6 +34,7 @@ export function addMigrateCommand(program: Command): void {
 }
 
 async function move(flags: Flags, config: Config): Promise<void> {
+  const { moveDatabase } = await import('../app/move-database.ts');
   let printedMs = machineSteadyMs();
   const counts = await moveDatabase(config, ({ table, copied, rows }) => {
     if (machineSteadyMs() - printedMs < PROGRESS_MS) return;
