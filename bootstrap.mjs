@@ -1,7 +1,8 @@
 /**
  * Runs a script of this clone: `node bootstrap.mjs <script> [arguments]`. It needs only Node 20 or newer and npm.
  * If packages of the lock files are missing, it installs them. Then it runs the script on a Node that can read TypeScript,
- * with the same terminal, signals and exit code. This file is plain JavaScript in old syntax, because the host's Node runs it.
+ * with the same terminal, signals and exit code. A short command runs in this process if this Node can read TypeScript.
+ * This file is plain JavaScript in old syntax, because the host's Node runs it.
  */
 import { spawn } from 'node:child_process';
 import {
@@ -14,9 +15,10 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
+import nodeModule from 'node:module';
 import { constants, hostname } from 'node:os';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = dirname(fileURLToPath(import.meta.url));
 /** Programs with one package per platform have a separate lock file, so that `npm ci --omit=dev` works everywhere. */
@@ -42,6 +44,8 @@ const NODE_PACKAGES = {
  */
 const NODE_FLAGS = ['--max-semi-space-size=12', '--heap-growing-percent=90'];
 const MALLOC_HEAPS_MAX = '2';
+/** Commands that read many blocks or files, or run for long. They need the flags, which only a new process can have. */
+const LARGE_COMMANDS = ['start', 'demo', 'verify', 'repair', 'points'];
 /** A lock is stale if its holder has not touched it for this long. The holder touches it every LOCK_TOUCH_MS. */
 const LOCK_SILENCE_MS_MAX = 20000;
 const LOCK_TOUCH_MS = 2000;
@@ -58,10 +62,13 @@ const NPM_LEFTOVERS =
   /^npm_(lifecycle|package|command)|^npm_config_(omit|include|only|production|dev|global|location|dry_run|package_lock|package_lock_only|workspaces?|include_workspace_root|prefix|local_prefix|global_prefix|json|silent|loglevel|user_agent|npm_version|node_gyp|install_strategy)$/i;
 
 main().then(
-  (outcome) => leaveLike(outcome),
+  (outcome) => {
+    if (outcome !== undefined) leaveLike(outcome);
+  },
   (error) => giveUp(error.message),
 );
 
+/** Returns the outcome of another process. Undefined if the script runs in this one, which then ends as the script does. */
 async function main() {
   if (Number(process.versions.node.split('.')[0]) < 20) {
     giveUp(`Node ${process.versions.node} is too old to start with: Node 20 or newer is needed.`);
@@ -71,8 +78,12 @@ async function main() {
     if (interrupted !== undefined) return interrupted;
   }
   const cache = join(root, 'node_modules', '.cache', 'compile');
-  const env = Object.assign({ NODE_COMPILE_CACHE: cache, MALLOC_ARENA_MAX: MALLOC_HEAPS_MAX }, process.env);
   const node = findNode();
+  if (node === process.execPath && isShort()) {
+    runHere(cache);
+    return undefined;
+  }
+  const env = Object.assign({ NODE_COMPILE_CACHE: cache, MALLOC_ARENA_MAX: MALLOC_HEAPS_MAX }, process.env);
   return await run(
     node,
     NODE_FLAGS.concat(process.argv.slice(2)),
@@ -81,9 +92,27 @@ async function main() {
   ).catch((error) => giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`));
 }
 
+function isChainbell() {
+  return /^src.main\.ts$/.test(process.argv[2]);
+}
+
+function isShort() {
+  return isChainbell() && !LARGE_COMMANDS.includes(process.argv[3]);
+}
+
+/** Runs the script in this process. Nothing awaits it, so it ends as it would without the bootstrap. */
+function runHere(cache) {
+  if (process.env.NODE_COMPILE_CACHE === undefined) nodeModule.enableCompileCache(cache);
+  process.chdir(root);
+  const script = resolve(process.argv[2]);
+  process.argv.splice(1, 2, script);
+  watchParent(() => process.kill(process.pid, 'SIGTERM')).unref();
+  import(pathToFileURL(script));
+}
+
 /** A service needs only the production dependencies. The demo and the scripts for developers need all of them. */
 function isReady() {
-  const isService = /^src.main\.ts$/.test(process.argv[2]) && process.argv[3] !== 'demo';
+  const isService = isChainbell() && process.argv[3] !== 'demo';
   if (isService) return isInstalled(root, true);
   return isInstalled(root) && isInstalled(toolsFolder);
 }
@@ -332,13 +361,7 @@ function run(command, words, options, passOn) {
       process.on(signal, handler);
       return [signal, handler];
     });
-    // npm passes a SIGTERM only to its shell, which exits without forwarding it. So stop the child when the parent is gone.
-    const parent = process.ppid;
-    const watch = setInterval(() => {
-      if (process.ppid === parent) return;
-      clearInterval(watch);
-      passOn(child, 'SIGTERM');
-    }, PARENT_POLL_MS);
+    const watch = watchParent(() => passOn(child, 'SIGTERM'));
     const forget = () => {
       clearInterval(watch);
       for (const pair of handlers) process.removeListener(pair[0], pair[1]);
@@ -352,6 +375,17 @@ function run(command, words, options, passOn) {
       resolve({ code: code, signal: signal });
     });
   });
+}
+
+/** npm passes a SIGTERM only to its shell, which exits without forwarding it. So notice when the parent is gone. */
+function watchParent(onGone) {
+  const parent = process.ppid;
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(watch);
+    onGone();
+  }, PARENT_POLL_MS);
+  return watch;
 }
 
 /** Ends this process as the child ended: with its exit code, or by the same signal. */

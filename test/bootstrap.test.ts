@@ -122,6 +122,25 @@ test('a service starts on what `npm ci --omit=dev` installs, and the demo instal
   assert.deepEqual(folders, [path.basename(clone.folder), 'tools']);
 });
 
+test('a short command takes one process, and a service gets one with the memory flags', async (context) => {
+  const clone = await makeClone(context);
+  await mkdir(path.join(clone.folder, 'node_modules'));
+  await copyFile(
+    path.join(ROOT, 'package-lock.json'),
+    path.join(clone.folder, 'node_modules/.package-lock.json'),
+  );
+  await writeFile(
+    path.join(clone.folder, 'src/main.ts'),
+    'console.log(JSON.stringify([process.ppid, process.cwd(), process.execArgv.length, process.argv.slice(1)]));',
+  );
+  const main = path.join(clone.folder, 'src/main.ts');
+  const short = JSON.parse(await runClone(clone, ['src/main.ts', 'keys', 'list'])) as unknown[];
+  assert.deepEqual(short, [process.pid, clone.folder, 0, [main, 'keys', 'list']]);
+  const [parent, folder, flags] = JSON.parse(await runClone(clone, ['src/main.ts', 'start'])) as unknown[];
+  assert.notEqual(parent, process.pid);
+  assert.deepEqual([folder, flags], [clone.folder, 2]);
+});
+
 test('versions are resolved afresh where the lock file lacks the packages of this platform', async (context) => {
   const clone = await makeClone(context);
   await editLock(path.join(clone.folder, 'tools/package-lock.json'), ({ packages }) => {

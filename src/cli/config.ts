@@ -2,12 +2,7 @@
  * `chainbell config check | print | schema`: reports problems, shows the effective configuration, prints its JSON Schema.
  */
 import type { Command } from 'commander';
-import { stringify } from 'yaml';
-import { chainWarnings } from '../app/chain-warnings.ts';
 import { findConfigFile } from '../config/config-file.ts';
-import { configJsonSchema } from '../config/json-schema.ts';
-import { printableConfig } from '../config/printable-config.ts';
-import { ConfigError } from '../config/problem-report.ts';
 import type { Config } from '../config/schema.ts';
 import { exitCodes, loadFrom } from './exit.ts';
 
@@ -30,34 +25,46 @@ export function addConfigCommands(program: Command): void {
   config
     .command('schema')
     .description('print the JSON Schema of the configuration file, for editors')
-    .action((_options: Options, command: Command) => outputOf(command).out(toJson(configJsonSchema())));
+    .action(async (_options: Options, command: Command) => {
+      const { configJsonSchema } = await import('../config/json-schema.ts');
+      outputOf(command).out(toJson(configJsonSchema()));
+    });
 }
 
 type Options = { config?: string; json?: boolean };
 type Output = { out(text: string): void; err(text: string): void };
 
-function check(options: Options, output: Output): void {
-  const loaded = load(options, output);
+async function check(options: Options, output: Output): Promise<void> {
+  const loaded = await load(options, output);
   if (loaded === undefined) return;
   if (options.json === true) output.out(toJson([]));
+  const { chainWarnings } = await import('../app/chain-warnings.ts');
   for (const { path, message } of chainWarnings(loaded.config))
     output.err(`${loaded.file ?? 'environment'}: warning: ${path}: ${message}\n`);
   output.err(`${loaded.file ?? 'environment'}: no problems\n`);
 }
 
-function print(options: Options, output: Output): void {
-  const loaded = load(options, output);
+async function print(options: Options, output: Output): Promise<void> {
+  const loaded = await load(options, output);
   if (loaded === undefined) return;
+  const [{ printableConfig }, { stringify }] = await Promise.all([
+    import('../config/printable-config.ts'),
+    import('yaml'),
+  ]);
   const printable = printableConfig(loaded.config);
   output.out(options.json === true ? toJson(printable) : stringify(printable));
 }
 
 /** Returns undefined after it has reported problems and set the exit code. */
-function load(options: Options, output: Output): { config: Config; file: string | undefined } | undefined {
+async function load(
+  options: Options,
+  output: Output,
+): Promise<{ config: Config; file: string | undefined } | undefined> {
   const file = findConfigFile(options.config);
   try {
-    return { config: loadFrom(file), file };
+    return { config: await loadFrom(file), file };
   } catch (error) {
+    const { ConfigError } = await import('../config/problem-report.ts');
     if (!(error instanceof ConfigError)) throw error;
     process.exitCode = exitCodes.config;
     if (options.json === true) output.out(toJson(error.problems));

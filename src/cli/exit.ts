@@ -1,11 +1,10 @@
 /**
- * How commands end: their exit codes (sysexits.h), and how they report a Fault or a problem of the configuration.
+ * How commands end: their exit codes (sysexits.h), and how they report a Fault or a problem of the configuration. Commands
+ * import what they need when they run, because the help and the version must not load the whole program.
  */
 import { existsSync } from 'node:fs';
 import { demoConfigFile, findConfigFile } from '../config/config-file.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { loadConfig } from '../config/load.ts';
-import { ConfigError } from '../config/problem-report.ts';
 import type { Config } from '../config/schema.ts';
 import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
 
@@ -34,7 +33,7 @@ export async function withConfig(
   command: (config: Config) => Promise<void>,
 ): Promise<void> {
   await withFaults(async () => {
-    await command(loadFrom(findConfigFile(options.config)));
+    await command(await loadFrom(findConfigFile(options.config)));
   });
 }
 
@@ -44,13 +43,14 @@ export async function withConfigOrDemo(
   command: (config: Config) => Promise<void>,
 ): Promise<void> {
   await withFaults(async () => {
-    await command(loadOrDemo(findConfigFile(options.config)));
+    await command(await loadOrDemo(findConfigFile(options.config)));
   });
 }
 
-function loadOrDemo(file: string | undefined): Config {
+async function loadOrDemo(file: string | undefined): Promise<Config> {
+  const { loadConfig, ConfigError } = await importConfig();
   try {
-    return loadFrom(file);
+    return await loadFrom(file);
   } catch (error) {
     if (file !== undefined || !(error instanceof ConfigError) || !existsSync(demoConfigFile)) throw error;
     process.stderr.write(
@@ -64,7 +64,8 @@ function loadOrDemo(file: string | undefined): Config {
  * Loads the configuration from the file and the environment.
  * @throws ConfigError; without a file, its message also says how to provide one.
  */
-export function loadFrom(file: string | undefined): Config {
+export async function loadFrom(file: string | undefined): Promise<Config> {
+  const { loadConfig, ConfigError } = await importConfig();
   const env = readEnvironment();
   if (file !== undefined) return loadConfig({ env, file });
   try {
@@ -75,17 +76,27 @@ export function loadFrom(file: string | undefined): Config {
   }
 }
 
+async function importConfig() {
+  const [{ loadConfig }, { ConfigError }] = await Promise.all([
+    import('../config/load.ts'),
+    import('../config/problem-report.ts'),
+  ]);
+  return { loadConfig, ConfigError };
+}
+
 /** Like `withConfig`, for a command that needs no configuration. */
 export async function withFaults(command: () => Promise<void>): Promise<void> {
   try {
     await command();
   } catch (error) {
-    if (error instanceof ConfigError) {
-      process.stderr.write(`${error.message}\n`);
-      process.exitCode = exitCodes.config;
-    } else if (error instanceof Fault) {
+    if (error instanceof Fault) {
       process.stderr.write(`chainbell: ${messageOf(error)}\n`);
       process.exitCode = codeOfFault[error.code];
-    } else throw error;
+      return;
+    }
+    const { ConfigError } = await importConfig();
+    if (!(error instanceof ConfigError)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    process.exitCode = exitCodes.config;
   }
 }

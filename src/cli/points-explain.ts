@@ -2,7 +2,7 @@
  * `chainbell points explain`: shows why a transaction earned its points, and why no more.
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import { type Explanation, explainTransaction } from '../app/explain-transaction.ts';
+import type { Explanation } from '../app/explain-transaction.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -36,6 +36,7 @@ async function explain(
   const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
   try {
     await migrate(database);
+    const { explainTransaction } = await import('../app/explain-transaction.ts');
     const explanation = await explainTransaction(config, hash, { database, clock: systemClock(), signal });
     if (flags.json === true) writeJson(explanationJson(hash, explanation));
     else process.stdout.write(describe(explanation));

@@ -9,7 +9,7 @@ import { decimalText } from '../core/decimal.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Award } from '../domain/award.ts';
 import { createBatchStore, dryRun, type StoreBatch } from '../store/points/award-import.ts';
-import { type ReadLine, readAwards } from './award-file.ts';
+import type { ReadLine } from './award-file.ts';
 import { exitCodes } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
@@ -40,6 +40,7 @@ Example:
     .action((file: string, flags: ImportFlags) =>
       untilInterrupted((signal) =>
         withStore(flags, async ({ database }) => {
+          const { readAwards } = await import('./award-file.ts');
           const lines = readAwards(addAbortSignal(signal, await openFile(file)));
           const read = (store: StoreBatch) => importLines(lines, store, { clock: systemClock(), signal });
           const report =

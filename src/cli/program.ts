@@ -20,7 +20,10 @@ const adders = {
   openapi: async () => (await import('./openapi.ts')).addOpenApiCommand,
 };
 
-/** The program with the command of this name only, or with all commands if there is none. */
+/**
+ * The program with the command of this name only, or with all commands if there is none. With no commands for `--version`,
+ * which needs none.
+ */
 export async function createProgram(name?: string): Promise<Command> {
   const program = new Command('chainbell')
     .description(
@@ -33,6 +36,7 @@ export async function createProgram(name?: string): Promise<Command> {
       'after',
       '\nExit codes: 0 done, 1 verify or repair found differences, 64 wrong usage, 69 database, node or service unavailable, 75 try again, 78 configuration.',
     );
+  if (name === '--version' || name === '-V') return program;
   const named = Object.entries(adders).filter(([known]) => known === name);
   // The help and the error for an unknown command need all of them.
   for (const [, adder] of named.length > 0 ? named : Object.entries(adders)) (await adder())(program);

@@ -2,8 +2,6 @@
  * `chainbell receivers`: lists the receivers of webhooks and those that are failing.
  */
 import { type Command, Option } from 'commander';
-import { watcherReceiverJson } from '../api/admin/deployment.ts';
-import { LATE_MS } from '../app/deployment-status.ts';
 import { systemClock } from '../core/clock.ts';
 import { counted } from '../core/plural.ts';
 import { shownText } from '../core/terminal-text.ts';
@@ -86,6 +84,7 @@ async function readReceivers(
   db: Db,
   which: { watcherId: number | undefined; failing: boolean },
 ): Promise<Shown> {
+  const { watcherReceiverJson } = await import('../api/admin/deployment.ts');
   const receivers = await listAll(db, which);
   const summary = summaryOf(receivers, which.failing);
   return {
@@ -122,6 +121,7 @@ function cellsOf({ isSuspended, failure }: Receiver): string[] {
 }
 
 async function readLate(db: Database): Promise<Shown> {
+  const { LATE_MS } = await import('../app/deployment-status.ts');
   const now = await readTime(db);
   const { watchers, latest } = await findLateWatchers(db, now, { lateMs: LATE_MS, limit: PAGE_RECEIVERS });
   const late = latest.map(({ oldestDueAt, ...one }) => ({

@@ -2,9 +2,8 @@
  * `chainbell repair`: prints a plan that repairs the differences `verify` finds, and carries it out with --apply.
  */
 import type { Command } from 'commander';
-import { runRepair } from '../app/verification.ts';
 import type { Difference } from '../audit/compare.ts';
-import { PLAN_MAX, type RepairPlan } from '../audit/repair-plan.ts';
+import type { RepairPlan } from '../audit/repair-plan.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -60,6 +59,7 @@ export function addRepairCommand(program: Command): void {
 
 async function repair(flags: Flags, config: Config, signal: AbortSignal): Promise<void> {
   const { from, to, apply = false, json = false, allowDoubleCredit: mayCreditTwice = false } = flags;
+  const { runRepair } = await import('../app/verification.ts');
   const clock = systemClock();
   let plan: RepairPlan | undefined;
   const repaired = await runRepair(config, {
@@ -83,7 +83,7 @@ async function repair(flags: Flags, config: Config, signal: AbortSignal): Promis
     process.exitCode = exitCodes.tryAgain;
     return;
   }
-  printSummary(plan, repaired, { apply, json, mayCreditTwice });
+  await printSummary(plan, repaired, { apply, json, mayCreditTwice });
 }
 
 function printPlan({ repairable, unrepairable }: RepairPlan, isJson: boolean): void {
@@ -93,11 +93,12 @@ function printPlan({ repairable, unrepairable }: RepairPlan, isJson: boolean): v
 
 type Outcome = { apply: boolean; json: boolean; mayCreditTwice: boolean };
 
-function printSummary(
+async function printSummary(
   { report, repairable, unrepairable }: RepairPlan,
   repaired: ReadonlySet<Difference>,
   { apply, json, mayCreditTwice }: Outcome,
-): void {
+): Promise<void> {
+  const { PLAN_MAX } = await import('../audit/repair-plan.ts');
   const doubtful = repairable.filter((one) => one.mayCreditTwice === true && !repaired.has(one)).length;
   const heldBack = mayCreditTwice ? 0 : doubtful;
   const counts = {

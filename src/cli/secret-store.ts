@@ -3,13 +3,9 @@
  */
 import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
-import { openKeyRing } from '../app/open-key-ring.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX } from '../domain/overlap.ts';
-import { openForCommand } from '../store/db/command-database.ts';
-import { readTime } from '../store/db/database-time.ts';
-import { migrate } from '../store/db/migrate.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { withConfigOrDemo } from './exit.ts';
 
@@ -35,6 +31,12 @@ export async function withStore(
   work: (store: SecretStore, now: Date) => Promise<void>,
 ): Promise<void> {
   await withConfigOrDemo(flags, async (config: Config) => {
+    const [{ openKeyRing }, { openForCommand }, { readTime }, { migrate }] = await Promise.all([
+      import('../app/open-key-ring.ts'),
+      import('../store/db/command-database.ts'),
+      import('../store/db/database-time.ts'),
+      import('../store/db/migrate.ts'),
+    ]);
     const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
     try {
       await migrate(database);

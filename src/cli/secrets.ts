@@ -2,7 +2,6 @@
  * `chainbell secrets show | rotate`: the signing secrets of a watcher's webhooks.
  */
 import type { Command } from 'commander';
-import { toSecretJson } from '../api/notifications/signing-secrets.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
 import { publicKeyText, secretText } from '../domain/signature.ts';
 import {
@@ -44,12 +43,17 @@ async function withWatcher(
 ): Promise<void> {
   await withStore(flags, async (store, now) => {
     const watcherId = await requireWatcherId(store.database, flags.watcher);
-    show(flags, watcherId, await work(store, watcherId, now));
+    await show(flags, watcherId, await work(store, watcherId, now));
   });
 }
 
-function show(flags: WatcherFlags, watcherId: number, secrets: readonly SigningSecret[]): void {
+async function show(
+  flags: WatcherFlags,
+  watcherId: number,
+  secrets: readonly SigningSecret[],
+): Promise<void> {
   if (flags.json === true) {
+    const { toSecretJson } = await import('../api/notifications/signing-secrets.ts');
     writeJson({ watcher_id: watcherId, secrets: secrets.map(toSecretJson) });
     return;
   }

@@ -2,9 +2,8 @@
  * `chainbell start`: runs the service until a signal stops it.
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import { createProgramLog } from '../app/program-log.ts';
 import { type Role, roles } from '../app/roles.ts';
-import { type ServiceOptions, startService } from '../app/service.ts';
+import type { ServiceOptions } from '../app/service.ts';
 import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';
@@ -33,7 +32,9 @@ async function start(flags: Flags): Promise<void> {
 }
 
 async function runUntil(signal: AbortSignal, config: Config, role: Role[] | undefined): Promise<void> {
-  const terminal = process.stderr.isTTY && config.log.format !== 'json' ? onTerminal(config) : undefined;
+  const { startService } = await import('../app/service.ts');
+  const terminal =
+    process.stderr.isTTY && config.log.format !== 'json' ? await onTerminal(config) : undefined;
   const service = await startService(config, {
     signal,
     ...(role !== undefined && { roles: role }),
@@ -49,7 +50,8 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
 }
 
 /** Shows the progress of a backfill as a bar below the log. */
-function onTerminal(config: Config): Required<Pick<ServiceOptions, 'log' | 'display'>> {
+async function onTerminal(config: Config): Promise<Required<Pick<ServiceOptions, 'log' | 'display'>>> {
+  const { createProgramLog } = await import('../app/program-log.ts');
   const statusLine = createStatusLine(process.stderr);
   return { log: createProgramLog(config, {}, statusLine), display: barDisplay(statusLine) };
 }

@@ -2,8 +2,7 @@
  * `chainbell status`: reads /status of a running service and prints it as tables.
  */
 import type { Command } from 'commander';
-import { Check } from 'typebox/value';
-import { StatusBody } from '../api/ops/status-body.ts';
+import type { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';
 import { never, startAbort } from '../core/abort.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -61,6 +60,10 @@ async function readStatus(origin: string): Promise<StatusBody> {
       'unavailable',
       `the service at ${url.origin} cannot reach its database. See ${url.origin}/readyz`,
     );
+  const [{ Check }, { StatusBody }] = await Promise.all([
+    import('typebox/value'),
+    import('../api/ops/status-body.ts'),
+  ]);
   const json = parseJson(text);
   if (response.status === 200 && Check(StatusBody, json)) return json;
   throw new Fault(

@@ -2,7 +2,6 @@
  * `chainbell verify`: re-derives stored blocks from the chain and reports differences.
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import { runVerification } from '../app/verification.ts';
 import type { Difference } from '../audit/compare.ts';
 import type { VerifyOptions } from '../audit/verify.ts';
 import type { VerifyReport } from '../audit/verify-report.ts';
@@ -45,6 +44,7 @@ export function addVerifyCommand(program: Command): void {
 }
 
 async function verify({ from, to, json = false }: Flags, config: Config, signal: AbortSignal): Promise<void> {
+  const { runVerification } = await import('../app/verification.ts');
   const clock = systemClock();
   const report = await runVerification(config, {
     ...{ from, to, signal, clock },

@@ -3,13 +3,7 @@
  */
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import {
-  removeWatcher,
-  requireResumed,
-  showWatcher,
-  toLeftJson,
-  toWatcherJson,
-} from '../api/admin/watchers.ts';
+import type { showWatcher, toWatcherJson } from '../api/admin/watchers.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { shellWord, shownText } from '../core/terminal-text.ts';
@@ -32,6 +26,8 @@ import { addStoreCommand, type Flags, withStore, writeJson } from './secret-stor
 /** Watchers that one statement reads. The command prints all pages. */
 const PAGE_WATCHERS = 1_000;
 
+const importApi = () => import('../api/admin/watchers.ts');
+
 export function addWatchersCommands(program: Command): void {
   const watchers = program.command('watchers').description('list, show, suspend, resume and delete watchers');
   const add = (name: string, description: string) => addStoreCommand(watchers, name, description);
@@ -49,6 +45,7 @@ export function addWatchersCommands(program: Command): void {
     'show the watched addresses, keys, queue and receiver origins of a watcher, or what is left of one that is being deleted',
   ).action((watcher: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
+      const { showWatcher } = await importApi();
       const shown = await showWatcher(database, await requireWatcherId(database, watcher), now);
       if (shown === undefined) throw unknownWatcher(watcher);
       if (flags.json === true) writeJson(shown);
@@ -76,6 +73,7 @@ export function addWatchersCommands(program: Command): void {
   addFor('resume', 'end a suspension; waiting notifications go out').action((watcher: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
       const id = await requireWatcherId(database, watcher);
+      const { requireResumed } = await importApi();
       requireResumed(await resumeWatcher(database, id));
       await report(flags, database, { id, now }, ({ name }) => [`${shownText(name)} is active`]);
     }),
@@ -92,6 +90,7 @@ export function addWatchersCommands(program: Command): void {
 type DeleteFlags = Flags & { yes?: boolean };
 
 async function list(flags: Flags, database: Database, now: Date): Promise<void> {
+  const { toWatcherJson } = await importApi();
   const json: unknown[] = [];
   let after: number | undefined;
   do {
@@ -115,6 +114,7 @@ async function report(
   { id, now }: { id: number; now: Date },
   words: (watcher: Watcher) => string[],
 ): Promise<void> {
+  const { toWatcherJson } = await importApi();
   const watcher = await findWatcher(database, id, now);
   if (watcher === undefined) throw unknownWatcher(String(id));
   if (flags.json === true) writeJson(toWatcherJson(watcher));
@@ -130,6 +130,7 @@ async function remove(
   flags: DeleteFlags,
   { database, watcher, now, signal }: { database: Database; watcher: string; now: Date; signal: AbortSignal },
 ): Promise<void> {
+  const { removeWatcher, toLeftJson } = await importApi();
   const id = await requireWatcherId(database, watcher);
   const counts = toLeftJson(await countBelongings(database, id));
   const name = shownText((await findWatcher(database, id, now))?.name ?? watcher);
