@@ -5,8 +5,10 @@
  * Figures depend on the machine. Use them to compare two states of the code in one sitting; tests never assert them.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
+import { stopOptimizingWasm } from '../src/core/wasm.ts';
 import { api } from './api/run.ts';
 import { bulk } from './bulk.ts';
+import { commands } from './commands.ts';
 import { deliver } from './deliver/run.ts';
 import { failover } from './failover.ts';
 import type { Figures } from './figures.ts';
@@ -15,12 +17,19 @@ import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
 import { market } from './market.ts';
 import { memory } from './memory.ts';
+import { memoryEmbedded } from './memory-embedded.ts';
 import { profilePoints } from './points/profile.ts';
 import { points } from './points.ts';
 import { proof } from './proof.ts';
 
 const scenarios: Record<string, () => Promise<Figures>> = {
-  ...{ bulk, failover, live, market, memory, points, proof },
+  ...{ bulk, commands, failover, live, market, memory, points, proof },
+  'memory-embedded': memoryEmbedded,
+  // Proof beside an embedded database, which stops V8 from optimizing WebAssembly.
+  'proof-embedded': () => {
+    stopOptimizingWasm();
+    return proof();
+  },
 };
 const RESULTS = new URL('./results/', import.meta.url);
 

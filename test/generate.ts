@@ -1,16 +1,19 @@
 /**
  * `npm run generate`, second part: writes src/store/db/schema.sql from the migrations, docs/api/openapi.json from the routes, and
- * the generated parts of pages in docs/. With `--check` it changes nothing and fails if a file is out of date.
+ * the generated parts of pages in docs/. After an upgrade of PGlite, it also makes the archive of an empty database. With `--check` it changes nothing and fails if a file is out of date.
  */
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { glob, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { renderOpenApi } from '../src/app/render-openapi.ts';
 import type { Database } from '../src/store/db/db.ts';
+import { emptyDatabaseFile } from '../src/store/db/empty-database.ts';
 import { migrate } from '../src/store/db/migrate.ts';
 import { openDatabase } from '../src/store/db/open.ts';
 import { sql } from '../src/store/db/sql.ts';
+import { packEmptyDatabase } from './kit/empty-database.ts';
 import { renderPlan } from './kit/floor-plan.ts';
 import { renderCacheTimes } from './kit/reference/cache-times.ts';
 import { renderCommands } from './kit/reference/commands.ts';
@@ -49,6 +52,7 @@ const HEADER =
 if (import.meta.main) await main();
 
 async function main(): Promise<void> {
+  await generateEmptyDatabase();
   await generate(schemaFile, await renderFresh());
   await generate(openApiFile, await renderOpenApi());
   for (const { page, part, render } of pages) {
@@ -65,6 +69,16 @@ async function generate(file: URL, text: string): Promise<void> {
   if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
   process.stderr.write(`${path.basename(file.pathname)} is out of date: run npm run generate\n`);
   process.exitCode = 1;
+}
+
+/** initdb never gives the same files twice, so an archive for the installed PGlite stays as it is. */
+async function generateEmptyDatabase(): Promise<void> {
+  const file = await emptyDatabaseFile();
+  if (existsSync(file)) return;
+  if (process.argv.includes('--check')) return generate(file, '');
+  for await (const old of glob('empty-database-*.tar.br', { cwd: fileURLToPath(new URL('.', file)) }))
+    await rm(new URL(old, file));
+  await writeFile(file, await packEmptyDatabase());
 }
 
 /** The page with its part replaced. */

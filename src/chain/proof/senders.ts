@@ -4,12 +4,22 @@
  */
 import { instantiateSecp256k1 } from '@bitauth/libauth/build/lib/crypto/secp256k1.js';
 import { type Address, fromBytes } from '../../core/hex.ts';
+import { optimizedWasm } from '../../core/wasm.ts';
 import { TYPE_MAX } from '../rpc/parse.ts';
 import { keccak256 } from './keccak.ts';
 import { encodeRlp, quantityItem, readList, wrapList } from './rlp.ts';
 
+/** A valid one: r is the x coordinate of the curve's generator, s is 1. */
+const SOME_SIGNATURE = Buffer.from(
+  `79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798${'1'.padStart(64, '0')}`,
+  'hex',
+);
+const SOME_HASH = new Uint8Array(32).fill(1);
+
 /** libsecp256k1 in WebAssembly. Importing only its file saves each thread 16 MiB over the whole library. */
-const curve = await instantiateSecp256k1();
+const curve = await optimizedWasm(instantiateSecp256k1, ({ recoverPublicKeyUncompressed: recover }) =>
+  recover(SOME_SIGNATURE, 0, SOME_HASH),
+);
 
 const ADDRESS_BYTES = 20;
 const WORD_BYTES = 32;

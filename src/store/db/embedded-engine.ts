@@ -7,7 +7,9 @@ import { readdir, rename, rm } from 'node:fs/promises';
 import { PGlite } from '@electric-sql/pglite';
 import { machineSteadyMs } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
+import { stopOptimizingWasm } from '../../core/wasm.ts';
 import { databaseError, INT8_OID, parseInt8, type Share } from './db.ts';
+import { unpackEmptyDatabase } from './empty-database.ts';
 import { createFairQueue } from './fair-queue.ts';
 import { withFolderFaults } from './folder-fault.ts';
 
@@ -33,6 +35,7 @@ export type Inner = <T>(work: () => Promise<T>) => Promise<T>;
  * @throws Fault `unavailable` if the disk is full, `invalid` if this process can't write there
  */
 export async function startEngine(folder: string): Promise<Engine> {
+  stopOptimizingWasm();
   return withFolderFaults(folder, async () => {
     if (!(await hasDatabase(folder))) await makeDatabase(folder);
     return engineOf(await startPglite(folder), `${folder}/pg_wal`);
@@ -47,6 +50,8 @@ const LOG_CHECK_INTERVAL = 64;
 /** Files of 16 MiB each. PostgreSQL keeps fewer after a checkpoint, because of max_wal_size. */
 const LOG_FILES_MAX = 10;
 const LOG_SETTINGS = ['-c', 'max_wal_size=128MB', '-c', 'min_wal_size=32MB'];
+/** Most of PostgreSQL's default of 128 MB would be resident. The system's cache holds the same pages. */
+const MEMORY_SETTINGS = ['-c', 'shared_buffers=8MB'];
 
 async function hasDatabase(folder: string): Promise<boolean> {
   if (existsSync(`${folder}/PG_VERSION`)) return true;
@@ -58,13 +63,15 @@ async function hasDatabase(folder: string): Promise<boolean> {
   );
 }
 
-/** Creates the database under another name first, because PGlite would accept one that a full disk has left incomplete. */
+/**
+ * Creates the database under another name first, because PGlite would accept one that a full disk or a killed process has left
+ * incomplete.
+ */
 async function makeDatabase(folder: string): Promise<void> {
   const draft = `${folder}.draft`;
   await rm(draft, { recursive: true, force: true });
   try {
-    const pglite = await startPglite(draft);
-    await pglite.close();
+    if (!(await unpackEmptyDatabase(draft))) await (await startPglite(draft)).close();
     await rename(draft, folder);
   } finally {
     await rm(draft, { recursive: true, force: true });
@@ -75,7 +82,7 @@ async function startPglite(folder: string): Promise<PGlite> {
   let lastWords = '';
   const pglite = new PGlite({
     dataDir: folder,
-    startParams: [...PGlite.defaultStartParams, ...LOG_SETTINGS],
+    startParams: [...PGlite.defaultStartParams, ...LOG_SETTINGS, ...MEMORY_SETTINGS],
     parsers: { [INT8_OID]: parseInt8 },
     onStderr(line) {
       if (/(FATAL|PANIC): /.test(line)) lastWords = line.replace(/^.*?(FATAL|PANIC): +/, '');
