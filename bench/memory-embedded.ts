@@ -10,8 +10,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { findFreePort } from '../devnet/free-port.ts';
-import { startChain } from '../test/kit/anvil.ts';
-import { startReceiver } from '../test/kit/receiver.ts';
+import { type Chain, startChain } from '../test/kit/anvil.ts';
+import { type Receiver, startReceiver } from '../test/kit/receiver.ts';
 import { waitUntil } from '../test/kit/wait.ts';
 import type { Figures } from './figures.ts';
 import { type RunningProgram, startProgram } from './program.ts';
@@ -59,60 +59,78 @@ export async function memoryEmbedded(): Promise<Figures> {
 async function run(): Promise<Run> {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
-  let received = 0;
+  const received = { count: 0 };
   const receiver = parts.use(
     await startReceiver({
       answer() {
-        received += 1;
+        received.count += 1;
         return { status: 200 };
       },
     }),
   );
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
+  const place = await placeOf({ chain, receiver, folder });
+  let first: Phase;
+  {
+    await using program = await start(place);
+    first = await idlePhase(program, place);
+  }
+  await using program = await start(place);
+  const again = await idlePhase(program, place);
+  await watch(place, chain.accounts[1], receiver);
+  return { first, again, work: await follow(program, { chain, receiver, received }) };
+}
+
+type Place = { apiUrl: string; environment: Record<string, string> };
+
+async function placeOf(of: { chain: Chain; receiver: Receiver; folder: string }): Promise<Place> {
   const port = await findFreePort(0);
-  const apiUrl = `http://127.0.0.1:${port}`;
   const environment = {
     CHAINBELL_CHAIN_ID: '31337',
-    CHAINBELL_CHAIN_RPC: `${chain.url},${chain.wsUrl}`,
+    CHAINBELL_CHAIN_RPC: `${of.chain.url},${of.chain.wsUrl}`,
     CHAINBELL_DATABASE_URL: '',
-    CHAINBELL_DATA_DIR: folder,
+    CHAINBELL_DATA_DIR: of.folder,
     CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
     CHAINBELL_HTTP_PORT: String(port),
     CHAINBELL_METRICS_PORT: String(await findFreePort(0)),
     CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
     CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
-    CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
+    CHAINBELL_WEBHOOKS_PORTS: String(of.receiver.port),
     CHAINBELL_LOG_FORMAT: 'json',
     CHAINBELL_CHAIN_INTERNAL_TRANSFERS: 'off',
   };
-  const start = () =>
-    startProgram({
-      // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
-      command: [process.execPath, ...process.execArgv, MAIN, 'start'],
-      folder: path.dirname(MAIN),
-      environment,
-    });
+  return { apiUrl: `http://127.0.0.1:${port}`, environment };
+}
 
-  const [sender, watched] = chain.accounts;
-  let first: Phase;
-  {
-    await using program = await start();
-    first = await idlePhase(program, apiUrl);
-  }
-  await using program = await start();
-  const again = await idlePhase(program, apiUrl);
-  const create = [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'];
-  const { stdout } = await promisify(execFile)(process.execPath, create, {
-    env: { ...process.env, ...environment },
+const start = ({ environment }: Place) =>
+  startProgram({
+    // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
+    command: [process.execPath, ...process.execArgv, MAIN, 'start'],
+    folder: path.dirname(MAIN),
+    environment,
   });
+
+/** Registers the address with a new watcher. */
+async function watch({ apiUrl, environment }: Place, address: string, { url }: Receiver): Promise<void> {
+  const create = [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'];
+  const env = { ...process.env, ...environment };
+  const { stdout } = await promisify(execFile)(process.execPath, create, { env });
   const { key }: { key: string } = JSON.parse(stdout);
   const answer = await fetch(`${apiUrl}/api/notifications/watched-addresses`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ address: watched, webhook_url: receiver.url }),
+    body: JSON.stringify({ address, webhook_url: url }),
   });
   if (!answer.ok) throw new Error(`the API answered ${answer.status}: ${await answer.text()}`);
+}
+
+/** Mines blocks with one transfer each, and waits for their webhooks after each batch. */
+async function follow(
+  program: RunningProgram,
+  { chain, receiver, received }: { chain: Chain; receiver: Receiver; received: { count: number } },
+): Promise<Run['work']> {
+  const [sender, watched] = chain.accounts;
   await chain.pauseMining();
   const before = program.usage().cpuSeconds;
   const startedAt = performance.now();
@@ -120,7 +138,7 @@ async function run(): Promise<Run> {
     await chain.send({ from: sender, to: watched, valueWei: 1n });
     await chain.mine();
     if (block % BATCH_BLOCKS !== 0) continue;
-    await waitUntil(() => received >= block, {
+    await waitUntil(() => received.count >= block, {
       timeoutMs: DELIVERED_MS_MAX,
       describe: `${block} webhooks`,
     });
@@ -130,15 +148,14 @@ async function run(): Promise<Run> {
   const blocksPerSecond = Math.round((BLOCKS * 1_000) / (performance.now() - startedAt));
   const { peakMiB, cpuSeconds } = program.usage();
   await delay(IDLE_MS);
-  const idleMiB = Math.round(program.residentMiB());
   return {
-    ...{ first, again },
-    work: { peakMiB, idleMiB, cpuSeconds: Number((cpuSeconds - before).toFixed(1)), blocksPerSecond },
+    ...{ peakMiB, idleMiB: Math.round(program.residentMiB()) },
+    ...{ cpuSeconds: Number((cpuSeconds - before).toFixed(1)), blocksPerSecond },
   };
 }
 
 /** Waits until the service is ready, then lets it idle. The peak includes child processes. */
-async function idlePhase(program: RunningProgram, apiUrl: string): Promise<Phase> {
+async function idlePhase(program: RunningProgram, { apiUrl }: Place): Promise<Phase> {
   const startedAt = performance.now();
   await waitUntil(
     async () => {

@@ -33,6 +33,9 @@ export async function profilePoints(): Promise<void> {
     const readings = [];
     for (let month = 1; month <= BOARDS.months; month += 1)
       readings.push(await api.ask(`leaderboard?month=${boardMonth(BOARDS.year, month)}`));
+    const cached = [];
+    for (let month = 1; month <= BOARDS.months; month += 1)
+      cached.push(await api.ask(`leaderboard?month=${boardMonth(BOARDS.year, month)}`));
     await api[Symbol.asyncDispose]();
     const rows = [
       ...Object.entries(stages).map(([stage, times]) => ({ stage, ms: spreadOf(times) })),
@@ -41,6 +44,7 @@ export async function profilePoints(): Promise<void> {
         ms: spreadOf(readings.map(({ firstByteMs }) => firstByteMs)),
       },
       { stage: 'the service until the last byte', ms: spreadOf(readings.map(({ ms }) => ms)) },
+      { stage: 'the same from the cache: sending alone', ms: spreadOf(cached.map(({ ms }) => ms)) },
     ];
     console.table(rows);
     const threads = await readProfiles(folder);
@@ -72,6 +76,8 @@ async function timeStages(database: Database): Promise<Record<string, number[]>>
     const scan = sql`select entry from point_month where month = ${`${month}-01`}::date and points <> 0
       order by minus_points, user_address`;
     note('PostgreSQL: reading the index', await explain(database, scan));
+    const together = sql`select string_agg(entry, ',') from (${scan}) as entries`;
+    note('PostgreSQL: the entries as one text, without pieces', await explain(database, together));
     if (statement !== undefined) note('PostgreSQL: the whole statement', await explain(database, statement));
     const startedAt = performance.now();
     await renderLeaders(database, month, () => {});
