@@ -50,7 +50,7 @@ async function leaveKilled(folder: string): Promise<void> {
 }
 
 /** The second value is enough for most of a new database, but not for its last files. */
-for (const freeBytes of [0, 38_900 * KIB]) {
+for (const freeBytes of [0, 24_300 * KIB]) {
   test(`a first start with ${freeBytes / KIB} KiB free says that the disk is full, and the next one with enough space succeeds`, {
     ...needsMount,
   }, async () => {
