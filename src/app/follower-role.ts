@@ -20,6 +20,7 @@ import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
 import { createPointsProcessor } from '../ingest/points/points.ts';
 import { createTransferProver } from '../ingest/prove-transfers.ts';
+import { type AddressFilter, createAddressFilter } from '../store/matching/address-filter.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
 import type { Foundation } from './foundation.ts';
@@ -53,6 +54,8 @@ const PAIRS_MS = 1_000;
 /** How often to look for deferred notifications. A commit that leaves some wakes the loop at once. */
 const DEFERRED_MS = 1_000;
 const PRUNE_MS = 60_000;
+/** How often the address filter takes changes that no block has taken. */
+const FILTER_MS = 1_000;
 
 export function createFollowerRole(base: Foundation, needs: FollowerNeeds): FollowerRole {
   const { config, log, metrics, clock, steadyClock, shares, loops, unlessStepped, atStart } = base;
@@ -66,12 +69,14 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const fullChecks = createFullChecks({ clock, log });
   const deferredWake = createWake(clock);
   let leads = () => false;
+  const filter = openAddressFilter(base, () => leads());
   const follower = createFollower({
     ...{ database, nodes, clock, log, metrics, chainId, startBlock, confirmations, finalityDepth },
     processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock: steadyClock, log, display }),
     checks: verifier,
+    filter,
     unhashedProof: {
       fullChecks,
       proverOf: createTransferProver({ voters: nodes, recover: verifier.recover, log }),
@@ -99,7 +104,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       });
       await atStart('nodes', () => pin(loops.signal));
       await atStart('nodes', () => checkContracts(access.nodes, { contracts, pairs, signal: loops.signal }));
-      if (pairs.length > 0) runPairs();
+      if (pairs.length > 0) runPairs(base, { access, contracts, pairs, led });
       runUpkeep();
       loops.run('follower', status.watch(follower.step), {
         idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
@@ -116,19 +121,38 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     loops.run('deferred notifications', led(writer), {
       ...{ idleMs, wake: deferredWake, retryMsMax: RESUME_MS_MAX },
     });
+    loops.run('address filter', filter.step, { idleMs: () => FILTER_MS });
     // Runs without configured pairs too, to prune data of pairs that are no longer configured.
     const pruner = createPairPruner({ database, clock, ...config.retention });
     loops.run('pair retention', led(unlessStepped(pruner)), { idleMs: () => PRUNE_MS });
   }
+}
 
-  function runPairs(): void {
-    const market = { database, clock, log, pairs };
-    const timing = { idleMs: () => PAIRS_MS };
-    loops.run('pair readings', led(createPairReadings({ ...market, nodes: contracts })), timing);
-    const anchored = { bundles: nodes.anchored };
-    loops.run('pair backfill', led(createPairBackfill({ ...market, nodes: anchored })), timing);
-    loops.run('swap values', led(createSwapValuer(market)), timing);
-  }
+function openAddressFilter(
+  { config, shares, steadyClock, log, metrics }: Foundation,
+  leads: () => boolean,
+): AddressFilter {
+  const { minRecords } = config.chain.addressFilter;
+  return createAddressFilter({
+    ...{ database: shares.follower, clock: steadyClock, log, metrics, leads },
+    minRecords: minRecords === 'off' ? undefined : minRecords,
+  });
+}
+
+type PairNeeds = Pick<FollowerNeeds, 'access' | 'contracts'> & {
+  pairs: readonly ValuedPair[];
+  /** The step for the process that leads. */
+  led(step: Step): Step;
+};
+
+function runPairs(base: Foundation, { access, contracts, pairs, led }: PairNeeds): void {
+  const { loops, clock, log, shares } = base;
+  const market = { database: shares.follower, clock, log, pairs };
+  const timing = { idleMs: () => PAIRS_MS };
+  loops.run('pair readings', led(createPairReadings({ ...market, nodes: contracts })), timing);
+  const anchored = { bundles: access.nodes.anchored };
+  loops.run('pair backfill', led(createPairBackfill({ ...market, nodes: anchored })), timing);
+  loops.run('swap values', led(createSwapValuer(market)), timing);
 }
 
 /** A single node suffices when no quorum answers, because no result is stored and a missing node must not prevent the start. */

@@ -52,6 +52,23 @@ export const Reward = Type.With(Coin('RWD', 'Symbol of the reward token.'), {
   description: 'The reward token of the ecosystem.',
 });
 
+const FILTER_RECORDS_MAX = 1_000_000_000;
+
+const AddressFilter = Type.Object(
+  {
+    minRecords: Type.Union([Type.Literal('off'), Type.Integer({ minimum: 1, maximum: FILTER_RECORDS_MAX })], {
+      title: `"off" (no filter) or a whole number from 1 to ${FILTER_RECORDS_MAX}`,
+      default: 100_000,
+      description: 'Watched addresses from which on the leading follower keeps the filter.',
+    }),
+  },
+  {
+    ...section,
+    description:
+      'Keeps 1.5 bytes per watched address in memory, so that a block asks the database only for addresses that may be watched.',
+  },
+);
+
 const Chain = Type.Object(
   {
     id: Type.Integer({
@@ -105,6 +122,7 @@ const Chain = Type.Object(
       description:
         'Which proofs blocks must pass. auto: those that the chain honors. strict: all. off: only parent hashes and counts.',
     }),
+    addressFilter: AddressFilter,
   },
   closed,
 );

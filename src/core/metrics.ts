@@ -60,6 +60,16 @@ const chainMetrics = ({ counter, gauge, histogram }: Factory) => ({
   ingestBlocks: counter('ingest_blocks_total', 'Stored blocks.'),
   ingestTransfers: counter('ingest_transfers_total', 'Transfers in stored blocks, by kind.', ['kind']),
   ingestNotifications: counter('ingest_notifications_total', 'Notifications that were created or revived.'),
+  addressFilterBytes: gauge('address_filter_bytes', 'Memory of the address filter; 0 while there is none.'),
+  addressFilterEntries: gauge('address_filter_entries', 'Addresses in the address filter.'),
+  addressFilterProbes: counter(
+    'address_filter_probes_total',
+    'Addresses of new blocks that the address filter was asked for.',
+  ),
+  addressFilterPassed: counter(
+    'address_filter_passed_total',
+    'Those of them that may be watched, for which the database was then asked.',
+  ),
 });
 
 const nodeMetrics = ({ counter, gauge, histogram }: Factory) => ({

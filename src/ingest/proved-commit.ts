@@ -8,6 +8,7 @@ import type { Hash } from '../core/hex.ts';
 import type { BlockId } from '../domain/block.ts';
 import { type BlockCommit, type Committed, commitBlocks } from '../store/blocks/blocks.ts';
 import type { Database, Tx } from '../store/db/db.ts';
+import type { AddressFilter } from '../store/matching/address-filter.ts';
 import type { DeferralLimits } from '../store/matching/deferred.ts';
 import type { BlockProcessor } from './block-processor.ts';
 import type { FullChecks } from './full-checks.ts';
@@ -29,6 +30,7 @@ export type CommitOptions = {
   unhashedProof?: UnhashedProof;
   /** How many notifications one commit may write itself; `createDeferredWriter` writes the others. */
   deferral?: DeferralLimits;
+  filter?: AddressFilter | undefined;
 };
 
 type CommitTarget = {
@@ -101,6 +103,7 @@ export function createProvedCommit(
       corroboratedNumber: newest.number,
       enforcedChecks: options.checks.enforcedChecks(),
       ...(options.deferral && { deferral: options.deferral }),
+      filter: options.filter,
       async also(tx) {
         for (const processor of processors) await processor.write(tx, blocks);
       },

@@ -8,6 +8,7 @@ import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
+import type { AddressFilter, FilteredTransaction } from '../matching/address-filter.ts';
 import {
   type DeferralLimits,
   deferMatches,
@@ -61,6 +62,8 @@ export type BlockCommit = {
   deferral?: DeferralLimits;
   /** Returns the matched transfers that must be proved before notification. If there are any, nothing is stored. */
   findUnproved?(matched: readonly MatchedTransfer[]): readonly MatchedTransfer[];
+  /** Of the same database. Without it, the database is asked for every address. */
+  filter?: Pick<AddressFilter, 'transaction'> | undefined;
   /** Writes further data in the same transaction, after everything else. */
   also?(tx: Tx): Promise<void>;
 };
@@ -188,9 +191,10 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
  * returned.
  */
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
-  return database.transaction(async (tx) => {
+  const begin: FilteredTransaction = commit.filter?.transaction ?? ((work) => database.transaction(work));
+  return begin(async (tx, narrow) => {
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
-    const matches = await listMatches(tx, commit.blocks);
+    const matches = await listMatches(tx, commit.blocks, narrow);
     const unproved = commit.findUnproved?.(matches) ?? [];
     if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };
     const orphaned = await orphanBlocks(tx, commit);

@@ -34,6 +34,27 @@ create table accrual_before (
 );
 comment on table accrual_before is 'Accruals before the first change in each block that a reorg may still orphan; nulls where there was none';
 
+create unlogged table address_change (
+  xid xid8 not null,
+  address bytea,
+  removed_count integer not null default 0
+);
+CREATE INDEX address_change_xid ON public.address_change USING btree (xid);
+comment on table address_change is 'Changes of watched addresses that the filter may not have yet';
+comment on column address_change.xid is 'Transaction of the change';
+comment on column address_change.address is 'Address that a record got; null in a row that counts removed ones';
+comment on column address_change.removed_count is 'Addresses that lost a record';
+
+create unlogged table address_filter (
+  id uuid not null,
+  snapshot pg_snapshot not null,
+  writer xid8 not null,
+  constraint address_filter_pkey PRIMARY KEY (id)
+);
+comment on table address_filter is 'The filter that the leading follower holds in memory: one row or none. Changes of addresses are noted while there is one';
+comment on column address_filter.snapshot is 'The filter has every watched address that is visible in this snapshot';
+comment on column address_filter.writer is 'Transaction that wrote this row. It differs from xmin in a copy of the row, whose snapshot belongs to another server';
+
 create table api_key (
   id text not null,
   watcher_id bigint not null,
@@ -575,6 +596,9 @@ CREATE TRIGGER count_deleted AFTER DELETE ON public.watched_address REFERENCING 
 CREATE TRIGGER count_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
 CREATE TRIGGER count_updated_from AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('-1');
 CREATE TRIGGER count_updated_to AFTER UPDATE ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
+CREATE TRIGGER note_deleted AFTER DELETE ON public.watched_address REFERENCING OLD TABLE AS former FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
+CREATE TRIGGER note_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
+CREATE TRIGGER note_updated AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS former NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
 comment on table watched_address is 'Records: an address and the webhook URL for its transfers. Settings that are null or false keep the default behavior';
 comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
 comment on column watched_address.confirmations is 'Confirmations to wait for; null: those of the configuration';
@@ -640,6 +664,29 @@ begin
   )
   update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
   from sums s where u.watcher_id = s.watcher_id;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.note_address_changes()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if current_setting('transaction_isolation') = 'read committed' and not exists (select from address_filter) then
+    return null;
+  end if;
+  if tg_op = 'INSERT' then
+    insert into address_change (xid, address) select distinct pg_current_xact_id(), address from changed;
+  elsif tg_op = 'UPDATE' then
+    insert into address_change (xid, address)
+    select pg_current_xact_id(), address from (select address from changed except select address from former) as added;
+    insert into address_change (xid, removed_count)
+    select pg_current_xact_id(), count(*) from (select address from former except select address from changed) as removed
+    having count(*) > 0;
+  else
+    insert into address_change (xid, removed_count) select pg_current_xact_id(), count(*) from former having count(*) > 0;
+  end if;
   return null;
 end
 $function$;

@@ -206,9 +206,12 @@ export type MatchedTransfer = { transfer: Transfer; block: number };
 /** A transfer with the side that is watched. `occurrence` counts equal transfers of one transaction. */
 export type Match = MatchedTransfer & { side: 'sender' | 'receiver'; occurrence: number };
 
+/** The addresses that may be watched. It leaves out only ones that are not. */
+export type Narrow = (tx: Tx, addresses: readonly Address[]) => Promise<readonly Address[]>;
+
 /** The watched sides of these blocks' transfers, in the order of the transfers. */
-export function listMatches(tx: Tx, blocks: readonly MatchedBlock[]): Promise<Match[]> {
-  return findMatches(tx, withoutRepeats(blocks));
+export function listMatches(tx: Tx, blocks: readonly MatchedBlock[], narrow?: Narrow): Promise<Match[]> {
+  return findMatches(tx, withoutRepeats(blocks), narrow);
 }
 
 /**
@@ -230,15 +233,17 @@ function withoutRepeats(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
 }
 
 /**
- * Each transfer once for each watched side. Most transfers have none, so only their addresses are sent to the database.
+ * Each transfer once for each watched side. Most transfers have none, so only their addresses are sent to the database, and
+ * with an address filter only those that may be watched.
  */
-async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[]): Promise<Match[]> {
-  const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
-  if (addresses.size === 0) return [];
+async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[], narrow?: Narrow): Promise<Match[]> {
+  const all = [...new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)))];
+  const addresses = narrow === undefined ? all : await narrow(tx, all);
+  if (addresses.length === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(sql`
-    select p.address from unnest(${bytesOf([...addresses])}::bytea[]) as p (address)
+    select p.address from unnest(${bytesOf(addresses)}::bytea[]) as p (address)
     where exists (select from watched_address w where w.address = p.address)
-    order by p.address limit ${addresses.size}`);
+    order by p.address limit ${addresses.length}`);
   const known = new Set(rows.map(({ address }) => fromBytes(address)));
   if (known.size === 0) return [];
   const occurrenceOf = createOccurrences();

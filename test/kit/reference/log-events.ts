@@ -70,6 +70,17 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'blocks, transfers, seconds, head',
     meaning: 'The service has caught up.',
   },
+  'filter.built': {
+    level: 'info',
+    fields: 'entries, bytes, durationMs',
+    meaning: 'The address filter is ready. From now on blocks use it.',
+  },
+  'filter.dropped': {
+    level: 'info',
+    fields: 'reason',
+    meaning:
+      'The address filter is built again, and blocks ask the database meanwhile. `reason`: `lost` (another follower began one, or the database lost a part of its history), `behind` (too many changes at once), `too small` or `stale`.',
+  },
   'blocks.committed': {
     level: 'info (debug during a backfill)',
     fields: 'block, blocks, head, transfers, notifications, durationMs',

@@ -188,6 +188,60 @@ create trigger count_updated_from after update on watched_address referencing ol
 create trigger count_updated_to after update on watched_address referencing new table as changed
   for each statement execute function count_records('1');
 
+-- The address filter of the leading follower (docs/explanation/address-filter.md). Both tables are unlogged: PostgreSQL empties
+-- them whenever it recovers from a log, so a mark never outlives the history that it belongs to.
+
+create unlogged table address_filter (
+  id uuid primary key,
+  snapshot pg_snapshot not null,
+  writer xid8 not null
+) with (fillfactor = 50);
+comment on table address_filter is
+  'The filter that the leading follower holds in memory: one row or none. Changes of addresses are noted while there is one';
+comment on column address_filter.snapshot is 'The filter has every watched address that is visible in this snapshot';
+comment on column address_filter.writer is
+  'Transaction that wrote this row. It differs from xmin in a copy of the row, whose snapshot belongs to another server';
+
+create unlogged table address_change (
+  xid xid8 not null,
+  address bytea,
+  removed_count integer not null default 0
+);
+create index address_change_xid on address_change (xid);
+comment on table address_change is 'Changes of watched addresses that the filter may not have yet';
+comment on column address_change.xid is 'Transaction of the change';
+comment on column address_change.address is 'Address that a record got; null in a row that counts removed ones';
+comment on column address_change.removed_count is 'Addresses that lost a record';
+
+-- A trigger, so that no statement can forget it. The filter is announced under a lock that waits for open changes. A transaction
+-- with an older snapshot might not see the announcement, so it always notes its changes.
+create function note_address_changes() returns trigger language plpgsql as $$
+begin
+  if current_setting('transaction_isolation') = 'read committed' and not exists (select from address_filter) then
+    return null;
+  end if;
+  if tg_op = 'INSERT' then
+    insert into address_change (xid, address) select distinct pg_current_xact_id(), address from changed;
+  elsif tg_op = 'UPDATE' then
+    insert into address_change (xid, address)
+    select pg_current_xact_id(), address from (select address from changed except select address from former) as added;
+    insert into address_change (xid, removed_count)
+    select pg_current_xact_id(), count(*) from (select address from former except select address from changed) as removed
+    having count(*) > 0;
+  else
+    insert into address_change (xid, removed_count) select pg_current_xact_id(), count(*) from former having count(*) > 0;
+  end if;
+  return null;
+end
+$$;
+
+create trigger note_inserted after insert on watched_address referencing new table as changed
+  for each statement execute function note_address_changes();
+create trigger note_deleted after delete on watched_address referencing old table as former
+  for each statement execute function note_address_changes();
+create trigger note_updated after update on watched_address referencing old table as former new table as changed
+  for each statement execute function note_address_changes();
+
 -- Delivery.
 
 create table lane (
