@@ -12,6 +12,7 @@ import { commands } from './commands.ts';
 import { deliver } from './deliver/run.ts';
 import { failover } from './failover.ts';
 import type { Figures } from './figures.ts';
+import { filter } from './filter.ts';
 import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
@@ -23,7 +24,7 @@ import { points } from './points.ts';
 import { proof } from './proof.ts';
 
 const scenarios: Record<string, () => Promise<Figures>> = {
-  ...{ bulk, commands, failover, live, market, memory, points, proof },
+  ...{ bulk, commands, failover, filter, live, market, memory, points, proof },
   'memory-embedded': memoryEmbedded,
   // Proof beside an embedded database, which stops V8 from optimizing WebAssembly.
   'proof-embedded': () => {

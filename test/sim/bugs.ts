@@ -76,6 +76,13 @@ export const bugs = {
     apart: /with wanted as materialized|^select from lane where id in/,
   }),
 
+  /** Changes of addresses are pruned before the address filter has them. */
+  'early pruning': () =>
+    rewriting(
+      'not exists (select from address_filter f where not pg_visible_in_snapshot(c.xid, f.snapshot))',
+      'true',
+    ),
+
   /** A reorg withdraws only notifications without an attempt, so retries of orphaned transfers continue. */
   'retries of orphans': () =>
     rewriting(

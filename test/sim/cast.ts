@@ -14,6 +14,7 @@ import { createDeferredWriter } from '../../src/ingest/deferred-writer.ts';
 import { createFollower } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-block.ts';
 import type { Database } from '../../src/store/db/db.ts';
+import { createAddressFilter } from '../../src/store/matching/address-filter.ts';
 import { noChecks } from '../kit/follower.ts';
 import { type BugName, bugs } from './bugs.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
@@ -38,6 +39,8 @@ export type Cast = {
 
 /** The interval at which an actor repairs the schedule after a step of the clock. */
 const REPAIR_MS = 10_000;
+/** Less than the addresses of most stories. */
+const FILTER_PAGE = 2;
 const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
 /** Low for reads, because they are frequent and their mishaps have few effects. Higher for rare points. */
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
@@ -113,7 +116,7 @@ export function createCast(world: World, bugName: BugName): Cast {
   }
 
   function startFollower(actor: Actor, seat: Database, own: Clock): void {
-    const { confirmations, startBlock, hasFinalTag, deferral } = settings;
+    const { confirmations, startBlock, hasFinalTag, hasFilter, deferral } = settings;
     const nodes = createSimNodes({
       ...{ actor, scheduler, hasFinalTag, chain: world.chain, quorum: bugs[bugName]().quorum ?? 2 },
       tell: (text) => tell(actor.name, text),
@@ -122,7 +125,24 @@ export function createCast(world: World, bugName: BugName): Cast {
         return random.chance(0.3) ? undefined : random.pick([world.chain.head(), ...world.chain.oldHeads()]);
       },
     });
-    const isLeader = async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1);
+    let leads = () => false;
+    async function isLeader(): Promise<boolean> {
+      const session = await seat.session();
+      const isFirst = await session.tryLock(ELECTION_LOCK_SPACE, 1);
+      leads = () => isFirst && !session.lost.aborted;
+      return isFirst;
+    }
+    const filter = createAddressFilter({
+      ...{
+        database: seat,
+        clock: own,
+        log,
+        metrics,
+        leads: () => leads(),
+        minRecords: 1,
+        pageSize: FILTER_PAGE,
+      },
+    });
     const follower = createFollower({
       ...{ database: seat, nodes, clock: own, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
       finalityDepth: FINALITY_BLOCKS,
@@ -132,8 +152,10 @@ export function createCast(world: World, bugName: BugName): Cast {
       checks: noChecks,
       isLeader,
       ...(deferral && { deferral }),
+      ...(hasFilter && { filter }),
     });
     loop(actor, follower.step);
+    if (hasFilter) loop(actor, filter.step);
     if (deferral === undefined) return;
     const write = createDeferredWriter({
       database: seat,

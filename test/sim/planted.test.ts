@@ -37,6 +37,12 @@ testBugs([
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
+    name: 'changes of addresses that are pruned before the address filter has them are found',
+    bug: 'early pruning',
+    likely: 35,
+    problem: /^there is no notification /,
+  },
+  {
     name: 'a follower that believes a single node is found',
     bug: 'no quorum',
     problem: /is stored, which only the liar has|calm rounds block \d+ is not stored/,

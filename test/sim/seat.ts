@@ -27,6 +27,7 @@ const POINTS = {
   freeAbandonedLanes: /pg_locks/,
   listDue: /left join watched_address/,
   scheduleNextVisits: /update watcher_queue q set next_due = \(/,
+  tendFilter: /address_filter/,
 } as const;
 export type Point = keyof typeof POINTS | 'write' | 'read';
 export const points = Object.keys(POINTS);

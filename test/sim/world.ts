@@ -60,6 +60,8 @@ export async function createWorld(stage: Stage, seed: number) {
     hasFinalTag: random.chance(0.5),
     startBlock: random.pick(['latest', 1] as const),
     /** In every third story, most notifications are deferred and written two at a time. */
+    /** In every fifth story, followers keep an address filter, however few addresses are watched. */
+    hasFilter: seed % 5 === 0,
     ...(seed % 3 === 0 && { deferral: { recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 } }),
   };
   let lastAttempt = 0;

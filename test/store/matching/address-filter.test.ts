@@ -76,9 +76,9 @@ onEachDatabase(({ database }) => {
     const found = await findThrough(filter, asked);
     assert.deepEqual(found.toSorted(), [first, addressOf(0x10b), carol, bob, ...others].toSorted());
     // The sender is one more.
-    assert.equal(await valueOf(metrics.addressFilterProbes), asked.length + 1);
-    assert.ok((await valueOf(metrics.addressFilterPassed)) < asked.length / 2);
-    assert.equal(await valueOf(metrics.addressFilterEntries), 9);
+    assert.equal(await readMetric(metrics.addressFilterProbes), asked.length + 1);
+    assert.ok((await readMetric(metrics.addressFilterPassed)) < asked.length / 2);
+    assert.equal(await readMetric(metrics.addressFilterEntries), 9);
   });
 
   test('an address that a record gets by a change is found, and one of a removed record soon is not', async () => {
@@ -98,7 +98,7 @@ onEachDatabase(({ database }) => {
     assert.equal(await filter.step(), 'worked');
     assert.ok(!filter.isReady());
     await ready(filter);
-    assert.equal(await valueOf(metrics.addressFilterEntries), 2);
+    assert.equal(await readMetric(metrics.addressFilterEntries), 2);
     await deleteWatchedAddress(database(), 1, record.id, { now: later(2) });
     assert.deepEqual(await findThrough(filter, [alice, carol, bob]), [bob]);
   });
@@ -112,7 +112,7 @@ onEachDatabase(({ database }) => {
     await filter.step();
     assert.ok(!filter.isReady());
     await ready(filter);
-    assert.equal(await valueOf(metrics.addressFilterEntries), 4);
+    assert.equal(await readMetric(metrics.addressFilterEntries), 4);
   });
 
   test('without enough records, no change is noted and the database is asked for all addresses', async () => {
@@ -121,7 +121,7 @@ onEachDatabase(({ database }) => {
     await watchAddress(database(), { address: bob });
     assert.deepEqual(await changes(database()), []);
     assert.deepEqual(await findThrough(filter, [bob, ...strangers]), [bob]);
-    assert.equal(await valueOf(metrics.addressFilterProbes), 0);
+    assert.equal(await readMetric(metrics.addressFilterProbes), 0);
   });
 
   test('a filter that is switched off removes what an earlier process left', async () => {
@@ -169,7 +169,7 @@ onEachDatabase(({ database }) => {
     leads = false;
     assert.equal(await filter.step(), 'idle');
     assert.ok(!filter.isReady());
-    assert.equal(await valueOf(metrics.addressFilterBytes), 0);
+    assert.equal(await readMetric(metrics.addressFilterBytes), 0);
   });
 
   for (const [name, lose] of Object.entries(losses))
@@ -287,7 +287,7 @@ function insertPlain(tx: Pick<Database, 'query'>, address: ReturnType<typeof add
 
 const changes = (database: Database) => database.query(sql`select from address_change limit 100`);
 
-async function valueOf(metric: { get(): unknown }): Promise<number> {
+async function readMetric(metric: { get(): unknown }): Promise<number> {
   const { values } = Object(await metric.get());
   return Number(values[0].value);
 }
