@@ -8,7 +8,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../core/clock.ts';
 import type { Log } from '../../core/log.ts';
-import type { Step, StepOutcome } from '../../core/loop.ts';
+import type { StepOutcome } from '../../core/loop.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import type { Database, Tx } from '../db/db.ts';
 import {
@@ -30,7 +30,7 @@ export type FilteredTransaction = <T>(work: (tx: Tx, narrow?: Narrow) => Promise
 
 export type AddressFilter = {
   /** Begins, builds and tends the filter in the process that leads, and forgets it in others. */
-  step: Step;
+  step(): Promise<StepOutcome>;
   transaction: FilteredTransaction;
   isReady(): boolean;
 };

@@ -7,15 +7,13 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
 import { type Address, toBytes } from '../../../src/core/hex.ts';
-import { silentLog } from '../../../src/core/log.ts';
-import { createMetrics } from '../../../src/core/metrics.ts';
 import { lockCommits } from '../../../src/store/blocks/blocks.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
-import { type AddressFilter, createAddressFilter } from '../../../src/store/matching/address-filter.ts';
+import type { AddressFilter } from '../../../src/store/matching/address-filter.ts';
 import { listMatches } from '../../../src/store/matching/matching.ts';
-import { addressOf, headerOf, noon, transferOf } from '../../kit/chain-story.ts';
-import { createTestClock } from '../../kit/clock.ts';
+import { insertRecord, testFilter } from '../../kit/address-filter.ts';
+import { addressOf, headerOf, transferOf } from '../../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../../kit/database.ts';
 import { emptyDatabase } from '../../kit/each-database.ts';
 import { sampleOf } from '../../kit/sample.ts';
@@ -99,7 +97,7 @@ async function tell(seed: number, bug: Bug): Promise<Story> {
   const random = createRandom(seed);
   const story: Story = { random, bug, turns: createTurns(), watched: new Set(), missed: [], filtered: 0 };
   for (let index = 0; index < FIRST_RECORDS; index += 1) {
-    await database.query(insertion(randomUUID(), addressOf(0x100 * index)));
+    await insertRecord(database, addressOf(0x100 * index));
     story.watched.add(addressOf(0x100 * index));
   }
   let leader = 0;
@@ -153,10 +151,7 @@ function startProcess(
         return work(inTurns);
       }),
   };
-  const filter = createAddressFilter({
-    ...{ database: seat, clock: createTestClock(), log: silentLog(), metrics: createMetrics('test'), leads },
-    ...{ minRecords: 1, pageSize: PAGE },
-  });
+  const filter = testFilter(seat, { leads, pageSize: PAGE });
   return {
     filter,
     async build() {
@@ -215,13 +210,10 @@ async function register({ random, turns, watched }: Story, number: number): Prom
     const id = former?.id ?? randomUUID();
     await turns.next();
     if (former !== undefined) watched.delete(former.address);
-    const change =
-      former === undefined
-        ? insertion(id, address)
-        : sql`update watched_address set address = ${toBytes(address)} where id = ${id}`;
     await database
       .transaction(async (tx) => {
-        await tx.query(change);
+        if (former === undefined) await insertRecord(tx, address, id);
+        else await tx.query(sql`update watched_address set address = ${toBytes(address)} where id = ${id}`);
         await turns.next();
         if (isUndone) throw new Fault('unavailable', 'the client gives up');
       })
@@ -248,11 +240,6 @@ function everyAddress(): Address[] {
   );
   return [...first, ...registered];
 }
-
-const insertion = (id: string, address: Address) => sql`
-  insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at,
-    updated_at)
-  values (1, ${id}, 1, 1, ${toBytes(address)}, true, true, 'https://one.example', ${noon}, ${noon})`;
 
 function unlessFault(error: unknown): void {
   if (!(error instanceof Fault)) throw error;

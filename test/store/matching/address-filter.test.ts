@@ -1,14 +1,10 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { beforeEach, test } from 'node:test';
-import { silentLog } from '../../../src/core/log.ts';
 import { createMetrics, type Metrics } from '../../../src/core/metrics.ts';
-import { lockCommits } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { type AddressFilter, createAddressFilter } from '../../../src/store/matching/address-filter.ts';
-import { listMatches } from '../../../src/store/matching/matching.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { findThrough, insertRecord, ready, strangers, testFilter } from '../../kit/address-filter.ts';
 import {
   addressOf,
   addWatchers,
@@ -19,14 +15,10 @@ import {
   later,
   listNotifications,
   mine,
-  noon,
   transferOf,
   watchAddress,
 } from '../../kit/chain-story.ts';
-import { createTestClock } from '../../kit/clock.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
-
-const strangers = Array.from({ length: 40 }, (_, index) => addressOf(0xf000 + index));
 
 const losses: Record<string, (database: Database) => Promise<unknown>> = {
   'has recovered from a log': (database) => database.query(sql`truncate address_filter, address_change`),
@@ -53,11 +45,8 @@ onEachDatabase(({ database }) => {
     await addWatchers(database(), 1);
   });
 
-  const filterOf = (parts: Partial<Parameters<typeof createAddressFilter>[0]> = {}) =>
-    createAddressFilter({
-      ...{ database: database(), clock: createTestClock(), log: silentLog(), metrics, leads: () => true },
-      ...{ minRecords: 1, pageSize: PAGE, ...parts },
-    });
+  const filterOf = (parts: Parameters<typeof testFilter>[1] = {}) =>
+    testFilter(database(), { metrics, pageSize: PAGE, ...parts });
 
   test('addresses from before, during and after the build are found, and others are not asked for', async () => {
     const [first, ...others] = Array.from({ length: 6 }, (_, index) => addressOf(0x100 + 2 * index));
@@ -181,7 +170,7 @@ onEachDatabase(({ database }) => {
       // On that database, the transaction of this record counts as visible for the filter.
       await database().transaction(async (tx) => {
         await tx.query(sql`set local session_replication_role = replica`);
-        await insertPlain(tx, carol);
+        await insertRecord(tx, carol);
       });
       assert.deepEqual(await findThrough(filter, [carol, ...strangers]), [carol]);
       assert.ok(!filter.isReady());
@@ -220,15 +209,11 @@ onEachDatabase(({ database }) => {
 onPostgres(({ database }) => {
   test('a filter waits for open changes, and gives way to the next ones while they last', async () => {
     await watchAddress(database(), { address: bob });
-    const metrics = createMetrics('test');
-    const filter = createAddressFilter({
-      ...{ database: database(), clock: createTestClock(), log: silentLog(), metrics, leads: () => true },
-      minRecords: 1,
-    });
+    const filter = testFilter(database());
     const { promise: ended, resolve: end } = Promise.withResolvers<void>();
     const { promise: inserted, resolve: insert } = Promise.withResolvers<void>();
     const open = database().transaction(async (tx) => {
-      await insertPlain(tx, carol);
+      await insertRecord(tx, carol);
       insert();
       await ended;
     });
@@ -243,47 +228,16 @@ onPostgres(({ database }) => {
 
   test('a change in a transaction with an older snapshot is noted, although it cannot see the filter', async () => {
     await watchAddress(database(), { address: bob });
-    const filter = createAddressFilter({
-      ...{ database: database(), clock: createTestClock(), log: silentLog(), leads: () => true },
-      ...{ metrics: createMetrics('test'), minRecords: 1 },
-    });
+    const filter = testFilter(database());
     await database().transaction(async (tx) => {
       await tx.query(sql`set transaction isolation level repeatable read`);
       await tx.query(sql`select count(*) from watched_address`);
       await ready(filter);
-      await insertPlain(tx, carol);
+      await insertRecord(tx, carol);
     });
     assert.deepEqual(await findThrough(filter, [carol, ...strangers]), [carol]);
   });
 });
-
-/** Takes steps until the filter is built. */
-async function ready(filter: AddressFilter): Promise<void> {
-  for (let steps = 0; !filter.isReady(); steps += 1) {
-    assert.ok(steps < 100, 'the filter is never ready');
-    await filter.step();
-  }
-}
-
-/** The watched ones of these addresses, as a block finds them. */
-async function findThrough(
-  filter: AddressFilter,
-  addresses: readonly ReturnType<typeof addressOf>[],
-): Promise<string[]> {
-  const transfers = addresses.map((receiver) => transferOf({ receiver, sender: addressOf(0xdead) }));
-  const matches = await filter.transaction(async (tx, narrow) => {
-    await lockCommits(tx);
-    return listMatches(tx, [{ header: headerOf(1), transfers }], narrow);
-  });
-  return matches.flatMap(({ transfer }) => transfer.receiver ?? []);
-}
-
-function insertPlain(tx: Pick<Database, 'query'>, address: ReturnType<typeof addressOf>): Promise<unknown> {
-  return tx.query(sql`
-    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at,
-      updated_at)
-    values (1, ${randomUUID()}, 1, 1, ${Buffer.from(address.slice(2), 'hex')}, true, true, 'https://one.example', ${noon}, ${noon})`);
-}
 
 const changes = (database: Database) => database.query(sql`select from address_change limit 100`);
 
