@@ -52,13 +52,16 @@ async function requireEmpty(to: Tx): Promise<void> {
   }
 }
 
-/** The tables in an order in which each follows those that it refers to. Generated columns are left out. */
+/**
+ * The tables in an order in which each follows those that it refers to. Leaves out generated columns, and unlogged tables, which
+ * belong to one server's history.
+ */
 async function listTables(db: Db): Promise<Table[]> {
   const rows = await db.query<{ table: string; name: string; type: string }>(sql`
     select c.relname as table, a.attname as name, format_type(a.atttypid, a.atttypmod) as type
     from pg_class c join pg_attribute a on a.attrelid = c.oid
-    where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-      and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and c.relname <> all(${LEFT_OUT}::text[])
+    where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and c.relpersistence = 'p'
+      and not c.relispartition and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and c.relname <> all(${LEFT_OUT}::text[])
     order by c.relname, a.attnum`);
   const references = await db.query<{ table: string; refers_to: string }>(sql`
     select c.relname as table, f.relname as refers_to

@@ -10,7 +10,8 @@ import { createTestDatabase } from '../../kit/database.ts';
 async function contentOf(db: Db): Promise<Map<string, string[]>> {
   const tables = await db.query<{ name: string }>(sql`
     select relname as name from pg_class
-    where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and not relispartition
+    where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and relpersistence = 'p'
+      and not relispartition
       and relname not in ('migration', 'process')
     order by relname`);
   const content = new Map<string, string[]>();
