@@ -119,18 +119,18 @@ export async function renderSchema(database: Database): Promise<string> {
     from pg_class c
     join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
     left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
-    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
     order by c.relname, a.attnum`);
   // From version 18 on, "not null" is a constraint too (contype n). It is part of the column's line.
   const constraints = await database.query<{ table: string; line: string }>(sql`
     select c.relname as table, 'constraint ' || quote_ident(k.conname) || ' ' || pg_get_constraintdef(k.oid) as line
     from pg_constraint k join pg_class c on c.oid = k.conrelid
-    where c.relnamespace = 'public'::regnamespace and k.contype <> 'n'
+    where c.relnamespace = 'public'::regnamespace and k.contype <> 'n' and not c.relispartition
     order by c.relname, k.contype <> 'p', k.conname`);
   const indexes = await database.query<{ table: string; line: string }>(sql`
     select c.relname as table, pg_get_indexdef(i.indexrelid) || ';' as line
     from pg_index i join pg_class c on c.oid = i.indrelid join pg_class x on x.oid = i.indexrelid
-    where c.relnamespace = 'public'::regnamespace
+    where c.relnamespace = 'public'::regnamespace and not c.relispartition
       and not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.conrelid = i.indrelid)
     order by c.relname, x.relname`);
   const triggers = await database.query<{ table: string; line: string }>(sql`
@@ -144,7 +144,7 @@ export async function renderSchema(database: Database): Promise<string> {
         else format('comment on column %I.%I is %L;', c.relname, a.attname, d.description) end as line
     from pg_description d join pg_class c on c.oid = d.objoid and d.classoid = 'pg_class'::regclass
     left join pg_attribute a on a.attrelid = c.oid and a.attnum = d.objsubid and d.objsubid > 0
-    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
     order by c.relname, d.objsubid`);
   const functions = await database.query<{ line: string }>(sql`
     select trim(trailing E'\n' from pg_get_functiondef(oid)) || ';' as line from pg_proc

@@ -70,7 +70,7 @@ export async function insertDue(
   const laneIds = watchers.map(({ laneId }) => laneId);
   await client.query('begin');
   await client.query(
-    `insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+    `insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
        receiver, amount, token, block_number, state, next_attempt_at, created_at)
      select w.shard_id, w.lane_id, w.id, w.watcher_id, 'token', sha256(gen_random_uuid()::text::bytea), 0, w.address,
        w.address, 1000000000000000000 + n, w.address, 1, 'waiting', clock_timestamp(), clock_timestamp()

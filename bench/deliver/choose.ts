@@ -83,7 +83,7 @@ async function fill(client: pg.Client, deadRows: number): Promise<void> {
       origin || '/hook', now(), now()
     from lane`);
   await client.query(
-    `insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+    `insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
        receiver, amount, token, block_number, state, retry_count, next_attempt_at, created_at)
      select w.shard_id, w.lane_id, w.id, w.watcher_id, 'token', sha256(n::text::bytea), 0, w.address, w.address, n,
        w.address, n, 'waiting', case when is_dead then 7 else 0 end, now() - interval '1 hour', now()

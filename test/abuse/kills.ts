@@ -180,7 +180,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
       const rows = await database
         .query(sql`
           select from block where '0x' || encode(hash, 'hex') = ${head.hash}
-            and number = (select max(number) from block) and not exists (select from notification where state = 'waiting')`)
+            and number = (select max(number) from block) and not exists (select from notification_status where state = 'waiting')`)
         .catch(() => []);
       return rows.length === 1;
     };
@@ -202,7 +202,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   const countUntaken = async () => {
     const taken = new Set(received.filter(({ isTaken }) => isTaken).map(({ id }) => id));
     const rows = await database.query<{ id: number }>(sql`
-      select id from notification where state = 'processed' order by id limit 100000`);
+      select id from notification_status where state = 'processed' order by id limit 100000`);
     return rows.filter(({ id }) => !taken.has(id)).length;
   };
   /** Stored attempts that the receiver did not see. */

@@ -314,7 +314,7 @@ const together = (patience: 'until the timeouts' | 'until the others'): Pick<Abu
     const findAttempts = () =>
       service.database.query<{ record: string; outcome: string; status: number | null }>(sql`
         select n.watched_address_id as record, a.outcome, a.status from delivery_attempt a
-        join notification n on n.shard_id = a.shard_id and n.id = a.notification_id
+        join notification_status n on n.shard_id = a.shard_id and n.id = a.notification_id
         where n.watched_address_id <> ${healthyRecord.id} order by a.id limit 1000`);
     // The healthy receiver did not wait for the hanging attempts: none of them has timed out yet.
     assert.deepEqual(

@@ -78,7 +78,7 @@ async function setStage(parts: AsyncDisposableStack) {
     drained: () =>
       waitUntil(
         async () =>
-          (await database.query(sql`select from notification where state = 'waiting'`)).length === 0,
+          (await database.query(sql`select from notification_status where state = 'waiting'`)).length === 0,
         patient('everything to be processed'),
       ),
   };
@@ -87,7 +87,7 @@ async function setStage(parts: AsyncDisposableStack) {
 /** All rows that a worker without a lease must not change. */
 async function readRows(database: Database): Promise<string[]> {
   const rows = await database.query<{ row: string }>(sql`
-    select n::text as row from notification n order by n.id limit 1000`);
+    select n::text as row from notification_status n order by n.id limit 1000`);
   const attempts = await database.query<{ row: string }>(sql`
     select a::text as row from delivery_attempt a order by a.id limit 1000`);
   return [...rows, ...attempts].map(({ row }) => row);

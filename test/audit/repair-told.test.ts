@@ -55,7 +55,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   const damage = (fields: Sql) =>
     database().query(
-      sql`update notification set ${fields} where tx_hash = ${toBytes(paid.txHashOf(DAMAGED))}`,
+      sql`update notification_status set ${fields} where tx_hash = ${toBytes(paid.txHashOf(DAMAGED))}`,
     );
   const damages = {
     'another amount': sql`amount = 17`,
@@ -128,7 +128,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       orphaned: boolean;
       at: number | null;
     }>(sql`
-      select n.id, n.replaces, n.reorg_id is not null as orphaned, o.number as at from notification n
+      select n.id, n.replaces, n.reorg_id is not null as orphaned, o.number as at from notification_status n
       left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
       where n.id in (3, ${BLOCKS + 1}) order by n.id`);
     assert.deepEqual(rows, [
@@ -197,7 +197,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     kind = 'internal' and occurrence = ${occurrence} and tx_hash = ${toBytes(paid.txHashOf(DAMAGED))}`;
   const list = () =>
     database().query<{ ordinal: number; occurrence: number; amount: string; replaces: number | null }>(sql`
-      select ordinal, occurrence, amount, replaces from notification
+      select ordinal, occurrence, amount, replaces from notification_status
       where kind = 'internal' and tx_hash = ${toBytes(paid.txHashOf(DAMAGED))} and reorg_id is null
       order by occurrence`);
   const whole = [0, 1, 2].map((index) => ({
@@ -219,7 +219,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test(`of three equal transfers, only the missing ones (${gone.join(', ')}) are created`, async () => {
       await paid.follow();
       for (const occurrence of gone)
-        await database().query(sql`delete from notification where ${ofBlock(occurrence)}`);
+        await database().query(sql`delete from notification_status where ${ofBlock(occurrence)}`);
       await repairAll(gone.length);
       assert.deepEqual(await list(), whole);
     });
@@ -227,13 +227,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   for (const wrong of [[0], [1], [2], [0, 2], [0, 1, 2]])
     test(`of three equal acknowledged transfers, each wrong one (${wrong.join(', ')}) gets one removal notice and one right notification`, async () => {
       await paid.follow({ removed: true });
-      await database().query(sql`update notification set ${processed}`);
+      await database().query(sql`update notification_status set ${processed}`);
       for (const occurrence of wrong)
         await database().query(
-          sql`update notification set amount = ${String(100 + occurrence)} where ${ofBlock(occurrence)}`,
+          sql`update notification_status set amount = ${String(100 + occurrence)} where ${ofBlock(occurrence)}`,
         );
       const ids = await database().query<{ id: number }>(
-        sql`select id from notification where amount >= 100 order by id`,
+        sql`select id from notification_status where amount >= 100 order by id`,
       );
       await repairAll(wrong.length);
       assert.deepEqual(
@@ -241,7 +241,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         whole.map(({ ordinal, occurrence, amount }) => [ordinal, occurrence, amount]),
       );
       const notices = await database().query<{ id: number; state: string }>(
-        sql`select id, state from notification where revision = 1 order by id`,
+        sql`select id, state from notification_status where revision = 1 order by id`,
       );
       assert.deepEqual(
         notices,
@@ -253,9 +253,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('creating one of several equal transfers does not create another one that needs permission', async () => {
     await paid.follow();
-    await database().query(sql`update notification set ${processed}`);
-    await database().query(sql`update notification set amount = 100 where ${ofBlock(0)}`);
-    await database().query(sql`delete from notification where ${ofBlock(1)}`);
+    await database().query(sql`update notification_status set ${processed}`);
+    await database().query(sql`update notification_status set amount = 100 where ${ofBlock(0)}`);
+    await database().query(sql`delete from notification_status where ${ofBlock(1)}`);
     const made = await paid.plan();
     assert.deepEqual(
       made.repairable.map(({ kind, mayCreditTwice = false }) => [kind, mayCreditTwice]),
@@ -273,23 +273,23 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('an acknowledged surplus notification is taken back', async () => {
     await paid.follow({ removed: true });
-    await database().query(sql`update notification set ${processed}`);
+    await database().query(sql`update notification_status set ${processed}`);
     await database().query(sql`
-      insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
+      insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
         amount, token, block_number, state, next_attempt_at, created_at, occurrence, processed_at, may_be_seen)
       select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, 7, sender, receiver, amount, token,
         block_number, state, next_attempt_at, created_at, 7, processed_at, may_be_seen
-      from notification where ${ofBlock(0)}`);
+      from notification_status where ${ofBlock(0)}`);
     await repairAll(1);
     assert.deepEqual(await list(), whole);
-    const rows = await database().query(sql`select ordinal from notification where revision = 1`);
+    const rows = await database().query(sql`select ordinal from notification_status where revision = 1`);
     assert.deepEqual(rows, [{ ordinal: 7 }]);
   });
 
   test('equal transfers of two records are repaired for each of them', async () => {
     await watchAddress(database());
     await paid.follow();
-    await database().query(sql`delete from notification where ${ofBlock(1)}`);
+    await database().query(sql`delete from notification_status where ${ofBlock(1)}`);
     await repairAll(2);
     assert.deepEqual(
       await list(),

@@ -12,7 +12,7 @@ import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
 onSampledDatabase(import.meta.url, ({ database }) => {
   const { follow, plan, apply, txHashOf } = createPaidChain(database);
   const damage = (fields: Sql, number = 3) =>
-    database().query(sql`update notification set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`);
+    database().query(sql`update notification_status set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`);
   const outline = ({ state, block_number, amount, lane_id }: NotificationRow) =>
     `${block_number}: ${amount} ${state} in ${lane_id}`;
 
@@ -53,9 +53,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a missing notification is created, and its queue becomes due', async () => {
     await follow();
-    await database().query(sql`delete from notification where block_number = 3`);
+    await database().query(sql`delete from notification_status where block_number = 3`);
     await database().query(sql`update lane set next_due = null`);
-    await database().query(sql`update notification set state = 'processed'`);
+    await database().query(sql`update notification_status set state = 'processed'`);
     const rows = await repairs();
     assert.deepEqual(rows.at(-1) && outline(rows.at(-1) as NotificationRow), healthy[2]);
     const [lane] = await database().query<{ next_due: Date | null }>(sql`select next_due from lane`);
@@ -64,7 +64,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('repaired notifications still wait for their confirmations', async () => {
     await follow({ confirmations: 4 }, 1);
-    await database().query(sql`delete from notification where block_number in (1, 5)`);
+    await database().query(sql`delete from notification_status where block_number in (1, 5)`);
     await damage(sql`state = 'cancelled'`);
     const made = await plan(1);
     assert.equal(made.repairable.length, 3);
@@ -73,7 +73,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       block_number: number;
       state: string;
       release_number: number | null;
-    }>(sql`select block_number, state, release_number from notification order by block_number`);
+    }>(sql`select block_number, state, release_number from notification_status order by block_number`);
     assert.deepEqual(
       rows.map(({ block_number, state, release_number }) => [block_number, state, release_number]),
       [
@@ -122,16 +122,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await follow();
     await damage(sql`tx_hash = ${toBytes(hashOf(5))}, may_be_seen = true`);
     await database().query(sql`
-      insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+      insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
         receiver, amount, block_number, state, next_attempt_at, created_at)
       select shard_id, lane_id, watched_address_id, watcher_id, kind, ${toBytes(txHashOf(3))}, ordinal, sender,
         receiver, amount, block_number, 'processed', next_attempt_at, created_at
-      from notification where tx_hash = ${toBytes(hashOf(5))}`);
+      from notification_status where tx_hash = ${toBytes(hashOf(5))}`);
     const made = await plan();
     assert.deepEqual([made.repairable.length, made.unrepairable], [3, []]);
     assert.equal((await apply(made)).size, 3);
     const rows = await database().query<{ removed: boolean; state: string; revision: number }>(sql`
-      select w.removed, n.state, n.revision from notification n
+      select w.removed, n.state, n.revision from notification_status n
       join watched_address w on w.id = n.watched_address_id
       where n.tx_hash = ${toBytes(hashOf(5))} order by w.removed, n.id`);
     assert.deepEqual(

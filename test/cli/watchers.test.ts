@@ -145,7 +145,7 @@ for (const kind of sampledKinds(import.meta.url))
         const watching = await place.open();
         const isBegun = async () => {
           const [row] = await watching.query<{ count: number }>(
-            sql`select count(*) as count from notification`,
+            sql`select count(*) as count from notification_status`,
           );
           return row !== undefined && row.count < count;
         };

@@ -273,7 +273,7 @@ onPostgres(({ database, place }) => {
     const countOf = async (watcherId: number) =>
       (
         await database().query(
-          sql`select from notification where watcher_id = ${watcherId} and state = 'processed'`,
+          sql`select from notification_status where watcher_id = ${watcherId} and state = 'processed'`,
         )
       ).length;
     await database().transaction(async (tx) => {

@@ -75,7 +75,7 @@ onPostgres(({ database, place }) => {
       await tx.query(sql`select from lane where watcher_id = 1 for update`);
       waiting = Promise.all(busy.map(settler.submit));
       assert.deepEqual(await Promise.all(other.map(settler.submit)), ['settled', 'settled']);
-      const rows = sql`select from notification where watcher_id = 2 and state = 'processed'`;
+      const rows = sql`select from notification_status where watcher_id = 2 and state = 'processed'`;
       assert.equal((await database().query(rows)).length, 2);
       assert.equal((await listStates(database())).filter((state) => state === 'waiting').length, 2);
     });

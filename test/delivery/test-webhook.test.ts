@@ -58,7 +58,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ['next_retry_at', null],
     ]);
     const rows = await database().query(sql`
-      select id from notification union all select id from delivery_attempt order by id limit 1`);
+      select id from notification_status union all select id from delivery_attempt order by id limit 1`);
     assert.deepEqual(rows, []);
   });
 });

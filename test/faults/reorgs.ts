@@ -144,7 +144,7 @@ const belowFinality: Story = {
     assert.match((await status()).problem?.message ?? '', /reorg from below the final block/);
     receiver.setAnswer({});
     const countWaiting = async () =>
-      (await service.database.query(sql`select 1 from notification where state = 'waiting' limit 1`)).length;
+      (await service.database.query(sql`select 1 from notification_status where state = 'waiting' limit 1`)).length;
     await waitUntil(async () => (await countWaiting()) === 0, { describe: 'what is due to be told' });
     await (await createWatcher(service, 'later')).watch({
       address: freshAddress(),
@@ -204,7 +204,7 @@ const orphanedRetries: Story = {
     const countFailed = async () =>
       (
         await service.database.query(
-          sql`select from notification where retry_count > 0 and state = 'waiting' limit 10`,
+          sql`select from notification_status where retry_count > 0 and state = 'waiting' limit 10`,
         )
       ).length;
     await waitUntil(async () => (await countFailed()) >= 4, { describe: 'the webhooks to fail' });

@@ -193,7 +193,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
         const rows = await stage.service.database
           .query(sql`
             select from block where '0x' || encode(hash, 'hex') = ${head.hash}
-              and number = (select max(number) from block) and not exists (select from notification where state = 'waiting')`)
+              and number = (select max(number) from block) and not exists (select from notification_status where state = 'waiting')`)
           .catch((error: unknown) => {
             // These are the service's connections, which the story may be breaking at this moment.
             if (error instanceof Fault && error.code === 'unavailable') return [];
@@ -250,7 +250,7 @@ export async function findAll({
       case kind when 'token' then 'TOKEN_TRANSFER' else 'COIN_TRANSFER' end as type,
       '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
       coalesce('0x' || encode(token, 'hex'), 'eth') as asset, state, retry_count
-    from notification order by id limit ${ROWS_MAX}`);
+    from notification_status order by id limit ${ROWS_MAX}`);
   const removed = await database.query<{ hash: string }>(sql`
     select '0x' || encode(hash, 'hex') as hash from removed_block order by hash limit ${ROWS_MAX}`);
   const received = receiver.requests.map(({ json }) => json as Record<string, string> & { id: number });

@@ -130,7 +130,7 @@ export function listNotifications(database: Database): Promise<NotificationRow[]
   return database.query<NotificationRow>(sql`
     select id, shard_id, lane_id, watched_address_id, state, kind, '0x' || encode(tx_hash, 'hex') as tx_hash, amount, block_number, revision, retry_count,
       next_retry_at, next_attempt_at, processed_at
-    from notification order by id`);
+    from notification_status order by id`);
 }
 
 /** Only the states, which is enough for most tests. */

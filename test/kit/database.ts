@@ -35,6 +35,7 @@ export type TestDatabase = {
 
 const CACHE = fileURLToPath(new URL('../../node_modules/.cache/test-databases', import.meta.url));
 const MIGRATIONS = fileURLToPath(new URL('../../src/store/db/migrations', import.meta.url));
+const EDITS = fileURLToPath(new URL('./notification-edits.sql', import.meta.url));
 /** template1 and template0, which PGlite cannot use to create databases. */
 const UNUSED_DATABASES = ['1', '4'];
 /** The advisory lock for creating the template ("chainbell test"). */
@@ -164,6 +165,7 @@ async function migrateAt(options: { url: string; dataDir: string }): Promise<voi
   const database = await openDatabase(options);
   try {
     await migrate(database);
+    await database.script(readFileSync(EDITS, 'utf8'));
   } finally {
     await database.close();
   }
@@ -190,6 +192,7 @@ function migrationsHash(): string {
   for (const name of readdirSync(MIGRATIONS).sort()) {
     hash.update(name).update(readFileSync(path.join(MIGRATIONS, name)));
   }
+  hash.update(readFileSync(EDITS));
   return hash.digest('hex').slice(0, 16);
 }
 

@@ -21,16 +21,25 @@ export async function insertNotifications(
   { records, count, state = 'waiting' }: ManyNotifications,
 ): Promise<void> {
   await database.query(sql`
-    insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
-      amount, block_number, state, next_attempt_at, created_at, processed_at)
-    select w.shard_id, w.lane_id, w.id, w.watcher_id, 'transaction', decode(lpad(to_hex(made.before + n), 64, '0'), 'hex'), 0,
-      decode(repeat('00', 20), 'hex'), decode(repeat('00', 20), 'hex'), 1, 1 + (made.before + n) / 10, ${state}::text,
-      made.noon + (made.before + n) * interval '1 second', made.noon + (made.before + n) * interval '1 second',
-      case when ${state}::text = 'processed' then made.noon + (made.before + n) * interval '1 second' end
-    from (select count(*) as before, '2025-11-20T12:00:00Z'::timestamptz as noon from notification) made
-    cross join generate_series(1, ${count}::int) as n
-    join watched_address w on w.id = (${records.map(({ id }) => id)}::uuid[])[1 + n % ${records.length}::int]
-    order by n`);
+    with made as materialized (
+      select nextval('notification_id_seq') as id, w.shard_id, w.lane_id, w.id as record_id, earlier.count + n as number,
+        '2025-11-20T12:00:00Z'::timestamptz + (earlier.count + n) * interval '1 second' as at
+      from (select count(*) as count from notification) earlier
+      cross join generate_series(1, ${count}::int) as n
+      join watched_address w on w.id = (${records.map(({ id }) => id)}::uuid[])[1 + n % ${records.length}::int]
+      order by n
+    ), written as (
+      insert into notification (shard_id, id, created_at, block_number, ordinal, kind, watched_address_id, tx_hash, sender,
+        receiver, amount)
+      select shard_id, id, at, 1 + number / 10, 0, 'c', record_id, decode(lpad(to_hex(number), 64, '0'), 'hex'),
+        decode(repeat('00', 20), 'hex'), decode(repeat('00', 20), 'hex'), 1
+      from made order by id
+    ), waiting as (
+      insert into queue (shard_id, id, created_at, lane_id, due_at, watched_address_id, state)
+      select shard_id, id, at, lane_id, at, record_id, 'waiting' from made where ${state}::text = 'waiting' order by id
+    )
+    insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status)
+    select shard_id, id, at, 0, 'success', 200 from made where ${state}::text = 'processed' order by id`);
 }
 
 /** A database handle that records the plan of each statement it executes. */

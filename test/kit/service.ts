@@ -144,7 +144,7 @@ export async function startTestService(options: TestServiceOptions): Promise<Tes
     },
     async drained() {
       const isDrained = async () => {
-        const waiting = await database.query(sql`select 1 from notification where state = 'waiting' limit 1`);
+        const waiting = await database.query(sql`select 1 from notification_status where state = 'waiting' limit 1`);
         return waiting.length === 0;
       };
       await waitUntil(isDrained, { describe: 'no notification waiting' });
@@ -155,7 +155,7 @@ export async function startTestService(options: TestServiceOptions): Promise<Tes
           to_char(created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text,
           to_char(next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
           processed_at is not null as is_processed
-        from notification
+        from notification_status
         where (${hash?.slice(2) ?? null}::text is null or encode(tx_hash, 'hex') = ${hash?.slice(2) ?? null}::text)
           and (${record?.id ?? null}::uuid is null or watched_address_id = ${record?.id ?? null}::uuid)
         order by id limit 10000`),

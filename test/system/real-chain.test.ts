@@ -127,7 +127,7 @@ async function follow(
     const [row] = await service.database.query<{ waiting: number; all: number; failures: number }>(sql`
       select count(*) filter (where processed_at is null) as waiting, count(*) as all,
         coalesce(sum(retry_count), 0)::bigint as failures
-      from notification`);
+      from notification_status`);
     if (row === undefined) throw new Error('count(*) always has a row');
     return row.waiting === 0 && { rowCount: row.all, failureCount: row.failures };
   };

@@ -23,9 +23,9 @@ const statements = [
   'pg_advisory_xact_lock',
   'select from lane where id in',
   'insert into reorg',
-  'update notification n set reorg_id',
+  'update notification_status n set reorg_id',
   'insert into orphaned_block',
-  'insert into notification',
+  'insert into notification_status',
   'update lane l set next_due',
   'pg_notify',
   'revision = n.revision + 1',
@@ -33,7 +33,7 @@ const statements = [
   'commit',
 ];
 const writes = new Set([
-  ...['insert into reorg', 'update notification', 'insert into orphaned_block', 'insert into notification'],
+  ...['insert into reorg', 'update notification_status', 'insert into orphaned_block', 'insert into notification_status'],
   ...['update lane', 'insert into watcher_queue'],
 ]);
 const moments = sampleOf<Moment>([
@@ -98,7 +98,7 @@ test('repair that is killed at any statement beside a busy service and run again
     internalTransfers: 'off',
   } as const;
   const stored = async () =>
-    (await database.query(sql`select from notification where reorg_id is null`)).length;
+    (await database.query(sql`select from notification_status where reorg_id is null`)).length;
   {
     const follower = startProgram({ ...common, roles: ['follower'] });
     await waitUntil(async () => (await stored()) === 2 * PAYMENTS, { describe: 'all payments stored' });
@@ -106,23 +106,23 @@ test('repair that is killed at any statement beside a busy service and run again
     await follower.ended;
   }
   const { on, off } = records;
-  await database.query(sql`delete from notification where block_number <= ${2 * DAMAGED}`);
+  await database.query(sql`delete from notification_status where block_number <= ${2 * DAMAGED}`);
   const program = startProgram(common);
   parts.defer(async () => {
     program.child.kill('SIGKILL');
     await program.ended;
   });
   const drained = async () =>
-    (await database.query(sql`select from notification where state in ('waiting', 'held') limit 1`))
+    (await database.query(sql`select from notification_status where state in ('waiting', 'held') limit 1`))
       .length === 0;
   await waitUntil(drained, { describe: 'all webhooks acknowledged', timeoutMs: 120_000 });
   const between = (step: number) =>
     sql`block_number > ${2 * DAMAGED * step} and block_number <= ${2 * DAMAGED * (step + 1)}`;
-  await database.query(sql`update notification set amount = 17 where ${between(1)}`);
+  await database.query(sql`update notification_status set amount = 17 where ${between(1)}`);
   await database.query(
-    sql`update notification set tx_hash = substr(${toBytes(hashOf(5))} || tx_hash, 3, 32) where ${between(2)}`,
+    sql`update notification_status set tx_hash = substr(${toBytes(hashOf(5))} || tx_hash, 3, 32) where ${between(2)}`,
   );
-  await database.query(sql`update notification set state = 'cancelled' where ${between(3)}`);
+  await database.query(sql`update notification_status set state = 'cancelled' where ${between(3)}`);
 
   let isBusy = true;
   const paying = (async () => {
@@ -161,7 +161,7 @@ test('repair that is killed at any statement beside a busy service and run again
     timeoutMs: 120_000,
   });
   const rows = await database.query<{ record: string; told: number; amount: string }>(sql`
-    select watched_address_id as record, count(*) as told, sum(amount) as amount from notification
+    select watched_address_id as record, count(*) as told, sum(amount) as amount from notification_status
     where reorg_id is null group by 1 order by watched_address_id = ${off}`);
   const canonical = count / 2;
   assert.deepEqual(
@@ -182,7 +182,7 @@ test('repair that is killed at any statement beside a busy service and run again
   assert.equal(balance('on'), paid.on);
   // Sent correctly before the damage, and permitted to be credited again.
   const credited = await database.query<{ amount: string }>(sql`
-    select coalesce(sum(r.amount), 0) as amount from notification r
+    select coalesce(sum(r.amount), 0) as amount from notification_status r
     where r.watched_address_id = ${off} and r.reorg_id is null and (${between(1)} or ${between(2)})`);
   assert.equal(balance('off'), paid.off + BigInt(credited[0]?.amount ?? 0));
   assert.doesNotMatch(program.log, /deadlock|"level":"(?:error|fatal)"/);
@@ -206,7 +206,7 @@ test('on the embedded database, repair takes back wrong notifications between tw
   await before.drained();
   await before.database.query(sql`
     update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`);
-  await before.database.query(sql`update notification set amount = 50 where amount = 5`);
+  await before.database.query(sql`update notification_status set amount = 50 where amount = 5`);
   await before.stop();
 
   const env = {

@@ -53,7 +53,7 @@ for (const [fate, fields, message] of [
   ],
 ] as const) {
   test(`a notification ${fate} is found`, async () => {
-    await change(sql`update notification set ${fields} where tx_hash = ${toBytes(payment.hash)}`);
+    await change(sql`update notification_status set ${fields} where tx_hash = ${toBytes(payment.hash)}`);
     const { differences } = await verify();
     const kind = fate === 'with the block after its own' ? 'changed' : 'delivery';
     assert.deepEqual(
@@ -96,7 +96,7 @@ function omitCalls(blocks: NodeBlock[]): void {
 /** Makes the split payment differ whichever node is first, so that verify asks all nodes. */
 const cancelPart = () =>
   change(sql`
-    update notification set state = 'cancelled'
+    update notification_status set state = 'cancelled'
     where kind = 'internal' and tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
 
 test('one node that lies adds no difference to those of two others, and is named', async () => {
@@ -121,7 +121,7 @@ test('two of three nodes decide, even if the first one agrees with the database'
   await using liar = await startTracingNode(omitCalls);
   await using honest = await startTracingNode();
   await change(
-    sql`delete from notification where kind = 'internal' and tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
+    sql`delete from notification_status where kind = 'internal' and tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
   );
   const { differences, dissents } = await verify({ rpc: [honest.url, liar.url, chain.url] });
   assert.deepEqual(
@@ -168,8 +168,8 @@ const linesOf = (out: string) =>
     .map((line) => JSON.parse(line));
 
 test('chainbell repair, beside the service, prints a plan without changes, applies that plan, and then has no more to repair', async () => {
-  await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
-  await change(sql`update notification set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`);
+  await change(sql`delete from notification_status where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
+  await change(sql`update notification_status set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`);
   const { differences } = await verify();
   assert.equal(differences.length, 2);
 
@@ -200,7 +200,7 @@ test('chainbell repair, beside the service, prints a plan without changes, appli
 /** An acknowledged webhook whose row has another amount than the chain. */
 const damageTold = () =>
   change(sql`
-    update notification set amount = 17, state = 'processed', processed_at = '2026-11-22T10:00:00Z', may_be_seen = true
+    update notification_status set amount = 17, state = 'processed', processed_at = '2026-11-22T10:00:00Z', may_be_seen = true
     where tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
 
 test('a transfer that may be credited twice is not sent until that is allowed, and the plan shows past and future notifications', async () => {

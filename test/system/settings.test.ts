@@ -215,7 +215,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       assert.equal(strict.amounts().length, failures + count);
       const attempts = await service.database.query<{ started_at: Date; duration_ms: number }>(sql`
         select a.started_at, a.duration_ms
-        from delivery_attempt a join notification n on n.shard_id = a.shard_id and n.id = a.notification_id
+        from delivery_attempt a join notification_status n on n.shard_id = a.shard_id and n.id = a.notification_id
         where n.watched_address_id = ${strict.record.id} order by a.started_at, a.id limit 1000`);
       for (const [index, { started_at, duration_ms }] of attempts.entries()) {
         const next = attempts[index + 1];

@@ -51,14 +51,14 @@ for (const kind of sampledKinds(import.meta.url))
     // Failed attempts are due again at once, because retries must stop too.
     receiver.setAnswer({ status: 500 });
     const failing = () =>
-      database.query(sql`select from notification where watcher_id = ${acme.id} and retry_count > 1 limit 1`);
+      database.query(sql`select from notification_status where watcher_id = ${acme.id} and retry_count > 1 limit 1`);
     await waitUntil(async () => (await failing()).length > 0, { describe: 'a retry' });
     const isSending = async () =>
       (await database.query(sql`select from lane where watcher_id = ${acme.id} and owner is not null`))
         .length > 0;
     const retries = async () => {
       const [row] = await database.query<{ count: number }>(
-        sql`select sum(retry_count)::int8 as count from notification where watcher_id = ${acme.id}`,
+        sql`select sum(retry_count)::int8 as count from notification_status where watcher_id = ${acme.id}`,
       );
       return row?.count;
     };
@@ -90,7 +90,7 @@ for (const kind of sampledKinds(import.meta.url))
       .filter((_request, index) => index >= stopped)
       .map(({ json }) => Number(Object(json).amount));
     const before = await database.query<{ amount: number }>(sql`
-      select amount::int8 as amount from notification
+      select amount::int8 as amount from notification_status
       where watcher_id = ${acme.id} and state = 'processed' order by id limit 10000`);
     assert.deepEqual(
       before.map(({ amount }) => amount),
@@ -98,7 +98,7 @@ for (const kind of sampledKinds(import.meta.url))
     );
     assert.equal(new Set(amounts).size, amounts.length, 'none twice');
     const firsts = await database.query<{ amount: number }>(sql`
-      select amount::int8 as amount from notification
+      select amount::int8 as amount from notification_status
       where watcher_id = ${acme.id} and retry_count = 0 order by id limit 10000`);
     const sentFirst = new Set(firsts.map(({ amount }) => amount));
     const order = amounts.filter((amount) => sentFirst.has(amount));

@@ -30,7 +30,7 @@ test('followed blocks equal the chain: hashes, proof and every notification', as
 });
 
 test('a deleted notification is reported as missing', async () => {
-  await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
+  await change(sql`delete from notification_status where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
   const { report, differences } = await verify();
   const expected = {
     watchedAddressId: records.receiver,
@@ -57,7 +57,7 @@ for (const [field, value] of [
   ['block', sql`block_number = block_number + 1000, created_at = created_at + ${hour}`],
 ] as const) {
   test(`a notification with another ${field} is reported`, async () => {
-    await change(sql`update notification set ${value} where tx_hash = ${toBytes(payment.hash)}`);
+    await change(sql`update notification_status set ${value} where tx_hash = ${toBytes(payment.hash)}`);
     const { differences } = await verify();
     assert.deepEqual(
       differences.map(({ kind, block }) => [kind, block]),
@@ -70,11 +70,11 @@ for (const [field, value] of [
 test('an invented notification is unexpected, whatever transfer it claims', async () => {
   const invent = (fields: { txHash: Hash; record: string }) =>
     change(sql`
-      insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
+      insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
         amount, token, block_number, state, next_attempt_at, created_at)
       select shard_id, lane_id, ${fields.record}, watcher_id, kind, ${toBytes(fields.txHash)}, ordinal, sender, receiver,
         amount, token, block_number, 'waiting', now(), created_at
-      from notification where tx_hash = ${toBytes(payment.hash)} and watched_address_id = ${records.receiver}`);
+      from notification_status where tx_hash = ${toBytes(payment.hash)} and watched_address_id = ${records.receiver}`);
   const txHash: Hash = `0x${'5'.repeat(64)}`;
   await invent({ txHash, record: records.receiver });
   // A real transfer, stored for a watched address that does not watch native coin.
@@ -165,7 +165,7 @@ test('verify ends with an error if the nodes become unavailable, instead of coun
 });
 
 test('a record counts from the block after its creation, and the order of two at the same moment is unknown', async () => {
-  await change(sql`delete from notification where watched_address_id = ${records.receiver}`);
+  await change(sql`delete from notification_status where watched_address_id = ${records.receiver}`);
   await change(
     sql`update watched_address set created_at = now() + ${hour}, updated_at = now() + ${hour} where id = ${records.receiver}`,
   );
@@ -204,7 +204,7 @@ test('the former settings of a changed or deleted record are unknown, but its no
     reportOf({ notifications: 0, undecided: { record_changed: 4, record_deleted: 2 } }),
   );
   await change(
-    sql`update notification set amount = amount + 1 where watched_address_id = ${records.payer} and block_number = ${last}`,
+    sql`update notification_status set amount = amount + 1 where watched_address_id = ${records.payer} and block_number = ${last}`,
   );
   assert.deepEqual(
     (await verify()).differences.map(({ kind, block }) => [kind, block]),
@@ -213,7 +213,7 @@ test('the former settings of a changed or deleted record are unknown, but its no
 });
 
 test('a missing notification is not reported if its record was changed after the block', async () => {
-  await change(sql`delete from notification where watched_address_id = ${records.payer}`);
+  await change(sql`delete from notification_status where watched_address_id = ${records.payer}`);
   await change(sql`update watched_address set updated_at = now() where id = ${records.payer}`);
   const { report, differences } = await verify();
   assert.deepEqual(
@@ -228,10 +228,10 @@ test('transfers that settings exclude are not missing, and those that they inclu
     where id = ${records.receiver}`);
   // Both internal transfers (2 wei and 1 wei) are below the minimum, and the token is not on the list.
   await change(sql`
-    delete from notification where watched_address_id = ${records.receiver} and tx_hash <> ${toBytes(payment.hash)}`);
+    delete from notification_status where watched_address_id = ${records.receiver} and tx_hash <> ${toBytes(payment.hash)}`);
   const { report, differences } = await verify();
   assert.deepEqual([report, differences], [reportOf({ notifications: 3 }), []]);
-  await change(sql`delete from notification where tx_hash = ${toBytes(payment.hash)}`);
+  await change(sql`delete from notification_status where tx_hash = ${toBytes(payment.hash)}`);
   assert.deepEqual(
     (await verify()).differences.map(({ kind, block }) => [kind, block]),
     [['missing', payment.block]],
@@ -256,11 +256,11 @@ test('a stored notification that settings exclude is unexpected, unless the sett
 test('notifications that the retention may have deleted are not missing', async () => {
   const age = sql`interval '91 days'`;
   await change(sql`update block set stored_at = stored_at - ${age}`);
-  await change(sql`update notification set created_at = created_at - ${age}`);
+  await change(sql`update notification_status set created_at = created_at - ${age}`);
   await change(
     sql`update watched_address set created_at = created_at - ${age}, updated_at = updated_at - ${age}`,
   );
-  await change(sql`delete from notification where watched_address_id = ${records.payer}`);
+  await change(sql`delete from notification_status where watched_address_id = ${records.payer}`);
   const { report, differences } = await verify();
   assert.deepEqual([report, differences], [reportOf({ notifications: 4, undecided: { pruned: 2 } }), []]);
 });
@@ -268,10 +268,10 @@ test('notifications that the retention may have deleted are not missing', async 
 test('sent notifications of an orphaned block are counted but not compared, and a withdrawn one is ignored', async () => {
   const earlier = sql`created_at = created_at - interval '1 minute'`;
   await change(
-    sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, state = 'processed', ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
+    sql`update notification_status set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, state = 'processed', ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
   );
   await change(
-    sql`update notification set state = 'withdrawn' where tx_hash = ${toBytes(split.hash)} and ordinal = 1`,
+    sql`update notification_status set state = 'withdrawn' where tx_hash = ${toBytes(split.hash)} and ordinal = 1`,
   );
   const { report, differences } = await verify();
   assert.equal(report.undecided.orphaned, 1);
@@ -286,7 +286,7 @@ test('sent notifications of an orphaned block are counted but not compared, and 
 
 test('a transaction that was mined again with another amount, but not sent, is a difference', async () => {
   await change(sql`
-    update notification set amount = 6, state = 'processed', created_at = created_at - interval '1 minute'
+    update notification_status set amount = 6, state = 'processed', created_at = created_at - interval '1 minute'
     where tx_hash = ${toBytes(payment.hash)}`);
   const { differences } = await verify();
   assert.deepEqual(
@@ -393,7 +393,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
     },
   );
   assert.equal(not_comparable.pruned, 0);
-  await change(sql`update notification set amount = 8 where tx_hash = ${toBytes(payment.hash)}`);
+  await change(sql`update notification_status set amount = 8 where tx_hash = ${toBytes(payment.hash)}`);
   const words = ['--from', String(payment.block), '--to', String(payment.block)];
   const shown = await runVerify(...words);
   assert.equal(shown.code, 1, shown.err);
@@ -421,10 +421,10 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.equal(typeof fields.id, 'number');
   assert.equal(JSON.parse(summary).summary.outcome, 'different');
   await change(sql`
-    insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
+    insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
       block_number, state, next_attempt_at, created_at)
     select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, i, sender, amount + i, block_number, state, now(), now()
-    from notification, generate_series(1, 1000) as i where tx_hash = ${toBytes(payment.hash)}`);
+    from notification_status, generate_series(1, 1000) as i where tx_hash = ${toBytes(payment.hash)}`);
   const many = await runVerify('--json', ...words);
   const lines = many.out.trimEnd().split('\n');
   assert.equal(lines.length, 1_000 + 1);

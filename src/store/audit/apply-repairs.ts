@@ -15,6 +15,7 @@ import {
   transferRevision,
   transferSequence,
 } from '../delivery/message-kind.ts';
+import { isOfTransaction, lockRows } from '../delivery/notification-rows.ts';
 import { advanceSequences, type OrderedRecord } from '../delivery/sequence.ts';
 import { insertNotifications, listMatches } from '../matching/matching.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
@@ -94,7 +95,7 @@ async function orphan(
   { tip, now }: { tip: BlockId; now: Date },
 ): Promise<{ reorgId: number; applied: Repair[] } | undefined> {
   if (wrong.length === 0) return undefined;
-  const isOrphaned = sql`n.reorg_id is null and (n.shard_id, n.id, n.xmin::text) in (
+  const isOrphaned = sql`n.reorg_id is null and (n.shard_id, n.id, n.version) in (
     select * from unnest(
       ${listOf(wrong.map(({ shardId }) => shardId))}::bigint[],
       ${listOf(wrong.map(({ id }) => id))}::bigint[],
@@ -116,7 +117,7 @@ async function lockLanes(tx: Tx, repairs: readonly Repair[]): Promise<void> {
         ${listOf(rows.map(({ shardId }) => shardId))}::bigint[],
         ${listOf(rows.map(({ id }) => id))}::bigint[]
       ) as r (shard_id, id)
-      join notification n on n.shard_id = r.shard_id and n.id = r.id
+      join notification_status n on n.shard_id = r.shard_id and n.id = r.id
       union all
       select shard_id, id, null
       from unnest(
@@ -193,19 +194,23 @@ async function hasSentOrphan(
   { shardId, watchedAddressId, transfer: { txHash, kind } }: Extract<Repair, { action: 'create' }>,
 ): Promise<boolean> {
   const rows = await tx.query(sql`
-    select from notification n
+    select from notification_status n
     join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id and not w.removed
-    where n.tx_hash = ${toBytes(txHash)} and n.watched_address_id = ${watchedAddressId} and n.shard_id = ${shardId}
+    where ${isOfTransaction(sql`${toBytes(txHash)}::bytea`)} and n.watched_address_id = ${watchedAddressId} and n.shard_id = ${shardId}
       and n.kind = ${kind} and ${isSentAndOrphaned} limit 1`);
   return rows.length > 0;
 }
 
 const isAsCompared = ({ shardId, id, version }: Row) =>
-  sql`n.shard_id = ${shardId} and n.id = ${id} and n.xmin::text = ${version}`;
+  sql`n.shard_id = ${shardId} and n.id = ${id} and n.version = ${version}`;
 
 async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }>): Promise<boolean> {
+  await lockRows(tx, isAsCompared(repair));
   const rows = await tx.query(sql`
-    update notification n set block_number = ${repair.block.number} where ${isAsCompared(repair)} returning n.id`);
+    update notification set block_number = ${repair.block.number}
+    where (shard_id, id, created_at) in (
+      select n.shard_id, n.id, n.created_at from notification_status n where ${isAsCompared(repair)})
+    returning id`);
   return rows.length > 0;
 }
 
@@ -221,37 +226,53 @@ async function reschedule(
   const { shardId, block, isLate } = repair;
   const [found] = await tx.query<{ lane_id: number; record_id: string }>(sql`
     select l.id as lane_id, w.id as record_id
-    from notification n
+    from notification_status n
     join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     join lane l on l.id = w.lane_id
     where ${isAsCompared(repair)}`);
   if (found === undefined) return false;
   await wakeLanes(tx, [found.lane_id], now);
+  await lockRows(tx, isAsCompared(repair));
   const [row] = await tx.query<{ sequence: number | null }>(sql`
-    update notification n set
-      block_number = ${block.number},
-      lane_id = ${found.lane_id},
-      -- Epochs of different lanes can't be compared.
-      may_be_seen = n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting',
-      unsent_epoch = case when n.lane_id = ${found.lane_id} then n.unsent_epoch
-        else (select ${unsentEpoch} from lane l where l.id = ${found.lane_id}) end,
-      state = case when n.state = 'waiting' and ${isTransferMessage} then 'waiting'
-        when release.number > ${releasedNumber} or n.sequence is not null then 'held' else 'waiting' end,
-      release_number = case when (n.state <> 'waiting' or ${isRemovalNotice}) and release.number > ${releasedNumber}
-        then release.number end,
-      sequence = ${transferSequence},
-      revision = ${transferRevision},
-      retry_count = case when ${isRemovalNotice} then 0 else n.retry_count end,
-      next_retry_at = case when ${isTransferMessage} and n.next_retry_at is not null
-        then case when ${isLate}::boolean or n.state <> 'waiting' then ${now}::timestamptz else n.next_retry_at end end,
-      next_attempt_at = case when ${isLate}::boolean or n.state <> 'waiting' or ${isRemovalNotice}
-        then ${now}::timestamptz else n.next_attempt_at end,
-      processed_at = null
-    from watched_address w
-    cross join lateral (
-      select ${block.number}::bigint + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
-    where ${isAsCompared(repair)} and w.shard_id = n.shard_id and w.id = n.watched_address_id
-    returning n.sequence`);
+    with changed as materialized (
+      select n.shard_id, n.id, n.created_at, n.watched_address_id, n.redelivery_count, n.reorg_id, n.tx_hash,
+        -- Epochs of different lanes can't be compared.
+        n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting' as may_be_seen,
+        case when n.lane_id = ${found.lane_id} and n.state in ('held', 'waiting') then n.unsent_epoch
+          else (select ${unsentEpoch} from lane l where l.id = ${found.lane_id}) end as unsent_epoch,
+        case when n.state = 'waiting' and ${isTransferMessage} then 'waiting'
+          when release.number > ${releasedNumber} or n.sequence is not null then 'held' else 'waiting' end as state,
+        case when (n.state <> 'waiting' or ${isRemovalNotice}) and release.number > ${releasedNumber}
+          then release.number end as release_number,
+        ${transferSequence} as sequence, ${transferRevision} as revision,
+        case when ${isRemovalNotice} then 0 else n.retry_count end as retry_count,
+        case when ${isTransferMessage} and n.next_retry_at is not null
+          then case when ${isLate}::boolean or n.state <> 'waiting' then ${now}::timestamptz else n.next_retry_at end
+          end as next_retry_at,
+        case when ${isLate}::boolean or n.state <> 'waiting' or ${isRemovalNotice}
+          then ${now}::timestamptz else n.next_attempt_at end as due_at
+      from notification_status n
+      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+      cross join lateral (
+        select ${block.number}::bigint + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
+      where ${isAsCompared(repair)}
+    ), corrected as (
+      update notification n set block_number = ${block.number} from changed c
+      where n.shard_id = c.shard_id and n.id = c.id and n.created_at = c.created_at and n.block_number <> ${block.number}
+    ), resumed as (
+      delete from ended e using changed c where e.shard_id = c.shard_id and e.id = c.id
+    )
+    insert into queue as q (shard_id, id, created_at, watched_address_id, lane_id, redelivery_count, reorg_id, tx_hash,
+      may_be_seen, unsent_epoch, state, release_number, sequence, revision, retry_count, next_retry_at, due_at)
+    select shard_id, id, created_at, watched_address_id, ${found.lane_id}::bigint, redelivery_count, reorg_id,
+      case when reorg_id is not null then tx_hash end,
+      may_be_seen, unsent_epoch, state, release_number, sequence, revision, retry_count, next_retry_at, due_at
+    from changed
+    on conflict (shard_id, id) do update set lane_id = excluded.lane_id, may_be_seen = excluded.may_be_seen,
+      unsent_epoch = excluded.unsent_epoch, state = excluded.state, release_number = excluded.release_number,
+      sequence = excluded.sequence, revision = excluded.revision, retry_count = excluded.retry_count,
+      next_retry_at = excluded.next_retry_at, due_at = excluded.due_at
+    returning q.sequence`);
   if (row !== undefined && row.sequence !== null) ordered.push({ shardId, id: found.record_id });
   return row !== undefined;
 }

@@ -9,6 +9,7 @@ import { readTime } from '../db/database-time.ts';
 import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
+import { isOfTransaction } from '../delivery/notification-rows.ts';
 import { type TransferRow, toTransferFields } from '../delivery/transfer-columns.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
@@ -166,9 +167,9 @@ export async function listNotificationsOf(
   const columns = sql`n.shard_id, n.id, n.watched_address_id, n.kind, n.tx_hash, n.ordinal, n.sender, n.receiver, n.amount,
     n.token, n.occurrence, n.block_number, n.created_at, n.state, n.revision, n.processed_at, ${mayBeSeen(now)} as may_be_seen, n.retry_count, n.redelivery_count,
     least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.sequence,
-    n.xmin::text as version`;
+    n.version`;
   const rows = await db.query<NotificationRow>(sql`
-    select ${columns} from notification n
+    select ${columns} from notification_status n
     where n.block_number between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
     union all
     select ${columns}
@@ -177,7 +178,7 @@ export async function listNotificationsOf(
       ${listOf(keys.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
       ${bytesOf(keys.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
-    join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
+    join notification_status n on ${isOfTransaction(sql`p.tx_hash`)} and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
     where n.block_number not between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
     order by shard_id, watched_address_id, tx_hash, kind, ordinal, id
     limit ${limit}`);
@@ -242,10 +243,10 @@ export async function listSentOrphans(
       ${listOf(keys.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
       ${bytesOf(keys.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
-    join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
+    join notification_status n on ${isOfTransaction(sql`p.tx_hash`)} and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
     where ${isSentAndOrphaned}
     union all
-    select ${columns}, true as is_of_block from notification n
+    select ${columns}, true as is_of_block from notification_status n
     -- After a reorg the block has another hash.
     join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
     join block b on b.number = o.number and b.hash = o.hash
@@ -310,8 +311,8 @@ export async function listFirstInSequence(
       ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
     ) as r (shard_id, id)
     cross join lateral (
-      select o.id from notification o
-      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null and o.state in ('held', 'waiting')
+      select o.id from queue o
+      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null
       order by o.state desc, o.sequence limit 1
     ) as first
     order by r.id limit ${records.length}`);

@@ -7,6 +7,7 @@ import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
+import { endGone, isOfReorg, lockRows } from '../delivery/notification-rows.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
@@ -41,7 +42,7 @@ export async function orphanNotifications(
   await tx.query(sql`
     insert into orphaned_block (reorg_id, number, hash)
     select ${reorgId}, b.number, b.hash from block b
-    where b.number in (select n.block_number from notification n where n.reorg_id = ${reorgId})`);
+    where b.number in (select n.block_number from notification_status n where ${isOfReorg(reorgId)})`);
   return { reorgId, marked };
 }
 
@@ -59,14 +60,27 @@ async function markOrphaned(
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
   await tx.query(sql`
     select from lane where id in (
-      select n.lane_id from notification n where ${isOrphaned}
+      select n.lane_id from notification_status n where ${isOrphaned}
       union
-      select w.lane_id from notification n
+      select w.lane_id from notification_status n
       join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned})
     order by id for update`);
+  await lockRows(tx, isOrphaned);
   const rows = await tx.query<{ shard_id: number; id: number }>(sql`
-    update notification n set reorg_id = ${reorgId}, may_be_seen = ${mayBeSeen(now)} where ${isOrphaned}
-    returning n.shard_id, n.id`);
+    with orphaned as materialized (
+      select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, n.processed_at, ${mayBeSeen(now)} as is_seen
+      from notification_status n where ${isOrphaned}
+    ), pending as (
+      update queue q set reorg_id = ${reorgId}, tx_hash = o.tx_hash, may_be_seen = o.is_seen from orphaned o
+      where q.shard_id = o.shard_id and q.id = o.id
+    ), finished as (
+      insert into ended as e (shard_id, id, created_at, state, ended_at, may_be_seen, reorg_id, tx_hash)
+      select shard_id, id, created_at, state, processed_at, is_seen, ${reorgId}::bigint, tx_hash from orphaned
+      where state not in ('held', 'waiting') order by shard_id, id
+      on conflict (shard_id, id) do update
+        set may_be_seen = excluded.may_be_seen, reorg_id = excluded.reorg_id, tx_hash = excluded.tx_hash
+    )
+    select shard_id, id from orphaned order by shard_id, id`);
   return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
 }
 
@@ -85,7 +99,7 @@ export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'pr
  * that replaces it.
  */
 export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen and ${isTransferMessage} and not exists (
-  select from notification r where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id
+  select from notification_status r where substr(r.tx_hash, 1, 8) = substr(n.tx_hash, 1, 8) and r.shard_id = n.shard_id and r.replaces = n.id
     and r.reorg_id is null)`;
 
 /**
@@ -94,16 +108,14 @@ export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen an
  * would take a removal notice for a credit. Returns the affected watched addresses in strict order, for `advanceSequences`.
  */
 export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
-  const isGone = sql`n.reorg_id = ${reorgId} and ${isTransferMessage}`;
   const reported = await toRemovalNotices(
     tx,
-    sql`${isGone} and n.may_be_seen and n.state <> 'withdrawn'`,
+    sql`${isOfReorg(reorgId)} and ${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`,
     now,
   );
   const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
-    update notification n set state = 'withdrawn', release_number = null
-    where ${isGone} and n.state in ('held', 'waiting')
-    returning n.shard_id, n.lane_id, case when n.sequence is not null then n.watched_address_id end as ordered_id`);
+    with gone as (delete from queue n where n.reorg_id = ${reorgId} and ${isTransferMessage} returning n.*), ${endGone('withdrawn', now)}
+    select shard_id, lane_id, case when sequence is not null then watched_address_id end as ordered_id from gone`);
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   const withdrawn = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
     id === null ? [] : [{ shardId, id }],

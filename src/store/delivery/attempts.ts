@@ -29,7 +29,7 @@ export async function listAttempts(
 ): Promise<Attempt[]> {
   const rows = await db.query<AttemptRow>(sql`
     select ${columns} from delivery_attempt
-    where shard_id = ${shardOf(watcherId)} and notification_id = ${notificationId}
+    where notification_id = ${notificationId} and shard_id = ${shardOf(watcherId)}
       and ${before === undefined ? sql`true` : sql`id < ${before}`}
     order by id desc
     limit ${limit}`);

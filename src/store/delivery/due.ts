@@ -7,6 +7,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Database } from '../db/db.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
+import { endGone, kindText } from './notification-rows.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { advanceSequences } from './sequence.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
@@ -86,29 +87,30 @@ export async function listDue(
   { now, stepsMs = 0, exclude, limit }: DueRequest,
 ): Promise<Map<number, DueNotification[] | 'lost'>> {
   const due = (attempts: Sql) => sql`(
-    select * from notification
+    select * from queue
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
-      and next_attempt_at <= ${now} and id <> all(${listOf(exclude)}::bigint[]) and ${hasFollowedClock(stepsMs)}
-    order by next_attempt_at, id
+      and due_at <= ${now} and id <> all(${listOf(exclude)}::bigint[]) and ${hasFollowedClock(stepsMs)}
+    order by due_at, id
     limit ${limit})`;
   // A lane with nothing due still returns one row, without a notification. A lost lane returns none.
   const rows = await database.query<({ lane: number } & DueRow) | { lane: number; id: null }>(
     frequent(sql`
-    select l.id as lane, n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount,
-      n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
-      n.revision, n.retry_count, n.redelivery_count,
-      to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
-      n.sequence is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
+    select l.id as lane, q.id, n.watched_address_id, l.watcher_id, n.tx_hash, ${kindText(sql`n.kind`)} as kind, n.sender,
+      n.receiver, n.amount, n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
+      q.revision, q.retry_count, q.redelivery_count,
+      to_char(q.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
+      q.sequence is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
       w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
     ) as leased (id, epoch)
     join lane l on l.id = leased.id and l.epoch = leased.epoch
-    left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as n on true
+    left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as q on true
+    left join notification n on n.shard_id = q.shard_id and n.id = q.id and n.created_at = q.created_at
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
-    left join block b on n.reorg_id is null and b.number = n.block_number
-    left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
-    order by l.id, n.retry_count > 0, n.next_attempt_at, n.id`),
+    left join block b on q.reorg_id is null and b.number = n.block_number
+    left join orphaned_block o on o.reorg_id = q.reorg_id and o.number = n.block_number
+    order by l.id, q.retry_count > 0, q.due_at, q.id`),
   );
   const rowsOf = Map.groupBy(rows, (row) => row.lane);
   const found = new Map<number, DueNotification[] | 'lost'>();
@@ -148,8 +150,11 @@ async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now:
   await database.transaction(async (tx) => {
     if (!(await tryLockLanesOf(tx, shardId, [row.id]))) return;
     await tx.query(sql`
-      update notification set state = 'withdrawn'
-      where shard_id = ${shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision}`);
+      with gone as (
+        delete from queue
+        where shard_id = ${shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision} returning *
+      ), ${endGone('withdrawn', now)}
+      select from gone`);
     await advanceSequences(tx, [{ shardId, id: row.watched_address_id }], now);
   });
 }

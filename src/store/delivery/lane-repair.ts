@@ -68,9 +68,9 @@ export async function findForgottenLanes(
   { now, stepsMs, page }: { now: Date; stepsMs: number; page: LanePage },
 ): Promise<{ laneIds: number[]; last: number | undefined }> {
   const isDue = (attempts: Sql) => sql`exists (
-    select from notification n
+    select from queue n
     where n.shard_id = l.shard_id and n.lane_id = l.id and n.state = 'waiting' and ${attempts}
-      and n.next_attempt_at <= ${now})`;
+      and n.due_at <= ${now})`;
   const rows = await db.query<{ id: number; is_forgotten: boolean }>(sql`
     select id, owner is null and ${hasFollowedClock(stepsMs)} and case when next_due <= ${now}::timestamptz - ${CLOCK_DIFFERENCE}
       then not exists (

@@ -26,6 +26,8 @@ export type Lane = { id: number; watcherId: number; shardId: number; origin: str
 
 /** The shard of a watcher. It never changes. Today each watcher is one shard. */
 export const shardOf = (watcherId: number) => watcherId;
+/** The watcher of a shard, as SQL. */
+export const watcherOf = (shardId: Sql): Sql => shardId;
 
 /** The watcher's lane for a webhook origin. Creates it if it does not exist. */
 export async function ensureLane(db: Db, watcherId: number, origin: string): Promise<number> {
@@ -230,9 +232,9 @@ export async function releaseLanes(
   now: Date,
 ): Promise<Set<Lane>> {
   const earliest = (attempts: Sql) => sql`(
-    select next_attempt_at from notification
+    select due_at from queue
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
-    order by next_attempt_at limit 1)`;
+    order by due_at limit 1)`;
   return database.transaction(async (tx) => {
     // The locks are a separate statement. The update then sees the notifications of every transaction that held them
     // before, and a later transaction waits for this one and wakes the lanes again.
@@ -254,9 +256,9 @@ export async function releaseLanes(
     await tx.query(sql`
       with released as (
         update lane l set owner = null, lease_until = null, next_due = (
-          select greatest(min(next_attempt_at), ${now}::timestamptz)
+          select greatest(min(due_at), ${now}::timestamptz)
           from (${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)}) as next
-          having min(next_attempt_at) is not null)
+          having min(due_at) is not null)
         where id = any(${own.map(({ id }) => id)}::bigint[])
         returning watcher_id, next_due
       )

@@ -37,9 +37,9 @@ export async function findLateWatchers(
     ), oldest as materialized (
       select watcher_id, min(at) as oldest from (
         select b.watcher_id, (
-          select next_attempt_at from notification
+          select due_at from queue
           where shard_id = b.watcher_id and state = 'waiting' and retry_count > 0
-          order by next_attempt_at limit 1) as at
+          order by due_at limit 1) as at
         from busy b
         union all
         select b.watcher_id, (
@@ -49,9 +49,9 @@ export async function findLateWatchers(
         from busy b
         union all
         select l.watcher_id, (
-          select next_attempt_at from notification
+          select due_at from queue
           where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and retry_count = 0
-          order by next_attempt_at limit 1)
+          order by due_at limit 1)
         from lane l where owner is not null
       ) as due
       where at <= ${dueBefore}
@@ -75,8 +75,8 @@ export async function findLateWatchers(
 export async function hasWaiting(db: Db): Promise<boolean> {
   // The order by lets each part read the first entry of its partial index.
   const first = (attempts: Sql) => sql`(
-    select id from notification where state = 'waiting' and ${attempts}
-    order by shard_id, lane_id, next_attempt_at, id limit 1)`;
+    select id from queue where state = 'waiting' and ${attempts}
+    order by shard_id, lane_id, due_at, id limit 1)`;
   const [row] = await db.query<{ id: number | null }>(
     sql`select coalesce(${first(sql`retry_count = 0`)}, ${first(sql`retry_count > 0`)}) as id`,
   );

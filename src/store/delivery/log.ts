@@ -7,6 +7,7 @@ import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import type { NotificationType } from './due.ts';
 import { shardOf } from './lanes.ts';
+import { isOfTransaction } from './notification-rows.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
 
 export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
@@ -65,7 +66,7 @@ export async function listLog(
 ): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
   const { ids, next } = await findMatches(db, watcherId, filter, page);
   const rows = await db.query<LogRow>(sql`
-    select ${columns} from notification n
+    select ${columns} from notification_status n
     where shard_id = ${shardOf(watcherId)} and id = any(${listOf(ids)}::bigint[])
     order by id ${page.order === 'newest first' ? sql`desc` : sql`asc`}
     limit ${ids.length}`);
@@ -78,7 +79,7 @@ export async function findLogged(
   id: number,
 ): Promise<LoggedNotification | undefined> {
   const [row] = await db.query<LogRow>(sql`
-    select ${columns} from notification n where shard_id = ${shardOf(watcherId)} and id = ${id}`);
+    select ${columns} from notification_status n where shard_id = ${shardOf(watcherId)} and id = ${id}`);
   return row && toLogged(row);
 }
 
@@ -116,18 +117,18 @@ function selectExamined(
   const direction = isDown ? sql`desc` : sql`asc`;
   const conditions = [sql`n.shard_id = ${shardOf(watcherId)}`];
   if (after !== undefined) conditions.push(isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`);
-  if (hash !== undefined) conditions.push(sql`n.tx_hash = ${toBytes(hash)}`);
+  if (hash !== undefined) conditions.push(isOfTransaction(sql`${toBytes(hash)}::bytea`));
   if (from !== undefined) conditions.push(sql`n.created_at >= ${from}`);
   if (until !== undefined) conditions.push(sql`n.created_at < ${until}`);
   if (fromBlock !== undefined) conditions.push(sql`n.block_number >= ${fromBlock}`);
   if (toBlock !== undefined) conditions.push(sql`n.block_number <= ${toBlock}`);
   const page = sql`order by n.id ${direction} limit ${EXAMINED_MAX}`;
   if (recordIds === undefined)
-    return sql`select n.id, n.state, n.kind from notification n where ${all(conditions)} ${page}`;
+    return sql`select n.id, n.state, n.kind from notification_status n where ${all(conditions)} ${page}`;
   return sql`
     select n.id, n.state, n.kind from unnest(${listOf(recordIds)}::uuid[]) as r (id)
     cross join lateral (
-      select n.id, n.state, n.kind from notification n
+      select n.id, n.state, n.kind from notification_status n
       where ${all(conditions)} and n.watched_address_id = r.id ${page}
     ) n ${page}`;
 }
@@ -168,8 +169,8 @@ const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.r
       (select happened_at from reorg r where r.id = n.reorg_id) as orphaned_at,
       (select hash from orphaned_block o where o.reorg_id = n.reorg_id and o.number = n.block_number) as orphaned_hash,
       case when n.reorg_id is not null then (
-        select max(r.id) from notification r
-        where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
+        select max(r.id) from notification_status r
+        where substr(r.tx_hash, 1, 8) = substr(n.tx_hash, 1, 8) and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
       ) end as replaced_by,
       n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at`;
 

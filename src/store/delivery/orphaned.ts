@@ -15,7 +15,7 @@ type OrphanedStatistics = {
 export async function countOrphaned(db: Db): Promise<OrphanedStatistics> {
   const [row] = await db.query<{ count: number; since: Date | null }>(sql`
     select count(*) as count, min(r.happened_at) as since
-    from notification n join reorg r on r.id = n.reorg_id
+    from ended n join reorg r on r.id = n.reorg_id
     where n.reorg_id is not null and n.state = 'processed' and ${isTransferMessage}`);
   return { count: row?.count ?? 0, since: row?.since ?? undefined };
 }

@@ -3,7 +3,7 @@
  */
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { shardOf } from './lanes.ts';
+import { shardOf, watcherOf } from './lanes.ts';
 
 /** Counting this many takes some ten milliseconds. */
 export const PENDING_COUNTED_MAX = 100_000;
@@ -19,7 +19,7 @@ export async function countPending(db: Db, watcherId: number): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
     select count(*) as count from (${parts(
       (waiting) => sql`
-        select from notification where shard_id = ${shardOf(watcherId)} and ${waiting}
+        select from queue where shard_id = ${shardOf(watcherId)} and ${waiting}
         limit ${PENDING_COUNTED_MAX + 1}`,
     )} limit ${PENDING_COUNTED_MAX + 1}) as pending`);
   return row?.count ?? 0;
@@ -32,7 +32,7 @@ export async function listPendingAbove(
 ): Promise<{ watcherId: number; pending: number }[]> {
   const rows = await db.query<{ watcher_id: number; pending: number }>(sql`
     select watcher_id, count(*) as pending
-    from (${parts((waiting) => sql`select watcher_id from notification where ${waiting}`)}) as pending
+    from (${parts((waiting) => sql`select ${watcherOf(sql`shard_id`)} as watcher_id from queue where ${waiting}`)}) as pending
     group by watcher_id having count(*) > ${limit}
     order by pending desc, watcher_id limit ${WATCHERS_MAX}`);
   return rows.map(({ watcher_id: watcherId, pending }) => ({ watcherId, pending }));
@@ -47,21 +47,21 @@ export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', nu
 };
 
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
-  // Each part has a partial index that contains exactly its rows. shard_id is the watcher's id.
+  // Each part has a partial index that contains exactly its rows.
   const waiting = (attempts: Sql) => sql`
     select 'waiting' as state,
-      case when shard_id <> all(array(select watcher_id from watcher_queue where suspended)) then next_attempt_at end
-        as next_attempt_at
-    from notification where state = 'waiting' and ${attempts}`;
+      case when ${watcherOf(sql`shard_id`)} <> all(array(select watcher_id from watcher_queue where suspended)) then due_at end
+        as due_at
+    from queue where state = 'waiting' and ${attempts}`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select count(*) filter (where state = 'held') as held,
       count(*) filter (where state = 'waiting') as waiting,
-      count(*) filter (where state = 'waiting' and next_attempt_at <= ${now}) as due,
-      min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest
+      count(*) filter (where state = 'waiting' and due_at <= ${now}) as due,
+      min(due_at) filter (where state = 'waiting' and due_at <= ${now}) as oldest
     from (
-      select 'held' as state, null::timestamptz as next_attempt_at from notification where state = 'held'
+      select 'held' as state, null::timestamptz as due_at from queue where state = 'held'
       union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
-    ) as queue`);
+    ) as pending`);
   return {
     deferred: await countDeferred(db),
     held: row?.held ?? 0,

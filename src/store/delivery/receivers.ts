@@ -71,22 +71,22 @@ export async function listReceivers(
     ? sql`(select shard_id, origin, lane_id, watcher_id from receiver_failure) k`
     : sql`(select shard_id, origin, id as lane_id, watcher_id from lane) k`;
   const retries = (of: Sql) => sql`
-    select ${of} from notification n
+    select ${of} from queue n
     where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0`;
   const rows = await db.query<ReceiverRow>(sql`
     select k.watcher_id, w.name, k.origin, w.suspended_at is not null as is_suspended, f.since, f.attempts, f.last_attempt_at, f.last_outcome, f.last_status,
-      pending.pending, oldest.created_at as oldest_pending_at, next.next_attempt_at
+      pending.pending, oldest.created_at as oldest_pending_at, next.due_at as next_attempt_at
     from ${source}
     join watcher w on w.id = k.watcher_id
     left join receiver_failure f
       on f.shard_id = k.shard_id and f.origin = k.origin and w.suspended_at is null
-    left join lateral (${retries(sql`n.next_attempt_at`)} order by n.next_attempt_at limit 1) next on true
+    left join lateral (${retries(sql`n.due_at`)} order by n.due_at limit 1) next on true
     left join lateral (${retries(sql`n.created_at`)} order by n.id limit 1) oldest on true
     cross join lateral (
       select count(*) as pending from (${retries(sql`n.id`)} limit ${PENDING_MAX + 1}) as counted) pending
     where ${watcherId === undefined ? sql`true` : sql`k.shard_id = ${watcherId}`}
       and ${after === undefined ? sql`true` : sql`(k.shard_id, k.origin) > (${after.watcherId}::bigint, ${after.origin}::text)`}
-      and ${failing ? sql`next.next_attempt_at is not null` : sql`true`}
+      and ${failing ? sql`next.due_at is not null` : sql`true`}
     order by k.shard_id, k.origin
     limit ${limit}`);
   return rows.map((row) => ({
@@ -132,7 +132,7 @@ export async function countFailures(db: Db): Promise<FailureCounts> {
     watchers_since: number;
   }>(sql`
     with success as materialized (
-      select max(processed_at) as at from notification where state = 'processed'
+      select at from last_success
     )
     select count(*) as receivers, count(distinct f.watcher_id) as watchers, min(since) as oldest_since,
       (select at from success) as last_success_at,
@@ -163,7 +163,7 @@ export const recordFailures = sql`
     last_attempt_at = excluded.last_attempt_at, last_outcome = excluded.last_outcome, last_status = excluded.last_status`;
 
 const hasRetries = sql`exists (
-  select from notification n
+  select from queue n
   where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0)`;
 
 type FailureCursor = { shardId: number; origin: string };

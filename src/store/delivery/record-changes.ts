@@ -8,6 +8,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unsentEpoch, wakeLanes } from './lanes.ts';
+import { endGone, lockRows } from './notification-rows.ts';
 import { advanceSequences } from './sequence.ts';
 
 /** Rows that one transaction changes. */
@@ -78,9 +79,9 @@ async function findMisplaced(
       ? sql`true`
       : sql`(n.watched_address_id, n.id) > (${after.recordId}::uuid, ${after.id}::bigint)`;
   const rows = await db.query<{ watched_address_id: string; id: number }>(sql`
-    select n.watched_address_id, n.id from notification n
+    select n.watched_address_id, n.id from queue n
     where n.shard_id = ${shardId} and n.watched_address_id = any(${listOf(recordIds)}::uuid[]) and ${from}
-      and n.state in ('held', 'waiting') and not exists (
+      and not exists (
         select from watched_address w
         where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.lane_id = n.lane_id)
     order by n.watched_address_id, n.id
@@ -89,13 +90,13 @@ async function findMisplaced(
 }
 
 const waitingOf = (shardId: number, ids: readonly number[]): Sql =>
-  sql`n.shard_id = ${shardId} and n.id = any(${listOf(ids)}::bigint[]) and n.state in ('held', 'waiting')`;
+  sql`n.shard_id = ${shardId} and n.id = any(${listOf(ids)}::bigint[])`;
 
 /** The lanes in which these notifications wait, and those of their watched addresses. */
 const lanesOf = (shardId: number, ids: readonly number[]): Sql => sql`
-  select n.lane_id as id from notification n where ${waitingOf(shardId, ids)}
+  select n.lane_id as id from queue n where ${waitingOf(shardId, ids)}
   union
-  select w.lane_id from notification n
+  select w.lane_id from queue n
   join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${waitingOf(shardId, ids)}`;
 
 /** Locks lanes before rows and in the order of their ids, as a worker that settles does. */
@@ -119,13 +120,17 @@ export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly numb
  * cancelled after it.
  */
 async function alignLocked(tx: Tx, shardId: number, ids: readonly number[], now: Date): Promise<void> {
+  await lockRows(tx, waitingOf(shardId, ids));
   const cancelled = await tx.query<{ ordered_id: string }>(sql`
-    update notification n set state = 'cancelled'
-    where ${waitingOf(shardId, ids)} and not exists (
-      select from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)
-    returning case when n.sequence is not null then n.watched_address_id end as ordered_id`);
+    with gone as (
+      delete from queue n
+      where ${waitingOf(shardId, ids)} and not exists (
+        select from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)
+      returning n.*
+    ), ${endGone('cancelled', now)}
+    select case when sequence is not null then watched_address_id end as ordered_id from gone`);
   const moved = await tx.query<{ lane_id: number }>(sql`
-    update notification n set lane_id = l.id, may_be_seen = n.may_be_seen or n.state = 'waiting',
+    update queue n set lane_id = l.id, may_be_seen = n.may_be_seen or n.state = 'waiting',
       unsent_epoch = ${unsentEpoch}
     from watched_address w join lane l on l.id = w.lane_id
     where ${waitingOf(shardId, ids)} and w.shard_id = n.shard_id and w.id = n.watched_address_id

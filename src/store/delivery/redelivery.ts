@@ -7,6 +7,7 @@ import { type Sql, sql } from '../db/sql.ts';
 import { shardOf, wakeLanes } from './lanes.ts';
 import { findMatches, type LogFilter } from './log.ts';
 import { isRemovalNotice } from './message-kind.ts';
+import { lockRows } from './notification-rows.ts';
 
 /** Rows of one transaction. Outcomes of their lanes wait for it, some tens of milliseconds. */
 const STEP_ROWS = 1_000;
@@ -59,27 +60,37 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
   const { watcherId, ids, now } = wanted;
   const found = await tx.query<{ id: number; lane_id: number }>(sql`
     select n.id, w.lane_id
-    from notification n join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+    from notification_status n join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     where n.shard_id = ${shardOf(watcherId)} and n.id = any(${listOf(ids)}::bigint[]) and ${isWanted(wanted)}
     order by n.id
     limit ${ids.length}`);
   await wakeLanes(tx, [...new Set(found.map((row) => row.lane_id))], now);
+  const isChanged = sql`n.shard_id = ${shardOf(watcherId)} and n.id = any(${listOf(found.map(({ id }) => id))}::bigint[])
+    and ${isWanted(wanted)}`;
+  await lockRows(tx, isChanged);
   const changed = await tx.query(sql`
-    update notification n set
-      state = 'waiting',
-      lane_id = t.lane_id,
-      may_be_seen = n.may_be_seen or n.lane_id <> t.lane_id,
-      retry_count = case n.state when 'waiting' then n.retry_count else 0 end,
-      redelivery_count = n.redelivery_count + case n.state when 'waiting' then 0 else 1 end,
-      next_retry_at = case when n.next_retry_at is not null then ${now}::timestamptz end,
-      next_attempt_at = ${now},
-      processed_at = null
-    from unnest(
-      ${listOf(found.map((row) => row.id))}::bigint[],
-      ${listOf(found.map((row) => row.lane_id))}::bigint[]
-    ) as t (id, lane_id)
-    where n.shard_id = ${shardOf(watcherId)} and n.id = t.id and ${isWanted(wanted)}
-    returning n.id`);
+    with redelivered as materialized (
+      select n.*, t.lane_id as new_lane_id
+      from unnest(
+        ${listOf(found.map((row) => row.id))}::bigint[],
+        ${listOf(found.map((row) => row.lane_id))}::bigint[]
+      ) as t (id, lane_id)
+      join notification_status n on n.shard_id = ${shardOf(watcherId)} and n.id = t.id
+      where ${isWanted(wanted)}
+    ), resumed as (
+      delete from ended e using redelivered r where e.shard_id = r.shard_id and e.id = r.id
+    )
+    insert into queue as q (shard_id, id, created_at, watched_address_id, lane_id, state, due_at, sequence, next_retry_at,
+      retry_count, redelivery_count, revision, reorg_id, tx_hash, may_be_seen, unsent_epoch)
+    select shard_id, id, created_at, watched_address_id, new_lane_id, 'waiting', ${now}, sequence,
+      case when next_retry_at is not null then ${now}::timestamptz end,
+      case state when 'waiting' then retry_count else 0 end,
+      redelivery_count + case state when 'waiting' then 0 else 1 end, revision, reorg_id,
+      case when reorg_id is not null then tx_hash end, may_be_seen or lane_id <> new_lane_id, unsent_epoch
+    from redelivered order by id
+    on conflict (shard_id, id) do update set lane_id = excluded.lane_id, due_at = excluded.due_at,
+      next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen
+    returning q.id`);
   return changed.length;
 }
 
@@ -89,7 +100,7 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
  */
 function isWanted({ startedAt, now }: Wanted): Sql {
   // Rows processed in the future were processed before the clock was set back: common-clock.ts keeps processes within 4 s.
-  return sql`(n.reorg_id is null or ${isRemovalNotice}) and (n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+  return sql`(n.reorg_id is null or ${isRemovalNotice}) and (n.state = 'processed' and (coalesce(n.processed_at, '-infinity') <= ${startedAt ?? 'infinity'}::timestamptz
       or n.processed_at > ${now}::timestamptz + interval '5 seconds')
     or n.state = 'waiting' and n.next_attempt_at > ${now})`;
 }

@@ -6,6 +6,7 @@ import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
 import { removalSequence } from './message-kind.ts';
+import { lockRows } from './notification-rows.ts';
 import type { OrderedRecord } from './sequence.ts';
 
 /**
@@ -18,21 +19,27 @@ export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promi
     where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
   await tx.query(sql`
-    select from lane where id in (select w.lane_id from notification n, ${wanted}) order by id for update`);
+    select from lane where id in (select w.lane_id from notification_status n, ${wanted}) order by id for update`);
+  await lockRows(tx, sql`(${condition}) and exists (select from ${wanted})`);
   const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
-    update notification n set
-      revision = n.revision + 1,
-      state = case when n.sequence is null then 'waiting' else 'held' end,
-      release_number = null,
-      sequence = ${removalSequence},
-      lane_id = w.lane_id,
-      retry_count = 0,
-      next_retry_at = null,
-      next_attempt_at = ${now},
-      processed_at = null,
-      may_be_seen = true
-    from ${wanted}
-    returning n.shard_id, n.lane_id, case when n.sequence is not null then n.watched_address_id end as ordered_id`);
+    with reported as materialized (
+      select n.shard_id, n.id, n.created_at, n.watched_address_id, n.reorg_id, n.tx_hash, n.redelivery_count, n.unsent_epoch,
+        n.revision + 1 as revision, ${removalSequence} as sequence, w.lane_id
+      from notification_status n, ${wanted}
+    ), resumed as (
+      delete from ended e using reported r where e.shard_id = r.shard_id and e.id = r.id
+    ), queued as (
+      insert into queue as q (shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, redelivery_count, unsent_epoch,
+        revision, sequence, lane_id, state, due_at, may_be_seen)
+      select shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, redelivery_count, unsent_epoch, revision, sequence,
+        lane_id, case when sequence is null then 'waiting' else 'held' end, ${now}, true
+      from reported order by shard_id, id
+      on conflict (shard_id, id) do update set revision = excluded.revision, sequence = excluded.sequence,
+        lane_id = excluded.lane_id, state = excluded.state, due_at = excluded.due_at, may_be_seen = true,
+        release_number = null, retry_count = 0, next_retry_at = null
+      returning q.shard_id, q.lane_id, case when q.sequence is not null then q.watched_address_id end as ordered_id
+    )
+    select shard_id, lane_id, ordered_id from queued`);
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   return rows.flatMap(({ shard_id: shardId, ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
 }

@@ -28,11 +28,11 @@ export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[]
     sql`select pg_advisory_xact_lock(${SEQUENCE_LOCK_SPACE}, hashtext(id)) from unnest(${ids}::text[]) as r (id)`,
   );
   const rows = await tx.query<{ lane_id: number }>(sql`
-    update notification n set state = 'waiting', next_attempt_at = greatest(${now}, next_retry_at)
+    update queue n set state = 'waiting', due_at = greatest(${now}, next_retry_at)
     from unnest(${listOf(ordered.map(({ shardId }) => shardId))}::bigint[], ${ids}::uuid[]) as r (shard_id, id)
     cross join lateral (
-      select o.id, o.state, o.release_number from notification o
-      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null and o.state in ('held', 'waiting')
+      select o.id, o.state, o.release_number from queue o
+      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null
       order by o.state desc, o.sequence limit 1
     ) as first
     where n.shard_id = r.shard_id and n.id = first.id and first.state = 'held' and first.release_number is null

@@ -106,10 +106,7 @@ async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<M
 async function settleInOneStatement(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
   const rows = await db.query<{ position: number }>(
     frequent(sql`
-    with ${validOf(settlements)}, updated as (
-      ${updateFrom(sql`n.sequence is null`)}
-      returning s.*, n.state
-    ), logged as (
+    with ${validOf(settlements)}, ${settleQueued(sql`n.sequence is null`)}, logged as (
       insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from updated order by position
     )${failuresOf(settlements)}
     select position from updated order by position`),
@@ -123,11 +120,11 @@ type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string 
 
 /** For lanes that are still leased: writes the log rows, and updates the notifications whose outcome still counts. */
 async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recorded[]> {
+  await lockSettled(tx, settlements);
   const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
-    with ${validOf(settlements)}, updated as (
-      ${updateFrom(sql`true`)}
-      returning s.*, n.state, n.id,
-        case when n.sequence is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
+    with ${validOf(settlements)}, ${settleQueued(sql`true`)}, late as (
+      ${settleEnded}
+      returning s.position, n.shard_id, n.id, n.sequence is not null and n.state = 'processed' as is_ordered
     ), logged as (
       insert into delivery_attempt (${attemptColumns})
       select ${attemptColumns} from valid v
@@ -137,8 +134,13 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
         where a.shard_id = v.shard_id and a.notification_id = v.notification_id and a.started_at = v.started_at)
       order by position
     )${failuresOf(settlements)}
-    select v.position, u.id is not null as is_updated, u.ordered_id
-    from valid v left join updated u on u.shard_id = v.shard_id and u.id = v.notification_id
+    select v.position, u.position is not null or late.position is not null as is_updated,
+      case when u.is_ordered then u.watched_address_id when late.is_ordered then (
+        select n.watched_address_id from notification n where n.shard_id = v.shard_id and n.id = v.notification_id
+      ) end as ordered_id
+    from valid v
+    left join updated u on u.shard_id = v.shard_id and u.notification_id = v.notification_id
+    left join late on late.shard_id = v.shard_id and late.id = v.notification_id
     order by v.position`);
   return rows.flatMap((row) => {
     const settlement = settlements[row.position - 1];
@@ -146,6 +148,22 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
       ? []
       : [{ settlement, isUpdated: row.is_updated, orderedId: row.ordered_id }];
   });
+}
+
+/** Locks the rows, which other transactions could otherwise move between `queue` and `ended` while this one looks for them. */
+async function lockSettled(tx: Tx, settlements: readonly Settlement[]): Promise<void> {
+  const keys = (left: readonly Settlement[]) => sql`unnest(
+    ${listOf(left.map(({ lane }) => lane.shardId))}::bigint[],
+    ${listOf(left.map(({ notificationId }) => notificationId))}::bigint[]) as k (shard_id, id)`;
+  const queued = await tx.query<{ id: number }>(sql`
+    select q.id from ${keys(settlements)} join queue q on q.shard_id = k.shard_id and q.id = k.id
+    order by q.shard_id, q.id for update of q`);
+  const found = new Set(queued.map(({ id }) => id));
+  const left = settlements.filter(({ notificationId }) => !found.has(notificationId));
+  if (left.length === 0) return;
+  await tx.query(sql`
+    select from ${keys(left)} join notification n on n.shard_id = k.shard_id and n.id = k.id
+    order by n.shard_id, n.id for update of n`);
 }
 
 /** The CTE that records failing receivers, left out when all attempts succeeded, which is the usual case. */
@@ -201,29 +219,76 @@ function validOf(settlements: readonly Settlement[]): Sql {
     )`;
 }
 
-/** Updates the notifications `n` whose outcome `s` still counts and which match the condition `fits`. */
-function updateFrom(fits: Sql): Sql {
-  return sql`
-      update notification n set
-        state = case when s.next_retry_at is null then 'processed' else n.state end,
-        -- A lease between the first that could send the row and this one may have sent it and crashed without a record.
-        may_be_seen = n.may_be_seen or s.may_have_arrived or s.epoch > n.unsent_epoch + 1,
-        unsent_epoch = s.epoch - 1,
-        processed_at = case when s.next_retry_at is null then s.settled_at end,
-        retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
-        next_retry_at = s.next_retry_at,
-        next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
-      -- A row whose watched address moved during an attempt can have two outcomes. The 2xx counts, in either order.
-      from (
+/** `last_success` is at most this old, so that not every statement writes it. */
+const SUCCESS_STEP = sql`interval '1 second'`;
+
+// A row whose watched address moved during an attempt can have two outcomes. The 2xx counts, in either order.
+const outcomes = sql`(
         select distinct on (shard_id, notification_id, revision, redelivery_count) * from valid
         order by shard_id, notification_id, revision, redelivery_count, next_retry_at is not null, retry_count desc
-      ) as s
-      where n.shard_id = s.shard_id and n.id = s.notification_id and ${fits}
-        and n.state in ('waiting', 'held', 'withdrawn', 'cancelled') and n.revision = s.revision
-        and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)
-        and not (n.state = 'withdrawn' and ${isTransferMessage} and s.may_have_arrived and coalesce((
-          select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))`;
+      ) as s`;
+
+/** Whether outcome `s` still counts for the row `n` of `queue` or `ended`. */
+const counts = sql`n.shard_id = s.shard_id and n.id = s.notification_id and n.revision = s.revision
+  and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)`;
+
+/**
+ * CTE `updated`: the outcomes that count for rows `n` of `queue` that match the condition. A success deletes the row; one that
+ * its attempt alone doesn't describe moves to `ended`. A failure schedules the next attempt.
+ */
+function settleQueued(fits: Sql): Sql {
+  // A lease between the first that could send the row and this one may have sent it and crashed without a record.
+  const isSeen = sql`n.may_be_seen or s.may_have_arrived or s.epoch > n.unsent_epoch + 1`;
+  return sql`
+    succeeded as (
+      delete from queue n using ${outcomes}
+      where s.next_retry_at is null and ${fits} and ${counts}
+      returning s.*, 'processed' as state, n.watched_address_id, n.sequence is not null as is_ordered, n.created_at, n.sequence,
+        n.reorg_id, n.tx_hash, n.retry_count as failures, ${isSeen} as is_seen
+    ), failed_once as (
+      update queue n set may_be_seen = ${isSeen}, unsent_epoch = s.epoch - 1, retry_count = n.retry_count + 1,
+        next_retry_at = s.next_retry_at, due_at = s.next_retry_at
+      from ${outcomes}
+      where s.next_retry_at is not null and ${fits} and ${counts}
+      returning s.*, n.state, n.watched_address_id, false as is_ordered
+    ), finished as (
+      insert into ended (shard_id, id, created_at, state, ended_at, sequence, retry_count, redelivery_count, revision, reorg_id,
+        tx_hash, may_be_seen)
+      select shard_id, notification_id, created_at, state, settled_at, sequence, failures, redelivery_count, revision, reorg_id,
+        tx_hash, is_seen
+      from succeeded
+      where failures > 0 or redelivery_count > 0 or revision > 0 or sequence is not null or reorg_id is not null
+    ), noted as (
+      update last_success set at = latest.at from (select max(settled_at) as at from succeeded) as latest
+      where last_success.only_row in (
+        select only_row from last_success l
+        where l.at is null or l.at < (select max(settled_at) from succeeded) - ${SUCCESS_STEP} for update skip locked)
+        and latest.at is not null
+    ), updated as (
+      select ${updatedColumns} from succeeded union all select ${updatedColumns} from failed_once
+    )`;
 }
+
+const updatedColumns = sql`lane_id, shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response,
+  request_count, settled_at, position, next_retry_at, state, watched_address_id, is_ordered`;
+
+/**
+ * Updates the rows `n` of `ended` that were withdrawn or cancelled during the attempt. Leaves out those for which a removal
+ * notice must be sent.
+ */
+const settleEnded = sql`
+      update ended n set
+        state = case when s.next_retry_at is null then 'processed' else n.state end,
+        ended_at = case when s.next_retry_at is null then s.settled_at else n.ended_at end,
+        may_be_seen = n.may_be_seen or s.may_have_arrived,
+        retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
+        next_retry_at = s.next_retry_at
+      from ${outcomes}
+      where n.state in ('withdrawn', 'cancelled') and ${counts}
+        and not (n.state = 'withdrawn' and ${isTransferMessage} and s.may_have_arrived and coalesce((
+          select w.removed from notification o
+          join watched_address w on w.shard_id = o.shard_id and w.id = o.watched_address_id
+          where o.shard_id = n.shard_id and o.id = n.id and o.created_at = n.created_at), false))`;
 
 /** Sends removal notices for transfers that arrived, or may have arrived, after they were withdrawn. */
 async function removeArrived(tx: Tx, untouched: readonly Settlement[], now: Date): Promise<void> {

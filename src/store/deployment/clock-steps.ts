@@ -65,10 +65,9 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     if ((await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
     const stepMs = Math.round(movedMs);
     await tx.query(sql`
-      update notification set
-        next_attempt_at = next_attempt_at + ${stepMs}::bigint * interval '1 ms',
-        next_retry_at = next_retry_at + ${stepMs}::bigint * interval '1 ms'
-      where state in ('held', 'waiting')`);
+      update queue set
+        due_at = due_at + ${stepMs}::bigint * interval '1 ms',
+        next_retry_at = next_retry_at + ${stepMs}::bigint * interval '1 ms'`);
     await moveTerms(tx, stepMs, now());
     // Renew all leases. A process may take lanes only after it has seen that their owner is gone.
     await tx.query(sql`
@@ -131,10 +130,10 @@ export async function repairSchedule(
         select watcher_id from watcher_queue where next_due > ${now} order by watcher_id for update)`);
     const latest = latestOf(now, retryMinutes);
     await tx.query(sql`
-      update notification n set
-        next_attempt_at = ${latest},
+      update queue n set
+        due_at = ${latest},
         next_retry_at = case when next_retry_at is not null then ${latest} end
-      where state = 'waiting' and next_attempt_at > ${now} and next_attempt_at > ${latest}`);
+      where state = 'waiting' and due_at > ${now} and due_at > ${latest}`);
     await tx.query(sql`select pg_notify(${LANE_CHANNEL}, '*')`);
     return true;
   });

@@ -9,6 +9,7 @@ import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
 import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
+import { isOfTransaction, kindCode, kindText, lockRows } from '../delivery/notification-rows.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
 /** Positions that a sequence reserves for each block: more than the matched transfers of a commit. */
@@ -47,9 +48,8 @@ function toStoredCount({ shard_id, lane_id, state, ordered_id, count }: StoredCo
 
 /** The columns of a StoredCount, grouped from rows with the columns `changedRow`. */
 const storedCountColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
-// PostgreSQL sets xmax on a row that `on conflict` updated, and leaves it 0 on an inserted one.
-const changedRow = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
-  case when n.sequence is not null then n.watched_address_id end as ordered_id`;
+const changedRow = sql`q.shard_id, q.lane_id, q.state,
+  case when q.sequence is not null then q.watched_address_id end as ordered_id`;
 
 /**
  * The matching join: inserts one row for each record whose address is the sender or receiver and whose flags and settings
@@ -84,12 +84,12 @@ export async function insertNotifications(
   if (matches.length === 0) return [];
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
   const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, matches));
-  if (hasEarlier) await lockLanesOf(tx, matches);
+  if (hasEarlier) await lockEarlier(tx, matches);
   const rows = await tx.query<StoredCountRow>(sql`
     with t as (
       select * from unnest(
         ${listOf(matches.map(({ side }) => side))}::text[],
-        ${listOf(matches.map(({ transfer }) => transfer.kind))}::text[],
+        ${listOf(matches.map(({ transfer }) => kindCode[transfer.kind]))}::"char"[],
         ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::bytea[],
         ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::integer[],
         ${bytesOf(matches.map(({ transfer }) => transfer.sender))}::bytea[],
@@ -99,30 +99,38 @@ export async function insertNotifications(
         ${listOf(matches.map(({ occurrence }) => occurrence))}::integer[],
         ${listOf(matches.map(({ block }) => block))}::bigint[]
       ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)
-    ), made as (
-      insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
-        receiver, amount, token, occurrence, block_number, state, release_number, sequence, next_attempt_at, created_at,
-        unsent_epoch, replaces)
-      select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
-        t.token, t.occurrence, t.block,
-        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end,
-        case when release.number > ${releasedNumber} then release.number end,
-        case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end,
-        ${now}::timestamptz, ${now}::timestamptz,
-        ${unsentEpoch},
-        ${hasEarlier ? replacedId : sql`null::bigint`}
+    ), wanted as materialized (
+      select w.shard_id, w.lane_id, w.id as watched_address_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
+        t.token, t.occurrence, t.block as block_number,
+        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end as state,
+        case when release.number > ${releasedNumber} then release.number end as release_number,
+        case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end as sequence,
+        ${unsentEpoch} as unsent_epoch, ${hasEarlier ? replacedId : sql`null::bigint`} as replaces,
+        row_number() over (order by t.position, w.created_at, w.id) as row
       from t
       join watched_address w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOf(records)}
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
       where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
-      order by t.position, w.created_at, w.id
-      ${hasEarlier ? onReinclusion(reorgId) : sql``}
+    ), ${hasEarlier ? reincluded({ reorgId, now }) : sql``} made as materialized (
+      select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, sorted.* from (
+        select * from wanted ${hasEarlier ? sql`where row not in (select row from earlier)` : sql``} order by row
+      ) as sorted
+    ), written as (
+      insert into notification (${writtenColumns}) select ${writtenColumns} from made order by id
+    ), queued as (
+      insert into queue as q (${queuedColumns}, due_at) select ${queuedColumns}, created_at from made order by id
       returning ${changedRow}
     )
-    select ${storedCountColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
+    select ${storedCountColumns} from (
+      select *, true as is_new from queued${hasEarlier ? sql` union all select *, false from changed` : sql``}) as stored
+    group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
   return rows.map(toStoredCount);
 }
+
+const writtenColumns = sql`shard_id, id, created_at, block_number, ordinal, occurrence, kind, watched_address_id, tx_hash, sender,
+  receiver, token, amount, replaces`;
+const queuedColumns = sql`shard_id, id, created_at, lane_id, watched_address_id, state, release_number, sequence, unsent_epoch`;
 
 const isOf = ({ shardId, ids }: { shardId: number; ids: readonly string[] }) =>
   sql`w.shard_id = ${shardId} and w.id = any(${listOf(ids)}::uuid[])`;
@@ -138,7 +146,7 @@ const isNotOf = (groups: readonly RecordGroup[]) => sql` and not exists (
 
 /** Whether the record's flags and settings select the transfer. audit/compare.ts implements the same rule independently. */
 const isWanted = sql`
-  case when t.kind = 'token'
+  case when t.kind = 't'
     then w.watch_token and (w.tokens is null or t.amount >= (w.tokens ->> encode(t.token, 'hex'))::numeric)
     else w.watch_coin and t.amount >= coalesce(w.min_amount, 0) end
   and case w.direction when 'in' then t.receiver = ${matchedAddress} when 'out' then t.sender = ${matchedAddress} else true end`;
@@ -148,57 +156,103 @@ const isWanted = sql`
  * that the transaction no longer has. If there are several, the one at the nearest position.
  */
 const replacedId = sql`(
-  select o.id from notification o
-  where o.tx_hash = t.tx_hash and o.shard_id = w.shard_id and o.watched_address_id = w.id and o.kind = t.kind
-    and o.reorg_id is not null and o.may_be_seen
+  select n.id from notification_status n
+  where ${isOfTransaction(sql`t.tx_hash`)} and n.shard_id = w.shard_id and n.watched_address_id = w.id
+    and n.kind = ${kindText(sql`t.kind`)} and n.reorg_id is not null and n.may_be_seen
     and not exists (
-      select from t same where same.tx_hash = o.tx_hash and same.kind = o.kind and same.sender = o.sender
-        and same.receiver is not distinct from o.receiver and same.token is not distinct from o.token
-        and same.amount = o.amount and same.occurrence = o.occurrence)
-  order by abs(o.ordinal - t.ordinal), o.id desc limit 1)`;
+      select from t same where same.tx_hash = n.tx_hash and same.kind = t.kind and same.sender = n.sender
+        and same.receiver is not distinct from n.receiver and same.token is not distinct from n.token
+        and same.amount = n.amount and same.occurrence = n.occurrence)
+  order by abs(n.ordinal - t.ordinal), n.id desc limit 1)`;
 
 /**
- * Updates a row whose transfer is canonical again. An acknowledged one stays processed. One that this commit orphaned only
- * moves to its new block, and waits for its confirmations again unless a receiver may have seen it. After a removal notice
- * the row gets the next even revision. A withdrawn one starts its delivery again.
+ * CTEs for transfers that have a notification already (`earlier`). Those that are canonical again are updated (`changed`). An
+ * acknowledged one stays processed. One that this commit orphaned only moves to its new block, and waits for its
+ * confirmations again unless a receiver may have seen it. After a removal notice the row gets the next even revision. A
+ * withdrawn one starts its delivery again.
  */
-function onReinclusion(reorgId: number | undefined): Sql {
-  const isSentAgain = sql`(${isRemovalNotice} or n.state = 'withdrawn')`;
-  const stays = sql`(${isTransferMessage} and (n.state = 'processed'
-    or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint))`;
+function reincluded({ reorgId, now }: { reorgId: number | undefined; now: Date }): Sql {
   return sql`
-  on conflict (tx_hash, content, watched_address_id, shard_id) do update
-    set reorg_id = null, block_number = excluded.block_number, ordinal = excluded.ordinal, sequence = excluded.sequence,
-      revision = ${transferRevision},
-      state = case when ${stays} then n.state else excluded.state end,
-      release_number = case when ${stays} then null else excluded.release_number end,
-      lane_id = case when ${isSentAgain} then excluded.lane_id else n.lane_id end,
-      unsent_epoch = case when ${isSentAgain} then excluded.unsent_epoch else n.unsent_epoch end,
-      retry_count = case when ${isSentAgain} then 0 else n.retry_count end,
-      next_retry_at = case when not ${isSentAgain} then n.next_retry_at end,
-      next_attempt_at = case when ${isSentAgain} then excluded.next_attempt_at else n.next_attempt_at end,
-      processed_at = case when not ${isSentAgain} then n.processed_at end
-    where n.reorg_id is not null or n.state = 'withdrawn'`;
+    earlier as materialized (
+      select distinct on (wanted.row) wanted.row, wanted.lane_id as new_lane_id, wanted.state as new_state,
+        wanted.release_number as new_release_number, wanted.sequence as new_sequence, wanted.unsent_epoch as new_epoch,
+        wanted.block_number as new_block_number, wanted.ordinal as new_ordinal, ${transferRevision} as new_revision,
+        n.shard_id, n.id, n.created_at, n.lane_id, n.watched_address_id, n.unsent_epoch, n.retry_count, n.redelivery_count,
+        n.next_retry_at, n.next_attempt_at, n.may_be_seen, n.state,
+        n.reorg_id is not null or n.state = 'withdrawn' as is_changed,
+        ${isRemovalNotice} or n.state in ('withdrawn', 'cancelled') as is_sent_again,
+        ${isTransferMessage} and (n.state = 'processed'
+          or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint) as stays
+      from wanted
+      join notification_status n on ${isOfTransaction(sql`wanted.tx_hash`)} and n.shard_id = wanted.shard_id
+        and n.watched_address_id = wanted.watched_address_id and n.kind = ${kindText(sql`wanted.kind`)}
+        and n.sender = wanted.sender and n.receiver is not distinct from wanted.receiver
+        and n.token is not distinct from wanted.token and n.amount = wanted.amount and n.occurrence = wanted.occurrence
+      order by wanted.row, n.id
+    ), moved as (
+      update notification n set block_number = e.new_block_number, ordinal = e.new_ordinal from earlier e
+      where e.is_changed and n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at
+        and (n.block_number, n.ordinal) <> (e.new_block_number, e.new_ordinal)
+    ), acknowledged as (
+      update ended n set reorg_id = null, tx_hash = null, sequence = e.new_sequence from earlier e
+      where e.is_changed and e.stays and e.state = 'processed' and n.shard_id = e.shard_id and n.id = e.id
+      returning n.shard_id, e.lane_id, 'processed' as state,
+        case when n.sequence is not null then e.watched_address_id end as ordered_id
+    ), resumed as (
+      delete from ended n using earlier e
+      where e.is_changed and not (e.stays and e.state = 'processed') and n.shard_id = e.shard_id and n.id = e.id
+    ), requeued as (
+      insert into queue as q (${queuedColumns}, due_at, revision, retry_count, redelivery_count, next_retry_at, may_be_seen)
+      select shard_id, id, created_at, case when is_sent_again then new_lane_id else lane_id end, watched_address_id,
+        case when stays then state else new_state end, case when not stays then new_release_number end, new_sequence,
+        case when is_sent_again then new_epoch else unsent_epoch end,
+        case when is_sent_again then ${now}::timestamptz else next_attempt_at end, new_revision,
+        case when is_sent_again then 0 else retry_count end, redelivery_count,
+        case when not is_sent_again then next_retry_at end, may_be_seen
+      from earlier where is_changed and not (stays and state = 'processed')
+      order by shard_id, id
+      on conflict (shard_id, id) do update set lane_id = excluded.lane_id, state = excluded.state,
+        release_number = excluded.release_number, sequence = excluded.sequence, unsent_epoch = excluded.unsent_epoch,
+        due_at = excluded.due_at, revision = excluded.revision, retry_count = excluded.retry_count,
+        next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen, reorg_id = null, tx_hash = null
+      returning ${changedRow}
+    ), changed as (
+      select * from acknowledged union all select * from requeued
+    ),`;
 }
 
-/** Whether one of the transactions has notifications already, from an orphaned block or a repeated transaction. */
+/** Reaches back further than a clock may have been set back. */
+const REINCLUSION_MARGIN = sql`interval '1 day'`;
+
+/**
+ * Whether one of the transactions has notifications already, from an orphaned block or a repeated transaction. Looks at those
+ * that a reorg has orphaned, and at those created since the oldest block that is not final was stored: a final block's
+ * transactions can't be mined again.
+ */
 export async function hasEarlierNotifications(tx: Tx, matches: readonly Match[]): Promise<boolean> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
-  const found = await tx.query(sql`
-    select from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
-    cross join lateral (select from notification n where n.tx_hash = t.tx_hash limit 1) as n
-    limit 1`);
-  return found.length > 0;
+  const [row] = await tx.query<{ found: boolean }>(sql`
+    with t as materialized (select tx_hash from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash))
+    select exists (select from t join queue q on q.tx_hash = t.tx_hash and q.reorg_id is not null)
+      or exists (select from t join ended e on e.tx_hash = t.tx_hash and e.reorg_id is not null)
+      or exists (
+        select from t cross join lateral (
+          select from notification n where ${isOfTransaction(sql`t.tx_hash`)} and n.created_at >= coalesce((
+            select stored_at from block where number > (select finalized_number from chain) order by number limit 1),
+            (select stored_at from block order by number desc limit 1), '-infinity'::timestamptz) - ${REINCLUSION_MARGIN}
+          limit 1) as n
+      ) as found`);
+  return row?.found === true;
 }
 
-/** Locks lanes before rows, as a worker that settles does. */
-async function lockLanesOf(tx: Tx, matches: readonly Match[]): Promise<void> {
-  const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
+/** Locks the notifications of these transactions, and before them their lanes, as a worker that settles does. */
+async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
+  const hashes = bytesOf([...new Set(matches.map(({ transfer }) => transfer.txHash))]);
+  const isEarlier = sql`n.tx_hash = any(${hashes}::bytea[])
+    and substr(n.tx_hash, 1, 8) in (select substr(tx_hash, 1, 8) from unnest(${hashes}::bytea[]) as t (tx_hash))`;
   await tx.query(sql`
-    select from lane where id in (
-      select n.lane_id from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
-      join notification n on n.tx_hash = t.tx_hash)
-    order by id for update`);
+    select from lane where id in (select n.lane_id from notification_status n where ${isEarlier}) order by id for update`);
+  await lockRows(tx, isEarlier);
 }
 
 /** A transfer and the number of its block. */
@@ -276,15 +330,15 @@ export async function releaseHeld(
       select id from lane where id in (
         select unnest(${listOf(laneIds)}::bigint[])
         union
-        select lane_id from notification
+        select lane_id from queue
         where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber})
       order by id for update
     ), released as (
-      update notification n set release_number = null, next_attempt_at = greatest(${now}, next_retry_at),
+      update queue q set release_number = null, due_at = greatest(${now}, next_retry_at),
         state = case when sequence is null then 'waiting' else 'held' end
       where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
         and (select count(*) from locked) >= 0
-      returning ${changedRow}
+      returning ${changedRow}, false as is_new
     )
     select ${storedCountColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
   return rows.map(toStoredCount);

@@ -7,6 +7,7 @@ import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
+import { maintainPartitions } from './partitions.ts';
 
 /** Rows that one step deletes per table. A delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -14,9 +15,9 @@ const STEP_ROWS = 1_000;
 const STEP_ANSWERS = 100;
 
 /**
- * A step that deletes attempts, stored responses, price observations, and finished notifications (processed, withdrawn,
- * cancelled) after their retention. Attempts are deleted by age alone, because a notification that is still retried has an
- * attempt every hour, so its newest attempts are there.
+ * A step that maintains the daily partitions, and deletes attempts, stored responses, price observations, and finished
+ * notifications (processed, withdrawn, cancelled) after their retention. Notifications count from their creation, and attempts
+ * from their start. The rows of a day are dropped together; those in the default partitions are deleted in steps.
  */
 export function createPruner(options: {
   database: Database;
@@ -28,49 +29,61 @@ export function createPruner(options: {
   const { database, clock, attemptsMs, notificationsMs, observationsMs } = options;
   return async () => {
     const now = clock.now().getTime();
-    const attempts = await pruneAttempts(database, new Date(now - attemptsMs), STEP_ROWS);
-    const before = new Date(now - notificationsMs);
-    const processed = await pruneProcessed(database, before, STEP_ROWS);
-    const ended = await pruneEnded(database, before, STEP_ROWS);
+    const before = {
+      notification: new Date(now - notificationsMs),
+      delivery_attempt: new Date(now - attemptsMs),
+    };
+    const isDropped = await maintainPartitions(database, { now: new Date(now), before });
+    const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
+    const notifications = await pruneNotifications(database, before.notification, STEP_ROWS);
+    const ended = await pruneEnded(database, before.notification, STEP_ROWS);
     const answers = await pruneAnswers(database, new Date(now - ANSWER_RETENTION_MS), STEP_ANSWERS);
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
-    const isMore = [attempts, processed, ended, observations].includes(STEP_ROWS) || answers === STEP_ANSWERS;
-    return isMore ? 'worked' : 'idle';
+    const isMore =
+      [attempts, notifications, ended, observations].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+    return isMore || isDropped ? 'worked' : 'idle';
   };
 }
 
 /**
- * Deletes up to `limit` attempts from before `before`, and returns their number. It deletes by ctid, because a delete by key read
- * a whole table of 100,000 rows. A row that changes meanwhile gets another ctid and stays.
+ * Deletes up to `limit` attempts from before `before` in the default partition, and returns their number. It deletes by ctid,
+ * because a delete by key read a whole table of 100,000 rows.
  */
 async function pruneAttempts(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
-    delete from delivery_attempt where ctid = any(array(
-      select ctid from delivery_attempt where started_at < ${before} order by started_at limit ${limit}))
-    returning id`);
-  return rows.length;
-}
-
-/** Deletes up to `limit` notifications that were processed before `before`. */
-async function pruneProcessed(db: Db, before: Date, limit: number): Promise<number> {
-  const rows = await db.query(sql`
-    delete from notification where ctid = any(array(
-      select ctid from notification where state = 'processed' and processed_at < ${before}
-      order by processed_at limit ${limit}))
+    delete from delivery_attempt_default where ctid = any(array(
+      select ctid from delivery_attempt_default where started_at < ${before} limit ${limit}))
     returning id`);
   return rows.length;
 }
 
 /**
- * Deletes up to `limit` notifications that were withdrawn or cancelled. Their age counts from the attempt that was not made: at
- * most an hour after a cancellation, and the creation time for a withdrawn one.
+ * Deletes up to `limit` finished notifications that were created before `before`, in the default partition. The locks are a
+ * separate statement. The delete then sees the redeliveries of every transaction that held them before, and a later one finds
+ * its notification deleted.
  */
+function pruneNotifications(database: Database, before: Date, limit: number): Promise<number> {
+  const isFinished = sql`n.created_at < ${before}
+    and not exists (select from queue q where q.shard_id = n.shard_id and q.id = n.id)`;
+  return database.transaction(async (tx) => {
+    const locked = await tx.query<{ place: string }>(sql`
+      select n.ctid::text as place from notification_default n where ${isFinished} limit ${limit} for update skip locked`);
+    if (locked.length === 0) return 0;
+    const rows = await tx.query(sql`
+      delete from notification_default n
+      where n.ctid = any(${locked.map(({ place }) => place)}::tid[]) and ${isFinished} returning n.id`);
+    return rows.length;
+  });
+}
+
+/** Deletes up to `limit` rows of `ended` whose notifications are deleted. A partition is never dropped before its day is over. */
 async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
-    delete from notification where ctid = any(array(
-      select ctid from notification
-      where state in ('withdrawn', 'cancelled') and next_attempt_at < ${before}
-      order by next_attempt_at limit ${limit}))
+    delete from ended where ctid = any(array(
+      select e.ctid from ended e
+      where e.created_at < ${before} and not exists (
+        select from notification n where n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at)
+      order by e.created_at limit ${limit}))
     returning id`);
   return rows.length;
 }

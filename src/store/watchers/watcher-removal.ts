@@ -65,15 +65,19 @@ function batches(id: number): Sql[] {
     sql`delete from watched_address where shard_id = ${shardId} and id in (
       select id from watched_address where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
     // Lanes before rows, as a worker that settles locks them.
-    sql`delete from notification where shard_id = ${shardId} and id in (
+    sql`delete from queue where shard_id = ${shardId} and id in (
       with batch as materialized (
-        select id, lane_id from notification where shard_id = ${shardId} order by id limit ${BATCH_ROWS}
+        select id, lane_id from queue where shard_id = ${shardId} order by id limit ${BATCH_ROWS}
       ), locked as materialized (
         select id from lane where id in (select lane_id from batch) order by id for update
       )
       select id from batch where (select count(*) from locked) >= 0)`,
-    sql`delete from delivery_attempt where shard_id = ${shardId} and id in (
-      select id from delivery_attempt where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
+    sql`delete from ended where shard_id = ${shardId} and id in (
+      select id from ended where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
+    sql`delete from notification where shard_id = ${shardId} and (id, created_at) in (
+      select id, created_at from notification where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
+    sql`delete from delivery_attempt where shard_id = ${shardId} and (id, started_at) in (
+      select id, started_at from delivery_attempt where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
     sql`delete from idempotent_answer where ctid = any(array(
       select ctid from idempotent_answer where shard_id = ${shardId} limit ${BATCH_ANSWERS}))`,
   ];

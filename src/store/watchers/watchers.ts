@@ -78,13 +78,13 @@ export async function countBelongings(db: Db, watcherId: number): Promise<Belong
 export async function watcherQueue(db: Db, watcherId: number, now: Date): Promise<WatcherQueue> {
   const shardId = shardOf(watcherId);
   const waiting = (attempts: Sql) => sql`
-    (select next_attempt_at from notification
+    (select due_at from queue
     where shard_id = ${shardId} and state = 'waiting' and ${attempts} limit ${COUNT_MAX + 1})`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
-    select ${count(sql`notification where state = 'held' and shard_id = ${shardId}`)} as held,
-      count(*) as waiting, count(*) filter (where next_attempt_at <= ${now}) as due,
-      min(next_attempt_at) filter (where next_attempt_at <= ${now}) as oldest
-    from (${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)} limit ${COUNT_MAX + 1}) as queue`);
+    select ${count(sql`queue where state = 'held' and shard_id = ${shardId}`)} as held,
+      count(*) as waiting, count(*) filter (where due_at <= ${now}) as due,
+      min(due_at) filter (where due_at <= ${now}) as oldest
+    from (${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)} limit ${COUNT_MAX + 1}) as pending`);
   return {
     held: row?.held ?? 0,
     waiting: row?.waiting ?? 0,

@@ -204,7 +204,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await mine(database(), headerOf(1), [transferOf()]);
     await database().query(sql`
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
-      select shard_id, id, ${noon}::timestamptz, 1, 'timeout' from notification`);
+      select shard_id, id, ${noon}::timestamptz, 1, 'timeout' from notification_status`);
     await admin('POST', '/1/suspend');
     const { status, json } = await admin('DELETE', '/1');
     assert.deepEqual([status, dataOf(json)], [200, { deleted: true, left: null }]);
@@ -217,7 +217,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       is_complete: true,
     });
     const shards = await database().query<{ shard_id: number }>(sql`
-      select shard_id from watched_address union select shard_id from notification union select shard_id from lane
+      select shard_id from watched_address union select shard_id from notification_status union select shard_id from lane
       union select shard_id from delivery_attempt union select shard_id from idempotent_answer
       union select watcher_id from signing_secret union select watcher_id from watcher_queue
       union select watcher_id from api_key order by 1`);

@@ -423,7 +423,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await loading;
     const rung = await database().query<{ hash: string; address: string }>(sql`
       select '0x' || encode(n.tx_hash, 'hex') as hash, '0x' || encode(w.address, 'hex') as address
-      from notification n join watched_address w on w.id = n.watched_address_id order by n.id`);
+      from notification_status n join watched_address w on w.id = n.watched_address_id order by n.id`);
     assert.deepEqual(rung, oracle);
     assert.equal(await countRecords(database()), LOADED);
   });

@@ -235,7 +235,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ]);
       assert.deepEqual(await listStates(database()), ['waiting', 'cancelled', 'cancelled']);
       const [row] = await database().query<{ origin: string; is_due: boolean }>({
-        text: `select origin, next_due is not null as is_due from notification n join lane l on l.id = n.lane_id
+        text: `select origin, next_due is not null as is_due from notification_status n join lane l on l.id = n.lane_id
           where state = 'waiting'`,
         values: [],
       });

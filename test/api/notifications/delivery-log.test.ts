@@ -32,7 +32,7 @@ const nextOf = (headers: { [name: string]: string | undefined }) =>
   /^<(.+)>; rel="next"$/.exec(headers.link ?? '')?.[1];
 
 const setState = (database: Database, id: number, state: string) =>
-  database.query(sql`update notification set state = ${state}, processed_at = null where id = ${id}`);
+  database.query(sql`update notification_status set state = ${state}, processed_at = null where id = ${id}`);
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   test('a notification in the log has these fields, exact amounts as text, and times in ISO 8601', async () => {
@@ -214,7 +214,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       // A second request before it was sent changes nothing.
       assert.equal((await ask('POST', `${LOG}/2/redeliver`, { key })).status, 200);
       await database().query(
-        sql`update notification set state = 'processed', processed_at = now() where id = 2`,
+        sql`update notification_status set state = 'processed', processed_at = now() where id = 2`,
       );
     }
   });
@@ -233,10 +233,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([status, json], [409, { success: false, statusCode: 409, statusMessage }]);
     }
     await database().query(sql`insert into reorg (happened_at, ancestor_number) values (now(), 1)`);
-    await database().query(sql`update notification set reorg_id = 1 where id = 4`);
+    await database().query(sql`update notification_status set reorg_id = 1 where id = 4`);
     const orphaned = await ask('POST', `${LOG}/4/redeliver`, { key });
     assert.deepEqual(orphaned.json, { success: false, statusCode: 409, statusMessage: reasons.withdrawn });
-    await database().query(sql`update notification set reorg_id = null where id = 4`);
+    await database().query(sql`update notification_status set reorg_id = null where id = 4`);
     await database().query(sql`delete from watched_address`);
     const { json } = await ask('POST', `${LOG}/4/redeliver`, { key });
     assert.deepEqual(json, { success: false, statusCode: 409, statusMessage: reasons.cancelled });

@@ -184,7 +184,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     };
     assert.deepEqual(await told(), [['delivery.pending_alarm'], 1]);
     assert.deepEqual(await told(), [['delivery.pending_alarm'], 1]);
-    await database().query(sql`update notification set state = 'processed' where id = 1`);
+    await database().query(sql`update notification_status set state = 'processed' where id = 1`);
     assert.deepEqual(await told(), [['delivery.pending_alarm', 'delivery.pending_ended'], 0]);
     assert.deepEqual(await refresh('off'), [], 'without a limit there is none to be over');
     await refresh(2);

@@ -143,7 +143,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ];
     for (const { state, revision, reorgId } of fates) {
       await database().query(
-        sql`update notification set state = ${state}, revision = ${revision}, reorg_id = ${reorgId}::bigint`,
+        sql`update notification_status set state = ${state}, revision = ${revision}, reorg_id = ${reorgId}::bigint`,
       );
       const rows = await listNotificationsOf(database(), span, keys, ROWS_MAX);
       assert.deepEqual(

@@ -141,7 +141,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       transferOf(),
     ]);
     const [a = 0, b = 0, c = 0, d = 0] = due.map(({ id }) => id);
-    await database().query(sql`update notification set next_attempt_at = ${later(1)} where id = ${a}`);
+    await database().query(sql`update notification_status set next_attempt_at = ${later(1)} where id = ${a}`);
     const idsAt = async (now: Date, exclude: number[], limit: number) =>
       (await dueOf(database(), lane, now, exclude, limit)).map(({ id }) => id);
     assert.deepEqual(await idsAt(noon, [], 10), [b, c, d]);
@@ -157,7 +157,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       transferOf(),
     ]);
     const [a = 0, b = 0, c = 0, d = 0] = due.map(({ id }) => id);
-    await database().query(sql`update notification set retry_count = 3 where id in (${a}, ${b})`);
+    await database().query(sql`update notification_status set retry_count = 3 where id in (${a}, ${b})`);
     const idsOf = async (limit: number) =>
       (await dueOf(database(), lane, noon, [], limit)).map(({ id }) => id);
     assert.deepEqual(await idsOf(10), [c, d, a, b]);
@@ -352,7 +352,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { lane, record } = await leaseWith(database());
     const at = { origin: 'https://two.example:443', now: noon };
     await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/x' }, at);
-    await database().query(sql`update notification set lane_id = ${lane.id}`);
+    await database().query(sql`update notification_status set lane_id = ${lane.id}`);
     await database().query(sql`update lane set next_due = null where id <> ${lane.id}`);
     assert.deepEqual(await dueOf(database(), lane, later(5)), []);
     const moved = (await listLanes(database())).find(({ id }) => id !== lane.id);

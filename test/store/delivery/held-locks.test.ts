@@ -114,7 +114,7 @@ onPostgres(({ database, place }) => {
     Promise.all(
       watcherIds.map(async (id) => {
         const rows = await database().query<{ state: string }>(
-          sql`select state from notification where watcher_id = ${id} order by id`,
+          sql`select state from notification_status where watcher_id = ${id} order by id`,
         );
         return rows.map(({ state }) => state);
       }),
@@ -208,7 +208,7 @@ onPostgres(({ database, place }) => {
       { webhookUrl: 'https://new.example/' },
       { origin: 'https://new.example:443', now: noon },
     );
-    await database().query(sql`update notification set lane_id = ${busy.id} where watcher_id = ${BUSY}`);
+    await database().query(sql`update notification_status set lane_id = ${busy.id} where watcher_id = ${BUSY}`);
     const read = async () => {
       const due = await listDue(impatient, [busy, other], { now: noon, exclude: [], limit: 10 });
       return [busy, other].map(({ id }) => due.get(id)?.length);
@@ -263,7 +263,7 @@ onPostgres(({ database, place }) => {
       async () => {
         const stored = await mine(impatient, headerOf(3), [transferOf()]);
         assert.equal(stored.outcome === 'committed' && stored.notificationCount, 8);
-        const other = sql`select from notification where watcher_id = ${OTHER} and state = 'waiting'`;
+        const other = sql`select from notification_status where watcher_id = ${OTHER} and state = 'waiting'`;
         assert.equal((await impatient.query(other)).length, 12);
       },
     );
@@ -307,7 +307,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const listPlaces = async (tx: Tx) =>
     (
       await tx.query<{ place: string }>(sql`
-        select n.state || ' ' || l.origin as place from notification n join lane l on l.id = n.lane_id order by n.id`)
+        select n.state || ' ' || l.origin as place from notification_status n join lane l on l.id = n.lane_id order by n.id`)
     ).map(({ place }) => place);
 
   const url = 'https://new.example/hook';

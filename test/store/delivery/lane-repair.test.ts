@@ -22,7 +22,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   async function makeDue(): Promise<void> {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
-    await database().query(sql`update notification set next_attempt_at = ${noon}`);
+    await database().query(sql`update notification_status set next_attempt_at = ${noon}`);
   }
   const forget = (nextDue: Date | undefined) =>
     database().query(sql`update lane set next_due = ${nextDue ?? null}`);
@@ -37,7 +37,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await makeDue();
     for (const retries of [0, 3])
       for (const nextDue of [undefined, later(60)]) {
-        await database().query(sql`update notification set retry_count = ${retries}`);
+        await database().query(sql`update notification_status set retry_count = ${retries}`);
         await forget(nextDue);
         assert.equal((await find()).length, 1);
         const metrics = createMetrics('test');
@@ -83,8 +83,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await find(), []);
     await database().query(sql`update lane set owner = null, lease_until = null`);
     for (const change of [
-      sql`update notification set next_attempt_at = ${later(1)}`,
-      sql`update notification set next_attempt_at = ${noon}, state = 'processed', processed_at = ${noon}`,
+      sql`update notification_status set next_attempt_at = ${later(1)}`,
+      sql`update notification_status set next_attempt_at = ${noon}, state = 'processed', processed_at = ${noon}`,
     ]) {
       await database().query(change);
       assert.deepEqual(await find(), []);

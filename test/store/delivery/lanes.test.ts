@@ -123,11 +123,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a released lane is due with its next notification, or not at all if it has none', async () => {
     const lane = await leaseOne(database());
-    await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
+    await database().query(sql`update notification_status set next_attempt_at = ${later(60_000)}`);
     await releaseLanes(database(), [lane], noon);
     const free = { id: lane.id, owner: null, epoch: 1, next_due: later(60_000), lease_until: null };
     assert.deepEqual(await listLanes(database()), [free]);
-    await database().query(sql`update notification set state = 'processed'`);
+    await database().query(sql`update notification_status set state = 'processed'`);
     const [again] = await lease(database(), 1, later(60_000));
     assert.ok(again !== undefined);
     await releaseLanes(database(), [again], noon);
@@ -136,10 +136,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a lane that is given back with due notifications comes after the lanes that already wait', async () => {
     const lane = await leaseOne(database());
-    await database().query(sql`update notification set next_attempt_at = ${later(-60_000)}`);
+    await database().query(sql`update notification_status set next_attempt_at = ${later(-60_000)}`);
     await releaseLanes(database(), [lane], later(7));
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(7));
-    await database().query(sql`update notification set retry_count = 1`);
+    await database().query(sql`update notification_status set retry_count = 1`);
     const [again] = await lease(database(), 1, later(7));
     assert.ok(again !== undefined);
     await releaseLanes(database(), [again], later(9));
@@ -167,7 +167,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const [first, second, lost] = await lease(database(), 1, noon, 3);
     assert.ok(first !== undefined && second !== undefined && lost !== undefined);
     await database().query(sql`update lane set epoch = epoch + 1 where id = ${lost.id}`);
-    await database().query(sql`update notification set state = 'processed' where lane_id = ${second.id}`);
+    await database().query(sql`update notification_status set state = 'processed' where lane_id = ${second.id}`);
     await releaseLanes(database(), [lost, second, first], later(7));
     const nextDue = (await listLanes(database())).map(({ id, owner, next_due }) => [id, owner, next_due]);
     assert.deepEqual(nextDue, [
@@ -258,7 +258,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a lane that is given back or freed is visited when it is due', async () => {
     const lane = await leaseOne(database());
     assert.deepEqual(await listVisits(database()), { 1: null });
-    await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
+    await database().query(sql`update notification_status set next_attempt_at = ${later(60_000)}`);
     await releaseLanes(database(), [lane], noon);
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
     await lease(database(), 1, later(60_000));
@@ -344,7 +344,7 @@ onPostgres(({ database, place }) => {
 
   test('no wake-up is lost when a block is committed while a lane is given back', async () => {
     const lane = await leaseOne(database());
-    await database().query(sql`update notification set state = 'processed'`);
+    await database().query(sql`update notification_status set state = 'processed'`);
     // The worker has found nothing due. Now both transactions want the lane's row.
     assert.deepEqual(await readDue(database(), lane, noon), []);
     const commit = () => mine(database(), headerOf(2), [transferOf()], { now: later(5) });
@@ -357,7 +357,7 @@ onPostgres(({ database, place }) => {
 
   test('no wake-up is lost when a lane is given back while a block is committed', async () => {
     const lane = await leaseOne(database());
-    await database().query(sql`update notification set state = 'processed'`);
+    await database().query(sql`update notification_status set state = 'processed'`);
     assert.deepEqual(await readDue(database(), lane, noon), []);
     await mine(database(), headerOf(2), [transferOf()], {
       now: later(5),

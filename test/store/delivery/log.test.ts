@@ -147,8 +147,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await insertNotifications(database(), { records: [record, other], count: 14 });
     const set = (position: number, change: ReturnType<typeof sql>) =>
       database().query(sql`
-        update notification set ${change} where id = (
-          select id from notification where watched_address_id = ${record.id} order by id offset ${position} limit 1)`);
+        update notification_status set ${change} where id = (
+          select id from notification_status where watched_address_id = ${record.id} order by id offset ${position} limit 1)`);
     await set(0, sql`state = 'held'`);
     await set(1, sql`state = 'waiting', next_attempt_at = ${later(7)}, retry_count = 1`);
     await set(2, sql`state = 'waiting', next_attempt_at = ${later(5)}, retry_count = 2`);
@@ -159,7 +159,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().query(sql`
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
       select 1, id, ${later(2)}::timestamptz + retry_count * interval '1 ms', 1, 'timeout'
-      from notification where watched_address_id = ${record.id} and retry_count > 0`);
+      from notification_status where watched_address_id = ${record.id} and retry_count > 0`);
     assert.deepEqual(await recordStatistics(database(), WATCHER, record.id, later(10)), {
       counts: { held: 1, waiting: 3, processed: 1, withdrawn: 1, cancelled: 1 },
       isComplete: true,

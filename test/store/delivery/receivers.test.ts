@@ -127,7 +127,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     let repairing: Promise<unknown> | undefined;
     await other.transaction(async (tx) => {
       await tx.query(sql`update receiver_failure set attempts = attempts + 1`);
-      await tx.query(sql`update notification set state = 'waiting', retry_count = 1, processed_at = null`);
+      await tx.query(sql`update notification_status set state = 'waiting', retry_count = 1, processed_at = null`);
       repairing = repair();
       await waitUntil(async () => {
         const waiting = await database().query(sql`
@@ -187,11 +187,11 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
       'a worker has leased the lanes but not attempted the retries',
     );
     await database().query(
-      sql`update notification set retry_count = 0 where shard_id = ${shardOf(record.watcherId)}`,
+      sql`update notification_status set retry_count = 0 where shard_id = ${shardOf(record.watcherId)}`,
     );
     assert.equal((await find(120)).watchers, 2, 'first attempts too');
     await database().query(
-      sql`update notification set state = 'processed', processed_at = ${noon} where shard_id = 2`,
+      sql`update notification_status set state = 'processed', processed_at = ${noon} where shard_id = 2`,
     );
     assert.deepEqual((await find(120)).latest, ['acme']);
   });
@@ -201,7 +201,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     await watch('acme', 'one', 1);
     await pay(1, 1);
     assert.equal(await hasWaiting(database()), true);
-    await database().query(sql`update notification set retry_count = 1`);
+    await database().query(sql`update notification_status set retry_count = 1`);
     assert.equal(await hasWaiting(database()), true);
   });
 
@@ -210,7 +210,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     await insertNotifications(database(), { records: [record], count: 20_000 });
     await insertNotifications(database(), { records: [record], count: 20_000, state: 'processed' });
     await database().query(
-      sql`update notification set retry_count = 1 where state = 'waiting' and id % 2 = 0`,
+      sql`update notification_status set retry_count = 1 where state = 'waiting' and id % 2 = 0`,
     );
     await database().query(sql`
       insert into receiver_failure (shard_id, origin, lane_id, watcher_id, since, attempts, last_attempt_at)

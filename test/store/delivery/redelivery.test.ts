@@ -127,7 +127,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await insertNotifications(database(), { records: [record], count: 3 });
     const states = ['held', 'withdrawn', 'cancelled'];
     for (const [index, state] of states.entries())
-      await database().query(sql`update notification set state = ${state} where id = ${index + 1}`);
+      await database().query(sql`update notification_status set state = ${state} where id = ${index + 1}`);
     for (const id of [1, 2, 3])
       assert.equal(await redeliverOne(database(), WATCHER, id, later(9_999_999)), false);
     const step = { startedAt: later(9_999_999), after: undefined, now: later(9_999_999) };
@@ -203,7 +203,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await step(undefined), { count: 0, next: first.next });
     // Meanwhile some of them have arrived.
     const done = await database().query(sql`
-      update notification set state = 'processed', processed_at = ${later(10_000_001)}
+      update notification_status set state = 'processed', processed_at = ${later(10_000_001)}
       where state = 'waiting' and id <= 500 returning id`);
     assert.ok(done.length > 300);
     assert.deepEqual(await step(undefined), { count: 0, next: first.next });
@@ -212,7 +212,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([second.count, third.count, third.next], [1_000, 300, undefined]);
     const blocks = await database().query<{ from: number; to: number; count: number }>(sql`
       select min(block_number) as from, max(block_number) as to, count(*) as count
-      from notification where redelivery_count = 1`);
+      from notification_status where redelivery_count = 1`);
     assert.deepEqual(blocks, [{ from: 11, to: 240, count: 2_300 }]);
   });
 });
@@ -229,7 +229,7 @@ onPostgres(({ database }) => {
           select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() limit 1`);
         return row !== undefined;
       });
-      await tx.query(sql`update notification set retry_count = 2 where id = ${due.id}`);
+      await tx.query(sql`update notification_status set retry_count = 2 where id = ${due.id}`);
       return { redelivering };
     });
     assert.equal(await redelivered.redelivering, true);

@@ -46,7 +46,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
     for (const [index, state] of states.entries()) {
       await database().query(sql`
-        update notification set state = ${state}, processed_at = ${state === 'processed' ? noon : null} where id = ${index + 1}`);
+        update notification_status set state = ${state}, processed_at = ${state === 'processed' ? noon : null} where id = ${index + 1}`);
     }
     const { clock, prune } = createStory(database());
     clock.advance(2 * HOUR_MS);
@@ -99,7 +99,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         insertNotifications(database(), { records: [record], count: 1_500, state: 'processed' }),
       withdrawn: async () => {
         await insertNotifications(database(), { records: [record], count: 1_500 });
-        await database().query(sql`update notification set state = 'withdrawn'`);
+        await database().query(sql`update notification_status set state = 'withdrawn'`);
       },
     };
     const { clock, prune } = createStory(database());
@@ -120,7 +120,7 @@ onPostgres(({ database }) => {
     await insertNotifications(database(), { records: [record], count: 50_000, state: 'processed' });
     await insertNotifications(database(), { records: [record], count: 50_000 });
     await database().query(
-      sql`update notification set state = 'cancelled' where state = 'waiting' and id % 2 = 0`,
+      sql`update notification_status set state = 'cancelled' where state = 'waiting' and id % 2 = 0`,
     );
     await insertAttempts(database(), noon, 100_000);
     await database().query(sql`

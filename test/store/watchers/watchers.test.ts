@@ -132,7 +132,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (const one of records) await insertNotifications(database(), { records: [one], count: 2_500 });
     await database().query(sql`
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
-      select shard_id, id, created_at, 1, 'timeout' from notification`);
+      select shard_id, id, created_at, 1, 'timeout' from notification_status`);
     await database().query(sql`
       insert into receiver_failure (shard_id, origin, lane_id, watcher_id, since, attempts, last_attempt_at)
       select shard_id, origin, id, watcher_id, ${noon}, 1, ${noon} from lane`);

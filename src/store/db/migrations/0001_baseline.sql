@@ -276,106 +276,178 @@ comment on column watcher_queue.next_due is
   'When the next visit is due: not after the earliest due time of its lanes without an owner';
 comment on column watcher_queue.suspended is 'As watcher.suspended_at, for workers, which never read that table';
 
+-- Notifications are written once, in the commit of their block, and delivery never updates them. `queue` has a row for each that
+-- is not finished, and `ended` for each finished one that was not simply processed by its first attempt.
+create sequence notification_id_seq;
 create table notification (
   shard_id bigint not null,
-  id bigint generated always as identity,
-  lane_id bigint not null,
-  watched_address_id uuid not null,
-  watcher_id bigint not null,
-  kind text not null check (kind in ('transaction', 'internal', 'token')),
-  tx_hash bytea not null check (octet_length(tx_hash) = 32),
+  id bigint not null default nextval('notification_id_seq'),
+  created_at timestamptz(3) not null,
+  block_number bigint not null,
   ordinal integer not null,
   occurrence integer not null default 0,
+  kind "char" not null check (kind in ('c', 'i', 't')),
+  watched_address_id uuid not null,
+  tx_hash bytea not null check (octet_length(tx_hash) = 32),
   sender bytea not null,
   receiver bytea,
-  amount numeric(78, 0) not null,
   token bytea,
-  content bytea not null generated always as (
-    substr(sha256(
-      case kind when 'transaction' then '\x00'::bytea when 'internal' then '\x01'::bytea else '\x02'::bytea end
-      || sender || coalesce(receiver, ''::bytea) || coalesce(token, ''::bytea) || numeric_send(amount) || int4send(occurrence)
-    ), 1, 16)) stored,
-  block_number bigint not null,
-  created_at timestamptz not null,
-  state text not null check (state in ('held', 'waiting', 'processed', 'withdrawn', 'cancelled')),
-  release_number bigint,
-  sequence bigint,
-  next_attempt_at timestamptz not null,
-  next_retry_at timestamptz,
-  retry_count integer not null default 0 check (retry_count >= 0),
-  redelivery_count integer not null default 0,
-  processed_at timestamptz,
-  revision integer not null default 0,
-  reorg_id bigint,
+  amount numeric(78, 0) not null,
   replaces bigint,
-  may_be_seen boolean not null default false,
-  unsent_epoch bigint not null default 0,
-  primary key (shard_id, id),
-  -- The transaction comes first, so that the rows of one transaction are neighbors in the index.
-  constraint notification_content unique (tx_hash, content, watched_address_id, shard_id)
-);
--- First attempts and retries have separate indexes, so that a million retries to a failing receiver don't delay first attempts.
-create index notification_first on notification (shard_id, lane_id, next_attempt_at, id)
-  where state = 'waiting' and retry_count = 0;
-create index notification_retry on notification (shard_id, lane_id, next_attempt_at, id)
-  where state = 'waiting' and retry_count > 0;
--- For the oldest pending notification of a failing receiver, and the most overdue retry of a watcher.
-create index notification_retry_age on notification (shard_id, lane_id, id) where state = 'waiting' and retry_count > 0;
-create index notification_retry_due on notification (shard_id, next_attempt_at) where state = 'waiting' and retry_count > 0;
-create index notification_held on notification (release_number) where state = 'held';
--- Waiting notifications of a record come first, then held ones in sequence, so one probe finds whether the next may be sent.
-create index notification_sequence on notification (shard_id, watched_address_id, state desc, sequence)
-  where sequence is not null and state in ('held', 'waiting');
-create index notification_record on notification (shard_id, watched_address_id, id);
-create index notification_reorg on notification (reorg_id) where reorg_id is not null;
-create index notification_processed on notification (processed_at) where state = 'processed';
-create index notification_ended on notification (next_attempt_at) where state in ('withdrawn', 'cancelled');
+  primary key (shard_id, id, created_at)
+) partition by range (created_at);
+create index notification_record on notification (watched_address_id, id);
+-- The beginning of a hash finds the transaction in an index of half the size.
+create index notification_transaction on notification (substr(tx_hash, 1, 8));
 -- BRIN indexes take a few pages, because rows are stored roughly in the order of their blocks and of their creation.
 create index notification_block on notification using brin (block_number) with (autosummarize = on);
 create index notification_created on notification using brin (created_at) with (autosummarize = on);
-comment on table notification is 'Transfers of watched addresses, and how far each has been delivered';
+-- A partition a day; this one has the rows that no other takes, for example after a clock was wrong.
+create table notification_default partition of notification default;
+comment on table notification is 'Transfers of watched addresses. Partitioned by day of creation';
 comment on column notification.kind is
-  'transaction: the value of a transaction. internal: the value of a call. token: an ERC-20 Transfer log';
+  'c: the value of a transaction. i: the value of a call. t: an ERC-20 Transfer log';
 comment on column notification.ordinal is
   'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
 comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';
 comment on column notification.amount is 'In wei, or in the smallest unit of the token';
-comment on column notification.content is
-  'Identity of the transfer: a hash of its contents without its position in the transaction, which a reorg may change';
-comment on column notification.state is
-  'held: waits for confirmations or for its sequence. waiting: an attempt is due or scheduled. processed: the receiver answered 2xx. withdrawn: its block was orphaned and nothing more is sent. cancelled: its record was deleted';
-comment on column notification.release_number is 'Held until this block is released; null once it is';
-comment on column notification.sequence is 'Position in the sequence of a record with strict_order';
-comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
-comment on column notification.redelivery_count is
-  'Redeliveries that its watcher requested. The outcome of an earlier delivery does not count for a later one';
-comment on column notification.revision is
-  '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
-comment on column notification.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
 comment on column notification.replaces is
   'Notification that this one replaces, after their transaction was mined again with other contents';
-comment on column notification.may_be_seen is 'Whether an attempt may have reached the receiver';
-comment on column notification.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
 
-create table delivery_attempt (
+create table queue (
   shard_id bigint not null,
-  id bigint generated always as identity,
-  notification_id bigint not null,
+  id bigint not null,
+  created_at timestamptz(3) not null,
+  lane_id bigint not null,
+  due_at timestamptz(3) not null,
+  watched_address_id uuid not null,
+  state text not null check (state in ('held', 'waiting')),
+  release_number bigint,
+  sequence bigint,
+  next_retry_at timestamptz,
+  retry_count integer not null default 0 check (retry_count >= 0),
+  redelivery_count integer not null default 0,
   revision integer not null default 0,
-  started_at timestamptz not null,
-  duration_ms integer not null,
-  request_count smallint not null default 1,
-  outcome text not null,
-  status integer,
-  response text,
+  reorg_id bigint,
+  tx_hash bytea,
+  may_be_seen boolean not null default false,
+  unsent_epoch bigint not null default 0,
+  primary key (shard_id, id)
+) with (
+  -- Every row is deleted soon after it was written, so its table stays small only while vacuum keeps up.
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000, autovacuum_vacuum_cost_delay = 0,
+  autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 50000
+);
+-- First attempts and retries have separate indexes, so that a million retries to a failing receiver don't delay first attempts.
+create index queue_first on queue (shard_id, lane_id, due_at, id) where state = 'waiting' and retry_count = 0;
+create index queue_retry on queue (shard_id, lane_id, due_at, id) where state = 'waiting' and retry_count > 0;
+-- For the oldest pending notification of a failing receiver, and the most overdue retry of a watcher.
+create index queue_retry_age on queue (shard_id, lane_id, id) where state = 'waiting' and retry_count > 0;
+create index queue_retry_due on queue (shard_id, due_at) where state = 'waiting' and retry_count > 0;
+create index queue_held on queue (release_number) where state = 'held';
+-- Waiting notifications of a record come first, then held ones in sequence, so one probe finds whether the next may be sent.
+create index queue_sequence on queue (shard_id, watched_address_id, state desc, sequence) where sequence is not null;
+create index queue_orphaned on queue (tx_hash) where reorg_id is not null;
+create index queue_reorg on queue (reorg_id) where reorg_id is not null;
+comment on table queue is 'Notifications that are not finished';
+comment on column queue.created_at is 'As notification.created_at: finds its partition';
+comment on column queue.state is
+  'held: waits for confirmations or for its sequence. waiting: an attempt is due or scheduled';
+comment on column queue.due_at is 'When its next attempt is due';
+comment on column queue.release_number is 'Held until this block is released; null once it is';
+comment on column queue.sequence is 'Position in the sequence of a record with strict_order';
+comment on column queue.next_retry_at is 'When the retry schedule has its next attempt';
+comment on column queue.redelivery_count is
+  'Redeliveries that its watcher requested. The outcome of an earlier delivery does not count for a later one';
+comment on column queue.revision is
+  '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
+comment on column queue.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
+comment on column queue.tx_hash is 'Its transaction, while reorg_id is set';
+comment on column queue.may_be_seen is 'Whether an attempt may have reached the receiver';
+comment on column queue.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
+
+create table ended (
+  shard_id bigint not null,
+  id bigint not null,
+  created_at timestamptz(3) not null,
+  state text not null check (state in ('processed', 'withdrawn', 'cancelled')),
+  ended_at timestamptz,
+  sequence bigint,
+  next_retry_at timestamptz,
+  retry_count integer not null default 0,
+  redelivery_count integer not null default 0,
+  revision integer not null default 0,
+  reorg_id bigint,
+  tx_hash bytea,
+  may_be_seen boolean not null default false,
   primary key (shard_id, id)
 );
-create index delivery_attempt_notification on delivery_attempt (shard_id, notification_id, id);
-create index delivery_attempt_started on delivery_attempt (started_at);
-comment on table delivery_attempt is 'Delivery attempts and their outcomes';
-comment on column delivery_attempt.revision is 'As notification.revision at the time of the attempt';
+create index ended_created on ended (created_at);
+create index ended_orphaned on ended (tx_hash) where reorg_id is not null;
+create index ended_reorg on ended (reorg_id) where reorg_id is not null;
+comment on table ended is
+  'Finished notifications that were not simply processed: retried, redelivered, in strict order, orphaned, withdrawn or cancelled';
+comment on column ended.state is
+  'processed: the receiver answered 2xx. withdrawn: its block was orphaned and nothing more is sent. cancelled: its record was deleted';
+comment on column ended.ended_at is 'When that happened; null if it is not known';
+comment on column ended.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
+comment on column ended.tx_hash is 'Its transaction, while reorg_id is set';
+
+create sequence delivery_attempt_id_seq;
+create table delivery_attempt (
+  shard_id bigint not null,
+  id bigint not null default nextval('delivery_attempt_id_seq'),
+  notification_id bigint not null,
+  started_at timestamptz(3) not null,
+  duration_ms integer not null,
+  revision integer not null default 0,
+  status integer,
+  request_count smallint not null default 1,
+  outcome text not null,
+  response text,
+  primary key (shard_id, id, started_at)
+) partition by range (started_at);
+create index delivery_attempt_notification on delivery_attempt (notification_id, id);
+create index delivery_attempt_started on delivery_attempt using brin (started_at) with (autosummarize = on);
+create table delivery_attempt_default partition of delivery_attempt default;
+comment on table delivery_attempt is
+  'Delivery attempts and their outcomes. Partitioned by the day on which they started';
+comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
+
+create table last_success (
+  only_row boolean primary key default true check (only_row),
+  at timestamptz
+) with (fillfactor = 50);
+insert into last_success default values;
+comment on table last_success is 'One row: when a receiver last accepted a webhook, to about a second';
+
+-- Everything that is known about a notification. A finished one without a row in `ended` was processed by its first attempt.
+create view notification_status as
+select n.shard_id, n.id, coalesce(q.lane_id, w.lane_id) as lane_id, n.watched_address_id, n.shard_id as watcher_id,
+  case n.kind when 'c' then 'transaction' when 'i' then 'internal' else 'token' end as kind, n.tx_hash, n.ordinal,
+  n.occurrence, n.sender, n.receiver, n.amount, n.token, n.block_number, n.created_at,
+  coalesce(q.state, e.state, 'processed') as state, q.release_number, coalesce(q.sequence, e.sequence) as sequence,
+  coalesce(q.due_at, e.ended_at, n.created_at) as next_attempt_at, coalesce(q.next_retry_at, e.next_retry_at) as next_retry_at,
+  coalesce(q.retry_count, e.retry_count, 0) as retry_count,
+  coalesce(q.redelivery_count, e.redelivery_count, 0) as redelivery_count,
+  case when q.id is not null then null when e.id is not null then case e.state when 'processed' then e.ended_at end
+    else (
+      select a.started_at + a.duration_ms * interval '1 ms' from delivery_attempt a
+      where a.notification_id = n.id and a.shard_id = n.shard_id and a.outcome = 'success'
+        and a.started_at >= n.created_at - interval '1 day'
+      order by a.id desc limit 1) end as processed_at,
+  coalesce(q.revision, e.revision, 0) as revision, coalesce(q.reorg_id, e.reorg_id) as reorg_id, n.replaces,
+  case when q.id is not null then q.may_be_seen when e.id is not null then e.may_be_seen else true end as may_be_seen,
+  coalesce(q.unsent_epoch, 0) as unsent_epoch,
+  n.tableoid::text || n.ctid::text || n.xmin::text || coalesce(' q' || q.ctid::text || q.xmin::text, '')
+    || coalesce(' e' || e.ctid::text || e.xmin::text, '') as version
+from notification n
+left join queue q on q.shard_id = n.shard_id and q.id = n.id
+left join ended e on e.shard_id = n.shard_id and e.id = n.id
+left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id;
+comment on view notification_status is 'Transfers of watched addresses, and how far each has been delivered';
 
 create table deferred_match (
   id bigint generated always as identity primary key,

@@ -1,0 +1,58 @@
+/**
+ * Statements about the rows of one notification, which are spread over `notification`, `queue` and `ended`. Most code reads
+ * them together from the view `notification_status`.
+ */
+import type { TransferKind } from '../../domain/block.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+
+/** The column `kind`, in one byte. */
+export const kindCode: Record<TransferKind, string> = { transaction: 'c', internal: 'i', token: 't' };
+export const kindText = (code: Sql): Sql =>
+  sql`(case ${code} when 'c' then 'transaction' when 'i' then 'internal' else 'token' end)`;
+
+/** Whether notification `n` is of this transaction. The index contains only the beginning of each hash. */
+export const isOfTransaction = (txHash: Sql): Sql =>
+  sql`(substr(n.tx_hash, 1, 8) = substr(${txHash}, 1, 8) and n.tx_hash = ${txHash})`;
+
+/** Whether notification `n` of the view was orphaned by this reorg. Finds it by the indexes of `queue` and `ended`. */
+export const isOfReorg = (reorgId: number): Sql => sql`(n.reorg_id = ${reorgId}
+  and (n.shard_id, n.id, n.created_at) in (
+    select shard_id, id, created_at from queue where reorg_id = ${reorgId}
+    union all select shard_id, id, created_at from ended where reorg_id = ${reorgId}))`;
+
+/** The columns that `queue` and `ended` have in common, apart from the state. */
+export const progressColumns = sql`shard_id, id, created_at, sequence, next_retry_at, retry_count, redelivery_count, revision,
+  reorg_id, tx_hash, may_be_seen`;
+
+/**
+ * CTE `ended_now`: moves rows that the CTE `gone` deleted from `queue` to `ended`. The state is `processed`, `withdrawn` or
+ * `cancelled`.
+ */
+export const endGone = (state: 'withdrawn' | 'cancelled', now: Date): Sql => sql`ended_now as (
+    insert into ended (${progressColumns}, state, ended_at)
+    select ${progressColumns}, ${state}::text, ${now}::timestamptz from gone)`;
+
+/**
+ * Locks the notifications `n` of the view that match the condition, so that their rows neither change nor move between `queue`
+ * and `ended` until this transaction ends. Call it as a statement before the one that changes them, and lock their lanes before,
+ * as a worker that settles does.
+ */
+export async function lockRows(tx: Tx, condition: Sql): Promise<void> {
+  const rows = await tx.query<{ shard_id: number; id: number; created_at: Date }>(sql`
+    select n.shard_id, n.id, n.created_at from notification_status n where ${condition}`);
+  if (rows.length === 0) return;
+  const keys = sql`unnest(
+      ${listOf(rows.map(({ shard_id }) => shard_id))}::bigint[],
+      ${listOf(rows.map(({ id }) => id))}::bigint[],
+      ${listOf(rows.map(({ created_at }) => created_at.toISOString()))}::timestamptz[]
+    ) as k (shard_id, id, created_at)`;
+  // Two statements: a row of `queue` that another transaction wrote before it released the first lock is locked too.
+  await tx.query(sql`
+    select from ${keys} join notification n on n.shard_id = k.shard_id and n.id = k.id and n.created_at = k.created_at
+    order by k.shard_id, k.id for update of n`);
+  await tx.query(sql`
+    select from ${keys} join queue q on q.shard_id = k.shard_id and q.id = k.id
+    order by k.shard_id, k.id for update of q`);
+}
