@@ -53,7 +53,7 @@ function onDatabase(kind: DatabaseKind, declare: (suite: Suite) => void): void {
 }
 
 /**
- * Deletes all rows and restarts ids at 1. Truncating creates new files for each table and index, which takes the embedded
+ * Deletes all rows and daily partitions, and restarts ids at 1. Truncating creates new files for each table and index, which takes the embedded
  * database 0.2 s, so only tables with rows are truncated.
  */
 export async function emptyDatabase(database: Database): Promise<void> {
@@ -64,14 +64,16 @@ export async function emptyDatabase(database: Database): Promise<void> {
     begin
       for name in
         select relname from pg_class
-        where relkind = 'r' and relnamespace = 'public'::regnamespace and relname not in ('clock_state', 'record_counting', 'migration')
+        where relkind = 'r' and relnamespace = 'public'::regnamespace and relname not in ('clock_state', 'last_success', 'record_counting', 'migration')
       loop
-        if pg_relation_size(name::regclass) > 262144 then execute format('truncate %I cascade', name);
+        if name ~ '_[0-9]{8}$' then execute format('drop table %I', name);
+        elsif pg_relation_size(name::regclass) > 262144 then execute format('truncate %I cascade', name);
         else execute format('delete from %I', name); end if;
       end loop;
     end $$;
     set session_replication_role = origin;
     select setval(oid::regclass, 1, false) from pg_class where relkind = 'S' and relnamespace = 'public'::regnamespace;
     update record_counting set is_counted = false;
+    update last_success set at = null;
     update clock_state set steps_ms = 0, last_step_ms = null, last_step_at = null, prune_from = null, probed_at = null`);
 }

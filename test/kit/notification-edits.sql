@@ -35,7 +35,7 @@ begin
     insert into ended (shard_id, id, created_at, state, ended_at, sequence, next_retry_at, retry_count, redelivery_count,
       revision, reorg_id, tx_hash, may_be_seen)
     values (new.shard_id, new.id, new.created_at, new.state,
-      case new.state when 'processed' then new.processed_at else new.next_attempt_at end, new.sequence, new.next_retry_at,
+      case new.state when 'processed' then new.processed_at else coalesce(new.processed_at, new.next_attempt_at) end, new.sequence, new.next_retry_at,
       coalesce(new.retry_count, 0), coalesce(new.redelivery_count, 0), coalesce(new.revision, 0), new.reorg_id,
       case when new.reorg_id is not null then new.tx_hash end, coalesce(new.may_be_seen, false));
   end if;

@@ -134,7 +134,7 @@ export function createClients(world: World, cast: Cast) {
     const { id, watcherId, webhookUrl } = record;
     await database.transaction(async (tx) => {
       const rows = await tx.query<{ id: number }>(sql`
-        update notification n set lane_id = l.id from lane l
+        update queue n set lane_id = l.id from lane l
         where l.shard_id = n.shard_id and l.origin = ${webhookOrigin(formerUrl)} and n.shard_id = ${watcherId}
           and n.watched_address_id = ${id} and n.state = 'waiting' and n.lane_id <> l.id
         returning l.id`);

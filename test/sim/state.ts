@@ -62,7 +62,7 @@ export async function readState(database: Database, afterAttempt: number): Promi
           '0x' || encode(token, 'hex') as token, block_number as block, state, revision,
           occurrence, may_be_seen as seen, reorg_id is not null as orphaned,
           redelivery_count as redelivery, retry_count as retries, ${trueMsOf(sql`next_retry_at`)} as retry_ms
-        from notification
+        from notification_status
       ) as n) as notifications,
       (select coalesce(json_agg(d order by d.id), '[]') from (
         select id, block_number as block, record_ids as records from deferred_match

@@ -54,11 +54,9 @@ export async function recordStatistics(
         select id, created_at from counted where state = 'processed' order by id desc limit ${SUCCESSES_MAX}
       ) as c join notification_status s on s.shard_id = ${shardId} and s.id = c.id and s.created_at = c.created_at
       ) as last_success_at,
-      (select max(a.started_at) from counted c cross join lateral (
-        select started_at from delivery_attempt
-        where notification_id = c.id and shard_id = ${shardId} and outcome <> 'success'
-        order by id desc limit 1
-      ) a where c.retry_count > 0 or c.redelivery_count > 0) as last_failure_at
+      (select max(a.started_at) from counted c
+      join delivery_attempt a on a.notification_id = c.id and a.shard_id = ${shardId} and a.outcome <> 'success'
+      where c.retry_count > 0 or c.redelivery_count > 0) as last_failure_at
     from counted`);
   if (row === undefined) throw new Error('the statement returned no row');
   const { held, waiting, processed, withdrawn, cancelled } = row;

@@ -75,8 +75,8 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
         ${listOf(found.map((row) => row.id))}::bigint[],
         ${listOf(found.map((row) => row.lane_id))}::bigint[]
       ) as t (id, lane_id)
-      join notification_status n on n.shard_id = ${shardOf(watcherId)} and n.id = t.id
-      where ${isWanted(wanted)}
+      join notification_status n on n.id = t.id
+      where ${isChanged}
     ), resumed as (
       delete from ended e using redelivered r where e.shard_id = r.shard_id and e.id = r.id
     )

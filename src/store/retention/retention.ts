@@ -52,7 +52,7 @@ export function createPruner(options: {
 async function pruneAttempts(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
     delete from delivery_attempt_default where ctid = any(array(
-      select ctid from delivery_attempt_default where started_at < ${before} limit ${limit}))
+      select ctid from delivery_attempt_default where started_at < ${before} order by started_at limit ${limit}))
     returning id`);
   return rows.length;
 }
@@ -63,11 +63,13 @@ async function pruneAttempts(db: Db, before: Date, limit: number): Promise<numbe
  * its notification deleted.
  */
 function pruneNotifications(database: Database, before: Date, limit: number): Promise<number> {
+  // A scalar subquery probes the index for each row, where `not exists` would read the whole queue.
   const isFinished = sql`n.created_at < ${before}
-    and not exists (select from queue q where q.shard_id = n.shard_id and q.id = n.id)`;
+    and (select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null`;
   return database.transaction(async (tx) => {
     const locked = await tx.query<{ place: string }>(sql`
-      select n.ctid::text as place from notification_default n where ${isFinished} limit ${limit} for update skip locked`);
+      select n.ctid::text as place from notification_default n where ${isFinished}
+      order by n.created_at limit ${limit} for update skip locked`);
     if (locked.length === 0) return 0;
     const rows = await tx.query(sql`
       delete from notification_default n
@@ -81,8 +83,8 @@ async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> 
   const rows = await db.query(sql`
     delete from ended where ctid = any(array(
       select e.ctid from ended e
-      where e.created_at < ${before} and not exists (
-        select from notification n where n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at)
+      where e.created_at < ${before} and (
+        select n.id from notification n where n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at) is null
       order by e.created_at limit ${limit}))
     returning id`);
   return rows.length;

@@ -296,14 +296,15 @@ create table notification (
   replaces bigint,
   primary key (shard_id, id, created_at)
 ) partition by range (created_at);
-create index notification_record on notification (watched_address_id, id);
--- The beginning of a hash finds the transaction in an index of half the size.
-create index notification_transaction on notification (substr(tx_hash, 1, 8));
+create index notification_record on notification (shard_id, watched_address_id, id);
+-- The last 8 bytes of a hash find the transaction in an index of half the size.
+create index notification_transaction on notification (substr(tx_hash, 25));
 -- BRIN indexes take a few pages, because rows are stored roughly in the order of their blocks and of their creation.
 create index notification_block on notification using brin (block_number) with (autosummarize = on);
 create index notification_created on notification using brin (created_at) with (autosummarize = on);
 -- A partition a day; this one has the rows that no other takes, for example after a clock was wrong.
 create table notification_default partition of notification default;
+create index notification_default_age on notification_default (created_at);
 comment on table notification is 'Transfers of watched addresses. Partitioned by day of creation';
 comment on column notification.kind is
   'c: the value of a transaction. i: the value of a call. t: an ERC-20 Transfer log';
@@ -407,9 +408,9 @@ create table delivery_attempt (
   response text,
   primary key (shard_id, id, started_at)
 ) partition by range (started_at);
-create index delivery_attempt_notification on delivery_attempt (notification_id, id);
-create index delivery_attempt_started on delivery_attempt using brin (started_at) with (autosummarize = on);
+create index delivery_attempt_notification on delivery_attempt (shard_id, notification_id, id);
 create table delivery_attempt_default partition of delivery_attempt default;
+create index delivery_attempt_default_age on delivery_attempt_default (started_at);
 comment on table delivery_attempt is
   'Delivery attempts and their outcomes. Partitioned by the day on which they started';
 comment on column delivery_attempt.revision is 'The revision that was sent';
@@ -429,15 +430,14 @@ select n.shard_id, n.id, coalesce(q.lane_id, w.lane_id) as lane_id, n.watched_ad
   case n.kind when 'c' then 'transaction' when 'i' then 'internal' else 'token' end as kind, n.tx_hash, n.ordinal,
   n.occurrence, n.sender, n.receiver, n.amount, n.token, n.block_number, n.created_at,
   coalesce(q.state, e.state, 'processed') as state, q.release_number, coalesce(q.sequence, e.sequence) as sequence,
-  coalesce(q.due_at, e.ended_at, n.created_at) as next_attempt_at, coalesce(q.next_retry_at, e.next_retry_at) as next_retry_at,
+  coalesce(q.due_at, n.created_at) as next_attempt_at, coalesce(q.next_retry_at, e.next_retry_at) as next_retry_at,
   coalesce(q.retry_count, e.retry_count, 0) as retry_count,
   coalesce(q.redelivery_count, e.redelivery_count, 0) as redelivery_count,
   case when q.id is not null then null when e.id is not null then case e.state when 'processed' then e.ended_at end
     else (
-      select a.started_at + a.duration_ms * interval '1 ms' from delivery_attempt a
+      select max(a.started_at + a.duration_ms * interval '1 ms') from delivery_attempt a
       where a.notification_id = n.id and a.shard_id = n.shard_id and a.outcome = 'success'
-        and a.started_at >= n.created_at - interval '1 day'
-      order by a.id desc limit 1) end as processed_at,
+        and a.started_at >= n.created_at - interval '1 day') end as processed_at,
   coalesce(q.revision, e.revision, 0) as revision, coalesce(q.reorg_id, e.reorg_id) as reorg_id, n.replaces,
   case when q.id is not null then q.may_be_seen when e.id is not null then e.may_be_seen else true end as may_be_seen,
   coalesce(q.unsent_epoch, 0) as unsent_epoch,
