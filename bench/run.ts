@@ -22,9 +22,10 @@ import { memoryEmbedded } from './memory-embedded.ts';
 import { profilePoints } from './points/profile.ts';
 import { points } from './points.ts';
 import { proof } from './proof.ts';
+import { storage } from './storage.ts';
 
 const scenarios: Record<string, () => Promise<Figures>> = {
-  ...{ bulk, commands, failover, filter, live, market, memory, points, proof },
+  ...{ bulk, commands, failover, filter, live, market, memory, points, proof, storage },
   'memory-embedded': memoryEmbedded,
   // Proof beside an embedded database, which stops V8 from optimizing WebAssembly.
   'proof-embedded': () => {

@@ -71,7 +71,7 @@ export async function block(sink: Sink, watchedAddresses: number): Promise<Figur
 async function readStages(client: pg.Client, headAt: HeadAt): Promise<Figures> {
   const { rows } = await client.query<{ number: string; proved_at: Date; started_at: Date }>(`
     select n.block_number as number, n.created_at as proved_at, a.started_at
-    from notification_status n join delivery_attempt a on a.shard_id = n.shard_id and a.notification_id = n.id
+    from notification n join delivery_attempt a on a.shard_id = n.shard_id and a.notification_id = n.id
     order by n.block_number desc limit ${(BLOCKS * TRANSFERS) / WATCHED_EVERY}`);
   const since = (of: (row: (typeof rows)[number]) => Date) =>
     rows.map((row) => of(row).getTime() - headAt(Number(row.number))).sort((one, other) => one - other);

@@ -70,12 +70,20 @@ export async function insertDue(
   const laneIds = watchers.map(({ laneId }) => laneId);
   await client.query('begin');
   await client.query(
-    `insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
-       receiver, amount, token, block_number, state, next_attempt_at, created_at)
-     select w.shard_id, w.lane_id, w.id, w.watcher_id, 'token', sha256(gen_random_uuid()::text::bytea), 0, w.address,
-       w.address, 1000000000000000000 + n, w.address, 1, 'waiting', clock_timestamp(), clock_timestamp()
-     from watched_address w, generate_series(1, $2) as n where w.lane_id = any($1::bigint[])
-     order by n, w.id`,
+    `with made as materialized (
+       select nextval('notification_id_seq') as id, clock_timestamp()::timestamptz(3) as at, w.* from (
+         select w.shard_id, w.lane_id, w.id as record_id, w.address, n
+         from watched_address w, generate_series(1, $2) as n where w.lane_id = any($1::bigint[])
+         order by n, w.id) as w
+     ), written as (
+       insert into notification (shard_id, id, created_at, block_number, ordinal, kind, watched_address_id, tx_hash, sender,
+         receiver, token, amount)
+       select shard_id, id, at, 1, 0, 't', record_id, sha256(gen_random_uuid()::text::bytea), address, address, address,
+         1000000000000000000 + n
+       from made order by id
+     )
+     insert into queue (shard_id, id, created_at, lane_id, due_at, watched_address_id, state)
+     select shard_id, id, at, lane_id, at, record_id, 'waiting' from made order by id`,
     [laneIds, count],
   );
   await client.query(

@@ -83,12 +83,18 @@ async function fill(client: pg.Client, deadRows: number): Promise<void> {
       origin || '/hook', now(), now()
     from lane`);
   await client.query(
-    `insert into notification_status (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
-       receiver, amount, token, block_number, state, retry_count, next_attempt_at, created_at)
-     select w.shard_id, w.lane_id, w.id, w.watcher_id, 'token', sha256(n::text::bytea), 0, w.address, w.address, n,
-       w.address, n, 'waiting', case when is_dead then 7 else 0 end, now() - interval '1 hour', now()
-     from watched_address w, lateral (select w.webhook_url like '%//dead.%' as is_dead) as d,
-       generate_series(1, case when is_dead then $1::integer else $2::integer end) as n`,
+    `with made as materialized (
+       select nextval('notification_id_seq') as id, w.shard_id, w.lane_id, w.id as record_id, w.address, n, is_dead
+       from watched_address w, lateral (select w.webhook_url like '%//dead.%' as is_dead) as d,
+         generate_series(1, case when is_dead then $1::integer else $2::integer end) as n
+     ), written as (
+       insert into notification (shard_id, id, created_at, block_number, ordinal, kind, watched_address_id, tx_hash, sender,
+         receiver, token, amount)
+       select shard_id, id, now(), n, 0, 't', record_id, sha256(n::text::bytea), address, address, address, n from made
+     )
+     insert into queue (shard_id, id, created_at, lane_id, due_at, watched_address_id, state, retry_count)
+     select shard_id, id, now(), lane_id, now() - interval '1 hour', record_id, 'waiting', case when is_dead then 7 else 0 end
+     from made`,
     [deadRows, ROWS_PER_HEALTHY_LANE],
   );
   await client.query('vacuum analyze');

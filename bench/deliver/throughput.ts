@@ -50,7 +50,7 @@ export function chainbell(watcherCount: number, flags: readonly string[] = []): 
       await insertDue(client, watchers, rows / watcherCount);
       return {
         program: deliveryProgram({ databaseUrl, sink, folder, flags }),
-        openSql: "select exists (select from notification_status where state = 'waiting') as open",
+        openSql: "select exists (select from queue where state = 'waiting') as open",
       };
     },
   };

@@ -62,8 +62,8 @@ export function chainbell({
     newestBlockSql: 'select number as block from block order by number desc limit 1',
     // Transfers of a block that should have been proved, but was not, count as lost.
     transfersSql: `
-      select kind = 'token' as is_token, amount from notification_status
-      join block on block.number = notification.block_number where proved = ${verify === 'auto'}`,
+      select kind = 'token' as is_token, amount from notification_status as n
+      join block on block.number = n.block_number where proved = ${verify === 'auto'}`,
     ...(processors && {
       further: [
         { name: 'swaps', countSql: 'select count(*) from swap where usd_value > 0' },

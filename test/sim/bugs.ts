@@ -85,9 +85,13 @@ export const bugs = {
 
   /** A reorg withdraws only notifications without an attempt, so retries of orphaned transfers continue. */
   'retries of orphans': () =>
+    rewriting('2 = 0 returning n.*', '2 = 0 and n.retry_count = 0 returning n.*'),
+
+  /** A success leaves the queue without its attempt, the only record of it. */
+  'success without attempt': () =>
     rewriting(
-      "2 = 0 and n.state in ('held', 'waiting')\n",
-      "2 = 0 and n.state in ('held', 'waiting') and n.retry_count = 0\n",
+      'from updated order by position\n    )',
+      "from updated where state <> 'processed' order by position\n    )",
     ),
 } satisfies Record<string, () => Bug>;
 

@@ -43,6 +43,11 @@ testBugs([
     problem: /^there is no notification /,
   },
   {
+    name: 'a success that leaves the queue without its attempt is found',
+    bug: 'success without attempt',
+    problem: /^notification \d+ is \["processed",.*should be \["waiting",/,
+  },
+  {
     name: 'a follower that believes a single node is found',
     bug: 'no quorum',
     problem: /is stored, which only the liar has|calm rounds block \d+ is not stored/,

@@ -148,6 +148,8 @@ test('a watcher can be deleted during deliveries and transfers, even if the firs
     'watcher',
     'watched_address',
     'notification',
+    'queue',
+    'ended',
     'lane',
     'delivery_attempt',
     'watcher_queue',

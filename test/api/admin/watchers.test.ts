@@ -217,7 +217,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       is_complete: true,
     });
     const shards = await database().query<{ shard_id: number }>(sql`
-      select shard_id from watched_address union select shard_id from notification_status union select shard_id from lane
+      select shard_id from watched_address union select shard_id from notification union select shard_id from queue
+      union select shard_id from ended union select shard_id from lane
       union select shard_id from delivery_attempt union select shard_id from idempotent_answer
       union select watcher_id from signing_secret union select watcher_id from watcher_queue
       union select watcher_id from api_key order by 1`);

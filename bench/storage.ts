@@ -1,0 +1,173 @@
+/**
+ * Measures what one delivery costs the database: bytes of WAL and of disk, dead rows, and what retention costs later.
+ * Uses only functions that every state of the code has, so that two states can be compared.
+ */
+import { randomBytes } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
+import { fromBytes } from '../src/core/hex.ts';
+import type { Transfer } from '../src/domain/block.ts';
+import { commitBlocks, findTip } from '../src/store/blocks/blocks.ts';
+import type { Database } from '../src/store/db/db.ts';
+import { sql } from '../src/store/db/sql.ts';
+import { listDue } from '../src/store/delivery/due.ts';
+import { leaseLanes } from '../src/store/delivery/lanes.ts';
+import { settle } from '../src/store/delivery/settle.ts';
+import { createPruner } from '../src/store/retention/retention.ts';
+import { addressOf, headerOf, watchAddress } from '../test/kit/chain-story.ts';
+import { createTestClock } from '../test/kit/clock.ts';
+import { createTestDatabase } from '../test/kit/database.ts';
+import type { Figures } from './figures.ts';
+
+const DELIVERIES = Number(process.env.BENCH_STORAGE_DELIVERIES ?? 200_000);
+const RECORDS = 2_000;
+const WATCHERS = 8;
+const BLOCK_TRANSFERS = 1_000;
+const READ = 125;
+const DAY_MS = 86_400_000;
+
+export async function storage(): Promise<Figures> {
+  const rows = [];
+  for (const pageImages of ['off', 'on'] as const) rows.push(await measure(pageImages));
+  return {
+    conditions: { deliveries: DELIVERIES, records: RECORDS, watchers: WATCHERS, blockTransfers: BLOCK_TRANSFERS },
+    rows,
+  };
+}
+
+async function measure(pageImages: 'on' | 'off'): Promise<Record<string, string | number>> {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  await set(database, 'full_page_writes', pageImages);
+  const clock = createTestClock();
+  const keepMs = 30 * DAY_MS;
+  const retention = { attemptsMs: keepMs, notificationsMs: keepMs, observationsMs: keepMs };
+  const prune = createPruner({ database, clock, ...retention });
+  const { signal } = new AbortController();
+  await prune(signal);
+  for (let index = 0; index < RECORDS; index += 1)
+    await watchAddress(database, {
+      watcherId: 1 + (index % WATCHERS),
+      address: addressOf(0x1000_0000 + index),
+      url: `https://receiver${index % WATCHERS}.example/hook`,
+    });
+  await run(database, 'vacuum analyze');
+  await run(database, 'checkpoint');
+  const begin = await readWal(database);
+  let [committed, settled, commitMs, settleMs] = [0, 0, 0, 0];
+  const reads: number[] = [];
+  for (let number = 1; number <= DELIVERIES / BLOCK_TRANSFERS; number += 1) {
+    const at = await readWal(database);
+    const startedAt = performance.now();
+    const transfers = Array.from({ length: BLOCK_TRANSFERS }, randomTransfer);
+    await commitBlocks(database, {
+      expectedTip: await findTip(database),
+      blocks: [{ header: headerOf(number), proved: true, transfers }],
+      ...{ releasedNumber: number, releasedBefore: number - 1, finalizedNumber: number, now: clock.now() },
+      deferral: { recordsMin: 1e6, rowsAtOnce: 1e6, rowsMax: 1 },
+    });
+    committed += (await readWal(database)) - at;
+    commitMs += performance.now() - startedAt;
+    // A fresh partition has no statistics until autovacuum has analyzed it.
+    if (number === 10) await run(database, 'analyze');
+    // A backlog of ten blocks.
+    if (number <= 10) continue;
+    const from = await readWal(database);
+    settleMs += await deliver(database, { clock, reads, count: BLOCK_TRANSFERS });
+    settled += (await readWal(database)) - from;
+    clock.advance(1_000);
+  }
+  settleMs += await deliver(database, { clock, reads, count: Infinity });
+  const total = (await readWal(database)) - begin;
+  const [dead] = await database.query<{ rows: number; bytes: number }>(sql`
+    select coalesce(sum(n_dead_tup) filter (where relname ~ '^(notification|delivery_attempt)'), 0)::bigint as rows,
+      sum(pg_total_relation_size(relid)) filter (where relname ~ '^(notification|delivery_attempt|ended)')::bigint as bytes
+    from (select pg_stat_force_next_flush()) f, pg_stat_user_tables`);
+  await run(database, 'vacuum analyze');
+  const [kept] = await database.query<{ bytes: number }>(sql`
+    select sum(pg_total_relation_size(relid))::bigint as bytes from pg_stat_user_tables
+    where relname ~ '^(notification|delivery_attempt|ended)'`);
+  const prunedFrom = await readWal(database);
+  clock.advance(40 * DAY_MS);
+  const pruneStartedAt = performance.now();
+  while ((await prune(signal)) === 'worked');
+  const pruneMs = performance.now() - pruneStartedAt;
+  await run(database, 'vacuum');
+  const pruned = (await readWal(database)) - prunedFrom;
+  await set(database, 'full_page_writes', 'on');
+  const each = (bytes: number) => Math.round(bytes / DELIVERIES);
+  const sorted = reads.toSorted((one, other) => one - other);
+  return {
+    pageImages,
+    walBytes: each(total),
+    commitWalBytes: each(committed),
+    keptBytes: each(kept?.bytes ?? 0),
+    deadRowsPerDelivery: Number(((dead?.rows ?? 0) / DELIVERIES).toFixed(2)),
+    readP50Ms: Number((sorted[Math.floor(sorted.length / 2)] ?? 0).toFixed(1)),
+    readP99Ms: Number((sorted[Math.floor(sorted.length * 0.99)] ?? 0).toFixed(1)),
+    commitsPerSecond: Math.round((DELIVERIES * 1000) / commitMs),
+    settlementsPerSecond: Math.round((DELIVERIES * 1000) / settleMs),
+    retentionMs: Math.round(pruneMs),
+    retentionWalBytes: each(pruned),
+  };
+}
+
+const randomTransfer = (_: unknown, index: number): Transfer => ({
+  kind: index % 3 === 0 ? 'transaction' : 'token',
+  txHash: fromBytes(randomBytes(32)),
+  ordinal: index % 3,
+  sender: fromBytes(randomBytes(20)),
+  receiver: addressOf(0x1000_0000 + Math.floor(Math.random() * RECORDS)),
+  amount: BigInt(1 + Math.floor(Math.random() * 1e15)),
+  token: index % 3 === 0 ? undefined : addressOf(0xc0141),
+});
+
+/** Settles about `count` due notifications successfully. Returns the time that it took to settle. */
+async function deliver(
+  database: Database,
+  { clock, reads, count }: { clock: { now(): Date }; reads: number[]; count: number },
+): Promise<number> {
+  const now = clock.now();
+  await database.query(sql`update lane set owner = null, next_due = ${now}`);
+  await database.query(sql`update watcher_queue set next_due = ${now}`);
+  const leaseUntil = new Date(now.getTime() + DAY_MS);
+  const { leased } = await leaseLanes(database, { owner: 1, now, leaseUntil });
+  let settleMs = 0;
+  for (let done = 0; done < count; ) {
+    const startedAt = performance.now();
+    const due = [...(await listDue(database, leased, { now, exclude: [], limit: READ })).values()].flatMap((one) =>
+      one === 'lost' ? [] : one,
+    );
+    reads.push(performance.now() - startedAt);
+    if (due.length === 0) return settleMs;
+    const settledFrom = performance.now();
+    await settle(
+      database,
+      due.flatMap((one) => {
+        const lane = leased.find(({ id }) => id === one.laneId);
+        if (lane === undefined) return [];
+        return {
+          ...{ lane, notificationId: one.id, revision: one.revision, mayHaveArrived: true },
+          ...{ retryCount: one.retryCount, redeliveryCount: one.redeliveryCount, startedAt: now, durationMs: 35 },
+          ...{ outcome: 'success', status: 200, response: undefined, nextRetryAt: undefined, settledAt: now },
+        };
+      }),
+    );
+    settleMs += performance.now() - settledFrom;
+    done += due.length;
+  }
+  return settleMs;
+}
+
+async function readWal(database: Database): Promise<number> {
+  const [row] = await database.query<{ bytes: string }>(
+    sql`select (pg_current_wal_insert_lsn() - '0/0')::text as bytes`,
+  );
+  return Number(row?.bytes);
+}
+
+const run = (database: Database, text: string) => database.query({ text, values: [] });
+
+async function set(database: Database, name: string, value: string): Promise<void> {
+  await run(database, `alter system set ${name} = ${value}`);
+  await run(database, 'select pg_reload_conf()');
+}
