@@ -293,9 +293,10 @@ create table notification (
   receiver bytea,
   token bytea,
   amount numeric(78, 0) not null,
-  replaces bigint,
-  primary key (shard_id, id, created_at)
+  replaces bigint
 ) partition by range (created_at);
+-- Not unique, because a unique key would have to contain created_at. The sequence makes ids unique.
+create index notification_id on notification (shard_id, id);
 create index notification_record on notification (shard_id, watched_address_id, id);
 -- The last 8 bytes of a hash find the transaction in an index of half the size.
 create index notification_transaction on notification (substr(tx_hash, 25));
@@ -405,9 +406,9 @@ create table delivery_attempt (
   status integer,
   request_count smallint not null default 1,
   outcome text not null,
-  response text,
-  primary key (shard_id, id, started_at)
+  response text
 ) partition by range (started_at);
+create index delivery_attempt_id on delivery_attempt (shard_id, id);
 create index delivery_attempt_notification on delivery_attempt (shard_id, notification_id, id);
 create table delivery_attempt_default partition of delivery_attempt default;
 create index delivery_attempt_default_age on delivery_attempt_default (started_at);
@@ -441,8 +442,7 @@ select n.shard_id, n.id, coalesce(q.lane_id, w.lane_id) as lane_id, n.watched_ad
   coalesce(q.revision, e.revision, 0) as revision, coalesce(q.reorg_id, e.reorg_id) as reorg_id, n.replaces,
   case when q.id is not null then q.may_be_seen when e.id is not null then e.may_be_seen else true end as may_be_seen,
   coalesce(q.unsent_epoch, 0) as unsent_epoch,
-  n.tableoid::text || n.ctid::text || n.xmin::text || coalesce(' q' || q.ctid::text || q.xmin::text, '')
-    || coalesce(' e' || e.ctid::text || e.xmin::text, '') as version
+  n.xmin::text || coalesce('q' || q.xmin::text, '') || coalesce('e' || e.xmin::text, '') as version
 from notification n
 left join queue q on q.shard_id = n.shard_id and q.id = n.id
 left join ended e on e.shard_id = n.shard_id and e.id = n.id
