@@ -137,8 +137,8 @@ for (const kind of sampledKinds(import.meta.url))
       assert.match(
         (await run('show', 'acme')).out,
         kind === 'postgres'
-          ? /^stored {3}1 records, 100,000\+ notifications, 0 attempts/m
-          : /^stored {3}1 records, 3000 notifications, 0 attempts/m,
+          ? /^stored {3}1 records, 100,000\+ notifications, 100,000\+ attempts/m
+          : /^stored {3}1 records, 3000 notifications, 3000 attempts/m,
       );
       const first = startChainbell(place.dataDir, env(), 'watchers', 'delete', 'acme', '--yes');
       if (kind === 'postgres') {

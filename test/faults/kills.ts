@@ -27,7 +27,7 @@ const moments: readonly KillMoment[] = [
   { name: 'while a block is proved', node: 'answered' },
   { name: 'before headers are stored', when: 'asked', ...block() },
   { name: 'with headers stored', when: 'answered', ...block() },
-  { name: 'with notifications stored', when: 'answered', statements: ['insert into notification_status'] },
+  { name: 'with notifications stored', when: 'answered', statements: ['insert into notification ('] },
   { name: 'with held notifications released', when: 'answered', ...block('set release_number = null') },
   { name: 'with what is final noted', when: 'answered', ...block('set finalized_number') },
   { name: 'with lanes woken', when: 'answered', ...block('pg_notify') },
@@ -35,8 +35,8 @@ const moments: readonly KillMoment[] = [
   { name: 'after the commit of blocks', when: 'answered', ...block('commit') },
   { name: 'with points and pairs undone', when: 'answered', ...inReorg('delete from pair_state') },
   { name: 'with a reorg noted', when: 'answered', ...inReorg('insert into reorg') },
-  { name: 'with notifications orphaned', when: 'answered', ...inReorg('update notification_status n set reorg_id') },
-  { name: 'with notifications withdrawn', when: 'answered', ...inReorg("set state = 'withdrawn'") },
+  { name: 'with notifications orphaned', when: 'answered', ...inReorg('update queue q set reorg_id') },
+  { name: 'with notifications withdrawn', when: 'answered', ...inReorg('insert into ended (shard_id') },
   { name: 'with orphaned blocks removed', when: 'answered', ...inReorg('delete from block') },
   { name: 'before the commit of a reorg', when: 'asked', ...inReorg('delete from block', 'commit') },
   { name: 'after the commit of a reorg', when: 'answered', ...inReorg('delete from block', 'commit') },
@@ -54,8 +54,8 @@ const writes: ReadonlySet<string> = new Set([
   ...[
     'insert into chain',
     'insert into block',
-    'insert into notification_status',
-    'update notification_status',
+    ...['insert into notification', 'update notification', 'insert into queue', 'update queue', 'delete from queue'],
+    ...['insert into ended', 'update ended', 'delete from ended', 'update last_success'],
     'update chain',
   ],
   // The stories have no points or pairs. These block processors only check whether a reorg rolls anything back.
@@ -68,7 +68,7 @@ const writes: ReadonlySet<string> = new Set([
   'delete from deferred_match',
   ...['update lane', 'insert into delivery_attempt', 'insert into reorg', 'insert into orphaned_block'],
   // Separate statements prune old data.
-  ...['delete from delivery_attempt', 'delete from notification_status', 'delete from idempotent_answer'],
+  ...['delete from delivery_attempt_default', 'delete from notification_default', 'delete from idempotent_answer'],
   'delete from price_observation',
   // Heartbeats, and the state of failing receivers.
   ...['insert into process', 'update process', 'delete from process'],

@@ -159,7 +159,8 @@ function formsOf(bytes: Buffer): (Buffer | string)[] {
 /** Every row of every table as PostgreSQL prints it, with bytea in hexadecimal. */
 async function dumpTables(database: Database): Promise<Map<string, Buffer>> {
   const tables = await database.query<{ name: string }>(sql`
-    select table_name as name from information_schema.tables where table_schema = 'public' order by 1`);
+    select relname as name from pg_class
+    where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v') and not relispartition order by 1`);
   const dump = new Map<string, Buffer>();
   for (const { name } of tables) {
     const rows = await database.query<{ text: string }>({

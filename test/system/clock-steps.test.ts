@@ -264,7 +264,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
         }
         assertPunctual(story);
         await database().script(
-          'truncate block, lane, watched_address, notification, delivery_attempt restart identity; update clock_state set steps_ms = 0',
+          'truncate block, lane, watched_address, notification, queue, ended, delivery_attempt restart identity; update clock_state set steps_ms = 0',
         );
       }),
       { numRuns: sampleSize(kind === 'embedded' ? 12 : 25), endOnFailure: true },

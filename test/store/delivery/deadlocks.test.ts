@@ -80,7 +80,7 @@ onPostgres(({ database, place }) => {
         ),
         mine(following, headerOf(height + 3), [transferOf()], { ...atOnce, releasedNumber: height + 3 }),
       ]);
-      await database().query(sql`truncate watched_address, notification, lane`);
+      await database().query(sql`truncate watched_address, notification, queue, ended, lane`);
     }
     for (const other of others) await other.close();
     assert.equal((await countDeadlocks(database())) - before, 0);

@@ -295,6 +295,7 @@ create table notification (
   amount numeric(78, 0) not null,
   replaces bigint
 ) partition by range (created_at);
+alter sequence notification_id_seq owned by notification.id;
 -- Not unique, because a unique key would have to contain created_at. The sequence makes ids unique.
 create index notification_id on notification (shard_id, id);
 create index notification_record on notification (shard_id, watched_address_id, id);
@@ -408,6 +409,7 @@ create table delivery_attempt (
   outcome text not null,
   response text
 ) partition by range (started_at);
+alter sequence delivery_attempt_id_seq owned by delivery_attempt.id;
 create index delivery_attempt_id on delivery_attempt (shard_id, id);
 create index delivery_attempt_notification on delivery_attempt (shard_id, notification_id, id);
 create table delivery_attempt_default partition of delivery_attempt default;
