@@ -23,13 +23,15 @@ const RECORDS = 2_000;
 const WATCHERS = 8;
 const BLOCK_TRANSFERS = 1_000;
 const READ = 125;
+/** After a checkpoint, the first change of each page writes its image, with full_page_writes. */
+const CHECKPOINT_BLOCKS = 25;
 const DAY_MS = 86_400_000;
 
 export async function storage(): Promise<Figures> {
   const rows = [];
   for (const pageImages of ['off', 'on'] as const) rows.push(await measure(pageImages));
   return {
-    conditions: { deliveries: DELIVERIES, records: RECORDS, watchers: WATCHERS, blockTransfers: BLOCK_TRANSFERS },
+    conditions: { deliveries: DELIVERIES, records: RECORDS, watchers: WATCHERS, blockTransfers: BLOCK_TRANSFERS, checkpointBlocks: CHECKPOINT_BLOCKS },
     rows,
   };
 }
@@ -69,6 +71,7 @@ async function measure(pageImages: 'on' | 'off'): Promise<Record<string, string 
     commitMs += performance.now() - startedAt;
     // A fresh partition has no statistics until autovacuum has analyzed it.
     if (number === 10) await run(database, 'analyze');
+    if (number % CHECKPOINT_BLOCKS === 0) await run(database, 'checkpoint');
     // A backlog of ten blocks.
     if (number <= 10) continue;
     const from = await readWal(database);

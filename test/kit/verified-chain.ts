@@ -44,7 +44,7 @@ type VerifiedChain = AsyncDisposable & {
   restore(): Promise<void>;
 };
 
-const tables = ['block', 'watched_address', 'notification', 'chain', 'lane'];
+const tables = ['block', 'watched_address', 'notification', 'queue', 'ended', 'chain', 'lane'];
 
 async function openVerifiedChain(): Promise<VerifiedChain> {
   const parts = new AsyncDisposableStack();

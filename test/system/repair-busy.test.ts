@@ -23,22 +23,23 @@ const statements = [
   'pg_advisory_xact_lock',
   'select from lane where id in',
   'insert into reorg',
-  'update notification_status n set reorg_id',
+  'update queue q set reorg_id',
   'insert into orphaned_block',
-  'insert into notification_status',
+  'insert into notification (',
   'update lane l set next_due',
   'pg_notify',
-  'revision = n.revision + 1',
-  "set state = 'withdrawn'",
+  'n.revision + 1 as revision',
+  'with gone as (delete from queue',
   'commit',
 ];
 const writes = new Set([
-  ...['insert into reorg', 'update notification_status', 'insert into orphaned_block', 'insert into notification_status'],
+  ...['insert into reorg', 'insert into orphaned_block', 'insert into notification', 'update notification'],
+  ...['insert into queue', 'update queue', 'delete from queue', 'insert into ended', 'update ended', 'delete from ended'],
   ...['update lane', 'insert into watcher_queue'],
 ]);
 const moments = sampleOf<Moment>([
   ...statements.map((statement): Moment => ({ statements: ['pg_advisory', statement], when: 'asked' })),
-  { statements: ['pg_advisory', "set state = 'withdrawn'", 'commit'], when: 'answered' },
+  { statements: ['pg_advisory', 'with gone as (delete from queue', 'commit'], when: 'answered' },
 ]);
 
 /** Books a webhook as its receiver got it. */
