@@ -48,7 +48,10 @@ async function waitForRow(client: pg.Client, hash: string): Promise<number> {
   const startedAt = performance.now();
   const bytes = Buffer.from(hash.slice(2), 'hex');
   for (;;) {
-    const { rowCount } = await client.query('select 1 from notification where tx_hash = $1 and substr(tx_hash, 25) = substr($1, 25)', [bytes]);
+    const { rowCount } = await client.query(
+      'select 1 from notification where tx_hash = $1 and substr(tx_hash, 25) = substr($1, 25)',
+      [bytes],
+    );
     if (rowCount !== 0) return performance.now();
     await pause(startedAt);
   }

@@ -31,7 +31,13 @@ export async function storage(): Promise<Figures> {
   const rows = [];
   for (const pageImages of ['off', 'on'] as const) rows.push(await measure(pageImages));
   return {
-    conditions: { deliveries: DELIVERIES, records: RECORDS, watchers: WATCHERS, blockTransfers: BLOCK_TRANSFERS, checkpointBlocks: CHECKPOINT_BLOCKS },
+    conditions: {
+      deliveries: DELIVERIES,
+      records: RECORDS,
+      watchers: WATCHERS,
+      blockTransfers: BLOCK_TRANSFERS,
+      checkpointBlocks: CHECKPOINT_BLOCKS,
+    },
     rows,
   };
 }
@@ -137,8 +143,8 @@ async function deliver(
   let settleMs = 0;
   for (let done = 0; done < count; ) {
     const startedAt = performance.now();
-    const due = [...(await listDue(database, leased, { now, exclude: [], limit: READ })).values()].flatMap((one) =>
-      one === 'lost' ? [] : one,
+    const due = [...(await listDue(database, leased, { now, exclude: [], limit: READ })).values()].flatMap(
+      (one) => (one === 'lost' ? [] : one),
     );
     reads.push(performance.now() - startedAt);
     if (due.length === 0) return settleMs;
@@ -150,7 +156,12 @@ async function deliver(
         if (lane === undefined) return [];
         return {
           ...{ lane, notificationId: one.id, revision: one.revision, mayHaveArrived: true },
-          ...{ retryCount: one.retryCount, redeliveryCount: one.redeliveryCount, startedAt: now, durationMs: 35 },
+          ...{
+            retryCount: one.retryCount,
+            redeliveryCount: one.redeliveryCount,
+            startedAt: now,
+            durationMs: 35,
+          },
           ...{ outcome: 'success', status: 200, response: undefined, nextRetryAt: undefined, settledAt: now },
         };
       }),

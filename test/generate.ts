@@ -150,13 +150,24 @@ export async function renderSchema(database: Database): Promise<string> {
     select trim(trailing E'\n' from pg_get_functiondef(oid)) || ';' as line from pg_proc
     where pronamespace = 'public'::regnamespace
     order by proname`);
+  const partitioned = await database.query<{ table: string; line: string }>(sql`
+    select c.relname as table, ' partition by ' || lower(pg_get_partkeydef(c.oid)) as line
+    from pg_class c where c.relnamespace = 'public'::regnamespace and c.relkind = 'p'`);
+  const views = await database.query<{ line: string }>(sql`
+    select format('create view %I as%s%s', relname, E'\n', pg_get_viewdef(oid)) as line
+    from pg_class where relnamespace = 'public'::regnamespace and relkind = 'v' order by relname`);
   const linesOf = (rows: { table: string; line: string }[], table: string) =>
     rows.filter((row) => row.table === table).map(({ line }) => line);
   const tables = [...new Set(columns.map(({ table }) => table))].map((table) => {
     const inside = [...linesOf(columns, table), ...linesOf(constraints, table)].map((line) => `  ${line}`);
     const after = [...linesOf(indexes, table), ...linesOf(triggers, table), ...linesOf(comments, table)];
     const unlogged = columns.some((column) => column.table === table && column.unlogged) ? 'unlogged ' : '';
-    return [`create ${unlogged}table ${table} (`, `${inside.join(',\n')}`, ');', ...after].join('\n');
+    return [
+      `create ${unlogged}table ${table} (`,
+      `${inside.join(',\n')}`,
+      `)${linesOf(partitioned, table).join('')};`,
+      ...after,
+    ].join('\n');
   });
-  return `${HEADER}\n${[...tables, ...functions.map(({ line }) => line)].join('\n\n')}\n`;
+  return `${HEADER}\n${[...tables, ...[...views, ...functions].map(({ line }) => line)].join('\n\n')}\n`;
 }

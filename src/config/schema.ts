@@ -289,11 +289,12 @@ export const ConfigSchema = Type.Object(
       {
         attempts: Type.With(DurationText, {
           default: '30d',
-          description: 'How long delivery attempts are kept.',
+          description: 'How long delivery attempts are kept. Whole days (UTC) are deleted.',
         }),
         notifications: Type.With(DurationText, {
           default: '90d',
-          description: 'How long delivered notifications are kept. Waiting ones are always kept.',
+          description:
+            'How long finished notifications are kept after their creation. Waiting ones are always kept.',
         }),
         observations: Type.With(DurationText, {
           default: '7d',

@@ -12,7 +12,9 @@ import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
 onSampledDatabase(import.meta.url, ({ database }) => {
   const { follow, plan, apply, txHashOf } = createPaidChain(database);
   const damage = (fields: Sql, number = 3) =>
-    database().query(sql`update notification_status set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`);
+    database().query(
+      sql`update notification_status set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`,
+    );
   const outline = ({ state, block_number, amount, lane_id }: NotificationRow) =>
     `${block_number}: ${amount} ${state} in ${lane_id}`;
 

@@ -54,7 +54,13 @@ const writes: ReadonlySet<string> = new Set([
   ...[
     'insert into chain',
     'insert into block',
-    ...['insert into notification', 'update notification', 'insert into queue', 'update queue', 'delete from queue'],
+    ...[
+      'insert into notification',
+      'update notification',
+      'insert into queue',
+      'update queue',
+      'delete from queue',
+    ],
     ...['insert into ended', 'update ended', 'delete from ended', 'update last_success'],
     'update chain',
   ],
@@ -68,7 +74,11 @@ const writes: ReadonlySet<string> = new Set([
   'delete from deferred_match',
   ...['update lane', 'insert into delivery_attempt', 'insert into reorg', 'insert into orphaned_block'],
   // Separate statements prune old data.
-  ...['delete from delivery_attempt_default', 'delete from notification_default', 'delete from idempotent_answer'],
+  ...[
+    'delete from delivery_attempt_default',
+    'delete from notification_default',
+    'delete from idempotent_answer',
+  ],
   'delete from price_observation',
   // Heartbeats, and the state of failing receivers.
   ...['insert into process', 'update process', 'delete from process'],

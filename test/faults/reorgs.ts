@@ -144,7 +144,8 @@ const belowFinality: Story = {
     assert.match((await status()).problem?.message ?? '', /reorg from below the final block/);
     receiver.setAnswer({});
     const countWaiting = async () =>
-      (await service.database.query(sql`select 1 from notification_status where state = 'waiting' limit 1`)).length;
+      (await service.database.query(sql`select 1 from notification_status where state = 'waiting' limit 1`))
+        .length;
     await waitUntil(async () => (await countWaiting()) === 0, { describe: 'what is due to be told' });
     await (await createWatcher(service, 'later')).watch({
       address: freshAddress(),

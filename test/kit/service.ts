@@ -144,7 +144,9 @@ export async function startTestService(options: TestServiceOptions): Promise<Tes
     },
     async drained() {
       const isDrained = async () => {
-        const waiting = await database.query(sql`select 1 from notification_status where state = 'waiting' limit 1`);
+        const waiting = await database.query(
+          sql`select 1 from notification_status where state = 'waiting' limit 1`,
+        );
         return waiting.length === 0;
       };
       await waitUntil(isDrained, { describe: 'no notification waiting' });

@@ -84,8 +84,7 @@ export const bugs = {
     ),
 
   /** A reorg withdraws only notifications without an attempt, so retries of orphaned transfers continue. */
-  'retries of orphans': () =>
-    rewriting('2 = 0 returning n.*', '2 = 0 and n.retry_count = 0 returning n.*'),
+  'retries of orphans': () => rewriting('2 = 0 returning n.*', '2 = 0 and n.retry_count = 0 returning n.*'),
 
   /** A success leaves the queue without its attempt, the only record of it. */
   'success without attempt': () =>

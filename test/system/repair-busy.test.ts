@@ -34,7 +34,14 @@ const statements = [
 ];
 const writes = new Set([
   ...['insert into reorg', 'insert into orphaned_block', 'insert into notification', 'update notification'],
-  ...['insert into queue', 'update queue', 'delete from queue', 'insert into ended', 'update ended', 'delete from ended'],
+  ...[
+    'insert into queue',
+    'update queue',
+    'delete from queue',
+    'insert into ended',
+    'update ended',
+    'delete from ended',
+  ],
   ...['update lane', 'insert into watcher_queue'],
 ]);
 const moments = sampleOf<Moment>([

@@ -169,7 +169,9 @@ const linesOf = (out: string) =>
 
 test('chainbell repair, beside the service, prints a plan without changes, applies that plan, and then has no more to repair', async () => {
   await change(sql`delete from notification_status where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
-  await change(sql`update notification_status set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`);
+  await change(
+    sql`update notification_status set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`,
+  );
   const { differences } = await verify();
   assert.equal(differences.length, 2);
 

@@ -51,7 +51,9 @@ for (const kind of sampledKinds(import.meta.url))
     // Failed attempts are due again at once, because retries must stop too.
     receiver.setAnswer({ status: 500 });
     const failing = () =>
-      database.query(sql`select from notification_status where watcher_id = ${acme.id} and retry_count > 1 limit 1`);
+      database.query(
+        sql`select from notification_status where watcher_id = ${acme.id} and retry_count > 1 limit 1`,
+      );
     await waitUntil(async () => (await failing()).length > 0, { describe: 'a retry' });
     const isSending = async () =>
       (await database.query(sql`select from lane where watcher_id = ${acme.id} and owner is not null`))

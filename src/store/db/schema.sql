@@ -139,23 +139,48 @@ comment on column deferred_match.has_earlier is 'Whether some of their transacti
 
 create table delivery_attempt (
   shard_id bigint not null,
-  id bigint not null generated always as identity,
+  id bigint not null default nextval('delivery_attempt_id_seq'::regclass),
   notification_id bigint not null,
-  revision integer not null default 0,
-  started_at timestamp with time zone not null,
+  started_at timestamp(3) with time zone not null,
   duration_ms integer not null,
+  revision integer not null default 0,
+  status integer,
   request_count smallint not null default 1,
   outcome text not null,
-  status integer,
-  response text,
-  constraint delivery_attempt_pkey PRIMARY KEY (shard_id, id)
-);
-CREATE INDEX delivery_attempt_notification ON public.delivery_attempt USING btree (shard_id, notification_id, id);
-CREATE INDEX delivery_attempt_started ON public.delivery_attempt USING btree (started_at);
-comment on table delivery_attempt is 'Delivery attempts and their outcomes';
-comment on column delivery_attempt.revision is 'As notification.revision at the time of the attempt';
+  response text
+) partition by range (started_at);
+CREATE INDEX delivery_attempt_id ON ONLY public.delivery_attempt USING btree (shard_id, id);
+CREATE INDEX delivery_attempt_notification ON ONLY public.delivery_attempt USING btree (shard_id, notification_id, id);
+comment on table delivery_attempt is 'Delivery attempts and their outcomes. Partitioned by the day on which they started';
+comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
+
+create table ended (
+  shard_id bigint not null,
+  id bigint not null,
+  created_at timestamp(3) with time zone not null,
+  state text not null,
+  ended_at timestamp with time zone,
+  sequence bigint,
+  next_retry_at timestamp with time zone,
+  retry_count integer not null default 0,
+  redelivery_count integer not null default 0,
+  revision integer not null default 0,
+  reorg_id bigint,
+  tx_hash bytea,
+  may_be_seen boolean not null default false,
+  constraint ended_pkey PRIMARY KEY (shard_id, id),
+  constraint ended_state_check CHECK ((state = ANY (ARRAY['processed'::text, 'withdrawn'::text, 'cancelled'::text])))
+);
+CREATE INDEX ended_created ON public.ended USING btree (created_at);
+CREATE INDEX ended_orphaned ON public.ended USING btree (tx_hash) WHERE (reorg_id IS NOT NULL);
+CREATE INDEX ended_reorg ON public.ended USING btree (reorg_id) WHERE (reorg_id IS NOT NULL);
+comment on table ended is 'Finished notifications that were not simply processed: retried, redelivered, in strict order, orphaned, withdrawn or cancelled';
+comment on column ended.state is 'processed: the receiver answered 2xx. withdrawn: its block was orphaned and nothing more is sent. cancelled: its record was deleted';
+comment on column ended.ended_at is 'When that happened; null if it is not known';
+comment on column ended.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
+comment on column ended.tx_hash is 'Its transaction, while reorg_id is set';
 
 create table idempotent_answer (
   shard_id bigint not null,
@@ -198,6 +223,14 @@ create table lane_usage (
 );
 comment on table lane_usage is 'Number of records of each delivery queue';
 
+create table last_success (
+  only_row boolean not null default true,
+  at timestamp with time zone,
+  constraint last_success_pkey PRIMARY KEY (only_row),
+  constraint last_success_only_row_check CHECK (only_row)
+);
+comment on table last_success is 'One row: when a receiver last accepted a webhook, to about a second';
+
 create table migration (
   id integer not null,
   name text not null,
@@ -207,74 +240,33 @@ create table migration (
 
 create table notification (
   shard_id bigint not null,
-  id bigint not null generated always as identity,
-  lane_id bigint not null,
-  watched_address_id uuid not null,
-  watcher_id bigint not null,
-  kind text not null,
-  tx_hash bytea not null,
+  id bigint not null default nextval('notification_id_seq'::regclass),
+  created_at timestamp(3) with time zone not null,
+  block_number bigint not null,
   ordinal integer not null,
   occurrence integer not null default 0,
+  kind "char" not null,
+  watched_address_id uuid not null,
+  tx_hash bytea not null,
   sender bytea not null,
   receiver bytea,
-  amount numeric(78,0) not null,
   token bytea,
-  content bytea not null generated always as (substr(sha256((((((
-CASE kind
-    WHEN 'transaction'::text THEN '\x00'::bytea
-    WHEN 'internal'::text THEN '\x01'::bytea
-    ELSE '\x02'::bytea
-END || sender) || COALESCE(receiver, '\x'::bytea)) || COALESCE(token, '\x'::bytea)) || numeric_send(amount)) || int4send(occurrence))), 1, 16)) stored,
-  block_number bigint not null,
-  created_at timestamp with time zone not null,
-  state text not null,
-  release_number bigint,
-  sequence bigint,
-  next_attempt_at timestamp with time zone not null,
-  next_retry_at timestamp with time zone,
-  retry_count integer not null default 0,
-  redelivery_count integer not null default 0,
-  processed_at timestamp with time zone,
-  revision integer not null default 0,
-  reorg_id bigint,
+  amount numeric(78,0) not null,
   replaces bigint,
-  may_be_seen boolean not null default false,
-  unsent_epoch bigint not null default 0,
-  constraint notification_pkey PRIMARY KEY (shard_id, id),
-  constraint notification_content UNIQUE (tx_hash, content, watched_address_id, shard_id),
-  constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
-  constraint notification_retry_count_check CHECK ((retry_count >= 0)),
-  constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
+  constraint notification_kind_check CHECK ((kind = ANY (ARRAY['c'::"char", 'i'::"char", 't'::"char"]))),
   constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
-);
-CREATE INDEX notification_block ON public.notification USING brin (block_number) WITH (autosummarize='on');
-CREATE INDEX notification_created ON public.notification USING brin (created_at) WITH (autosummarize='on');
-CREATE INDEX notification_ended ON public.notification USING btree (next_attempt_at) WHERE (state = ANY (ARRAY['withdrawn'::text, 'cancelled'::text]));
-CREATE INDEX notification_first ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count = 0));
-CREATE INDEX notification_held ON public.notification USING btree (release_number) WHERE (state = 'held'::text);
-CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
-CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
-CREATE INDEX notification_reorg ON public.notification USING btree (reorg_id) WHERE (reorg_id IS NOT NULL);
-CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
-CREATE INDEX notification_retry_age ON public.notification USING btree (shard_id, lane_id, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
-CREATE INDEX notification_retry_due ON public.notification USING btree (shard_id, next_attempt_at) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
-CREATE INDEX notification_sequence ON public.notification USING btree (shard_id, watched_address_id, state DESC, sequence) WHERE ((sequence IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
-comment on table notification is 'Transfers of watched addresses, and how far each has been delivered';
-comment on column notification.kind is 'transaction: the value of a transaction. internal: the value of a call. token: an ERC-20 Transfer log';
+) partition by range (created_at);
+CREATE INDEX notification_block ON ONLY public.notification USING brin (block_number) WITH (autosummarize='on');
+CREATE INDEX notification_created ON ONLY public.notification USING brin (created_at) WITH (autosummarize='on');
+CREATE INDEX notification_id ON ONLY public.notification USING btree (shard_id, id);
+CREATE INDEX notification_record ON ONLY public.notification USING btree (shard_id, watched_address_id, id);
+CREATE INDEX notification_transaction ON ONLY public.notification USING btree (substr(tx_hash, 25));
+comment on table notification is 'Transfers of watched addresses. Partitioned by day of creation';
 comment on column notification.ordinal is 'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
 comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';
+comment on column notification.kind is 'c: the value of a transaction. i: the value of a call. t: an ERC-20 Transfer log';
 comment on column notification.amount is 'In wei, or in the smallest unit of the token';
-comment on column notification.content is 'Identity of the transfer: a hash of its contents without its position in the transaction, which a reorg may change';
-comment on column notification.state is 'held: waits for confirmations or for its sequence. waiting: an attempt is due or scheduled. processed: the receiver answered 2xx. withdrawn: its block was orphaned and nothing more is sent. cancelled: its record was deleted';
-comment on column notification.release_number is 'Held until this block is released; null once it is';
-comment on column notification.sequence is 'Position in the sequence of a record with strict_order';
-comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
-comment on column notification.redelivery_count is 'Redeliveries that its watcher requested. The outcome of an earlier delivery does not count for a later one';
-comment on column notification.revision is '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
-comment on column notification.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
 comment on column notification.replaces is 'Notification that this one replaces, after their transaction was mined again with other contents';
-comment on column notification.may_be_seen is 'Whether an attempt may have reached the receiver';
-comment on column notification.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
 
 create table orphaned_block (
   reorg_id bigint not null,
@@ -456,6 +448,50 @@ comment on table process is 'Heartbeats. Only the primary key is indexed and pag
 comment on column process.beat is 'Count of heartbeats, independent of the clock';
 comment on column process.leads is 'Whether it is the leading follower. The columns up to problem_since are null for other roles';
 comment on column process.write_failures is 'Writes that were failing at its last heartbeat: part, message and since when';
+
+create table queue (
+  shard_id bigint not null,
+  id bigint not null,
+  created_at timestamp(3) with time zone not null,
+  lane_id bigint not null,
+  due_at timestamp(3) with time zone not null,
+  watched_address_id uuid not null,
+  state text not null,
+  release_number bigint,
+  sequence bigint,
+  next_retry_at timestamp with time zone,
+  retry_count integer not null default 0,
+  redelivery_count integer not null default 0,
+  revision integer not null default 0,
+  reorg_id bigint,
+  tx_hash bytea,
+  may_be_seen boolean not null default false,
+  unsent_epoch bigint not null default 0,
+  constraint queue_pkey PRIMARY KEY (shard_id, id),
+  constraint queue_retry_count_check CHECK ((retry_count >= 0)),
+  constraint queue_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text])))
+);
+CREATE INDEX queue_first ON public.queue USING btree (shard_id, lane_id, due_at, id) WHERE ((state = 'waiting'::text) AND (retry_count = 0));
+CREATE INDEX queue_held ON public.queue USING btree (release_number) WHERE (state = 'held'::text);
+CREATE INDEX queue_orphaned ON public.queue USING btree (tx_hash) WHERE (reorg_id IS NOT NULL);
+CREATE INDEX queue_reorg ON public.queue USING btree (reorg_id) WHERE (reorg_id IS NOT NULL);
+CREATE INDEX queue_retry ON public.queue USING btree (shard_id, lane_id, due_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
+CREATE INDEX queue_retry_age ON public.queue USING btree (shard_id, lane_id, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
+CREATE INDEX queue_retry_due ON public.queue USING btree (shard_id, due_at) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
+CREATE INDEX queue_sequence ON public.queue USING btree (shard_id, watched_address_id, state DESC, sequence) WHERE (sequence IS NOT NULL);
+comment on table queue is 'Notifications that are not finished';
+comment on column queue.created_at is 'As notification.created_at: finds its partition';
+comment on column queue.due_at is 'When its next attempt is due';
+comment on column queue.state is 'held: waits for confirmations or for its sequence. waiting: an attempt is due or scheduled';
+comment on column queue.release_number is 'Held until this block is released; null once it is';
+comment on column queue.sequence is 'Position in the sequence of a record with strict_order';
+comment on column queue.next_retry_at is 'When the retry schedule has its next attempt';
+comment on column queue.redelivery_count is 'Redeliveries that its watcher requested. The outcome of an earlier delivery does not count for a later one';
+comment on column queue.revision is '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
+comment on column queue.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
+comment on column queue.tx_hash is 'Its transaction, while reorg_id is set';
+comment on column queue.may_be_seen is 'Whether an attempt may have reached the receiver';
+comment on column queue.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
 
 create table receiver_failure (
   shard_id bigint not null,
@@ -641,6 +677,59 @@ create table watcher_usage (
   constraint watcher_usage_pkey PRIMARY KEY (watcher_id)
 );
 comment on table watcher_usage is 'Number of records of each watcher, and of receiver origins with records';
+
+create view notification_status as
+ SELECT n.shard_id,
+    n.id,
+    COALESCE(q.lane_id, w.lane_id) AS lane_id,
+    n.watched_address_id,
+    n.shard_id AS watcher_id,
+        CASE n.kind
+            WHEN 'c'::"char" THEN 'transaction'::text
+            WHEN 'i'::"char" THEN 'internal'::text
+            ELSE 'token'::text
+        END AS kind,
+    n.tx_hash,
+    n.ordinal,
+    n.occurrence,
+    n.sender,
+    n.receiver,
+    n.amount,
+    n.token,
+    n.block_number,
+    n.created_at,
+    COALESCE(q.state, e.state, 'processed'::text) AS state,
+    q.release_number,
+    COALESCE(q.sequence, e.sequence) AS sequence,
+    COALESCE(q.due_at, n.created_at) AS next_attempt_at,
+    COALESCE(q.next_retry_at, e.next_retry_at) AS next_retry_at,
+    COALESCE(q.retry_count, e.retry_count, 0) AS retry_count,
+    COALESCE(q.redelivery_count, e.redelivery_count, 0) AS redelivery_count,
+        CASE
+            WHEN (q.id IS NOT NULL) THEN NULL::timestamp with time zone
+            WHEN (e.id IS NOT NULL) THEN
+            CASE e.state
+                WHEN 'processed'::text THEN e.ended_at
+                ELSE NULL::timestamp with time zone
+            END
+            ELSE ( SELECT max((a.started_at + ((a.duration_ms)::double precision * '00:00:00.001'::interval))) AS max
+               FROM delivery_attempt a
+              WHERE ((a.notification_id = n.id) AND (a.shard_id = n.shard_id) AND (a.outcome = 'success'::text) AND (a.started_at >= (n.created_at - '1 day'::interval))))
+        END AS processed_at,
+    COALESCE(q.revision, e.revision, 0) AS revision,
+    COALESCE(q.reorg_id, e.reorg_id) AS reorg_id,
+    n.replaces,
+        CASE
+            WHEN (q.id IS NOT NULL) THEN q.may_be_seen
+            WHEN (e.id IS NOT NULL) THEN e.may_be_seen
+            ELSE true
+        END AS may_be_seen,
+    COALESCE(q.unsent_epoch, (0)::bigint) AS unsent_epoch,
+    (((n.xmin)::text || COALESCE(('q'::text || (q.xmin)::text), ''::text)) || COALESCE(('e'::text || (e.xmin)::text), ''::text)) AS version
+   FROM (((notification n
+     LEFT JOIN queue q ON (((q.shard_id = n.shard_id) AND (q.id = n.id))))
+     LEFT JOIN ended e ON (((e.shard_id = n.shard_id) AND (e.id = n.id))))
+     LEFT JOIN watched_address w ON (((w.shard_id = n.shard_id) AND (w.id = n.watched_address_id))));
 
 CREATE OR REPLACE FUNCTION public.count_records()
  RETURNS trigger

@@ -74,7 +74,9 @@ async function dropDay(database: Database, table: Partitioned, day: number): Pro
   const name = nameOf(table, day);
   const isDone = await unlessLocked(database, async (tx) => {
     await lockPartitions(tx);
-    const [row] = await tx.query<{ is_there: boolean }>(sql`select to_regclass(${name}) is not null as is_there`);
+    const [row] = await tx.query<{ is_there: boolean }>(
+      sql`select to_regclass(${name}) is not null as is_there`,
+    );
     if (row?.is_there !== true) return false;
     await tx.query(raw(`alter table ${table} detach partition ${name}`));
     if (table === 'notification')

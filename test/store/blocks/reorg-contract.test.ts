@@ -279,7 +279,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   const replacements = async () =>
     (
-      await database().query<{ replaces: number | null }>(sql`select replaces from notification_status order by id`)
+      await database().query<{ replaces: number | null }>(
+        sql`select replaces from notification_status order by id`,
+      )
     ).map(({ replaces }) => replaces);
 
   for (const hasFailedSince of [false, true])

@@ -208,7 +208,9 @@ onPostgres(({ database, place }) => {
       { webhookUrl: 'https://new.example/' },
       { origin: 'https://new.example:443', now: noon },
     );
-    await database().query(sql`update notification_status set lane_id = ${busy.id} where watcher_id = ${BUSY}`);
+    await database().query(
+      sql`update notification_status set lane_id = ${busy.id} where watcher_id = ${BUSY}`,
+    );
     const read = async () => {
       const due = await listDue(impatient, [busy, other], { now: noon, exclude: [], limit: 10 });
       return [busy, other].map(({ id }) => due.get(id)?.length);

@@ -167,7 +167,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const [first, second, lost] = await lease(database(), 1, noon, 3);
     assert.ok(first !== undefined && second !== undefined && lost !== undefined);
     await database().query(sql`update lane set epoch = epoch + 1 where id = ${lost.id}`);
-    await database().query(sql`update notification_status set state = 'processed' where lane_id = ${second.id}`);
+    await database().query(
+      sql`update notification_status set state = 'processed' where lane_id = ${second.id}`,
+    );
     await releaseLanes(database(), [lost, second, first], later(7));
     const nextDue = (await listLanes(database())).map(({ id, owner, next_due }) => [id, owner, next_due]);
     assert.deepEqual(nextDue, [

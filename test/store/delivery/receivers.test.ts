@@ -127,7 +127,9 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     let repairing: Promise<unknown> | undefined;
     await other.transaction(async (tx) => {
       await tx.query(sql`update receiver_failure set attempts = attempts + 1`);
-      await tx.query(sql`update notification_status set state = 'waiting', retry_count = 1, processed_at = null`);
+      await tx.query(
+        sql`update notification_status set state = 'waiting', retry_count = 1, processed_at = null`,
+      );
       repairing = repair();
       await waitUntil(async () => {
         const waiting = await database().query(sql`

@@ -141,7 +141,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await settleAt(database(), lane, due, ms);
       const step = { startedAt: noon, after: undefined, now: noon };
       assert.equal((await redeliverStep(database(), WATCHER, {}, step)).count, 1, `${ms} ms ago`);
-      await database().query(sql`truncate notification, queue, ended, watched_address, lane, block, delivery_attempt`);
+      await database().query(
+        sql`truncate notification, queue, ended, watched_address, lane, block, delivery_attempt`,
+      );
     }
   });
 

@@ -125,7 +125,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(
       await database().query(sql`
         select relname as name from pg_class where relkind = 'r' and relname like 'notification\_2%' order by 1`),
-      [{ name: 'notification_20251121' }, { name: 'notification_20251122' }, { name: 'notification_20251123' }],
+      [
+        { name: 'notification_20251121' },
+        { name: 'notification_20251122' },
+        { name: 'notification_20251123' },
+      ],
     );
   });
 
@@ -194,8 +198,15 @@ onPostgres(({ database }) => {
       transaction: (work) => work({ ...db, kind: 'transaction' }),
     };
     await createPruner({ database: planned, ...timing })(signal);
-    for (const part of ['Delete on delivery_attempt_default', 'Delete on notification_default', 'Delete on ended'])
-      assert.ok(plans.some((plan) => plan.includes(part)), part);
+    for (const part of [
+      'Delete on delivery_attempt_default',
+      'Delete on notification_default',
+      'Delete on ended',
+    ])
+      assert.ok(
+        plans.some((plan) => plan.includes(part)),
+        part,
+      );
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on (?!pg_)/);
   });
 
