@@ -7,7 +7,7 @@
  */
 import { randomFillSync } from 'node:crypto';
 
-export type BloomFilter = {
+type BloomFilter = {
   readonly bytes: number;
   /** Adds the key that begins at this index. Returns false if the filter confirmed it already. */
   add(keys: Uint8Array, at: number): boolean;

@@ -60,8 +60,9 @@ type Filter = {
 
 /** A page takes the database a few milliseconds. */
 const PAGE_SIZE = 10_000;
-/** How often records are counted without a filter. Counting 100,000 takes about 10 ms. */
-const COUNT_MS = 60_000;
+/** How often records are counted without a filter: at most for a hundredth of the time. */
+const COUNT_MS_MIN = 60_000;
+const COUNT_PAUSE_FACTOR = 100;
 /** Changes that a commit takes. If there are more, it asks the database for all addresses. */
 const COMMIT_CHANGES_MAX = 100_000;
 /** Changes that are taken between commits: 20 MB of addresses. If there are more, the filter is built again. */
@@ -73,7 +74,7 @@ const STALE_SHARE = 0.2;
 export function createAddressFilter(options: AddressFilterOptions): AddressFilter {
   const { database, clock, log, metrics, minRecords, leads, pageSize = PAGE_SIZE } = options;
   let filter: Filter | undefined;
-  let countedMs = Number.NEGATIVE_INFINITY;
+  let countNextMs = Number.NEGATIVE_INFINITY;
   /** Whether a transaction may be moving the mark. A second one at the same time would find another mark than its own. */
   let isMoving = false;
 
@@ -89,16 +90,17 @@ export function createAddressFilter(options: AddressFilterOptions): AddressFilte
 
   /** Returns whether a filter has begun. */
   async function begin(): Promise<boolean> {
-    if (clock.steadyMs() - countedMs < COUNT_MS) return false;
+    const startedMs = clock.steadyMs();
+    if (startedMs < countNextMs) return false;
     if (minRecords !== undefined && (await countRecords(database, minRecords)) >= minRecords) {
       const set = createAddressSet(await countRecords(database));
-      const startedMs = clock.steadyMs();
       const mark = await announceFilter(database, randomUUID());
       filter = { mark, set, removedCount: 0, startedMs, after: new Uint8Array() };
       return true;
     }
+    const tookMs = clock.steadyMs() - startedMs;
     await endFilters(database);
-    countedMs = clock.steadyMs();
+    countNextMs = startedMs + Math.max(COUNT_MS_MIN, COUNT_PAUSE_FACTOR * tookMs);
     return false;
   }
 
@@ -190,7 +192,7 @@ export function createAddressFilter(options: AddressFilterOptions): AddressFilte
 
   function forget(): void {
     filter = undefined;
-    countedMs = Number.NEGATIVE_INFINITY;
+    countNextMs = Number.NEGATIVE_INFINITY;
     show();
   }
 
