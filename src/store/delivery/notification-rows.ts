@@ -23,7 +23,7 @@ export const isOfReorg = (reorgId: number): Sql => sql`(n.reorg_id = ${reorgId}
     union all select shard_id, id, created_at from ended where reorg_id = ${reorgId}))`;
 
 /** The columns that `queue` and `ended` have in common, apart from the state. */
-export const progressColumns = sql`shard_id, id, created_at, sequence, next_retry_at, retry_count, redelivery_count, revision,
+const progressColumns = sql`shard_id, id, created_at, sequence, next_retry_at, retry_count, redelivery_count, revision,
   reorg_id, tx_hash, may_be_seen`;
 
 /**

@@ -16,7 +16,7 @@ type Partitioned = 'notification' | 'delivery_attempt';
 const timeColumn = { notification: sql`created_at`, delivery_attempt: sql`started_at` };
 
 /**
- * Creates missing partitions, and drops one partition of each table whose last row is older than its limit. A partition waits
+ * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit. A partition waits
  * for a later call while another transaction uses the table. Returns whether it dropped one.
  */
 export async function maintainPartitions(
@@ -31,6 +31,7 @@ export async function maintainPartitions(
       const day = today + ahead * DAY_MS;
       if (!days.includes(day)) await unlessLocked(database, (tx) => createDay(tx, table, day));
     }
+    await analyzeNew(database, table);
     const old = days.find((day) => day + DAY_MS <= before[table].getTime());
     if (old !== undefined) isDropped = (await dropDay(database, table, old)) || isDropped;
   }
@@ -52,6 +53,17 @@ async function listDays(database: Database, table: Partitioned): Promise<number[
     const text = name.slice(-8);
     return Date.parse(`${text.slice(0, 4)}-${text.slice(4, 6)}-${text.slice(6)}T00:00:00Z`);
   });
+}
+
+/**
+ * Analyzes partitions that have their first rows. Without statistics, the planner may choose the wrong index until autovacuum
+ * comes.
+ */
+async function analyzeNew(database: Database, table: Partitioned): Promise<void> {
+  const rows = await database.query<{ name: string }>(sql`
+    select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = ${table}::text::regclass and c.reltuples < 0 and pg_relation_size(c.oid) > 0 order by c.relname`);
+  for (const { name } of rows) await database.query(raw(`analyze ${name}`));
 }
 
 /** Does nothing if another process has created it, or if the default partition has rows of the day already. */

@@ -3,11 +3,13 @@ import { test } from 'node:test';
 import { decimal } from '../../../src/core/decimal.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
 import { findLastRoundAt, insertRound } from '../../../src/store/prices/price-rounds.ts';
 import { createPruner } from '../../../src/store/retention/retention.ts';
+import { attemptDue } from '../../kit/attempts.ts';
 import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock } from '../../kit/clock.ts';
-import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase, onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { insertNotifications, withPlans } from '../../kit/many-notifications.ts';
 
 const HOUR_MS = 3_600_000;
@@ -171,6 +173,48 @@ onPostgres(({ database }) => {
     });
     assert.equal(await prune(signal), 'worked');
     assert.equal(await countAttempts(database()), 0);
+  });
+
+  test('a notification that is redelivered while retention would delete it is kept', async () => {
+    const places: Record<string, (prune: () => Promise<unknown>) => Promise<unknown>> = {
+      'in the default partition': async () => {},
+      'in the partition of its day': (prune) => prune(),
+    };
+    for (const [name, prepare] of Object.entries(places)) {
+      await emptyDatabase(database());
+      const { clock, prune } = createStory(database());
+      await prepare(() => prune(signal));
+      await watchAddress(database());
+      await mine(database(), headerOf(1), [transferOf()]);
+      await attemptDue(database(), { now: noon, succeeds: true });
+      clock.advance(3 * 24 * HOUR_MS);
+      // The step runs when the redelivery is done but not committed.
+      const pausing: Database = {
+        ...database(),
+        transaction: (work) =>
+          database().transaction(async (tx) => {
+            const result = await work(tx);
+            await prune(signal);
+            return result;
+          }),
+      };
+      assert.ok(await redeliverOne(pausing, 1, 1, clock.now()), name);
+      while ((await prune(signal)) === 'worked');
+      assert.deepEqual(await listStates(database()), ['waiting'], name);
+    }
+  });
+
+  test('a new partition is analyzed once it has rows', async () => {
+    const { prune } = createStory(database());
+    const isAnalyzed = async () =>
+      await database().query(sql`
+        select reltuples >= 0 as analyzed from pg_class where relname = 'delivery_attempt_20251120'`);
+    await prune(signal);
+    await prune(signal);
+    assert.deepEqual(await isAnalyzed(), [{ analyzed: false }]);
+    await insertAttempts(database(), noon, 2);
+    await prune(signal);
+    assert.deepEqual(await isAnalyzed(), [{ analyzed: true }]);
   });
 
   test('a step finds its rows by an index, however large the tables are', async () => {
