@@ -63,6 +63,8 @@ async function setStage(parts: AsyncDisposableStack) {
         database,
         headerOf(blocks),
         Array.from({ length: count }, () => transferOf()),
+        // The processes use the real clock, and retention would delete older ones.
+        { now: new Date() },
       );
     },
     startWorker(): Program {

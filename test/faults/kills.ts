@@ -80,6 +80,8 @@ const writes: ReadonlySet<string> = new Set([
     'delete from idempotent_answer',
   ],
   'delete from price_observation',
+  // Fewer addresses are watched than the address filter needs, so a follower only removes what an earlier one left.
+  ...['delete from address_filter', 'delete from address_change'],
   // Heartbeats, and the state of failing receivers.
   ...['insert into process', 'update process', 'delete from process'],
   ...['insert into receiver_failure', 'delete from receiver_failure'],

@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { markMoved } from '../../src/store/db/moved.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { chainbell, chain as chainEnv } from '../cli/chainbell.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
@@ -91,8 +92,14 @@ test('after a move to a server, keys, records, waiting webhooks and ids go on, a
 
   const again = await move(old, server);
   assert.equal(again.code, 78);
-  assert.match(again.err, /moved to PostgreSQL at .*Set database.url .* run: rm .*moved-to-postgresql/);
-  await assert.rejects(startTestService({ ...options, database: old }), /moved to PostgreSQL/);
+  assert.match(
+    again.err,
+    /has rows.* An earlier move of this embedded database .* start the service with this/,
+  );
+  await assert.rejects(
+    startTestService({ ...options, database: old }),
+    /moved to PostgreSQL at .*Set database.url .* run: rm .*moved-to-postgresql.* only if no service has started/,
+  );
 });
 
 test('a move that is refused says why and leaves both databases as they were', async () => {
@@ -121,6 +128,15 @@ test('a move that is refused says why and leaves both databases as they were', a
   await target.query(sql`delete from chain`);
   assert.deepEqual(await target.query(sql`select from watcher`), []);
 
+  await target.script('create table mine (id int)');
+  const foreign = await move(old, server);
+  assert.equal(foreign.code, 78);
+  assert.match(foreign.err, /has tables of another program: mine/);
+  await target.script('drop table mine');
+
+  // As if the process had ended while the commit was on its way.
+  await markMoved(old.dataDir, new Date());
+  await assert.rejects(old.open(), /moved to PostgreSQL at/);
   const done = await move(old, server);
   assert.equal(done.code, 0, done.err);
   assert.deepEqual(await target.query(sql`select name from watcher`), [{ name: 'acme' }]);

@@ -15,20 +15,27 @@ const BATCH_ROWS = 1_000;
 
 export type CopyProgress = { table: string; copied: number; rows: number };
 
+type CopyOptions = {
+  onProgress(progress: CopyProgress): void;
+  /** Called when everything is copied and nothing is committed. */
+  beforeCommit?(): Promise<void>;
+};
+
 type Table = { name: string; columns: { name: string; type: string }[] };
 
 /**
  * Copies all rows and the state of the sequences, in one transaction of each database, and returns the number of rows by table.
- * Nothing may write to `source` meanwhile. @throws Fault `conflict` if `target` is in use
+ * Nothing may write to `source` meanwhile. @throws Fault `conflict` if `target` is in use or has further tables
  */
 export async function copyDatabase(
   source: Database,
   target: Database,
-  onProgress: (progress: CopyProgress) => void,
+  { onProgress, beforeCommit }: CopyOptions,
 ): Promise<Map<string, number>> {
   return target.transaction(async (to) => {
     await requireEmpty(to);
     const tables = await listTables(to);
+    await requireSameTables(source, tables);
     await empty(to, tables);
     const counts = await source.transaction(async (from) => {
       const copied = new Map<string, number>();
@@ -37,6 +44,7 @@ export async function copyDatabase(
       return copied;
     });
     for (const [table, count] of counts) await requireCount(to, table, count);
+    await beforeCommit?.();
     return counts;
   });
 }
@@ -81,6 +89,16 @@ async function listTables(db: Db): Promise<Table[]> {
     }
   }
   return ordered;
+}
+
+async function requireSameTables(source: Database, tables: readonly Table[]): Promise<void> {
+  const known = new Set((await listTables(source)).map((table) => table.name));
+  const foreign = tables.filter((table) => !known.has(table.name)).map((table) => table.name);
+  if (foreign.length === 0) return;
+  throw new Fault(
+    'conflict',
+    `the database at database.url has tables of another program: ${foreign.join(', ')}. Name an empty database`,
+  );
 }
 
 /** Removes the rows that the migrations inserted, and keeps triggers from counting what is copied. Undone with the transaction. */

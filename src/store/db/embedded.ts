@@ -9,7 +9,6 @@ import { closeDataFiles, prepareDataFolder } from './data-folder.ts';
 import type { Database, Db, Session, Share, SharedDatabase } from './db.ts';
 import { type Engine, type Inner, startEngine } from './embedded-engine.ts';
 import { lockFolder } from './folder-lock.ts';
-import { requireNotMoved } from './moved.ts';
 import { eachBy } from './row-stream.ts';
 import type { Sql } from './sql.ts';
 
@@ -17,7 +16,7 @@ import type { Sql } from './sql.ts';
 const RESTART_PAUSE_MS = 5_000;
 
 /**
- * @throws Fault `conflict` if another process has the folder open or its database has moved to a server, `unavailable` if its disk is full, `invalid` if this process
+ * @throws Fault `conflict` if another process has the folder open, `unavailable` if its disk is full, `invalid` if this process
  * can't write there or other users can.
  */
 export async function openEmbedded(
@@ -27,8 +26,7 @@ export async function openEmbedded(
   const folder = path.join(dataDir, 'database');
   await prepareDataFolder(dataDir);
   const unlock = await lockFolder(dataDir);
-  const engines = await requireNotMoved(dataDir)
-    .then(() => closeDataFiles(dataDir))
+  const engines = await closeDataFiles(dataDir)
     .then(() => openEngines(folder))
     .catch(async (error: unknown) => {
       await unlock();

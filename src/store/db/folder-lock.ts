@@ -73,11 +73,13 @@ async function isAlive(pid: number, started: string): Promise<boolean> {
   return (await startedAt(pid)) === started;
 }
 
-/** When a process started, in the kernel's clock ticks; 'unknown' if /proc is not available. */
+/** When a process started, in the kernel's clock ticks; 'ended' if it has ended; 'unknown' if /proc is not available. */
 async function startedAt(pid: number): Promise<string> {
   const stat = await readIfThere(`/proc/${pid}/stat`);
-  // Field 22, counted after the command name, which may contain spaces (proc(5)).
-  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? 'unknown';
+  // Fields 3 and 22, counted after the command name, which may contain spaces (proc(5)).
+  const fields = stat?.slice(stat.lastIndexOf(')') + 2).split(' ');
+  // A killed process whose parent hasn't noticed yet has no files open any more.
+  return fields?.[0] === 'Z' ? 'ended' : (fields?.[19] ?? 'unknown');
 }
 
 async function readIfThere(file: string): Promise<string | undefined> {

@@ -56,6 +56,12 @@ async function apply(
   } catch (error) {
     // If the row exists, another process has applied the whole migration.
     if ((await findApplied(database)) >= id) return false;
+    if (error instanceof Error && 'code' in error && error.code === '42501')
+      throw new Fault(
+        'invalid',
+        `database: ${error.message}. Make the role the owner of its database: alter database … owner to …`,
+        { cause: error },
+      );
     throw error;
   }
 }

@@ -2,6 +2,7 @@
  * Opens the configured database: PostgreSQL or the embedded one.
  */
 import type { Connections, Share, SharedDatabase } from './db.ts';
+import { requireNotMoved } from './moved.ts';
 
 export type DatabaseOptions = {
   /** `postgres://…`, possibly with several hosts. Empty: the embedded database in `dataDir`/database. */
@@ -11,6 +12,8 @@ export type DatabaseOptions = {
   connections?: Connections;
   /** Called with the time that a statement or transaction waited for its connection. */
   onWait?(share: Share, waitMs: number): void;
+  /** Opens an embedded database even if it has moved to a server. */
+  evenIfMoved?: boolean;
   /** PostgreSQL ends a transaction that is idle for this long. */
   silentMsMax?: number;
 };
@@ -29,6 +32,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<SharedData
   const { silentMsMax = SILENT_MS_MAX } = options;
   if (url === '') {
     const { openEmbedded } = await import('./embedded.ts');
+    if (options.evenIfMoved !== true) await requireNotMoved(dataDir);
     return openEmbedded(dataDir, onWait);
   }
   const { openPostgres } = await import('./postgres.ts');

@@ -302,13 +302,22 @@ function adviceOn(error: unknown): string {
 }
 
 async function requireVersion(database: Db): Promise<void> {
-  const text = "select current_setting('server_version_num')::int as version";
-  const rows = await database.query<{ version: number }>({ text, values: [] }).catch((error: unknown) => {
-    if (error instanceof Fault) throw error;
-    // Other errors, such as a wrong password or an unknown database, need the operator.
-    const text = `database: ${messageOf(error)}. ${adviceOn(error)}`;
-    throw new Fault('invalid', text, { cause: error });
-  });
+  const text =
+    "select current_setting('server_version_num')::int as version, current_setting('server_encoding') as encoding";
+  const rows = await database
+    .query<{ version: number; encoding: string }>({ text, values: [] })
+    .catch((error: unknown) => {
+      if (error instanceof Fault) throw error;
+      // Other errors, such as a wrong password or an unknown database, need the operator.
+      const text = `database: ${messageOf(error)}. ${adviceOn(error)}`;
+      throw new Fault('invalid', text, { cause: error });
+    });
+  if (rows[0]?.encoding !== 'UTF8') {
+    throw new Fault(
+      'invalid',
+      `database: its encoding is ${rows[0]?.encoding}, but names need UTF8. Create the database with: createdb --encoding UTF8 --template template0`,
+    );
+  }
   const version = rows[0]?.version ?? 0;
   if (version < SERVER_VERSION_MIN) {
     throw new Fault(

@@ -49,8 +49,10 @@ test('a copy has every row and column of every table, and ids go on after it', a
     insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
     values (1, 2, ${Buffer.alloc(20, 9)}, ${['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', null]}::uuid[], ${odd.text}::jsonb, false)`);
   const seen: number[] = [];
-  const counts = await copyDatabase(source, target, ({ table, copied, rows }) => {
-    if (table === 'notification') seen.push(copied / rows);
+  const counts = await copyDatabase(source, target, {
+    onProgress({ table, copied, rows }) {
+      if (table === 'notification') seen.push(copied / rows);
+    },
   });
   const [before, after] = [await contentOf(source), await contentOf(target)];
   assert.deepEqual(after, before);
@@ -67,6 +69,24 @@ test('a copy has every row and column of every table, and ids go on after it', a
   assert.equal((await target.query<{ records: number }>(records))[0]?.records, (counted?.records ?? 0) + 1);
 });
 
+test('what must precede the commit sees a complete copy that is not visible yet, and its failure undoes the copy', async () => {
+  await using old = await createTestDatabase('embedded');
+  await using place = await createTestDatabase('postgres');
+  const [source, target] = [await old.open(), await place.open()];
+  await watchAddress(source);
+  const copied: string[] = [];
+  const fail = copyDatabase(source, target, {
+    onProgress: ({ table }) => copied.push(table),
+    async beforeCommit() {
+      assert.ok(copied.includes('watched_address'));
+      assert.deepEqual(await target.query(sql`select from watched_address`), []);
+      throw new Error('the folder is read-only');
+    },
+  });
+  await assert.rejects(fail, /the folder is read-only/);
+  assert.deepEqual(await target.query(sql`select from watched_address`), []);
+});
+
 test('a copy into a database that is in use, or that fails, changes nothing there', async () => {
   await using old = await createTestDatabase('embedded');
   await using place = await createTestDatabase('postgres');
@@ -75,18 +95,15 @@ test('a copy into a database that is in use, or that fails, changes nothing ther
   await mine(source, headerOf(1), [transferOf()]);
   await watchAddress(target);
   const before = await contentOf(target);
-  await assert.rejects(
-    copyDatabase(source, target, () => {}),
-    { code: 'conflict' },
-  );
+  await assert.rejects(copyDatabase(source, target, { onProgress: () => {} }), { code: 'conflict' });
   assert.deepEqual(await contentOf(target), before);
   await target.script('truncate watcher, watched_address, lane, watcher_queue cascade');
   const emptied = await contentOf(target);
   const fail = ({ table }: { table: string }) => {
     if (table === 'watched_address') throw new Error('the disk is full');
   };
-  await assert.rejects(copyDatabase(source, target, fail), /the disk is full/);
+  await assert.rejects(copyDatabase(source, target, { onProgress: fail }), /the disk is full/);
   assert.deepEqual(await contentOf(target), emptied);
-  await copyDatabase(source, target, () => {});
+  await copyDatabase(source, target, { onProgress: () => {} });
   assert.deepEqual(await contentOf(target), await contentOf(source));
 });
