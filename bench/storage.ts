@@ -1,5 +1,6 @@
 /**
- * Measures what one delivery costs the database: bytes of WAL and of disk, dead rows, and what retention costs later.
+ * Measures what one delivery costs the database: bytes of WAL and of disk, dead rows, and what retention costs later. The
+ * test server runs without full_page_writes, so WAL has no page images.
  * Uses only functions that every state of the code has, so that two states can be compared.
  */
 import { randomBytes } from 'node:crypto';
@@ -25,30 +26,24 @@ const FIRST_ADDRESS = 0x1000_0000;
 const BLOCK_TRANSFERS = 1_000;
 const BACKLOG_BLOCKS = 10;
 const READ = 125;
-/** After a checkpoint, the first change of each page writes its image, with full_page_writes. */
-const CHECKPOINT_BLOCKS = 25;
 const DAY_MS = 86_400_000;
 const KEEP_MS = 30 * DAY_MS;
 
 export async function storage(): Promise<Figures> {
-  const rows = [];
-  for (const pageImages of ['off', 'on'] as const) rows.push(await measure(pageImages));
   return {
     conditions: {
       deliveries: DELIVERIES,
       records: RECORDS,
       watchers: WATCHERS,
       blockTransfers: BLOCK_TRANSFERS,
-      checkpointBlocks: CHECKPOINT_BLOCKS,
     },
-    rows,
+    rows: [await measure()],
   };
 }
 
-async function measure(pageImages: 'on' | 'off'): Promise<Record<string, string | number>> {
+async function measure(): Promise<Record<string, string | number>> {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
-  await set(database, 'full_page_writes', pageImages);
   const clock = createTestClock();
   const prune = createPruner({
     ...{ database, clock, attemptsMs: KEEP_MS, notificationsMs: KEEP_MS, observationsMs: KEEP_MS },
@@ -67,10 +62,8 @@ async function measure(pageImages: 'on' | 'off'): Promise<Record<string, string 
   const retentionMs = Math.round(performance.now() - startedAt);
   await run(database, 'vacuum');
   const pruned = (await readWal(database)) - prunedFrom;
-  await set(database, 'full_page_writes', 'on');
   return {
     ...{
-      pageImages,
       ...delivered,
       keptBytes: each(kept),
       deadRowsPerDelivery: (dead / DELIVERIES).toFixed(2),
@@ -104,7 +97,6 @@ async function deliverAll(database: Database, clock: ReturnType<typeof createTes
     commitBytes += (await readWal(database)) - before;
     // A fresh partition has no statistics until autovacuum has analyzed it.
     if (number === BACKLOG_BLOCKS) await run(database, 'analyze');
-    if (number % CHECKPOINT_BLOCKS === 0) await run(database, 'checkpoint');
     if (number <= BACKLOG_BLOCKS) continue;
     settleMs += await deliver(database, { clock, reads, count: BLOCK_TRANSFERS });
     clock.advance(1_000);
@@ -201,8 +193,3 @@ async function readWal(database: Database): Promise<number> {
 }
 
 const run = (database: Database, text: string) => database.query({ text, values: [] });
-
-async function set(database: Database, name: string, value: string): Promise<void> {
-  await run(database, `alter system set ${name} = ${value}`);
-  await run(database, 'select pg_reload_conf()');
-}

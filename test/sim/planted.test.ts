@@ -25,12 +25,6 @@ testBugs([
     problem: /was sent, and does not count as seen/,
   },
   {
-    name: 'a crash between moving a notification and waking its lane is found',
-    bug: 'move before wake',
-    likely: 17,
-    problem: /^lane \d+ was forgotten$/,
-  },
-  {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
     likely: 62,

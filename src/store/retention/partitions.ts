@@ -16,8 +16,8 @@ type Partitioned = 'notification' | 'delivery_attempt';
 const timeColumn = { notification: sql`created_at`, delivery_attempt: sql`started_at` };
 
 /**
- * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit. A partition waits
- * for a later call while another transaction uses the table. Returns whether it dropped one.
+ * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit. A
+ * partition waits for a later call while another transaction uses the table. Returns whether it dropped one.
  */
 export async function maintainPartitions(
   database: Database,

@@ -27,6 +27,10 @@ const REFERENCE = new URL('../../../docs/reference/metrics.md', import.meta.url)
 
 /** Every metric of Chainbell itself. These names are public: dashboards and alerts are built on them. */
 const METRIC_NAMES = [
+  'chainbell_address_filter_bytes',
+  'chainbell_address_filter_entries',
+  'chainbell_address_filter_passed_total',
+  'chainbell_address_filter_probes_total',
   'chainbell_build_info',
   'chainbell_cache_responses_total',
   'chainbell_chain_block_number',
