@@ -41,7 +41,7 @@ const heardIds = (hash: string) =>
     return webhook.hash === hash ? [Number(webhook.id)] : [];
   });
 
-test('after a move to a server, keys, records, waiting webhooks and ids go on, and nothing is told twice', async () => {
+test('after a move to a server, keys, records, waiting webhooks and ids go on, and nothing is sent twice', async () => {
   await using old = await createTestDatabase('embedded');
   await using server = await createTestDatabase('postgres');
   const options = { rpc: [chain.url], receivers: [receiver], retryMinutes: [0.01] };

@@ -4,7 +4,7 @@
  */
 import { Fault } from '../../core/fault.ts';
 import type { Database, Db, Tx } from './db.ts';
-import { type Sql, sql } from './sql.ts';
+import { raw, type Sql, sql } from './sql.ts';
 
 /** `process` holds heartbeats of processes that use the old database, and `migration` is there already. */
 const LEFT_OUT = ['migration', 'process'];
@@ -155,5 +155,4 @@ async function requireCount(to: Tx, table: string, expected: number): Promise<vo
 
 /** An identifier of the catalog as part of a statement. */
 const name = (identifier: string): Sql => raw(`"${identifier.replaceAll('"', '""')}"`);
-const raw = (text: string): Sql => ({ text, values: [] });
 const join = (parts: readonly Sql[]): Sql => parts.reduce((all, part) => sql`${all}, ${part}`);

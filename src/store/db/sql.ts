@@ -32,5 +32,8 @@ export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[])
 const isSql = (part: unknown): part is Sql =>
   typeof part === 'object' && part !== null && 'text' in part && 'values' in part;
 
+/** Text as part of a statement, for names that can't be parameters. Never pass it what a user wrote. */
+export const raw = (text: string): Sql => ({ text, values: [] });
+
 /** Marks a statement whose text is always the same and that runs many times a second. */
 export const frequent = (statement: Sql): Sql => ({ ...statement, isFrequent: true });

@@ -3,7 +3,7 @@
  * after their retention. The default partitions hold the rows of all other days.
  */
 import type { Database, Tx } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { raw, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 
 export const DAY_MS = 86_400_000;
@@ -105,6 +105,3 @@ async function dropDay(database: Database, table: Partitioned, day: number): Pro
 async function lockPartitions(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${PARTITIONS_LOCK})`);
 }
-
-/** A statement whose names can't be parameters. */
-const raw = (text: string): Sql => ({ text, values: [] });
