@@ -42,9 +42,10 @@ export async function insertNotifications(
     select shard_id, id, at, 0, 'success', 200 from made where ${state}::text = 'processed' order by id`);
 }
 
-/** A database handle that records the plan of each statement it executes, apart from changes of the schema. */
-export function withPlans(database: Database): { db: Db; plans: string[] } {
-  const plans: string[] = [];
+/**
+ * A database handle that adds the plan of each statement it executes to `plans`, apart from changes of the schema.
+ */
+export function withPlans(database: Db, plans: string[] = []): { db: Db; plans: string[] } {
   const db: Db = {
     async query(statement) {
       const { text, values } = statement;

@@ -69,6 +69,8 @@ async function analyzeNew(database: Database, table: Partitioned): Promise<void>
 /** Does nothing if another process has created it, or if the default partition has rows of the day already. */
 async function createDay(tx: Tx, table: Partitioned, day: number): Promise<void> {
   await lockPartitions(tx);
+  // Otherwise another transaction could commit a row of the day between the look and the creation.
+  await tx.query(raw(`lock table ${table}_default in access exclusive mode`));
   const [from, until] = [new Date(day), new Date(day + DAY_MS)];
   const column = timeColumn[table];
   const [row] = await tx.query<{ is_taken: boolean }>(sql`

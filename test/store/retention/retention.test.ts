@@ -11,6 +11,7 @@ import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } fro
 import { createTestClock } from '../../kit/clock.ts';
 import { emptyDatabase, onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { insertNotifications, withPlans } from '../../kit/many-notifications.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 const HOUR_MS = 3_600_000;
 const { signal } = new AbortController();
@@ -175,6 +176,34 @@ onPostgres(({ database }) => {
     assert.equal(await countAttempts(database()), 0);
   });
 
+  test('a day whose first row is committed while its partition is created stays in the default partition', async () => {
+    const { clock, prune } = createStory(database());
+    const isWaiting = async () =>
+      (await database().query(sql`select from pg_locks where not granted and relation is not null`)).length >
+      0;
+    // A round shows nothing if the creation gave up before the commit.
+    for (let round = 0; round < 10; round += 1) {
+      const insert = Promise.withResolvers<void>();
+      const commit = Promise.withResolvers<void>();
+      const inserting = database().transaction(async (tx) => {
+        const startedAt = clock.now();
+        await tx.query(sql`
+          insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+          values (1, 1, ${new Date(startedAt)}::timestamptz, 1, 'success')`);
+        insert.resolve();
+        await commit.promise;
+      });
+      await insert.promise;
+      const pruning = prune(signal);
+      await waitUntil(isWaiting, { describe: 'the creation waits for the transaction' });
+      commit.resolve();
+      await inserting;
+      await pruning;
+      await database().script('delete from delivery_attempt');
+      clock.advance(10 * 24 * HOUR_MS);
+    }
+  });
+
   test('a notification that is redelivered while retention would delete it is kept', async () => {
     const places: Record<string, (prune: () => Promise<unknown>) => Promise<unknown>> = {
       'in the default partition': async () => {},
@@ -239,7 +268,8 @@ onPostgres(({ database }) => {
     const timing = { clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS, observationsMs: HOUR_MS };
     const planned: Database = {
       ...{ ...database(), ...db },
-      transaction: (work) => work({ ...db, kind: 'transaction' }),
+      transaction: (work) =>
+        database().transaction((tx) => work({ ...withPlans(tx, plans).db, kind: 'transaction' })),
     };
     await createPruner({ database: planned, ...timing })(signal);
     for (const part of [
