@@ -49,8 +49,8 @@ const SLEEP_MS_MIN = 1_000;
 /** By how much the uptime is ahead of performance.now(), which stops while the machine sleeps. */
 const aheadMs = () => uptime() * 1_000 - performance.now();
 const aheadAtStartMs = aheadMs();
-/** Reading the uptime opens a file and takes microseconds, which is too long for each call. */
-const UPTIME_READ_MS_MIN = 1;
+/** Reading the uptime opens a file and takes 20 µs, which is too long for each call. */
+const UPTIME_READ_MS_MIN = 20;
 let sleptMs = 0;
 let readMs = performance.now();
 
