@@ -9,6 +9,7 @@ import { stopOptimizingWasm } from '../src/core/wasm.ts';
 import { api } from './api/run.ts';
 import { bulk } from './bulk.ts';
 import { commands } from './commands.ts';
+import { days } from './days.ts';
 import { deliver } from './deliver/run.ts';
 import { failover } from './failover.ts';
 import type { Figures } from './figures.ts';
@@ -25,7 +26,7 @@ import { proof } from './proof.ts';
 import { storage } from './storage.ts';
 
 const scenarios: Record<string, () => Promise<Figures>> = {
-  ...{ bulk, commands, failover, filter, live, market, memory, points, proof, storage },
+  ...{ bulk, commands, days, failover, filter, live, market, memory, points, proof, storage },
   'memory-embedded': memoryEmbedded,
   // Proof beside an embedded database, which stops V8 from optimizing WebAssembly.
   'proof-embedded': () => {

@@ -1,31 +1,19 @@
 /**
  * Measures what one delivery costs the database: bytes of WAL and of disk, dead rows, and what retention costs later. The
  * test server runs without full_page_writes, so WAL has no page images.
- * Uses only functions that every state of the code has, so that two states can be compared.
  */
-import { randomBytes } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import { fromBytes } from '../src/core/hex.ts';
-import type { Transfer } from '../src/domain/block.ts';
-import { commitBlocks, findTip } from '../src/store/blocks/blocks.ts';
 import type { Database } from '../src/store/db/db.ts';
 import { sql } from '../src/store/db/sql.ts';
-import { listDue } from '../src/store/delivery/due.ts';
-import { leaseLanes } from '../src/store/delivery/lanes.ts';
-import { settle } from '../src/store/delivery/settle.ts';
 import { createPruner } from '../src/store/retention/retention.ts';
-import { addressOf, headerOf, watchAddress } from '../test/kit/chain-story.ts';
 import { createTestClock } from '../test/kit/clock.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
 import type { Figures } from './figures.ts';
+import { commitBlock, deliver, RECORDS, WATCHERS, watchAll } from './stored-deliveries.ts';
 
 const DELIVERIES = 200_000;
-const RECORDS = 2_000;
-const WATCHERS = 8;
-const FIRST_ADDRESS = 0x1000_0000;
 const BLOCK_TRANSFERS = 1_000;
 const BACKLOG_BLOCKS = 10;
-const READ = 125;
 const DAY_MS = 86_400_000;
 const KEEP_MS = 30 * DAY_MS;
 
@@ -50,7 +38,7 @@ async function measure(): Promise<Record<string, string | number>> {
   });
   const { signal } = new AbortController();
   await prune(signal);
-  await watch(database);
+  await watchAll(database);
   const delivered = await deliverAll(database, clock);
   const { rows: dead } = await readSize(database);
   await run(database, 'vacuum analyze');
@@ -81,18 +69,7 @@ async function deliverAll(database: Database, clock: ReturnType<typeof createTes
   const reads: number[] = [];
   for (let number = 1; number <= DELIVERIES / BLOCK_TRANSFERS; number += 1) {
     const [before, startedAt] = [await readWal(database), performance.now()];
-    await commitBlocks(database, {
-      expectedTip: await findTip(database),
-      blocks: [
-        {
-          header: headerOf(number),
-          proved: true,
-          transfers: Array.from({ length: BLOCK_TRANSFERS }, randomTransfer),
-        },
-      ],
-      ...{ releasedNumber: number, releasedBefore: number - 1, finalizedNumber: number, now: clock.now() },
-      deferral: { recordsMin: 1e6, rowsAtOnce: 1e6, rowsMax: 1 },
-    });
+    await commitBlock(database, { number, count: BLOCK_TRANSFERS, now: clock.now() });
     commitMs += performance.now() - startedAt;
     commitBytes += (await readWal(database)) - before;
     // A fresh partition has no statistics until autovacuum has analyzed it.
@@ -112,15 +89,6 @@ async function deliverAll(database: Database, clock: ReturnType<typeof createTes
   };
 }
 
-async function watch(database: Database): Promise<void> {
-  for (let index = 0; index < RECORDS; index += 1)
-    await watchAddress(database, {
-      watcherId: 1 + (index % WATCHERS),
-      address: addressOf(FIRST_ADDRESS + index),
-      url: `https://receiver${index % WATCHERS}.example/hook`,
-    });
-}
-
 const each = (bytes: number) => Math.round(bytes / DELIVERIES);
 
 /** Bytes of the tables of finished deliveries with their indexes, and dead rows in those that are never meant to change. */
@@ -131,58 +99,6 @@ async function readSize(database: Database): Promise<{ rows: number; bytes: numb
       sum(pg_total_relation_size(relid))::bigint as bytes
     from pg_stat_user_tables where relname ~ '^(notification|delivery_attempt|ended)'`);
   return size ?? { rows: 0, bytes: 0 };
-}
-
-const randomTransfer = (_: unknown, index: number): Transfer => ({
-  kind: index % 3 === 0 ? 'transaction' : 'token',
-  txHash: fromBytes(randomBytes(32)),
-  ordinal: index % 3,
-  sender: fromBytes(randomBytes(20)),
-  receiver: addressOf(FIRST_ADDRESS + Math.floor(Math.random() * RECORDS)),
-  amount: BigInt(1 + Math.floor(Math.random() * 1e15)),
-  token: index % 3 === 0 ? undefined : addressOf(0xc0141),
-});
-
-/** Settles about `count` due notifications successfully. Returns the time that it took to settle. */
-async function deliver(
-  database: Database,
-  { clock, reads, count }: { clock: { now(): Date }; reads: number[]; count: number },
-): Promise<number> {
-  const now = clock.now();
-  await database.query(sql`update lane set owner = null, next_due = ${now}`);
-  await database.query(sql`update watcher_queue set next_due = ${now}`);
-  const leaseUntil = new Date(now.getTime() + DAY_MS);
-  const { leased } = await leaseLanes(database, { owner: 1, now, leaseUntil });
-  let settleMs = 0;
-  for (let done = 0; done < count; ) {
-    const startedAt = performance.now();
-    const due = [...(await listDue(database, leased, { now, exclude: [], limit: READ })).values()].flatMap(
-      (one) => (one === 'lost' ? [] : one),
-    );
-    reads.push(performance.now() - startedAt);
-    if (due.length === 0) return settleMs;
-    const settledFrom = performance.now();
-    await settle(
-      database,
-      due.flatMap((one) => {
-        const lane = leased.find(({ id }) => id === one.laneId);
-        if (lane === undefined) return [];
-        return {
-          ...{ lane, notificationId: one.id, revision: one.revision, mayHaveArrived: true },
-          ...{
-            retryCount: one.retryCount,
-            redeliveryCount: one.redeliveryCount,
-            startedAt: now,
-            durationMs: 35,
-          },
-          ...{ outcome: 'success', status: 200, response: undefined, nextRetryAt: undefined, settledAt: now },
-        };
-      }),
-    );
-    settleMs += performance.now() - settledFrom;
-    done += due.length;
-  }
-  return settleMs;
 }
 
 async function readWal(database: Database): Promise<number> {

@@ -289,12 +289,13 @@ export const ConfigSchema = Type.Object(
       {
         attempts: Type.With(DurationText, {
           default: '30d',
-          description: 'How long delivery attempts are kept. Whole days (UTC) are deleted.',
+          description:
+            'How long delivery attempts are kept. Deleted in steps of a tenth of this, in whole days (UTC).',
         }),
         notifications: Type.With(DurationText, {
           default: '90d',
           description:
-            'How long finished notifications are kept after their creation. Waiting ones are always kept.',
+            'How long finished notifications are kept after their creation. Deleted in steps of a tenth of this, in whole days (UTC). Waiting ones are always kept.',
         }),
         observations: Type.With(DurationText, {
           default: '7d',

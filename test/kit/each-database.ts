@@ -53,7 +53,7 @@ function onDatabase(kind: DatabaseKind, declare: (suite: Suite) => void): void {
 }
 
 /**
- * Deletes all rows and daily partitions, and restarts ids at 1. Truncating creates new files for each table and index, which takes the embedded
+ * Deletes all rows and partitions of days, and restarts ids at 1. Truncating creates new files for each table and index, which takes the embedded
  * database 0.2 s, so only tables with rows are truncated.
  */
 export async function emptyDatabase(database: Database): Promise<void> {

@@ -1,18 +1,24 @@
 /**
- * Daily partitions of `notification` and `delivery_attempt`: created ahead, analyzed once they have rows, and dropped whole
- * after their retention. The default partitions hold the rows of all other days.
+ * Partitions of `notification` and `delivery_attempt`: created ahead, analyzed once they have rows, and dropped whole after
+ * their retention. Each has a number of days, so that a table has about a dozen of them for any retention: a query without a
+ * time reads all of them. The default partitions hold the rows of all other days.
  */
-import type { Database, Tx } from '../db/db.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Database, Db, Tx } from '../db/db.ts';
 import { raw, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 
 export const DAY_MS = 86_400_000;
-/** Days after today that have a partition, so that none is missing while no process runs for a day. */
-const DAYS_AHEAD = 2;
+/** From now on there are partitions for this time, so that none is missing while no process runs for a day. */
+const AHEAD_MS = 2 * DAY_MS;
+/** A partition has this share of the retention, in whole days. */
+const SHARE = 1 / 10;
 /** Advisory lock of the transaction that changes partitions. */
 const PARTITIONS_LOCK = 0x6362_0008;
 
 type Partitioned = 'notification' | 'delivery_attempt';
+/** A partition: times from `from` until before `until`, both midnight UTC. */
+type Span = { from: number; until: number };
 const timeColumn = { notification: sql`created_at`, delivery_attempt: sql`started_at` };
 
 /**
@@ -25,35 +31,78 @@ export async function maintainPartitions(
 ): Promise<boolean> {
   let isDropped = false;
   for (const table of ['notification', 'delivery_attempt'] as const) {
-    const days = await listDays(database, table);
-    const today = startOfDay(now);
-    for (let ahead = 0; ahead <= DAYS_AHEAD; ahead += 1) {
-      const day = today + ahead * DAY_MS;
-      if (!days.includes(day)) await unlessLocked(database, (tx) => createDay(tx, table, day));
-    }
+    const lengthMs = lengthOf(now.getTime() - before[table].getTime());
+    const times = { nowMs: now.getTime(), lengthMs };
+    if ((await findMissing(database, table, times)).length > 0)
+      await unlessLocked(database, (tx) => createMissing(tx, table, times));
     await analyzeNew(database, table);
-    const old = days.find((day) => day + DAY_MS <= before[table].getTime());
-    if (old !== undefined) isDropped = (await dropDay(database, table, old)) || isDropped;
+    const old = (await listSpans(database, table)).find(({ until }) => until <= before[table].getTime());
+    if (old !== undefined) isDropped = (await dropSpan(database, table, old)) || isDropped;
   }
   return isDropped;
 }
 
-const startOfDay = (time: Date): number => Math.floor(time.getTime() / DAY_MS) * DAY_MS;
+const startOfDay = (timeMs: number): number => Math.floor(timeMs / DAY_MS) * DAY_MS;
 
-/** `notification_20260131` */
-const nameOf = (table: Partitioned, day: number): string =>
-  `${table}_${new Date(day).toISOString().slice(0, 10).replaceAll('-', '')}`;
+const lengthOf = (retentionMs: number): number =>
+  Math.max(1, Math.ceil((retentionMs * SHARE) / DAY_MS)) * DAY_MS;
 
-/** The days that have a partition, oldest first. */
-async function listDays(database: Database, table: Partitioned): Promise<number[]> {
-  const rows = await database.query<{ name: string }>(sql`
-    select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = ${table}::text::regclass and c.relname ~ '_[0-9]{8}$' order by c.relname`);
-  return rows.map(({ name }) => {
-    const text = name.slice(-8);
-    return Date.parse(`${text.slice(0, 4)}-${text.slice(4, 6)}-${text.slice(6)}T00:00:00Z`);
-  });
+/**
+ * Partitions to create, for the times from today until AHEAD_MS from now. None has a day that is in the default partition
+ * already, because PostgreSQL would refuse it.
+ */
+async function findMissing(
+  db: Db,
+  table: Partitioned,
+  { nowMs, lengthMs }: { nowMs: number; lengthMs: number },
+): Promise<Span[]> {
+  const spans = await listSpans(db, table);
+  const missing: Span[] = [];
+  let from = startOfDay(nowMs);
+  while (from <= nowMs + AHEAD_MS) {
+    const known = spans.find((span) => span.from <= from && from < span.until);
+    const next = Math.min(...spans.map((span) => span.from).filter((start) => start > from));
+    const until = known?.until ?? Math.min(from + lengthMs, next);
+    if (known === undefined) missing.push(...(await freeSpans(db, table, { from, until })));
+    from = until;
+  }
+  return missing;
 }
+
+/** The consecutive days without a row in the default partition. */
+async function freeSpans(db: Db, table: Partitioned, { from, until }: Span): Promise<Span[]> {
+  const column = timeColumn[table];
+  const days = Array.from({ length: (until - from) / DAY_MS }, (_, index) => from + index * DAY_MS);
+  const free = await db.query<{ day: Date }>(sql`
+    select day from unnest(${listOf(days.map((day) => new Date(day).toISOString()))}::timestamptz[]) as day
+    where not exists (
+      select from ${raw(`${table}_default`)} where ${column} >= day and ${column} < day + interval '24 hours')
+    order by day`);
+  const spans: Span[] = [];
+  for (const { day } of free) {
+    const last = spans.at(-1);
+    if (last?.until === day.getTime()) last.until += DAY_MS;
+    else spans.push({ from: day.getTime(), until: day.getTime() + DAY_MS });
+  }
+  return spans;
+}
+
+const nameOf = (table: Partitioned, { from, until }: Span): string =>
+  [table, ...[from, until].map((day) => new Date(day).toISOString().slice(0, 10).replaceAll('-', ''))].join(
+    '_',
+  );
+
+/** The times of all partitions, oldest first. Their names contain them: `notification_20260131_20260203`. */
+async function listSpans(db: Db, table: Partitioned): Promise<Span[]> {
+  const rows = await db.query<{ name: string }>(sql`
+    select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = ${table}::text::regclass and c.relname ~ '_[0-9]{8}_[0-9]{8}$' order by c.relname`);
+  return rows.map(({ name }) => ({ from: timeOf(name.slice(-17, -9)), until: timeOf(name.slice(-8)) }));
+}
+
+/** `20260131` */
+const timeOf = (day: string): number =>
+  Date.parse(`${day.slice(0, 4)}-${day.slice(4, 6)}-${day.slice(6)}T00:00:00Z`);
 
 /**
  * Analyzes partitions that have their first rows. Without statistics, the planner may choose the wrong index until autovacuum
@@ -66,26 +115,25 @@ async function analyzeNew(database: Database, table: Partitioned): Promise<void>
   for (const { name } of rows) await database.query(raw(`analyze ${name}`));
 }
 
-/** Does nothing if another process has created it, or if the default partition has rows of the day already. */
-async function createDay(tx: Tx, table: Partitioned, day: number): Promise<void> {
+async function createMissing(
+  tx: Tx,
+  table: Partitioned,
+  times: { nowMs: number; lengthMs: number },
+): Promise<void> {
   await lockPartitions(tx);
-  // Otherwise another transaction could commit a row of the day between the look and the creation.
+  // Otherwise another transaction could commit a row of these days between the look and the creation.
   await tx.query(raw(`lock table ${table}_default in access exclusive mode`));
-  const [from, until] = [new Date(day), new Date(day + DAY_MS)];
-  const column = timeColumn[table];
-  const [row] = await tx.query<{ is_taken: boolean }>(sql`
-    select to_regclass(${nameOf(table, day)}) is not null
-      or exists (select from ${raw(`${table}_default`)} where ${column} >= ${from} and ${column} < ${until}) as is_taken`);
-  if (row?.is_taken === true) return;
-  await tx.query(
-    raw(`create table ${nameOf(table, day)} partition of ${table}
-      for values from ('${from.toISOString()}') to ('${until.toISOString()}')`),
-  );
+  for (const span of await findMissing(tx, table, times)) {
+    const bounds = [span.from, span.until].map((time) => `('${new Date(time).toISOString()}')`);
+    await tx.query(
+      raw(`create table ${nameOf(table, span)} partition of ${table} for values from ${bounds.join(' to ')}`),
+    );
+  }
 }
 
 /** Keeps pending notifications in the default partition. Returns false if other transactions use the table. */
-async function dropDay(database: Database, table: Partitioned, day: number): Promise<boolean> {
-  const name = nameOf(table, day);
+async function dropSpan(database: Database, table: Partitioned, span: Span): Promise<boolean> {
+  const name = nameOf(table, span);
   const isDone = await unlessLocked(database, async (tx) => {
     await lockPartitions(tx);
     const [row] = await tx.query<{ is_there: boolean }>(

@@ -15,9 +15,9 @@ const STEP_ROWS = 1_000;
 const STEP_ANSWERS = 100;
 
 /**
- * A step that maintains the daily partitions, and deletes attempts, stored responses, price observations, and finished
+ * A step that maintains the partitions, and deletes attempts, stored responses, price observations, and finished
  * notifications (processed, withdrawn, cancelled) after their retention. Notifications count from their creation, and attempts
- * from their start. The rows of a day are dropped together; those in the default partitions are deleted in steps.
+ * from their start. The rows of a partition are dropped together; those in the default partitions are deleted in steps.
  */
 export function createPruner(options: {
   database: Database;
@@ -78,7 +78,7 @@ function pruneNotifications(database: Database, before: Date, limit: number): Pr
   });
 }
 
-/** Deletes up to `limit` rows of `ended` whose notifications are deleted. A partition is never dropped before its day is over. */
+/** Deletes up to `limit` rows of `ended` whose notifications are deleted. A partition is never dropped before its last day is over. */
 async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
     delete from ended where ctid = any(array(

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { decimal } from '../../../src/core/decimal.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { endGone } from '../../../src/store/delivery/notification-rows.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
 import { findLastRoundAt, insertRound } from '../../../src/store/prices/price-rounds.ts';
 import { createPruner } from '../../../src/store/retention/retention.ts';
@@ -93,7 +94,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countAttempts(database()), 3);
   });
 
-  test('rows of a day are dropped together, and waiting notifications of that day stay', async () => {
+  test('rows of a partition are dropped together, and its waiting notifications stay', async () => {
     const { clock, prune } = createStory(database());
     await prune(signal);
     await watchAddress(database());
@@ -112,12 +113,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           select distinct tableoid::regclass::text as place from notification
           union select distinct tableoid::regclass::text from delivery_attempt order by 1`)
       ).map(({ place }) => place);
-    const day = ['delivery_attempt_20251120', 'notification_20251120'];
+    const day = ['delivery_attempt_20251120_20251121', 'notification_20251120_20251121'];
     assert.deepEqual(await listPlaces(), day);
     // The day ends at midnight, and its notifications are kept for two hours after it.
     clock.advance(14 * HOUR_MS - 1);
     assert.equal(await prune(signal), 'worked', 'the attempts are dropped');
-    assert.deepEqual(await listPlaces(), ['notification_20251120']);
+    assert.deepEqual(await listPlaces(), ['notification_20251120_20251121']);
     assert.equal(await prune(signal), 'idle');
     assert.deepEqual(await listStates(database()), states);
     clock.advance(1);
@@ -129,11 +130,35 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await database().query(sql`
         select relname as name from pg_class where relkind = 'r' and relname like 'notification\_2%' order by 1`),
       [
-        { name: 'notification_20251121' },
-        { name: 'notification_20251122' },
-        { name: 'notification_20251123' },
+        { name: 'notification_20251121_20251122' },
+        { name: 'notification_20251122_20251123' },
+        { name: 'notification_20251123_20251124' },
       ],
     );
+  });
+
+  test('a partition has a tenth of the retention, and none of the days that are in the default partition', async () => {
+    const { clock } = createStory(database());
+    const pruneAfter = (days: number) =>
+      createPruner({
+        ...{ database: database(), clock, attemptsMs: days * 24 * HOUR_MS },
+        ...{ notificationsMs: HOUR_MS, observationsMs: HOUR_MS },
+      })(signal);
+    const listDays = async () =>
+      (
+        await database().query<{ name: string }>(sql`
+          select relname as name from pg_class where relkind = 'r' and relname like 'delivery\_attempt\_2%' order by 1`)
+      ).map(({ name }) => name.replace('delivery_attempt_2025', ''));
+    await insertAttempts(database(), noon, 2);
+    await insertAttempts(database(), later(4 * 24 * HOUR_MS), 2);
+    await pruneAfter(61);
+    assert.deepEqual(await listDays(), ['1121_20251124', '1125_20251127']);
+    await pruneAfter(61);
+    assert.deepEqual((await listDays()).length, 2);
+    // With another retention, the days that have a partition keep theirs.
+    clock.advance(5 * 24 * HOUR_MS);
+    await pruneAfter(20);
+    assert.deepEqual(await listDays(), ['1121_20251124', '1125_20251127', '1127_20251129']);
   });
 
   test('one step deletes a bounded number of rows and reports whether there are more', async () => {
@@ -162,7 +187,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('a day is dropped later while another transaction uses its table', async () => {
+  test('a partition is dropped later while another transaction uses its table', async () => {
     const { clock, prune } = createStory(database());
     await prune(signal);
     await insertAttempts(database(), noon, 2);
@@ -237,7 +262,7 @@ onPostgres(({ database }) => {
     const { prune } = createStory(database());
     const isAnalyzed = async () =>
       await database().query(sql`
-        select reltuples >= 0 as analyzed from pg_class where relname = 'delivery_attempt_20251120'`);
+        select reltuples >= 0 as analyzed from pg_class where relname = 'delivery_attempt_20251120_20251121'`);
     await prune(signal);
     await prune(signal);
     assert.deepEqual(await isAnalyzed(), [{ analyzed: false }]);
@@ -250,9 +275,8 @@ onPostgres(({ database }) => {
     const record = await watchAddress(database());
     await insertNotifications(database(), { records: [record], count: 50_000, state: 'processed' });
     await insertNotifications(database(), { records: [record], count: 50_000 });
-    await database().query(
-      sql`update notification_status set state = 'cancelled' where state = 'waiting' and id % 2 = 0`,
-    );
+    await database().query(sql`
+      with gone as (delete from queue where id % 2 = 0 returning *), ${endGone('cancelled', noon)} select from gone`);
     await insertAttempts(database(), noon, 100_000);
     await database().query(sql`
       insert into idempotent_answer (shard_id, key, part, digest, answer, created_at)

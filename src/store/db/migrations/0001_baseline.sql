@@ -304,10 +304,10 @@ create index notification_transaction on notification (substr(tx_hash, 25));
 -- BRIN indexes take a few pages, because rows are stored roughly in the order of their blocks and of their creation.
 create index notification_block on notification using brin (block_number) with (autosummarize = on);
 create index notification_created on notification using brin (created_at) with (autosummarize = on);
--- A partition a day; this one has the rows that no other takes, for example after a clock was wrong.
+-- The step of retention creates partitions of some days each; this one has the rows that no other takes, for example after a clock was wrong.
 create table notification_default partition of notification default;
 create index notification_default_age on notification_default (created_at);
-comment on table notification is 'Transfers of watched addresses. Partitioned by day of creation';
+comment on table notification is 'Transfers of watched addresses. Partitioned by time of creation';
 comment on column notification.kind is
   'c: the value of a transaction. i: the value of a call. t: an ERC-20 Transfer log';
 comment on column notification.ordinal is
@@ -415,7 +415,7 @@ create index delivery_attempt_notification on delivery_attempt (shard_id, notifi
 create table delivery_attempt_default partition of delivery_attempt default;
 create index delivery_attempt_default_age on delivery_attempt_default (started_at);
 comment on table delivery_attempt is
-  'Delivery attempts and their outcomes. Partitioned by the day on which they started';
+  'Delivery attempts and their outcomes. Partitioned by the time of their start';
 comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
