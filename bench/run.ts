@@ -15,6 +15,7 @@ import { failover } from './failover.ts';
 import type { Figures } from './figures.ts';
 import { filter } from './filter.ts';
 import { follow } from './follow/run.ts';
+import { history } from './history.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
 import { market } from './market.ts';
@@ -26,7 +27,7 @@ import { proof } from './proof.ts';
 import { storage } from './storage.ts';
 
 const scenarios: Record<string, () => Promise<Figures>> = {
-  ...{ bulk, commands, days, failover, filter, live, market, memory, points, proof, storage },
+  ...{ bulk, commands, days, failover, filter, history, live, market, memory, points, proof, storage },
   'memory-embedded': memoryEmbedded,
   // Proof beside an embedded database, which stops V8 from optimizing WebAssembly.
   'proof-embedded': () => {

@@ -1,6 +1,6 @@
 /**
- * Measures what one delivery costs the database: bytes of WAL and of disk, dead rows, and what retention costs later. The
- * test server runs without full_page_writes, so WAL has no page images.
+ * Measures what one delivery costs the database: bytes of WAL, with and without page images, and of disk, dead rows, and what
+ * retention costs later. Without images, the server runs with full_page_writes off.
  */
 import { performance } from 'node:perf_hooks';
 import type { Database } from '../src/store/db/db.ts';
@@ -8,12 +8,14 @@ import { sql } from '../src/store/db/sql.ts';
 import { createPruner } from '../src/store/retention/retention.ts';
 import { createTestClock } from '../test/kit/clock.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
+import { startPostgresServer } from '../test/kit/postgres-server.ts';
 import type { Figures } from './figures.ts';
 import { commitBlock, deliver, RECORDS, WATCHERS, watchAll } from './stored-deliveries.ts';
 
 const DELIVERIES = 200_000;
 const BLOCK_TRANSFERS = 1_000;
 const BACKLOG_BLOCKS = 10;
+const CHECKPOINT_BLOCKS = 100;
 const DAY_MS = 86_400_000;
 const KEEP_MS = 30 * DAY_MS;
 
@@ -25,11 +27,25 @@ export async function storage(): Promise<Figures> {
       watchers: WATCHERS,
       blockTransfers: BLOCK_TRANSFERS,
     },
-    rows: [await measure()],
+    rows: [await measure('without'), await measureWithImages()],
   };
 }
 
-async function measure(): Promise<Record<string, string | number>> {
+/** A page gets an image at its first change after a checkpoint. */
+async function measureWithImages(): Promise<Record<string, string | number>> {
+  const server = await startPostgresServer({ isDurable: true, settings: ['fsync=off'] });
+  const given = process.env.TEST_DATABASE_URL;
+  process.env.TEST_DATABASE_URL = server.url;
+  try {
+    return await measure(`a checkpoint every ${CHECKPOINT_BLOCKS * BLOCK_TRANSFERS}`);
+  } finally {
+    if (given === undefined) delete process.env.TEST_DATABASE_URL;
+    else process.env.TEST_DATABASE_URL = given;
+    await server.stop();
+  }
+}
+
+async function measure(pageImages: string): Promise<Record<string, string | number>> {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
   const clock = createTestClock();
@@ -44,7 +60,7 @@ async function measure(): Promise<Record<string, string | number>> {
   await run(database, 'vacuum analyze');
   const { bytes: kept } = await readSize(database);
   const prunedFrom = await readWal(database);
-  clock.advance(KEEP_MS + 2 * DAY_MS);
+  clock.advance(KEEP_MS * 1.1 + 2 * DAY_MS);
   const startedAt = performance.now();
   while ((await prune(signal)) === 'worked');
   const retentionMs = Math.round(performance.now() - startedAt);
@@ -52,6 +68,7 @@ async function measure(): Promise<Record<string, string | number>> {
   const pruned = (await readWal(database)) - prunedFrom;
   return {
     ...{
+      pageImages,
       ...delivered,
       keptBytes: each(kept),
       deadRowsPerDelivery: (dead / DELIVERIES).toFixed(2),
@@ -74,6 +91,7 @@ async function deliverAll(database: Database, clock: ReturnType<typeof createTes
     commitBytes += (await readWal(database)) - before;
     // A fresh partition has no statistics until autovacuum has analyzed it.
     if (number === BACKLOG_BLOCKS) await run(database, 'analyze');
+    if (number % CHECKPOINT_BLOCKS === 0) await run(database, 'checkpoint');
     if (number <= BACKLOG_BLOCKS) continue;
     settleMs += await deliver(database, { clock, reads, count: BLOCK_TRANSFERS });
     clock.advance(1_000);
