@@ -131,7 +131,7 @@ async function createMissing(
   }
 }
 
-/** Keeps pending notifications in the default partition. Returns false if other transactions use the table. */
+/** Keeps needed notifications in the default partition. Returns false if other transactions use the table. */
 async function dropSpan(database: Database, table: Partitioned, span: Span): Promise<boolean> {
   const name = nameOf(table, span);
   const isDone = await unlessLocked(database, async (tx) => {
@@ -141,15 +141,25 @@ async function dropSpan(database: Database, table: Partitioned, span: Span): Pro
     );
     if (row?.is_there !== true) return false;
     await tx.query(raw(`alter table ${table} detach partition ${name}`));
-    if (table === 'notification')
-      await tx.query(
-        raw(`insert into notification select n.* from ${name} n
-          where exists (select from queue q where q.shard_id = n.shard_id and q.id = n.id)`),
-      );
+    if (table === 'notification') await keepNeeded(tx, name);
     await tx.query(raw(`drop table ${name}`));
     return true;
   });
   return isDone === true;
+}
+
+/** The newest block that no reorg can orphan. Null before a follower has started. */
+export const finalNumber = sql`(select finalized_number from chain)`;
+
+/**
+ * Copies pending notifications, and those of blocks that are not final, to the default partition. Two statements, because one with
+ * both conditions would probe the queue for each notification of the day.
+ */
+async function keepNeeded(tx: Tx, name: string): Promise<void> {
+  const isPending = sql`exists (select from queue q where q.shard_id = n.shard_id and q.id = n.id)`;
+  const day = sql`insert into notification select n.* from ${raw(name)} n`;
+  await tx.query(sql`${day} where ${isPending}`);
+  await tx.query(sql`${day} where n.block_number > ${finalNumber} and not ${isPending}`);
 }
 
 async function lockPartitions(tx: Tx): Promise<void> {

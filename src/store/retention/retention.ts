@@ -1,5 +1,6 @@
 /**
- * Deletes old data in small steps. Notifications that still wait are never deleted.
+ * Deletes old data in small steps. Notifications that still wait are never deleted, and neither are those of blocks that a reorg
+ * can still orphan: without its notification, a transaction that is mined again would be sent again.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
@@ -7,7 +8,7 @@ import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
-import { maintainPartitions } from './partitions.ts';
+import { finalNumber, maintainPartitions } from './partitions.ts';
 
 /** Rows that one step deletes per table. A delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -58,13 +59,14 @@ async function pruneAttempts(db: Db, before: Date, limit: number): Promise<numbe
 }
 
 /**
- * Deletes up to `limit` finished notifications that were created before `before`, in the default partition. The locks are a
- * separate statement. The delete then sees the redeliveries of every transaction that held them before, and a later one finds
- * its notification deleted.
+ * Deletes up to `limit` finished notifications of final blocks that were created before `before`, in the default partition. The
+ * locks are a separate statement. The delete then sees the redeliveries of every transaction that held them before, and a later
+ * one finds its notification deleted.
  */
 function pruneNotifications(database: Database, before: Date, limit: number): Promise<number> {
   // A scalar subquery probes the index for each row, where `not exists` would read the whole queue.
   const isFinished = sql`n.created_at < ${before}
+    and n.block_number <= coalesce(${finalNumber}, n.block_number)
     and (select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null`;
   return database.transaction(async (tx) => {
     const locked = await tx.query<{ place: string }>(sql`

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal } from '../../../src/core/decimal.ts';
+import { insertChain } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { endGone } from '../../../src/store/delivery/notification-rows.ts';
@@ -161,6 +162,38 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listDays(), ['1121_20251124', '1125_20251127', '1127_20251129']);
   });
 
+  test('a finished notification is kept until its block is final, so that a reorg does not send its transfer again', async () => {
+    const places: Record<string, (prune: () => Promise<unknown>) => Promise<unknown>> = {
+      'in the default partition': async () => {},
+      'in the partition of its day': (prune) => prune(),
+    };
+    for (const [name, prepare] of Object.entries(places)) {
+      await emptyDatabase(database());
+      await insertChain(database(), 1, undefined);
+      const { clock, prune } = createStory(database());
+      const pruneAll = async () => {
+        while ((await prune(signal)) === 'worked');
+      };
+      await prepare(pruneAll);
+      await watchAddress(database());
+      const transfer = transferOf();
+      await mine(database(), headerOf(1), []);
+      await mine(database(), headerOf(2), [transfer]);
+      await attemptDue(database(), { now: noon, succeeds: true });
+      await mine(database(), headerOf(3), [], { finalizedNumber: 1 });
+      clock.advance(3 * 24 * HOUR_MS);
+      await pruneAll();
+      assert.deepEqual(await listStates(database()), ['processed'], name);
+      const now = clock.now();
+      const reorg = { ancestorNumber: 1 };
+      await mine(database(), headerOf(2, 1, 1), [transfer], { reorg, finalizedNumber: 1, now });
+      assert.deepEqual(await listStates(database()), ['processed'], name);
+      await mine(database(), headerOf(3, 1, 1), [], { finalizedNumber: 3, now });
+      await pruneAll();
+      assert.deepEqual(await listStates(database()), [], name);
+    }
+  });
+
   test('one step deletes a bounded number of rows and reports whether there are more', async () => {
     const record = await watchAddress(database());
     const left = async () => (await listStates(database())).length + (await countAttempts(database()));
@@ -305,7 +338,7 @@ onPostgres(({ database }) => {
         plans.some((plan) => plan.includes(part)),
         part,
       );
-    assert.doesNotMatch(plans.join('\n'), /Seq Scan on (?!pg_)/);
+    assert.doesNotMatch(plans.join('\n'), /Seq Scan on (?!pg_|chain )/);
   });
 
   test('answers to requests with an Idempotency-Key are deleted after a day', async () => {
