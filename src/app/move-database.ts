@@ -8,7 +8,7 @@ import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { type CopyProgress, copyDatabase } from '../store/db/copy-database.ts';
 import { migrate } from '../store/db/migrate.ts';
-import { markMoved, readMovedAt } from '../store/db/moved.ts';
+import { markMoved, readMove, requireSameTarget } from '../store/db/moved.ts';
 import { openDatabase } from '../store/db/open.ts';
 import { openKeyRing } from './open-key-ring.ts';
 
@@ -20,7 +20,7 @@ const SILENT_MS_MAX = 600_000;
  * number of rows by table. The mark is written before the copy is committed, so the embedded database is never usable beside a
  * complete copy. A move that fails before that leaves both databases as they were.
  * @throws Fault `invalid` without `database.url`, or if `secret` doesn't fit; `not_found` without an embedded database; `conflict` if
- * the service still runs, or if the database at `database.url` is in use; `unavailable` if that server can't be reached
+ * the service still runs, or if the database at `database.url` is in use or an earlier move had another one; `unavailable` if that server can't be reached
  */
 export async function moveDatabase(
   config: Config,
@@ -34,7 +34,7 @@ export async function moveDatabase(
       'not_found',
       `${path.resolve(dataDir)} holds no embedded database. Set dataDir to its folder`,
     );
-  const movedAt = await readMovedAt(dataDir);
+  const earlier = await readMove(dataDir);
   await using parts = new AsyncDisposableStack();
   const source = await openDatabase({ url: '', dataDir, evenIfMoved: true });
   parts.defer(() => source.close());
@@ -47,13 +47,14 @@ export async function moveDatabase(
     throw new Fault('invalid', `${error.message}. The embedded database used the one in ${file}`);
   });
   await migrate(target);
-  let isMarked = movedAt !== undefined;
+  await requireSameTarget(dataDir, target);
+  let isMarked = earlier !== undefined;
   try {
     return await copyDatabase(source, target, {
       onProgress,
       async beforeCommit() {
         isMarked = true;
-        await markMoved(dataDir, systemClock().now());
+        await markMoved(dataDir, target, systemClock().now());
       },
     });
   } catch (error) {
@@ -61,7 +62,7 @@ export async function moveDatabase(
     // Either the answer to the commit was lost, or an earlier move has committed.
     const advice =
       error.code === 'conflict'
-        ? `An earlier move of this embedded database was completed or about to be, at ${movedAt}: if these rows are its copy, start the service with this database.url`
+        ? `An earlier move of this embedded database was completed or about to be, at ${earlier?.at}: if these rows are its copy, start the service with this database.url`
         : 'The move may be complete. Run the command again: it completes the move, or says that it is complete';
     throw new Fault(error.code, `${error.message}. ${advice}`);
   }

@@ -90,6 +90,11 @@ test('after a move to a server, keys, records, waiting webhooks and ids go on, a
   assert.deepEqual(heardIds(later), [rows[2]?.id]);
   assert.ok((rows[2]?.id ?? 0) > (rows[1]?.id ?? 0));
 
+  await using other = await createTestDatabase('postgres');
+  const elsewhere = await move(old, other);
+  assert.equal(elsewhere.code, 78);
+  assert.match(elsewhere.err, /moved to another database at .* run: rm .*moved-to-postgresql.* sent again/);
+  assert.deepEqual(await (await other.open()).query(sql`select from watcher`), []);
   const again = await move(old, server);
   assert.equal(again.code, 78);
   assert.match(
@@ -135,7 +140,7 @@ test('a move that is refused says why and leaves both databases as they were', a
   await target.script('drop table mine');
 
   // As if the process had ended while the commit was on its way.
-  await markMoved(old.dataDir, new Date());
+  await markMoved(old.dataDir, target, new Date());
   await assert.rejects(old.open(), /moved to PostgreSQL at/);
   const done = await move(old, server);
   assert.equal(done.code, 0, done.err);
