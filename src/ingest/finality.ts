@@ -6,7 +6,7 @@ import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { BlockId } from '../domain/block.ts';
-import { findChain, findKnownHash } from '../store/blocks/blocks.ts';
+import { findChain, findKnownHash, raiseFinalized } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
 
 type FinalityOptions = {
@@ -64,6 +64,7 @@ export function createFinality({
       // Another process may have found a newer one while this process stood by.
       const stored = (await findChain(database))?.finalizedNumber ?? 0;
       finalizedNumber = Math.max(finalizedNumber, stored, found);
+      if (finalizedNumber > stored) await raiseFinalized(database, finalizedNumber);
       refreshedMs = nowMs;
       metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
     },

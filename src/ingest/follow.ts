@@ -139,7 +139,10 @@ export function createFollower(options: FollowerOptions): Follower {
    */
   async function atOrBehindTip(tip: BlockId, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
     metrics.chainLagSeconds.set(0);
-    if (head.hash === tip.hash) return 'idle';
+    if (head.hash === tip.hash) {
+      await finality.refresh(tip, signal);
+      return 'idle';
+    }
     if (head.number === tip.number)
       return (await isOrphaned(database, head)) ? 'idle' : switchBranch(tip, head.number, head, signal);
     const stored = await findBlockHash(database, head.number);

@@ -75,6 +75,25 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('a block that becomes final while no new block arrives is final', async () => {
+    const clock = createTestClock();
+    let tag = 5;
+    const nodes = { head: () => headerOf(20), at: (number: number) => headerOf(number), asked: headerOf };
+    const chain = {
+      ...nodes,
+      startBlock: 1,
+      get finalized() {
+        return tag;
+      },
+    };
+    const follower = followMadeUp(database(), chain, { clock, finalityDepth: DEPTH });
+    while (((await findTip(database()))?.number ?? 0) < 20) await follower.step(signal);
+    tag = 15;
+    clock.advance(10_000);
+    assert.equal(await follower.step(signal), 'idle');
+    assert.equal(await readFinal(), 15);
+  });
+
   test('a stored block that the tag names is final, and no block above it', async () => {
     await follow(database(), { tagged: 100, branchOf: () => 0 }, 200);
     assert.equal(await readFinal(), 100);

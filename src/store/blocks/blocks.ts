@@ -145,6 +145,13 @@ export async function isOrphaned(db: Db, { number, hash }: BlockId): Promise<boo
   return rows.length > 0;
 }
 
+/** Notes that the stored block at this height is final. A commit does so too, but the chain may rest. */
+export async function raiseFinalized(db: Db, number: number): Promise<void> {
+  await db.query(sql`
+    update chain set finalized_number = ${number}
+    where finalized_number < ${number} and exists (select from block where number = ${number})`);
+}
+
 /** The chain that this database belongs to, once a follower has started on it. */
 export async function findChain(db: Db): Promise<ChainRow | undefined> {
   const [row] = await db.query<{
