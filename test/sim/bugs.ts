@@ -72,7 +72,7 @@ export const bugs = {
   /** A notification moves with its watched address to another lane before that lane is woken. */
   'move before wake': (): Bug => ({
     ...{ note() {}, rewrite: (statement) => statement },
-    // That transaction begins by locking both lanes (alignUnlessLocked).
+    // That transaction begins by locking both lanes (alignUnlessLocked, alignNotifications).
     apart: /with wanted as materialized|^select from lane where id in/,
   }),
 
@@ -92,6 +92,16 @@ export const bugs = {
       'from updated order by position\n    )',
       "from updated where state <> 'processed' order by position\n    )",
     ),
+  /** Retention drops a day without keeping its pending notifications. */
+  'drop of pending': () =>
+    rewriting(' n where exists (select from queue q', ' n where false and exists (select from queue q'),
+
+  /** Retention drops a day without keeping the notifications of blocks that a reorg can still orphan. */
+  'drop before final': () => rewriting('n.block_number > (select finalized_number from chain)', 'false'),
+
+  /** Retention deletes rows of the default partition although they are in the queue. */
+  'pruning of pending': () =>
+    rewriting('and (select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null', ''),
 } satisfies Record<string, () => Bug>;
 
 /** Replaces a part of every statement that contains it. */

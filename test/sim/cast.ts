@@ -15,13 +15,14 @@ import { createFollower } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-block.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { createAddressFilter } from '../../src/store/matching/address-filter.ts';
+import { createPruner } from '../../src/store/retention/retention.ts';
 import { noChecks } from '../kit/follower.ts';
 import { type BugName, bugs } from './bugs.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
 import { CHAIN_ID, createSimNodes } from './nodes.ts';
 import type { Actor } from './scheduler.ts';
 import { createSeat, type Done, type Mishap, type Point } from './seat.ts';
-import { RETRY_MINUTES, type World } from './world.ts';
+import { HOUR_MS, RETRY_MINUTES, type World } from './world.ts';
 
 export type Cast = {
   living(): Actor[];
@@ -33,6 +34,8 @@ export type Cast = {
   ring(): void;
   /** Whether all actors have followed the clock. One that has not may schedule a first attempt in the future. */
   isInTime(): boolean;
+  /** Whether the schedule has followed the clock. Until then, lanes may look forgotten. */
+  hasRepaired(): boolean;
   /** How often each mishap happened at each point, with keys such as `settle, crash after`. */
   readonly mishaps: Map<string, number>;
 };
@@ -41,6 +44,8 @@ export type Cast = {
 const REPAIR_MS = 10_000;
 /** Less than the addresses of most stories. */
 const FILTER_PAGE = 2;
+/** How often a process prunes, because a step every minute would take most turns of a story. */
+const PRUNE_MS = 6 * HOUR_MS;
 const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
 /** Low for reads, because they are frequent and their mishaps have few effects. Higher for rare points. */
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
@@ -86,7 +91,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     const common = await openClock(actor, seat);
     opened.add(actor);
     if (actor.name.startsWith('follower')) startFollower(actor, seat, common.clock);
-    else startWorker(actor, seat, common.clock);
+    else startWorker(actor, seat, common);
     // Only after a change, because a comparison every second would take most turns of a story.
     for (;;) {
       const pause = new AbortController();
@@ -94,7 +99,7 @@ export function createCast(world: World, bugName: BugName): Cast {
         await Promise.race([world.commonTime.changed(), clock.wait(REPAIR_MS, pause.signal)]);
       pause.abort();
       const version = world.commonTime.version();
-      if (await takeStep(actor, common.step)) seen.set(actor, version);
+      if ((await takeStep(actor, common.step)) !== 'failed') seen.set(actor, version);
     }
   }
 
@@ -167,7 +172,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     loop(actor, async (signal) => ((await isLeader()) ? write(signal) : 'idle'));
   }
 
-  function startWorker(actor: Actor, seat: Database, own: Clock): void {
+  function startWorker(actor: Actor, seat: Database, { clock: own, mayPrune }: CommonClock): void {
     const deliverer = createDeliverer({
       ...{ database: seat, clock: own, log, metrics, nativeSymbol: 'ETH', retryMinutes: RETRY_MINUTES },
       keyRing: deriveKeyRing(Buffer.alloc(32)),
@@ -178,6 +183,21 @@ export function createCast(world: World, bugName: BugName): Cast {
     deliverer.failed.catch((error: unknown) => die(actor, error));
     loop(actor, deliverer.step);
     loop(actor, deliverer.heartbeat);
+    if (settings.retention === undefined) return;
+    const observationsMs = settings.retention.attemptsMs;
+    const prune = createPruner({ ...settings.retention, database: seat, clock: own, observationsMs });
+    const pruneInTime: Step = async (signal) => {
+      world.prunedAt.set(actor, isInTime() ? world.commonTime.now() : world.commonTime.latest());
+      return mayPrune() ? prune(signal) : 'idle';
+    };
+    keepPruning(actor, pruneInTime).catch((error: unknown) => die(actor, error));
+  }
+
+  async function keepPruning(actor: Actor, step: Step): Promise<void> {
+    for (;;) {
+      const result = await takeStep(actor, step);
+      if (result !== 'worked') await clock.wait(PRUNE_MS, new AbortController().signal);
+    }
   }
 
   /** Like runLoop, except that the scheduler decides when the next step begins. */
@@ -188,15 +208,13 @@ export function createCast(world: World, bugName: BugName): Cast {
     run().catch((error: unknown) => die(actor, error));
   }
 
-  /** Returns whether the step succeeded. */
-  async function takeStep(actor: Actor, step: Step): Promise<boolean> {
+  async function takeStep(actor: Actor, step: Step): Promise<Awaited<ReturnType<Step>> | 'failed'> {
     await scheduler.turn(actor, 'step', async () => {});
     try {
-      await step(new AbortController().signal);
-      return true;
+      return await step(new AbortController().signal);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
-      return false;
+      return 'failed';
     }
   }
 
@@ -264,7 +282,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       for (const one of witness.lastProcessed()) world.unheard.add(one);
     // A process may leave a lane half done, and no other event may ever reach that lane.
     // Not checked during a step of the clock, because following it takes two transactions.
-    if (mishap !== 'none' && isInTime()) await world.requireNoneForgotten();
+    if (mishap !== 'none' && hasRepaired()) await world.requireNoneForgotten();
     if (mishap.startsWith('crash')) await crash(actor);
   }
 
@@ -287,6 +305,12 @@ export function createCast(world: World, bugName: BugName): Cast {
     );
   }
 
+  /** A process whose clock is not open yet does not count: it writes nothing. */
+  function hasRepaired(): boolean {
+    const version = world.commonTime.version();
+    return opened.size > 0 && Array.from(opened).every((actor) => seen.get(actor) === version);
+  }
+
   for (const seatName of SEATS) start(seatName);
   return {
     living: () => [...actors.values()],
@@ -301,6 +325,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     },
     ring,
     isInTime,
+    hasRepaired,
     mishaps,
   };
 }

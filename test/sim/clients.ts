@@ -4,7 +4,7 @@
  */
 import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import type { Database } from '../../src/store/db/db.ts';
-import { sql } from '../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { wakeLanes } from '../../src/store/delivery/lanes.ts';
 import { alignNotifications } from '../../src/store/delivery/record-changes.ts';
 import { redeliverOne, redeliverStep } from '../../src/store/delivery/redelivery.ts';
@@ -18,16 +18,18 @@ import {
 } from '../../src/store/watchers/watched.ts';
 import { replaceWatchedSet, type SetMember } from '../../src/store/watchers/watched-set.ts';
 import { coin } from '../kit/chain-story.ts';
+import type { Bug } from './bugs.ts';
 import type { Cast } from './cast.ts';
 import { people } from './chain.ts';
 import { type Notification, redeliver, type SimRecord } from './rules.ts';
+import { isApart, isWrite } from './seat.ts';
 import { ORIGINS, WATCHERS, type World } from './world.ts';
 
 const RECORDS_MAX = 6;
 const MEMBERS_MAX = 3;
 const BLOCKS_MAX = 6;
 
-export function createClients(world: World, cast: Cast) {
+export function createClients(world: World, cast: Cast, bug: Bug) {
   const { random, clock, commonTime, chain, oracle, tell, fail } = world;
   const { database } = world.stage;
   let recordCount = 0;
@@ -41,35 +43,47 @@ export function createClients(world: World, cast: Cast) {
     if (living().length > 0) await ask(random.pick(living()));
   };
 
+  /** Prefers a watched address with waiting notifications, because only those move with it. */
+  const withBusyRecord = (ask: (record: SimRecord) => Promise<void>) => async (): Promise<void> => {
+    const waiting = Array.from(oracle.notifications.values()).filter(({ state }) => state === 'waiting');
+    const busy = [...new Set(waiting.map(({ record }) => record))].filter(({ isGone }) => !isGone);
+    await (busy.length > 0 && random.chance(0.8) ? ask(random.pick(busy)) : withRecord(ask)());
+  };
+
   /**
-   * Returns whether the client survives its request. It may die between its change and the work that follows it. Workers
-   * then do that work when it is due.
+   * Returns whether the client survives its request. It may die between its change and the work that follows it, or after one of
+   * the statements of a transaction that a bug splits. Workers then do the rest of that work when it is due.
    */
   async function outlives(request: (client: Database) => Promise<unknown>): Promise<boolean> {
-    const isMortal = random.chance(0.3);
-    let hasChanged = false;
-    const live = () => {
-      if (isMortal && hasChanged) throw new Death();
-    };
+    let isDying = false;
+    async function run<T>(work: () => Promise<T>, hasChanged: (result: T) => boolean): Promise<T> {
+      if (isDying) throw new Death();
+      const result = await work();
+      isDying = hasChanged(result) && random.chance(0.3);
+      return result;
+    }
+    const query = <Row>(statement: Sql) =>
+      run(
+        () => database.query<Row>(statement),
+        (rows) => isWrite(statement) && rows.length > 0,
+      );
     const client: Database = {
-      ...database,
-      async query(statement) {
-        live();
-        return database.query(statement);
-      },
+      ...{ ...database, query },
       async transaction(work) {
-        live();
-        const result = await database.transaction(work);
-        hasChanged = true;
-        return result;
+        if (await isApart(bug, work)) return work({ kind: 'transaction', query });
+        return run(
+          () => database.transaction(work),
+          () => true,
+        );
       },
     };
     try {
       await request(client);
       return true;
     } catch (error) {
-      if (error instanceof Death) return false;
-      throw error;
+      if (!(error instanceof Death)) throw error;
+      if (cast.hasRepaired()) await world.requireNoneForgotten();
+      return false;
     }
   }
 
@@ -273,7 +287,7 @@ export function createClients(world: World, cast: Cast) {
 
   return {
     watch,
-    patch: withRecord(patch),
+    patch: withBusyRecord(patch),
     set: withRecord(set),
     remove: withRecord(remove),
     redeliverOne: askForOne,

@@ -7,9 +7,11 @@ import type { TestClock } from '../kit/clock.ts';
 export function createCommonTime(clock: TestClock) {
   let setMs = 0;
   let followedMs = 0;
+  let formerMs = 0;
   let version = 0;
   let changed = Promise.withResolvers<void>();
   const change = (ms: number) => {
+    formerMs = setMs;
     setMs = ms;
     version += 1;
     changed.resolve();
@@ -23,6 +25,8 @@ export function createCommonTime(clock: TestClock) {
     } satisfies TimeSource,
     /** The current time of a process that has followed every step. */
     now: () => new Date(clock.now().getTime() + followedMs),
+    /** The latest time that a process may have while some have followed the last step and others have not. */
+    latest: () => new Date(clock.now().getTime() + Math.max(formerMs, setMs)),
     /** Sets the clock forward or back. */
     step: (ms: number) => change(setMs + ms),
     /** Records that the schedule has moved. */

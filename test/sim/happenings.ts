@@ -2,15 +2,15 @@
  * The events around the actors: the chain grows and reorganizes, clients make requests, time leaps, receivers fail,
  * sessions are lost and processes are killed.
  */
+import type { Bug } from './bugs.ts';
 import type { Cast } from './cast.ts';
 import { createClients } from './clients.ts';
 import { nameOf } from './nodes.ts';
 import type { Oracle } from './oracle.ts';
-import { ORIGINS, type World } from './world.ts';
+import { DAY_MS, HOUR_MS, ORIGINS, type World } from './world.ts';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 /** A lease lasts 30 s. */
 const LEASE_LEAP_MS = 31_000;
 /** High, because the worker repeats the settlement after a quarter of a second. */
@@ -23,9 +23,9 @@ type Happenings = {
   next(): Promise<void>;
 };
 
-export function createHappenings(world: World, cast: Cast): Happenings {
+export function createHappenings(world: World, cast: Cast, bug: Bug): Happenings {
   const { random, clock, chain, oracle, sessions, tell, stopped } = world;
-  const clients = createClients(world, cast);
+  const clients = createClients(world, cast, bug);
 
   function mine(): void {
     chain.mine();
@@ -46,7 +46,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
   function setClock(): void {
     const { commonTime } = world;
     if (!commonTime.isFollowed() || !cast.isInTime()) return;
-    const ms = random.pick([-1, 1]) * random.pick([MINUTE_MS, 60 * MINUTE_MS, DAY_MS]);
+    const ms = random.pick([-1, 1]) * random.pick([MINUTE_MS, HOUR_MS, DAY_MS]);
     commonTime.step(ms);
     tell('clock', `is set by ${ms} ms`);
   }
@@ -103,6 +103,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     [10, stall],
     [3, kill],
     [1, () => cast.stop(random.pick(cast.living()))],
+    [world.settings.retention === undefined ? 0 : 8, () => leap(random.between(12, 48) * HOUR_MS)],
   ];
   const tickets = table.flatMap(([weight, happen]) => Array.from({ length: weight }, () => happen));
 

@@ -38,6 +38,8 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       for (const one of notifications.values())
         if (one.block === number && !one.isOrphaned) orphaned.add(Object.assign(one, { isOrphaned: true }));
     }
+    for (const one of orphaned)
+      if (one.isDeleted) fail(`${nameOf(one)} was deleted before a reorg orphaned it`);
     if (orphaned.size > 0) noteSeen(orphaned, rows);
     for (const { number, hash, parent } of stored) {
       if (blocks.has(number)) continue;
@@ -120,11 +122,13 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
           turn: settings.strictOrder ? number * POSITIONS_PER_BLOCK + position : undefined,
         };
         const known = notifications.get(key);
-        if (known !== undefined) onReinclusion(known, fresh, { isSwitch: orphaned.has(known) });
+        if (known !== undefined && !known.isDeleted)
+          onReinclusion(known, fresh, { isSwitch: orphaned.has(known) });
         else {
           const untold = { isOrphaned: false, mayBeSeen: false, requests: 0, received: new Set<number>() };
           const version = { revision: 0, redelivery: 0, retries: 0, retryMs: undefined };
-          notifications.set(key, { record, ...fresh, ...untold, ...version });
+          const life = { createdMs: undefined, isDeleted: false };
+          notifications.set(key, { record, ...fresh, ...untold, ...version, ...life });
         }
       }
     }
@@ -158,7 +162,8 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  function compare(stored: readonly StoredNotification[]): void {
+  /** Compares all rows. Retention may have deleted finished ones that were created before `keptFromMs`. */
+  function compare(stored: readonly StoredNotification[], keptFromMs: number): void {
     noteGivenUp(stored);
     advanceSequences();
     const missing = new Set(notifications.keys());
@@ -170,13 +175,45 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
         return;
       }
       if (!missing.delete(key)) fail(`notification ${row.id} is there twice`);
+      if (wanted.isDeleted) fail(`notification ${row.id} is there again`);
       byId.set(row.id, wanted);
+      wanted.createdMs ??= row.created_ms;
+      if (wanted.createdMs !== row.created_ms) fail(`notification ${row.id} has another time of creation`);
       // It became due after its watched address was deleted. The worker that reads it cancels it.
       if (row.state === 'cancelled' && isOpen(wanted) && wanted.record.isGone) wanted.state = 'cancelled';
       const [is, should] = [JSON.stringify(storedRow(row)), JSON.stringify(wantedRow(wanted))];
       if (is !== should) fail(`notification ${row.id} is ${is}, should be ${should}`);
     }
-    for (const key of missing) fail(`there is no notification ${key}`);
+    for (const key of missing) noteDeleted(key, keptFromMs);
+  }
+
+  function noteDeleted(key: string, keptFromMs: number): void {
+    const one = notifications.get(key);
+    if (one === undefined || one.isDeleted) return;
+    if (one.createdMs === undefined) fail(`there is no notification ${key}`);
+    else if (isOpen(one)) fail(`${nameOf(one)} is deleted, and ${one.state}`);
+    else if (one.createdMs >= keptFromMs) fail(`${nameOf(one)} is deleted too early`);
+    else if (!isFinal(one)) fail(`${nameOf(one)} is deleted, and block ${one.block} is not final`);
+    one.isDeleted = true;
+  }
+
+  /** Whether no reorg can change anything at the height of its block. */
+  function isFinal({ block, isOrphaned }: Notification): boolean {
+    const isCanonical = chain.at(chain.head(), block)?.header.hash === blocks.get(block);
+    return block <= chain.finalNumber() && (isOrphaned || isCanonical);
+  }
+
+  /** A finished notification of a final block that was created before `keptFromMs` and is still there. */
+  function findKept(keptFromMs: number, finalNumber: number): string | undefined {
+    const kept = Array.from(byId.values())
+      .filter((one) => !one.isDeleted && !isOpen(one) && one.block <= finalNumber)
+      .find(({ createdMs }) => (createdMs ?? keptFromMs) < keptFromMs);
+    return kept && nameOf(kept);
+  }
+
+  function nameOf(one: Notification): string {
+    const [id] = Array.from(byId).find(([, known]) => known === one) ?? [];
+    return `notification ${id}`;
   }
 
   /** The reason why the story is not finished. Held notifications don't count, because they lack confirmations. */
@@ -206,7 +243,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  return { records, notifications, byId, followBlocks, remove, compare, findUnfinished, judge };
+  return { records, notifications, byId, followBlocks, remove, compare, findUnfinished, findKept, judge };
 }
 
 const POSITIONS_PER_BLOCK = 1_000;

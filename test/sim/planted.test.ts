@@ -25,6 +25,12 @@ testBugs([
     problem: /was sent, and does not count as seen/,
   },
   {
+    name: 'a crash between moving a notification and waking its lane is found',
+    bug: 'move before wake',
+    likely: 64,
+    problem: /^lane \d+ was forgotten$/,
+  },
+  {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
     likely: 62,
@@ -40,6 +46,24 @@ testBugs([
     name: 'a success that leaves the queue without its attempt is found',
     bug: 'success without attempt',
     problem: /^notification \d+ is \["processed",.*should be \["waiting",/,
+  },
+  {
+    name: 'retention that drops a day with its pending notifications is found',
+    bug: 'drop of pending',
+    likely: 4,
+    problem: /^notification \d+ is deleted, and (waiting|held)$/,
+  },
+  {
+    name: 'retention that drops a day with notifications of blocks that are not final is found',
+    bug: 'drop before final',
+    likely: 26,
+    problem: /^notification \d+ is deleted, and block \d+ is not final$/,
+  },
+  {
+    name: 'retention that deletes notifications although they are in the queue is found',
+    bug: 'pruning of pending',
+    likely: 4,
+    problem: /^notification \d+ is deleted, and (waiting|held)$/,
   },
   {
     name: 'a follower that believes a single node is found',

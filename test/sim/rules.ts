@@ -43,6 +43,10 @@ export type Notification = Version & {
   turn: number | undefined;
   /** The revisions that its receiver has accepted. */
   readonly received: Set<number>;
+  /** Its time of creation in the database; undefined until it is written. */
+  createdMs: number | undefined;
+  /** Retention has deleted it. */
+  isDeleted: boolean;
 };
 
 export const isOpen = ({ state }: Notification) => state === 'held' || state === 'waiting';
@@ -112,7 +116,7 @@ export function settle(
 
 /** Sends a processed notification again, or a waiting one at once. Returns whether it applies. */
 export function redeliver(one: Notification, nowMs: number): boolean {
-  if (one.record.isGone || (one.isOrphaned && one.revision % 2 === 0)) return false;
+  if (one.isDeleted || one.record.isGone || (one.isOrphaned && one.revision % 2 === 0)) return false;
   if (one.state === 'processed')
     Object.assign(one, { state: 'waiting', retries: 0, redelivery: one.redelivery + 1 });
   else if (one.state === 'waiting' && (one.retryMs ?? 0) > nowMs) one.retryMs = nowMs;

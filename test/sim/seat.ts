@@ -28,6 +28,10 @@ const POINTS = {
   listDue: /left join watched_address/,
   scheduleNextVisits: /update watcher_queue q set next_due = \(/,
   tendFilter: /address_filter/,
+  createDay: /create table \w+ partition of/,
+  dropDay: /detach partition/,
+  prune:
+    /delete from (delivery_attempt_default|notification_default|ended where|idempotent_answer|price_observation)\b/,
 } as const;
 export type Point = keyof typeof POINTS | 'write' | 'read';
 export const points = Object.keys(POINTS);
@@ -64,23 +68,6 @@ class Undone extends Error {
 export function createSeat(options: SeatOptions): Database {
   const { actor, scheduler, database, bug, sessions } = options;
 
-  /** Whether a bug splits this transaction, so that each of its statements is a separate turn. */
-  async function isApart(work: (tx: Tx) => Promise<unknown>): Promise<boolean> {
-    const { apart } = bug;
-    if (apart === undefined) return false;
-    const { promise, resolve } = Promise.withResolvers<string>();
-    const listen: Tx = {
-      kind: 'transaction',
-      query(statement) {
-        resolve(statement.text);
-        return new Promise(() => {});
-      },
-    };
-    // Its first statement never returns, so it goes no further.
-    void work(listen).then(() => resolve(''));
-    return apart.test(await promise);
-  }
-
   const inTurn = <T>(work: () => Promise<T>) => scheduler.turn(actor, 'call', work);
 
   async function end(done: Done): Promise<void> {
@@ -105,7 +92,7 @@ export function createSeat(options: SeatOptions): Database {
     ...database,
     query,
     async transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
-      if (await isApart(work)) return work({ kind: 'transaction', query });
+      if (await isApart(bug, work)) return work({ kind: 'transaction', query });
       return inTurn<T>(async () => {
         const texts: string[] = [];
         let hasWritten = false;
@@ -145,8 +132,24 @@ export function createSeat(options: SeatOptions): Database {
   };
 }
 
-const isWrite = ({ text }: Sql) =>
-  /\b(insert into|update|delete from)\b/.test(text.replace('for update', ''));
+/** Whether a bug splits this transaction, so that its process can die between its statements. */
+export async function isApart({ apart }: Bug, work: (tx: Tx) => Promise<unknown>): Promise<boolean> {
+  if (apart === undefined) return false;
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const listen: Tx = {
+    kind: 'transaction',
+    query(statement) {
+      resolve(statement.text);
+      return new Promise(() => {});
+    },
+  };
+  // Its first statement never returns, so it goes no further.
+  void work(listen).then(() => resolve(''));
+  return apart.test(await promise);
+}
+
+export const isWrite = ({ text }: Sql) =>
+  /\b(insert into|update|delete from|drop table)\b/.test(text.replace('for update', ''));
 
 function pointOf(texts: readonly string[]): Point {
   for (const [point, pattern] of Object.entries(POINTS))

@@ -3,13 +3,13 @@
  * nodes and receivers, changing watched addresses, leaps of time, lost sessions and crashes. Then the faults stop, and all
  * due work must complete.
  */
-import type { BugName } from './bugs.ts';
+import { type BugName, bugs } from './bugs.ts';
 import { createCast } from './cast.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
 import { createHappenings, nextRetryMs } from './happenings.ts';
 import { judgeLedgers } from './ledger.ts';
 import type { Turn } from './scheduler.ts';
-import { createWorld, type Stage, type World } from './world.ts';
+import { createWorld, DAY_MS, type Stage, type World } from './world.ts';
 
 type StoryOptions = {
   seed: number;
@@ -38,6 +38,10 @@ const CALM_ROUNDS_MAX = 400;
 /** Turns of one round. More turns mean that a step never ends. */
 const CALM_TURNS_MAX = 5_000;
 const CALM_MS = 1_000;
+/** More than the retention, a day, and the day after a step of the clock in which nothing is pruned. */
+const PRUNE_DAYS = 3;
+/** Rounds in which retention must delete everything that is old. Each drops up to one day of each table. */
+const PRUNE_ROUNDS_MAX = 40;
 
 export async function simulate(
   stage: Stage,
@@ -45,7 +49,7 @@ export async function simulate(
 ): Promise<Story> {
   const world = await createWorld(stage, seed);
   const cast = createCast(world, bug);
-  const happenings = createHappenings(world, cast);
+  const happenings = createHappenings(world, cast, bugs[bug]());
   const { scheduler, random, clock, chain } = world;
   let taken = 0;
   try {
@@ -100,11 +104,27 @@ async function calm(world: World): Promise<void> {
     if (unfinished === undefined) {
       oracle.judge();
       judgeLedgers(oracle, world.ledgers, fail);
-      return witness.judge();
+      witness.judge();
+      return settings.retention === undefined ? undefined : pruneAll(world);
     }
     if (rounds > CALM_ROUNDS_MAX) return fail(`after ${CALM_ROUNDS_MAX} calm rounds ${unfinished}`);
     const untilRetryMs = (nextRetryMs(oracle) ?? 0) - clock.now().getTime();
     clock.advance(rounds % 4 === 0 ? Math.max(untilRetryMs, CALM_MS) : CALM_MS);
+  }
+}
+
+/** Lets some days pass, after which retention must have deleted what is finished and final now. */
+async function pruneAll(world: World): Promise<void> {
+  const finalNumber = world.chain.finalNumber();
+  world.clock.advance(PRUNE_DAYS * DAY_MS);
+  for (let rounds = 1; world.problem() === undefined; rounds += 1) {
+    world.chain.mine();
+    await takeRound(world);
+    world.clock.advance(CALM_MS);
+    const kept = await world.findKept(finalNumber);
+    if (kept === undefined) return;
+    if (rounds > PRUNE_ROUNDS_MAX)
+      return world.fail(`after ${rounds} more rounds retention has left ${kept}`);
   }
 }
 

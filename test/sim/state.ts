@@ -34,6 +34,7 @@ export type StoredNotification = {
   redelivery: number;
   retries: number;
   retry_ms: number | null;
+  created_ms: number;
 };
 
 export type StoredState = {
@@ -44,6 +45,8 @@ export type StoredState = {
   deferred: { id: number; block: number; records: string[] }[];
   /** The attempts after the last one that was read. */
   attempts: { id: number; notification: number; started_ms: number; outcome: string }[];
+  /** All attempts that the log has. */
+  attemptIds: number[];
 };
 
 /** One statement, because it runs after every turn that wrote. */
@@ -61,7 +64,8 @@ export async function readState(database: Database, afterAttempt: number): Promi
           '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
           '0x' || encode(token, 'hex') as token, block_number as block, state, revision,
           occurrence, may_be_seen as seen, reorg_id is not null as orphaned,
-          redelivery_count as redelivery, retry_count as retries, ${trueMsOf(sql`next_retry_at`)} as retry_ms
+          redelivery_count as redelivery, retry_count as retries, ${trueMsOf(sql`next_retry_at`)} as retry_ms,
+          ${millisecondsOf(sql`created_at`)} as created_ms
         from notification_status
       ) as n) as notifications,
       (select coalesce(json_agg(d order by d.id), '[]') from (
@@ -70,7 +74,8 @@ export async function readState(database: Database, afterAttempt: number): Promi
       (select coalesce(json_agg(a order by a.id), '[]') from (
         select id, notification_id as notification, ${millisecondsOf(sql`started_at`)} as started_ms, outcome
         from delivery_attempt where id > ${afterAttempt}
-      ) as a) as attempts`);
+      ) as a) as attempts,
+      (select coalesce(json_agg(id), '[]') from delivery_attempt) as "attemptIds"`);
   if (state === undefined) throw new Error('the statement returned no row');
   return state;
 }

@@ -38,6 +38,8 @@ export type Witness = ReturnType<typeof createWitness>;
 export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: WitnessOptions) {
   const sendings = new Map<string, Sending>();
   const reads = new Map<string, Read>();
+  /** When each attempt of the log began. */
+  const logged = new Map<number, number>();
   /** The holders of all lanes, in order. */
   const leases: { lane: number; actor: Actor | undefined }[] = [];
   let lanes = new Map<number, StoredLane>();
@@ -109,6 +111,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
     if (json.next_retry_at !== retryText) fail(`webhook ${id} tells a schedule that is not its own`);
     if (JSON.stringify(toldBy(json)) !== JSON.stringify(wantedBody(notification)))
       fail(`webhook ${id} says ${JSON.stringify(toldBy(json))}`);
+    if (notification.isDeleted) fail(`webhook ${id} is sent although its notification is deleted`);
     const isLate = notification.revision !== revision || notification.redelivery !== version.redelivery;
     if (!isContested(sending) && !isLate) {
       if (notification.state === 'processed') fail(`webhook ${id} is sent after its 2xx`);
@@ -155,8 +158,25 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
     }
   }
 
+  /** Follows which attempts the log has. Retention may have deleted those that began before `keptFromMs`. */
+  function followLog({ attempts, attemptIds }: StoredState, keptFromMs: number): void {
+    for (const { id, started_ms } of attempts) logged.set(id, started_ms);
+    if (logged.size === attemptIds.length) return;
+    const left = new Set(attemptIds);
+    for (const [id, startedMs] of logged) {
+      if (left.has(id)) continue;
+      if (startedMs >= keptFromMs) fail(`attempt ${id} is deleted too early`);
+      logged.delete(id);
+    }
+  }
+
   return {
-    ...{ followLanes, read, send, answer, settle },
+    ...{ followLanes, read, send, answer, settle, followLog },
+    /** The attempt that began before `keptFromMs` and is still in the log. */
+    findKept(keptFromMs: number): string | undefined {
+      const kept = Array.from(logged).find(([, startedMs]) => startedMs < keptFromMs);
+      return kept && `attempt ${kept[0]}`;
+    },
     attemptCount: () => sendings.size,
     /** The notifications that the last settlement marked as processed. */
     lastProcessed: () => lastProcessed,

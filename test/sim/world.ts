@@ -45,6 +45,8 @@ export const RETRY_MINUTES = [1, 3, 10, 15, 60];
 /** More lanes than any story has. */
 const LANES_MAX = 1_000;
 export const WATCHERS = [1, 2];
+export const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
 export const ORIGINS = ['https://one.example', 'https://two.example', 'https://three.example'];
 
 export async function createWorld(stage: Stage, seed: number) {
@@ -63,9 +65,12 @@ export async function createWorld(stage: Stage, seed: number) {
     /** In every fifth story, followers keep an address filter, however few addresses are watched. */
     hasFilter: seed % 5 === 0,
     ...(seed % 3 === 0 && { deferral: { recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 } }),
+    /** In every eleventh story, time leaps over days, and what is finished is deleted after half a day. */
+    ...(seed % 11 === 4 && { retention: { notificationsMs: 12 * HOUR_MS, attemptsMs: 6 * HOUR_MS } }),
   };
   let lastAttempt = 0;
   let problem: string | undefined;
+  const prunedAt = new Map<Actor, Date>();
 
   function tell(who: string, text: string): void {
     lines.push(`${clock.now().toISOString().slice(11, 23)}  ${who.padEnd(12)}  ${text}`);
@@ -77,8 +82,16 @@ export async function createWorld(stage: Stage, seed: number) {
     tell('oracle', what);
   }
 
+  /** The times from which on everything must be kept by a retention step that began at this time. */
+  function keptFrom(at: Date | undefined): { notificationsMs: number; attemptsMs: number } {
+    if (at === undefined || retention === undefined)
+      return { notificationsMs: -Infinity, attemptsMs: -Infinity };
+    const { notificationsMs, attemptsMs } = retention;
+    return { notificationsMs: at.getTime() - notificationsMs, attemptsMs: at.getTime() - attemptsMs };
+  }
+
   const commonTime = createCommonTime(clock);
-  const { confirmations } = settings;
+  const { confirmations, retention } = settings;
   const oracle = createOracle({ chain, confirmations, fail });
   const witness = createWitness({ oracle, clock, sessions, retryMinutes: RETRY_MINUTES, fail });
   return {
@@ -96,6 +109,8 @@ export async function createWorld(stage: Stage, seed: number) {
     stalled: new Set<Actor>(),
     /** Notifications processed by a settlement whose answer was lost. Its worker will settle them again. */
     unheard: new Set<Notification>(),
+    /** When the last retention step of each process began. */
+    prunedAt,
     /** Whether the faults have stopped. */
     isCalm: false,
     /** The first promise that was broken. */
@@ -110,14 +125,25 @@ export async function createWorld(stage: Stage, seed: number) {
       });
       if (laneIds.length > 0) fail(`lane ${laneIds.join()} was forgotten`);
     },
+    /** What retention should have deleted, and has not. Days are deleted as a whole. */
+    async findKept(finalNumber: number): Promise<string | undefined> {
+      const kept = keptFrom(new Date(commonTime.now().getTime() - DAY_MS));
+      const [row] = await stage.database.query<{ id: number }>(sql`
+        select id from ended e where not exists (
+          select from notification n where n.shard_id = e.shard_id and n.id = e.id) limit 1`);
+      if (row !== undefined) return `the state of notification ${row.id}`;
+      return oracle.findKept(kept.notificationsMs, finalNumber) ?? witness.findKept(kept.attemptsMs);
+    },
     /** Compares the database with the oracle after a turn of this actor. */
     async observe(actor?: Actor): Promise<void> {
       const state = await readState(stage.database, lastAttempt);
+      const kept = keptFrom(actor && prunedAt.get(actor));
       lastAttempt = state.attempts.at(-1)?.id ?? lastAttempt;
       oracle.followBlocks(state);
       witness.followLanes(state.lanes, actor);
       witness.settle(state.attempts);
-      oracle.compare(state.notifications);
+      witness.followLog(state, kept.attemptsMs);
+      oracle.compare(state.notifications, kept.notificationsMs);
     },
   };
 }
