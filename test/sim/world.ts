@@ -61,9 +61,9 @@ export async function createWorld(stage: Stage, seed: number) {
     confirmations: random.pick([0, 0, 0, 1, 1, 2, 2, FINALITY_BLOCKS]),
     hasFinalTag: random.chance(0.5),
     startBlock: random.pick(['latest', 1] as const),
-    /** In every third story, most notifications are deferred and written two at a time. */
     /** In every fifth story, followers keep an address filter, however few addresses are watched. */
     hasFilter: seed % 5 === 0,
+    /** In every third story, most notifications are deferred and written two at a time. */
     ...(seed % 3 === 0 && { deferral: { recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 } }),
     /** In every eleventh story, time leaps over days, and what is finished is deleted after half a day. */
     ...(seed % 11 === 4 && { retention: { notificationsMs: 12 * HOUR_MS, attemptsMs: 6 * HOUR_MS } }),
