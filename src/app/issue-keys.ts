@@ -21,15 +21,19 @@ const CLOCK_SPREAD_MS = 1_000;
 /** `key` is shown once, to its owner, and is never stored in this form. */
 export type IssuedKey = { watcherId: number; keyId: string; key: string };
 
-/** Issues a key for the watcher of that name, and creates the watcher if it is new. @throws Fault `invalid` for a new name that isn't allowed. */
+/**
+ * Issues a key for the watcher of that name, and creates the watcher if it is new, with `slices` if given. @throws Fault `invalid`
+ * for a new name that isn't allowed, `conflict` if the watcher exists with another number of slices.
+ */
 export async function issueKey(
   { database, keyRing }: SecretStore,
   watcherName: string,
   now: Date,
+  slices?: number,
 ): Promise<IssuedKey> {
   const problem = await newNameProblem(database, watcherName);
   if (problem !== undefined) throw new Fault('invalid', problem);
-  return database.transaction((tx) => insertNewKey(tx, keyRing, { watcherName, now }));
+  return database.transaction((tx) => insertNewKey(tx, keyRing, { watcherName, now, slices }));
 }
 
 /** The reason why that name can't be used for a new watcher; undefined for a valid name, and for an existing watcher. */
@@ -74,9 +78,9 @@ const notFound = (keyId: string) =>
 async function insertNewKey(
   tx: Tx,
   keyRing: KeyRing,
-  { watcherName, now }: { watcherName: string; now: Date },
+  { watcherName, now, slices }: { watcherName: string; now: Date; slices?: number | undefined },
 ): Promise<IssuedKey> {
-  const watcherId = await ensureWatcher(tx, watcherName, now);
+  const watcherId = await ensureWatcher(tx, watcherName, now, slices);
   const { id, text } = generateApiKey();
   await insertKey(tx, {
     id,

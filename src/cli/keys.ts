@@ -9,6 +9,7 @@ import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/wat
 import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
+import { parseSlices } from './slices.ts';
 
 /** The list is for people. An installation with more keys reads them from the database. */
 const LISTED_MAX = 10_000;
@@ -19,15 +20,20 @@ export function addKeysCommands(program: Command): void {
 
   add('create', 'issue a key; it is shown only once')
     .requiredOption('--watcher <name>', 'owner of the key; a new name creates a watcher', parseName)
+    .option(
+      '--slices <number>',
+      'slices of a new watcher with very many addresses; the number can be raised later (default: 1)',
+      parseSlices,
+    )
     .addHelpText(
       'after',
       '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json\n\nTo credit deposits, set confirmations or removed on the watched addresses: docs/how-to/credit-deposits.md',
     )
-    .action((flags: Flags & { watcher: string }, command: Command) =>
+    .action((flags: Flags & { watcher: string; slices?: number }, command: Command) =>
       withStore(flags, async (store, now) => {
         const problem = await newNameProblem(store.database, flags.watcher);
         if (problem !== undefined) command.error(`error: --watcher: ${problem}`);
-        showIssued(flags, await issueKey(store, flags.watcher, now));
+        showIssued(flags, await issueKey(store, flags.watcher, now, flags.slices));
       }),
     );
   add('list', 'list all keys, without the secret part').action((flags: Flags) =>

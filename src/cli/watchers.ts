@@ -1,12 +1,14 @@
 /**
- * `chainbell watchers list | show | suspend | resume | delete`: manages the tenants of a deployment.
+ * `chainbell watchers list | show | suspend | resume | slices | delete`: manages the tenants of a deployment.
  */
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import type { showWatcher, toWatcherJson } from '../api/admin/watchers.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
+import { counted } from '../core/plural.ts';
 import { shellWord, shownText } from '../core/terminal-text.ts';
+import { SLICES_MAX } from '../domain/shard.ts';
 import type { Database } from '../store/db/db.ts';
 import { beginRemoval } from '../store/watchers/watcher-removal.ts';
 import {
@@ -22,6 +24,7 @@ import { exitCodes } from './exit.ts';
 import { requireWatcherId, unknownWatcher } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
+import { parseSlices } from './slices.ts';
 
 /** Watchers that one statement reads. The command prints all pages. */
 const PAGE_WATCHERS = 1_000;
@@ -29,7 +32,9 @@ const PAGE_WATCHERS = 1_000;
 const importApi = () => import('../api/admin/watchers.ts');
 
 export function addWatchersCommands(program: Command): void {
-  const watchers = program.command('watchers').description('list, show, suspend, resume and delete watchers');
+  const watchers = program
+    .command('watchers')
+    .description('list, show, suspend, resume, slice and delete watchers');
   const add = (name: string, description: string) => addStoreCommand(watchers, name, description);
   const addFor = (name: string, description: string) =>
     add(name, description).argument(
@@ -78,12 +83,28 @@ export function addWatchersCommands(program: Command): void {
       await report(flags, database, { id, now }, ({ name }) => [`${shownText(name)} is active`]);
     }),
   );
+  addSlices(addFor('slices', 'raise the number of slices among which new watched addresses are spread'));
   addFor('delete', 'delete a watcher and all its data; services may keep running')
     .option('--yes', 'do not ask for confirmation')
     .action((watcher: string, flags: DeleteFlags) =>
       untilInterrupted((signal) =>
         withStore(flags, ({ database }, now) => remove(flags, { database, watcher, now, signal })),
       ),
+    );
+}
+
+function addSlices(command: Command): void {
+  command
+    .argument('<number>', `from the present number to ${SLICES_MAX}; it can't be lowered`, parseSlices)
+    .action((watcher: string, slices: number, flags: Flags) =>
+      withStore(flags, async ({ database }, now) => {
+        const id = await requireWatcherId(database, watcher);
+        const { requireSlices } = await importApi();
+        await requireSlices(database, id, slices);
+        await report(flags, database, { id, now }, ({ name }) => [
+          `${shownText(name)} has ${counted(slices, 'slice')}; existing watched addresses stay where they are`,
+        ]);
+      }),
     );
 }
 
@@ -183,6 +204,7 @@ function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): 
   const lines = [
     `watcher  ${shown.id} ${shownText(shown.name)}, created ${shown.created_at}`,
     `state    ${stateOf(shown)}`,
+    ...(shown.slices === 1 ? [] : [`slices   ${shown.slices}`]),
     `queue    ${ofQueue(queue.waiting)} waiting, ${ofQueue(queue.due)} due${oldest}, ${ofQueue(queue.held)} held`,
     `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${stored.join(', ')}`,
     ...shown.keys.map(

@@ -1,7 +1,7 @@
 /**
  * The fair queue's state of each watcher and of its leased lanes.
  */
-import type { ReceiverPace } from './receiver.ts';
+import type { ReceiverMemory, ReceiverPace } from './receiver.ts';
 
 /** proven: its last attempt got an answer within the hand-over time. */
 export type Kind = 'unproven' | 'proven';
@@ -24,30 +24,47 @@ export type Account = {
   /** The virtual time that its receivers have reached. */
   servedMs: number;
   readonly line: Set<Member>;
+  /** The receivers of those lanes, by origin. */
+  readonly receivers: Map<string, Receiver>;
   /** `answered`: the receiver answered its last attempt. `others`: it may hang. */
   readonly ready: Record<'answered' | 'others', Set<Member>>;
   readonly open: Record<Kind | 'hung', number>;
-  /** How many of its lanes here have an attempt that was handed over. */
+  /** How many of its receivers here have an attempt that was handed over. */
   hanging: number;
   /** Whether an attempt was handed over since this account began. */
   hasHung: boolean;
 };
 
+/**
+ * A receiver of a watcher. A watcher with several slices has several lanes for it, which share its limit and its place in the
+ * order, so that it gets no more because of them.
+ */
+export type Receiver = {
+  readonly pace: ReceiverPace;
+  /** Its lanes here. */
+  readonly members: Set<Member>;
+  virtualMs: number;
+  /** Attempts under way, those of them that were handed over, and those that are retries. */
+  open: number;
+  hung: number;
+  retries: number;
+};
+
 export type Member = {
   readonly lane: LaneInLine;
   readonly account: Account;
-  readonly receiver: ReceiverPace;
+  readonly receiver: Receiver;
   /** The next attempt; or the end of reading, if rows have to be read first. */
   readonly take: () => Begin | Promise<void> | undefined;
-  virtualMs: number;
+  /** When it last started an attempt or a read: the lanes of a receiver take turns. */
+  turn: number;
   open: number;
-  hung: number;
   wants: boolean;
   /** While it reads, it keeps its place, because another lane of the same watcher would have to read too. */
   isReading: boolean;
 };
 
-/** When this many receivers of a watcher hang at once, and this share of its lanes here, none of its receivers counts as proven. */
+/** When this many receivers of a watcher hang at once, and this share of its receivers here, none of its receivers counts as proven. */
 const TURNED_MIN = 4;
 const TURNED_SHARE = 0.1;
 
@@ -56,17 +73,29 @@ export const createAccount = (watcherId: number, virtualMs: number): Account => 
   virtualMs,
   servedMs: 0,
   line: new Set(),
+  receivers: new Map(),
   ready: { answered: new Set(), others: new Set() },
   open: { unproven: 0, proven: 0, hung: 0 },
   hanging: 0,
   hasHung: false,
 });
 
+/** The account's receiver of this origin, with what the memory knows of it. */
+export function receiverOf(account: Account, lane: LaneInLine, memory: ReceiverMemory): Receiver {
+  const known = account.receivers.get(lane.origin);
+  if (known !== undefined) return known;
+  const receiver: Receiver = {
+    ...{ pace: memory.take(lane), members: new Set(), virtualMs: account.servedMs },
+    ...{ open: 0, hung: 0, retries: 0 },
+  };
+  account.receivers.set(lane.origin, receiver);
+  return receiver;
+}
+
 export const createMember = (fields: Pick<Member, 'lane' | 'account' | 'receiver' | 'take'>): Member => ({
   ...fields,
-  virtualMs: fields.account.servedMs,
+  turn: 0,
   open: 0,
-  hung: 0,
   wants: false,
   isReading: false,
 });
@@ -75,8 +104,19 @@ export const createMember = (fields: Pick<Member, 'lane' | 'account' | 'receiver
 export const openOf = ({ unproven, proven, hung }: Account['open']): number => unproven + proven + hung;
 
 /** Whether so many formerly answering receivers hang that it may be an attack, so that the others may follow. */
-export const hasTurned = ({ line, hanging }: Account): boolean =>
-  hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
+export const hasTurned = ({ receivers, hanging }: Account): boolean =>
+  hanging >= Math.max(TURNED_MIN, TURNED_SHARE * receivers.size);
 
 export const kindOf = ({ receiver, account }: Member): Kind =>
-  receiver.isProven && !hasTurned(account) ? 'proven' : 'unproven';
+  receiver.pace.isProven && !hasTurned(account) ? 'proven' : 'unproven';
+
+/** Which of two ready lanes starts first: that of the receiver with less time. The lanes of one receiver take turns. */
+export const comesBefore = (one: Member, other: Member): boolean =>
+  one.receiver === other.receiver ? one.turn < other.turn : one.receiver.virtualMs < other.receiver.virtualMs;
+
+/** Whether one of its lanes is ready. */
+export const isReady = ({ members }: Receiver): boolean =>
+  [...members].some((member) => {
+    const { answered, others } = member.account.ready;
+    return answered.has(member) || others.has(member);
+  });

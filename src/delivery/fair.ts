@@ -8,14 +8,18 @@ import type { Clock } from '../core/clock.ts';
 import {
   type Account,
   type Begin,
+  comesBefore,
   createAccount,
   createMember,
   hasTurned,
+  isReady,
   type Kind,
   kindOf,
   type LaneInLine,
   type Member,
   openOf,
+  type Receiver,
+  receiverOf,
   type Ticket,
 } from './account.ts';
 import { createOriginShares } from './origin-shares.ts';
@@ -40,8 +44,12 @@ export type FairSlots = {
 type Seat = {
   /** The lane may have an attempt to make. */
   want(): void;
-  /** How many attempts the receiver takes at once. */
+  /** How many attempts the receiver takes at once, from all its lanes. */
   limit(): number;
+  /** How many of the attempts at the receiver are retries, from all its lanes. */
+  retries(): number;
+  /** Counts a retry that starts (1) or ends (-1). */
+  countRetry(by: 1 | -1): void;
   /** How many rows are worth reading. */
   ahead(): number;
   leave(): void;
@@ -92,6 +100,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
   let passedOver = new Set<Account>();
   let isLooking = false;
   let startsLeft = STARTS_PER_TURN_MAX;
+  let turn = 0;
   let isPumpDue = false;
 
   /** A watcher may have no more slots than remain free, so it never takes the last ones. */
@@ -107,7 +116,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
 
   function isFull(account: Account): boolean {
     const { unproven, proven, hung } = account.open;
-    if (account.line.size >= 2 * (unproven + proven) + hung + WAITING_LANES_MAX) return true;
+    if (account.receivers.size >= 2 * (unproven + proven) + hung + WAITING_LANES_MAX) return true;
     return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
   }
 
@@ -124,11 +133,11 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     return mayHang ? firstOf(others, next) : next;
   }
 
-  /** The least served among these and `next`. */
+  /** The one with the least served receiver among these and `next`. */
   function firstOf(members: ReadonlySet<Member>, next: Member | undefined): Member | undefined {
     let first = next;
     for (const member of members) {
-      if (first !== undefined && member.virtualMs >= first.virtualMs) continue;
+      if (first !== undefined && !comesBefore(member, first)) continue;
       if (!member.isReading && origins.hasRoom(member.lane.origin, member.account)) first = member;
     }
     return first;
@@ -141,7 +150,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
       if (account.virtualMs >= nextMs) continue;
       const member = nextOf(account);
       if (member === undefined) continue;
-      const placeMs = account.virtualMs + (member.receiver.isProven ? 0 : UNPROVEN_BEHIND_MS);
+      const placeMs = account.virtualMs + (member.receiver.pace.isProven ? 0 : UNPROVEN_BEHIND_MS);
       if (placeMs >= nextMs) continue;
       next = member;
       nextMs = placeMs;
@@ -164,6 +173,8 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     while (ready.size > 0 && startsLeft > 0) {
       const member = pick();
       if (member === undefined) return;
+      turn += 1;
+      member.turn = turn;
       const begin = member.take();
       if (begin === undefined) {
         member.wants = false;
@@ -212,20 +223,24 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     pump();
   }
 
+  /** For a receiver whose state has changed. */
+  const lineAll = ({ members }: Receiver) => members.forEach(line);
+
   /** Adds the member to the ready ones, or removes it. */
   function line(member: Member): void {
     const { account, receiver } = member;
     const { answered, others } = account.ready;
-    const [own, other] = receiver.isProven ? [answered, others] : [others, answered];
+    const [own, other] = receiver.pace.isProven ? [answered, others] : [others, answered];
     other.delete(member);
-    if (!member.wants || member.open >= receiver.limit) {
+    if (!member.wants || receiver.open >= receiver.pace.limit) {
       own.delete(member);
       if (own.size === 0 && other.size === 0) ready.delete(account);
       return;
     }
     if (own.has(member)) return;
     // An unused share can't be saved up.
-    if (member.open === 0) member.virtualMs = Math.max(member.virtualMs, account.servedMs);
+    if (receiver.open === 0 && !isReady(receiver))
+      receiver.virtualMs = Math.max(receiver.virtualMs, account.servedMs);
     own.add(member);
     if (ready.has(account)) return;
     if (openOf(account.open) === 0) account.virtualMs = Math.max(account.virtualMs, servedMs);
@@ -237,14 +252,14 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     const kind = kindOf(member);
     const guessMs = guessOf(member, kind);
     servedMs = Math.max(servedMs, account.virtualMs);
-    account.servedMs = member.virtualMs;
+    account.servedMs = receiver.virtualMs;
     charge(member, guessMs);
-    const handOverAtMs = clock.steadyMs() + handOverMsOf(receiver);
+    const handOverAtMs = clock.steadyMs() + handOverMsOf(receiver.pace);
     const makeRoom = enter(kind);
     const attempt: Attempt = { member, kind, handOverAtMs, makeRoom };
     count(attempt, 1);
     undecided.add(attempt);
-    line(member);
+    lineAll(receiver);
     if (!isLooking) void look();
     let isOver = false;
     return {
@@ -253,10 +268,10 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
         makeRoom?.();
         charge(member, Math.max(durationMs, COST_MS_MIN) - guessMs);
         if (isAnswered)
-          noteResponse(receiver, { open: member.open, isInTime: attempt.kind !== 'hung', durationMs });
-        else receiver.isProven = false;
-        if (isOverloaded) slowDown(receiver);
-        line(member);
+          noteResponse(receiver.pace, { open: receiver.open, isInTime: attempt.kind !== 'hung', durationMs });
+        else receiver.pace.isProven = false;
+        if (isOverloaded) slowDown(receiver.pace);
+        lineAll(receiver);
         pump();
       },
       end() {
@@ -265,29 +280,30 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
         undecided.delete(attempt);
         makeRoom?.();
         count(attempt, -1);
-        line(member);
+        lineAll(receiver);
         offer(account);
       },
     };
   }
 
   const guessOf = ({ receiver }: Member, kind: Kind): number =>
-    kind === 'proven' ? Math.max(receiver.averageMs, COST_MS_MIN) : GUESS_MS;
+    kind === 'proven' ? Math.max(receiver.pace.averageMs, COST_MS_MIN) : GUESS_MS;
 
   function charge(member: Member, ms: number): void {
-    member.virtualMs += ms;
+    member.receiver.virtualMs += ms;
     member.account.virtualMs += ms;
   }
 
   function count({ member, kind }: Attempt, by: 1 | -1): void {
-    const { account, lane } = member;
+    const { account, lane, receiver } = member;
     open[kind] += by;
     account.open[kind] += by;
     member.open += by;
+    receiver.open += by;
     if (kind === 'hung') {
-      const before = member.hung;
-      member.hung += by;
-      account.hanging += Number(member.hung > 0) - Number(before > 0);
+      const before = receiver.hung;
+      receiver.hung += by;
+      account.hanging += Number(receiver.hung > 0) - Number(before > 0);
       account.hasHung = true;
     }
     origins.count(lane.origin, account, by);
@@ -304,8 +320,8 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
         count(attempt, -1);
         attempt.kind = 'hung';
         count(attempt, 1);
-        attempt.member.receiver.isProven = false;
-        line(attempt.member);
+        attempt.member.receiver.pace.isProven = false;
+        lineAll(attempt.member.receiver);
         offer(attempt.member.account);
       }
     }
@@ -334,22 +350,31 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
   return {
     join(lane, take) {
       const account = accountOf(lane.watcherId);
-      const receiver = memory.take(lane.id);
+      const receiver = receiverOf(account, lane, memory);
       const member = createMember({ lane, account, receiver, take });
       account.line.add(member);
+      receiver.members.add(member);
       return {
         want() {
           member.wants = true;
           line(member);
           pumpSoon();
         },
-        limit: () => receiver.limit,
-        ahead: () => aheadOf(receiver),
+        limit: () => receiver.pace.limit,
+        retries: () => receiver.retries,
+        countRetry(by) {
+          receiver.retries += by;
+        },
+        ahead: () => aheadOf(receiver.pace),
         leave() {
           member.wants = false;
           line(member);
           account.line.delete(member);
-          memory.keep(lane.id, receiver);
+          receiver.members.delete(member);
+          if (receiver.members.size === 0) {
+            account.receivers.delete(lane.origin);
+            memory.keep(lane, receiver.pace);
+          }
           offer(account);
         },
       };

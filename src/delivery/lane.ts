@@ -136,9 +136,14 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     retries = [];
   }
 
-  /** Always leaves one place to first attempts. */
+  function countRetry(by: 1 | -1): void {
+    retriesUnderWay += by;
+    seat.countRetry(by);
+  }
+
+  /** Always leaves one place of the receiver to first attempts. */
   function nextQueue(): Due[] | undefined {
-    const mayRetry = retries.length > 0 && retriesUnderWay < seat.limit() - 1;
+    const mayRetry = retries.length > 0 && seat.retries() < seat.limit() - 1;
     if (firsts.length === 0) return mayRetry ? retries : undefined;
     return mayRetry && retriesUnderWay < underWay.size - retriesUnderWay ? retries : firsts;
   }
@@ -148,12 +153,12 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     const isRetry = retryCount > 0;
     underWay.add(id);
     hadTurn = true;
-    if (isRetry) retriesUnderWay += 1;
+    if (isRetry) countRetry(1);
     attemptOnce(due, ticket)
       .catch(done.reject)
       .finally(() => {
         underWay.delete(id);
-        if (isRetry) retriesUnderWay -= 1;
+        if (isRetry) countRetry(-1);
         ticket.end();
         proceed();
       });

@@ -14,7 +14,7 @@ const CONCURRENCY_MIN = 4;
 const CONCURRENCY_MAX = 64;
 /** Rows to read for an unproven receiver. It may hang, and further rows would become outdated in memory. */
 const UNPROVEN_AHEAD = 2;
-/** Receivers remembered between their leases, about 100 B each. */
+/** Receivers remembered between their leases, about 200 B each. */
 const REMEMBERED_MAX = 65_536;
 
 /** After this time an attempt is handed over to the hung budget. */
@@ -43,23 +43,27 @@ export function slowDown(receiver: ReceiverPace): void {
   receiver.limit = Math.max(receiver.limit >> 1, CONCURRENCY_MIN);
 }
 
+/** A receiver of a watcher. */
+type ReceiverKey = { watcherId: number; origin: string };
+
 /** Remembers proven receivers while their lanes are not leased here. */
-type ReceiverMemory = {
-  take(laneId: number): ReceiverPace;
-  keep(laneId: number, receiver: ReceiverPace): void;
+export type ReceiverMemory = {
+  take(key: ReceiverKey): ReceiverPace;
+  keep(key: ReceiverKey, receiver: ReceiverPace): void;
 };
 
 export function createReceiverMemory(): ReceiverMemory {
-  const remembered = new Map<number, ReceiverPace>();
+  const remembered = new Map<string, ReceiverPace>();
+  const textOf = ({ watcherId, origin }: ReceiverKey) => `${watcherId} ${origin}`;
   return {
-    take(laneId) {
-      const known = remembered.get(laneId);
-      remembered.delete(laneId);
+    take(key) {
+      const known = remembered.get(textOf(key));
+      remembered.delete(textOf(key));
       return known ?? { limit: CONCURRENCY_MIN, isProven: false, averageMs: 0 };
     },
-    keep(laneId, receiver) {
+    keep(key, receiver) {
       if (!receiver.isProven) return;
-      remembered.set(laneId, receiver);
+      remembered.set(textOf(key), receiver);
       const [oldest] = remembered.keys();
       if (remembered.size > REMEMBERED_MAX && oldest !== undefined) remembered.delete(oldest);
     },

@@ -3,6 +3,7 @@
  * guard as all others, and isn't stored.
  */
 import { zeroAddress } from '../core/hex.ts';
+import { shardOfRecord } from '../domain/shard.ts';
 import type { WatchedAddress } from '../store/watchers/watched.ts';
 import { type Credentials, readCredentialsOf, sendWith } from './credentials.ts';
 import type { DeliveryOptions } from './lane.ts';
@@ -25,7 +26,7 @@ export function createTestSender(
     const credentials = await readCredentialsOf({ database, keyRing, clock }, watcherId);
     const made = {
       id: 0,
-      shardId: watcherId,
+      shardId: shardOfRecord(watcherId, record.id),
       laneId: 0,
       watchedAddressId: record.id,
       watcherId,

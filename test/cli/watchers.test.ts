@@ -85,11 +85,39 @@ for (const kind of sampledKinds(import.meta.url))
       },
     );
 
+    testOnServer('slices are set for a new watcher, raised later, shown, and never lowered', async () => {
+      const keys = (...words: string[]) => chainbell(place.dataDir, env(), 'keys', 'create', ...words);
+      const created = await keys('--watcher', 'large', '--slices', '4');
+      assert.equal(created.code, 0, created.err);
+      const other = await keys('--watcher', 'large', '--slices', '8');
+      assert.notEqual(other.code, 0);
+      assert.match(other.err, /the watcher large exists and has 4 slices.*chainbell watchers slices/);
+      assert.equal((await keys('--watcher', 'large')).code, 0);
+      const { code, err } = await run('slices', 'large', '16');
+      assert.deepEqual(
+        [code, err],
+        [0, 'large has 16 slices; existing watched addresses stay where they are\n'],
+      );
+      assert.equal(JSON.parse((await run('slices', 'large', '16', '--json')).out).slices, 16);
+      assert.match((await run('show', 'large')).out, /^slices {3}16$/m);
+      const lower = await run('slices', 'large', '2');
+      assert.notEqual(lower.code, 0);
+      assert.match(lower.err, /The watcher has 16 slices, and the number can't be lowered/);
+      for (const wrong of ['0', '257', 'x', '1.5'])
+        assert.match(
+          (await run('slices', 'large', wrong)).err,
+          /It must be a whole number from 1 to 256/,
+          wrong,
+        );
+      assert.equal((await chainbell(place.dataDir, env(), 'watchers', 'delete', 'large', '--yes')).code, 0);
+    });
+
     testOnServer('an unknown watcher ends every command with 64', async () => {
       for (const [command, ...words] of [
         ['show', '77'],
         ['suspend', 'nobody'],
         ['resume', ''],
+        ['slices', '77', '2'],
         ['delete', '9'.repeat(30), '--yes'],
       ] as const) {
         const { code, err } = await run(command, ...words);

@@ -236,6 +236,50 @@ test("waiting lanes beyond their watcher's slots are surplus", async () => {
   );
 });
 
+test('a receiver that hangs takes its limit once, however many lanes it has, and other receivers of its watcher go on', async () => {
+  const line = startLine();
+  const slices = Array.from({ length: 32 }, () => line.join({ watcherId: 1, rows: 10, origin: 'hangs' }));
+  for (const { seat } of slices) seat.want();
+  await line.settle();
+  assert.equal(line.startedCount, 4);
+  assert.equal(new Set(line.started.map(({ laneId }) => laneId)).size, 4, 'its lanes take turns');
+  await line.pass(2 * HAND_OVER_MS);
+  assert.equal(line.startedCount, 4);
+  assert.deepEqual([line.fair.full(), line.fair.surplus()], [[], []]);
+  const other = line.join({ watcherId: 1, rows: 1 });
+  other.seat.want();
+  await line.settle();
+  assert.equal(line.started.at(-1)?.laneId, other.laneId);
+});
+
+test('a receiver with several lanes gets no larger share of its watcher than one with a single lane', async () => {
+  const line = startLine({ ...few, unproven: 1, proven: 1 });
+  const slices = Array.from({ length: 3 }, () => line.join({ watcherId: 1, rows: 30, origin: 'sliced' }));
+  const single = line.join({ watcherId: 1, rows: 30 });
+  for (const { seat } of [...slices, single]) seat.want();
+  const counts = new Map<number, number>();
+  for (let count = 0; count < 40; count += 1) {
+    await line.settle();
+    for (const { laneId } of line.started) counts.set(laneId, (counts.get(laneId) ?? 0) + 1);
+    await line.end(() => true);
+  }
+  const ofSingle = counts.get(single.laneId) ?? 0;
+  const ofSlices = slices.map(({ laneId }) => counts.get(laneId) ?? 0);
+  const sum = ofSlices.reduce((one, other) => one + other, 0);
+  assert.ok(Math.abs(ofSingle - sum) <= 2, `${ofSingle} and ${ofSlices.join()}`);
+  assert.ok(Math.max(...ofSlices) - Math.min(...ofSlices) <= 1, ofSlices.join());
+});
+
+test('retries in several lanes of a receiver are counted together', () => {
+  const line = startLine();
+  const [one, other] = [0, 1].map(() => line.join({ watcherId: 1, origin: 'same' }));
+  one?.seat.countRetry(1);
+  assert.deepEqual([one?.seat.retries(), other?.seat.retries()], [1, 1]);
+  other?.seat.leave();
+  one?.seat.countRetry(-1);
+  assert.equal(one?.seat.retries(), 0);
+});
+
 /** Lanes that read before each attempt, and how often they have read. The test decides when a read ends. */
 function startReaders(watcherIds: readonly number[], limits: FairLimits) {
   const fair = createFairSlots({ clock: createTestClock(), limits, onCredit() {} });

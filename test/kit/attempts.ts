@@ -2,9 +2,12 @@
  * A delivery worker without receivers. It attempts due notifications once, with an outcome that the test chooses.
  */
 import assert from 'node:assert/strict';
-import type { Database } from '../../src/store/db/db.ts';
+import { shardOf } from '../../src/domain/shard.ts';
+import type { Database, Db } from '../../src/store/db/db.ts';
 import { type DueNotification, listDue } from '../../src/store/delivery/due.ts';
 import {
+  ensureLanes,
+  holdWatcher,
   type Lane,
   leaseLanes,
   releaseLanes,
@@ -12,6 +15,12 @@ import {
   VISIT_LANES_MAX,
 } from '../../src/store/delivery/lanes.ts';
 import { settle } from '../../src/store/delivery/settle.ts';
+
+/** The watcher's delivery queue in its slice 0 for a webhook origin. Creates it if it does not exist. */
+export async function ensureLane(db: Db, watcherId: number, origin: string): Promise<number> {
+  const key = { shardId: shardOf(watcherId), origin };
+  return (await ensureLanes(db, await holdWatcher(db, watcherId, [origin]), [key]))(key);
+}
 
 /** Leases up to `limit` delivery queues for 30 s, visiting watchers in turn, as a worker does. */
 export async function leaseDue(

@@ -83,7 +83,7 @@ export async function watchAddress(database: Database, watch: Watch = {}): Promi
   const inserted = await database.transaction((tx) => insertWatchedAddress(tx, watcherId, record, at));
   if (settings !== undefined) {
     const change = { settings: { ...defaultSettings, ...settings }, now: noon };
-    await replaceSettings(database, watcherId, record.id, change);
+    await replaceSettings(database, watcherId, inserted.id, change);
   }
   return inserted;
 }
@@ -111,6 +111,7 @@ export const atOnce = { deferral: { recordsMin: 1_000_000, rowsAtOnce: 1_000_000
 export type NotificationRow = {
   id: number;
   shard_id: number;
+  watcher_id: number;
   lane_id: number;
   watched_address_id: string;
   state: string;
@@ -128,7 +129,7 @@ export type NotificationRow = {
 /** All notifications in the order of their creation. */
 export function listNotifications(database: Database): Promise<NotificationRow[]> {
   return database.query<NotificationRow>(sql`
-    select id, shard_id, lane_id, watched_address_id, state, kind, '0x' || encode(tx_hash, 'hex') as tx_hash, amount, block_number, revision, retry_count,
+    select id, shard_id, watcher_id, lane_id, watched_address_id, state, kind, '0x' || encode(tx_hash, 'hex') as tx_hash, amount, block_number, revision, retry_count,
       next_retry_at, next_attempt_at, processed_at
     from notification_status order by id`);
 }

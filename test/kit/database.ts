@@ -38,6 +38,8 @@ const MIGRATIONS = fileURLToPath(new URL('../../src/store/db/migrations', import
 const EDITS = fileURLToPath(new URL('./notification-edits.sql', import.meta.url));
 /** template1 and template0, which PGlite cannot use to create databases. */
 const UNUSED_DATABASES = ['1', '4'];
+/** Slices of watchers that tests create. On PostgreSQL a watcher has one, as by default. */
+export const slicesOf: Record<DatabaseKind, number> = { embedded: 3, postgres: 1 };
 /** The advisory lock for creating the template ("chainbell test"). */
 const TEMPLATE_LOCK = 0x6362_7401;
 
@@ -135,12 +137,13 @@ function prepareEmbedded(): Promise<string> {
 }
 
 async function makeEmbeddedTemplate(): Promise<string> {
-  const template = path.join(CACHE, `${pgliteVersion()}-${migrationsHash()}-${UNUSED_DATABASES.join('-')}`);
+  const version = [pgliteVersion(), migrationsHash(), ...UNUSED_DATABASES, slicesOf.embedded].join('-');
+  const template = path.join(CACHE, version);
   if (await isAllowed(path.join(template, 'database', 'PG_VERSION'), constants.R_OK)) return template;
   await mkdir(CACHE, { recursive: true }).catch(() => {});
   const isKept = await isAllowed(CACHE, constants.W_OK);
   const draft = await mkdtemp(path.join(isKept ? CACHE : tmpdir(), 'draft-'));
-  await migrateAt({ url: '', dataDir: draft });
+  await migrateAt({ url: '', dataDir: draft }, slicesOf.embedded);
   // PGlite never opens these copies of two databases. They are two thirds of the files that each test would copy.
   for (const oid of UNUSED_DATABASES)
     await rm(path.join(draft, 'database', 'base', oid), { recursive: true, force: true });
@@ -161,11 +164,12 @@ function isAllowed(file: string, mode: number): Promise<boolean> {
   );
 }
 
-async function migrateAt(options: { url: string; dataDir: string }): Promise<void> {
+async function migrateAt(options: { url: string; dataDir: string }, slices = 1): Promise<void> {
   const database = await openDatabase(options);
   try {
     await migrate(database);
     await database.script(readFileSync(EDITS, 'utf8'));
+    if (slices !== 1) await database.script(`alter table watcher alter column slices set default ${slices}`);
   } finally {
     await database.close();
   }

@@ -2,6 +2,7 @@
  * The requests of watchers, through the functions that the API calls: they create, change and delete watched addresses,
  * alone and as sets, change settings, and request redeliveries.
  */
+import { recordIdIn, shardOfRecord, sliceForAddress, sliceOfRecord } from '../../src/domain/shard.ts';
 import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
@@ -23,7 +24,7 @@ import type { Cast } from './cast.ts';
 import { people } from './chain.ts';
 import { type Notification, redeliver, type SimRecord } from './rules.ts';
 import { isApart, isWrite } from './seat.ts';
-import { ORIGINS, WATCHERS, type World } from './world.ts';
+import { ORIGINS, SLICES, WATCHERS, type World } from './world.ts';
 
 const RECORDS_MAX = 6;
 const MEMBERS_MAX = 3;
@@ -95,19 +96,21 @@ export function createClients(world: World, cast: Cast, bug: Bug) {
     return record;
   }
 
-  const nextId = () => `00000000-0000-4000-8000-${String(recordCount + 1).padStart(12, '0')}`;
+  const nextId = (slice: number) =>
+    recordIdIn(slice, `00000000-0000-4000-8000-${String(recordCount + 1).padStart(10, '0')}00`);
 
   async function watch(): Promise<void> {
     if (living().length >= RECORDS_MAX) return;
+    const address = random.pick(people);
     const fields = {
-      id: nextId(),
-      address: random.pick(people),
+      id: nextId(sliceForAddress(address, SLICES)),
+      address,
       watchCoin: random.chance(0.9),
       watchToken: random.chance(0.9),
       webhookUrl: makeUrl(),
     };
     const record = keep(random.pick(WATCHERS), fields);
-    const { name, watcherId, address, webhookUrl } = record;
+    const { name, watcherId, webhookUrl } = record;
     await database.transaction((tx) => insertWatchedAddress(tx, watcherId, fields, at(webhookUrl)));
     if (random.chance(0.5)) {
       const settings = { ...defaultSettings, removed: true };
@@ -128,7 +131,7 @@ export function createClients(world: World, cast: Cast, bug: Bug) {
     const { id, name, watcherId, webhookUrl, address, watchCoin } = record;
     const isLate = webhookOrigin(formerUrl) !== webhookOrigin(webhookUrl) && random.chance(0.5);
     const [lane] = await database.query<{ next_due: Date | null }>(
-      sql`select next_due from lane where shard_id = ${watcherId} and origin = ${webhookOrigin(webhookUrl)}`,
+      sql`select next_due from lane where shard_id = ${shardOfRecord(watcherId, id)} and origin = ${webhookOrigin(webhookUrl)}`,
     );
     const fields = { webhookUrl, address, watchCoin };
     const isThere = await outlives((client) =>
@@ -149,14 +152,14 @@ export function createClients(world: World, cast: Cast, bug: Bug) {
     await database.transaction(async (tx) => {
       const rows = await tx.query<{ id: number }>(sql`
         update queue n set lane_id = l.id from lane l
-        where l.shard_id = n.shard_id and l.origin = ${webhookOrigin(formerUrl)} and n.shard_id = ${watcherId}
+        where l.shard_id = n.shard_id and l.origin = ${webhookOrigin(formerUrl)} and n.shard_id = ${shardOfRecord(watcherId, id)}
           and n.watched_address_id = ${id} and n.state = 'waiting' and n.lane_id <> l.id
         returning l.id`);
       await wakeLanes(tx, [...new Set(rows.map((row) => row.id))], commonTime.now());
       if (rows.length > 0)
         await tx.query(sql`
           update lane set next_due = ${nextDue}
-          where shard_id = ${watcherId} and origin = ${webhookOrigin(webhookUrl)} and owner is null`);
+          where shard_id = ${shardOfRecord(watcherId, id)} and origin = ${webhookOrigin(webhookUrl)} and owner is null`);
     });
   }
 
@@ -278,7 +281,7 @@ export function createClients(world: World, cast: Cast, bug: Bug) {
         webhookUrl === url && address === member.address && !oracle.records.has(id);
       const created = stored.find(isOfSet);
       if (created === undefined) continue;
-      const { id } = keep(watcherId, { id: nextId(), webhookUrl: url, ...member });
+      const { id } = keep(watcherId, { id: nextId(sliceOfRecord(created.id)), webhookUrl: url, ...member });
       await database.query(sql`update watched_address set id = ${id} where id = ${created.id}`);
       counts.created += 1;
     }

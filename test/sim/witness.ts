@@ -5,6 +5,7 @@
 import type { Clock } from '../../src/core/clock.ts';
 import { isRecord, parseExact } from '../../src/core/json.ts';
 import type { Message, SendResult } from '../../src/delivery/send.ts';
+import { shardOfRecord } from '../../src/domain/shard.ts';
 import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import type { Oracle } from './oracle.ts';
 import { type Notification, settle as settleOne, type Version } from './rules.ts';
@@ -93,7 +94,10 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
     const notification = oracle.byId.get(id);
     const json = parseExact(body);
     const lane = Array.from(lanes.values()).find(
-      ({ shard, origin }) => shard === notification?.record.watcherId && origin === webhookOrigin(url),
+      ({ shard, origin }) =>
+        notification !== undefined &&
+        shard === shardOfRecord(notification.record.watcherId, notification.record.id) &&
+        origin === webhookOrigin(url),
     );
     const known = reads.get(`${actor.name} ${lane?.id} ${id}`);
     if (notification === undefined || known === undefined || !isRecord(json)) {

@@ -47,11 +47,14 @@ const LANES_MAX = 1_000;
 export const WATCHERS = [1, 2];
 export const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
+/** Slices of each watcher. */
+export const SLICES = 3;
 export const ORIGINS = ['https://one.example', 'https://two.example', 'https://three.example'];
 
 export async function createWorld(stage: Stage, seed: number) {
   await emptyDatabase(stage.database);
   await addWatchers(stage.database, ...WATCHERS);
+  await stage.database.query(sql`update watcher set slices = ${SLICES}`);
   const random = createRandom(seed);
   const clock = createTestClock();
   const chain = createChain(random);

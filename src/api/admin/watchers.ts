@@ -1,10 +1,11 @@
 /**
- * Operator routes that list, show, suspend, resume and delete watchers. The command line prints the same bodies.
+ * Operator routes that list, show, suspend, resume, slice and delete watchers. The command line prints the same bodies.
  */
 import { type Static, Type } from 'typebox';
 import { never } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
+import { SLICES_MAX } from '../../domain/shard.ts';
 import type { Database } from '../../store/db/db.ts';
 import { listWatcherKeys } from '../../store/watchers/api-keys.ts';
 import { beginRemoval, removeBatch } from '../../store/watchers/watcher-removal.ts';
@@ -16,6 +17,7 @@ import {
   listOrigins,
   listWatchers,
   ORIGINS_MAX,
+  raiseSlices,
   resumeWatcher,
   suspendWatcher,
   type Watcher,
@@ -46,7 +48,7 @@ const Left = Type.Object(
     attempts: Type.Integer(counted),
     answers: Type.Integer({ description: `Stored responses of bulk requests, counted up to ${COUNT_MAX}.` }),
     signing_secrets: Type.Integer(),
-    origins: Type.Integer({ description: `Delivery queues, counted up to ${COUNT_MAX}.` }),
+    origins: Type.Integer({ description: `Origins of its webhooks, counted up to ${COUNT_MAX}.` }),
     is_complete: isComplete,
   },
   { title: 'WatcherBelongings' },
@@ -60,6 +62,7 @@ const WatcherJson = Type.Object(
         '`suspended`: keys are refused and notifications wait. `deleting`: the same, until everything is deleted.',
     }),
     valid_keys: Type.Integer(),
+    slices: Type.Integer({ description: 'Slices among which its new watched addresses are spread.' }),
     created_at: Type.String(),
     suspended_at: textOrNull,
     deleting_at: textOrNull,
@@ -92,6 +95,13 @@ const Shown = Type.Object({
   ),
   counts: Left,
 });
+const Slices = Type.Object({
+  slices: Type.Integer({
+    minimum: 1,
+    maximum: SLICES_MAX,
+    description: `From the present number to ${SLICES_MAX}. It can't be lowered.`,
+  }),
+});
 const Removed = Type.Object({ deleted: Type.Boolean(), left: Type.Union([Left, Type.Null()]) });
 
 const watcher = {
@@ -99,6 +109,7 @@ const watcher = {
   name: 'acme',
   state: 'suspended',
   valid_keys: 1,
+  slices: 1,
   created_at: '2026-01-31T12:00:00.000Z',
   suspended_at: '2026-02-01T08:00:00.000Z',
   deleting_at: null,
@@ -143,6 +154,14 @@ const operations = {
     description: 'The waiting notifications are sent. Resuming an active watcher changes nothing.',
     example: { success: true, data: { ...watcher, state: 'active', suspended_at: null } },
     errors: { ...errors, 409: 'The watcher is being deleted' },
+  },
+  slice: {
+    summary: 'Raise the number of slices of a watcher',
+    description:
+      'New watched addresses are spread among the slices by their address. Existing ones stay where they are. The number takes effect at once and can never be lowered.',
+    bodyExample: { slices: 16 },
+    example: { success: true, data: { ...watcher, state: 'active', suspended_at: null, slices: 16 } },
+    errors: { ...errors, 409: 'The watcher has more slices, or is being deleted' },
   },
   remove: {
     summary: 'Delete a watcher with everything that belongs to it',
@@ -200,6 +219,19 @@ export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions)
     },
   );
 
+  api.put(
+    `${PATH}/:id/slices`,
+    {
+      schema: { params, body: Slices, response: answerOf(WatcherJson) },
+      config: { operation: operations.slice },
+    },
+    async (request) => {
+      const id = parseId(request.params.id);
+      await requireSlices(database, id, request.body.slices);
+      return get(id);
+    },
+  );
+
   api.delete(
     `${PATH}/:id`,
     { schema: { params, response: answerOf(Removed) }, config: { operation: operations.remove } },
@@ -228,6 +260,15 @@ export async function removeWatcher(
     if (isOver()) return false;
     if (outcome === 'sending') await clock.wait(SENDING_POLL_MS, never);
   }
+}
+
+/** Raises the number of slices. @throws Fault `not_found`, or `conflict` if the watcher has more or is being deleted. */
+export async function requireSlices(database: Database, id: number, slices: number): Promise<void> {
+  const { outcome, slices: present } = await raiseSlices(database, id, slices);
+  if (outcome === 'none') throw notFound();
+  if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
+  if (outcome === 'lower')
+    throw new Fault('conflict', `The watcher has ${present} slices, and the number can't be lowered`);
 }
 
 /** Everything about one watcher. Undefined if it does not exist. */
@@ -259,7 +300,7 @@ export async function showWatcher(
 export function toWatcherJson({ suspendedAt, deletingAt, ...one }: Watcher): Static<typeof WatcherJson> {
   const state = deletingAt !== undefined ? 'deleting' : suspendedAt !== undefined ? 'suspended' : 'active';
   return {
-    ...{ id: one.id, name: one.name, state, valid_keys: one.validKeyCount },
+    ...{ id: one.id, name: one.name, state, valid_keys: one.validKeyCount, slices: one.slices },
     created_at: one.createdAt.toISOString(),
     suspended_at: suspendedAt?.toISOString() ?? null,
     deleting_at: deletingAt?.toISOString() ?? null,

@@ -9,7 +9,6 @@ import { never } from '../../core/abort.ts';
 import { Fault, type Problem } from '../../core/fault.ts';
 import type { WebhookPolicy } from '../../domain/webhook-url.ts';
 import type { Tx } from '../../store/db/db.ts';
-import { shardOf } from '../../store/delivery/lanes.ts';
 import { alignNotifications } from '../../store/delivery/record-changes.ts';
 import { doOnce } from '../../store/watchers/idempotency.ts';
 import { withinLimits } from '../../store/watchers/limits.ts';
@@ -249,7 +248,7 @@ function addReplaceRoute(
           deletedIds = replaced.deletedIds;
           return { success: true as const, data: replaced.counts };
         });
-        await alignNotifications(database, shardOf(watcherId), deletedIds, clock.now());
+        await alignNotifications(database, watcherId, deletedIds, clock.now());
         return answer;
       });
     },

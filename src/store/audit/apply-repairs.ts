@@ -176,7 +176,7 @@ async function create(
   moment: Moment,
 ): Promise<boolean> {
   const { shardId, watchedAddressId, transfer, occurrence, block, insteadOf } = repair;
-  const records = { shardId, ids: [watchedAddressId] };
+  const records = [{ shardId, id: watchedAddressId }];
   const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
   if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
   if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await hasSentOrphan(tx, repair)))) return false;

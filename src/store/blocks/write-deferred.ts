@@ -2,8 +2,9 @@
  * Writes deferred notifications (deferred.ts) in transactions of bounded size, which alternate with the commits of blocks.
  */
 import type { Database } from '../db/db.ts';
-import { shardOf, wakeLanes } from '../delivery/lanes.ts';
+import { wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
+import { recordKeys } from '../delivery/shards.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications, type StoredCount } from '../matching/matching.ts';
 import { findTip, lanesToWake, lockCommits } from './blocks.ts';
@@ -43,7 +44,7 @@ export async function writeDeferred(
             ...{ now, confirmations, releasedNumber: tip.number - confirmations },
             blocks: [{ header: { number: deferred.block }, transfers: [] }],
             matches: deferred.matches,
-            records: { shardId: shardOf(watcherId), ids: deferred.recordIds },
+            records: recordKeys(watcherId, deferred.recordIds),
             hasEarlier: deferred.hasEarlier,
           },
           undefined,

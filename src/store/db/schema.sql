@@ -215,14 +215,6 @@ comment on column lane.next_due is 'When its next notification is due at the ear
 comment on column lane.owner is 'Lock key of the worker that leases it; null while none does';
 comment on column lane.epoch is 'Counts leases: results of an earlier lease are refused';
 
-create table lane_usage (
-  lane_id bigint not null,
-  watcher_id bigint not null,
-  records bigint not null,
-  constraint lane_usage_pkey PRIMARY KEY (lane_id)
-);
-comment on table lane_usage is 'Number of records of each delivery queue';
-
 create table last_success (
   only_row boolean not null default true,
   at timestamp with time zone,
@@ -267,6 +259,14 @@ comment on column notification.occurrence is 'Which of several equal transfers o
 comment on column notification.kind is 'c: the value of a transaction. i: the value of a call. t: an ERC-20 Transfer log';
 comment on column notification.amount is 'In wei, or in the smallest unit of the token';
 comment on column notification.replaces is 'Notification that this one replaces, after their transaction was mined again with other contents';
+
+create table origin_usage (
+  watcher_id bigint not null,
+  origin text not null,
+  records bigint not null,
+  constraint origin_usage_pkey PRIMARY KEY (watcher_id, origin)
+);
+comment on table origin_usage is 'Number of records of each watcher and receiver origin';
 
 create table orphaned_block (
   reorg_id bigint not null,
@@ -503,9 +503,9 @@ create table receiver_failure (
   last_attempt_at timestamp with time zone not null,
   last_outcome text,
   last_status integer,
-  constraint receiver_failure_pkey PRIMARY KEY (shard_id, origin)
+  constraint receiver_failure_pkey PRIMARY KEY (watcher_id, origin, shard_id)
 );
-comment on table receiver_failure is 'Receivers with failed notifications that wait for a retry';
+comment on table receiver_failure is 'Delivery queues with failed notifications that wait for a retry. A receiver has one in each slice of its watcher';
 
 create table record_counting (
   only_row boolean not null default true,
@@ -636,6 +636,7 @@ CREATE TRIGGER note_deleted AFTER DELETE ON public.watched_address REFERENCING O
 CREATE TRIGGER note_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
 CREATE TRIGGER note_updated AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS former NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
 comment on table watched_address is 'Records: an address and the webhook URL for its transfers. Settings that are null or false keep the default behavior';
+comment on column watched_address.id is 'Its last byte is its slice';
 comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
 comment on column watched_address.confirmations is 'Confirmations to wait for; null: those of the configuration';
 comment on column watched_address.min_amount is 'Smallest transfer of the native coin, in wei';
@@ -650,13 +651,17 @@ create table watcher (
   suspended_at timestamp with time zone,
   deleting_at timestamp with time zone,
   signs_v1a boolean not null default false,
+  slices smallint not null default 1,
   constraint watcher_pkey PRIMARY KEY (id),
-  constraint watcher_name_key UNIQUE (name)
+  constraint watcher_id_check CHECK (((id >= 1) AND (id <= '1099511627775'::bigint))),
+  constraint watcher_name_key UNIQUE (name),
+  constraint watcher_slices_check CHECK (((slices >= 1) AND (slices <= 256)))
 );
 comment on table watcher is 'Tenants: each owns API keys and watched addresses';
 comment on column watcher.suspended_at is 'Since then its keys are refused and nothing is sent; null while it is active';
 comment on column watcher.deleting_at is 'Since then it is being deleted, in batches';
 comment on column watcher.signs_v1a is 'Whether its webhooks are also signed with ed25519';
+comment on column watcher.slices is 'Slices among which its new records are spread. Each has a shard: shard_id is the watcher''s id plus 2^40 times the slice';
 
 create table watcher_queue (
   watcher_id bigint not null,
@@ -683,7 +688,7 @@ create view notification_status as
     n.id,
     COALESCE(q.lane_id, w.lane_id) AS lane_id,
     n.watched_address_id,
-    n.shard_id AS watcher_id,
+    (n.shard_id & '1099511627775'::bigint) AS watcher_id,
         CASE n.kind
             WHEN 'c'::"char" THEN 'transaction'::text
             WHEN 'i'::"char" THEN 'internal'::text
@@ -741,15 +746,17 @@ begin
   select distinct watcher_id, 0, 0 from changed order by watcher_id
   on conflict (watcher_id) do update set records = watcher_usage.records;
   with deltas as (
-    select lane_id, watcher_id, count(*) * tg_argv[0]::bigint as delta from changed group by lane_id, watcher_id
+    select r.watcher_id, l.origin, sum(r.count) * tg_argv[0]::bigint as delta
+    from (select lane_id, watcher_id, count(*) as count from changed group by lane_id, watcher_id) as r
+    join lane l on l.id = r.lane_id group by r.watcher_id, l.origin
   ), counted as (
-    insert into lane_usage as u (lane_id, watcher_id, records)
-    select lane_id, watcher_id, delta from deltas order by lane_id
-    on conflict (lane_id) do update set records = u.records + excluded.records
-    returning lane_id, records
+    insert into origin_usage as u (watcher_id, origin, records)
+    select watcher_id, origin, delta from deltas order by watcher_id, origin
+    on conflict (watcher_id, origin) do update set records = u.records + excluded.records
+    returning watcher_id, origin, records
   ), sums as (
     select watcher_id, sum(delta) as records, sum((c.records > 0)::int - (c.records - delta > 0)::int) as origins
-    from deltas join counted c using (lane_id) group by watcher_id
+    from deltas join counted c using (watcher_id, origin) group by watcher_id
   )
   update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
   from sums s where u.watcher_id = s.watcher_id;

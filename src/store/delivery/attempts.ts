@@ -3,7 +3,7 @@
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { shardOf } from './lanes.ts';
+import { isInShards, listShards, pageOfShards } from './shards.ts';
 
 export type Attempt = {
   id: number;
@@ -27,9 +27,10 @@ export async function listAttempts(
   notificationId: number,
   { before, limit }: { before: number | undefined; limit: number },
 ): Promise<Attempt[]> {
+  const shards = await listShards(db, watcherId);
   const rows = await db.query<AttemptRow>(sql`
     select ${columns} from delivery_attempt
-    where notification_id = ${notificationId} and shard_id = ${shardOf(watcherId)}
+    where notification_id = ${notificationId} and ${isInShards(sql`shard_id`, shards)}
       and ${before === undefined ? sql`true` : sql`id < ${before}`}
     order by id desc
     limit ${limit}`);
@@ -42,11 +43,14 @@ export async function listAttemptsBetween(
   watcherId: number,
   { after, upTo, limit }: { after: number; upTo: number; limit: number },
 ): Promise<Attempt[]> {
-  const rows = await db.query<AttemptRow>(sql`
-    select ${columns} from delivery_attempt
-    where shard_id = ${shardOf(watcherId)} and id > ${after} and id <= ${upTo}
-    order by id
-    limit ${limit}`);
+  const rows = await db.query<AttemptRow>(
+    pageOfShards(
+      await listShards(db, watcherId),
+      (shardId) => sql`
+    select ${columns} from delivery_attempt where shard_id = ${shardId} and id > ${after} and id <= ${upTo}`,
+      sql`order by id limit ${limit}`,
+    ),
+  );
   return rows.map(toAttempt);
 }
 

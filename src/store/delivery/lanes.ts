@@ -3,9 +3,11 @@
  * gets a new epoch.
  */
 import { Fault } from '../../core/fault.ts';
+import { SLICES_MAX } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { shardsOfWatcher } from './shards.ts';
 
 /**
  * NOTIFY channel. The payload lists the lanes that have something due, or is `*` when there are too many to list. With
@@ -24,47 +26,63 @@ export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epo
 /** A leased lane. `origin` is the scheme, host and port of its webhook URLs. */
 export type Lane = { id: number; watcherId: number; shardId: number; origin: string; epoch: number };
 
-/** The shard of a watcher. It never changes. Today each watcher is one shard. */
-export const shardOf = (watcherId: number) => watcherId;
-/** The watcher of a shard, as SQL. */
-export const watcherOf = (shardId: Sql): Sql => shardId;
+/** A lane by what it is for. */
+type LaneKey = { shardId: number; origin: string };
 
-/** The watcher's lane for a webhook origin. Creates it if it does not exist. */
-export async function ensureLane(db: Db, watcherId: number, origin: string): Promise<number> {
-  const laneId = (await ensureLanes(db, watcherId, [origin])).get(origin);
-  if (laneId === undefined) throw new Error(`lane ${watcherId} ${origin} is missing`);
-  return laneId;
-}
+/** A watcher with its lanes for some origins. It can't be deleted until the transaction ends. */
+export type HeldWatcher = { id: number; slices: number; lanes: Map<string, number> };
 
-/**
- * The watcher's lanes by webhook origin; pass each origin once. Creates lanes that do not exist. The watcher can't be deleted
- * until the transaction ends. @throws Fault `unauthorized` if its deletion began after the request was authenticated.
- */
-export async function ensureLanes(
+const textOf = ({ shardId, origin }: LaneKey) => `${shardId} ${origin}`;
+
+/** @throws Fault `unauthorized` if the watcher's deletion began after the request was authenticated. */
+export async function holdWatcher(
   db: Db,
   watcherId: number,
   origins: readonly string[],
-): Promise<Map<string, number>> {
-  const shardId = shardOf(watcherId);
-  const list = async () => {
-    const rows = await db.query<{ id: number; origin: string } | { id: null }>(sql`
-      with owner as materialized (
-        select from watcher where id = ${watcherId} and deleting_at is null for key share
-      )
-      select l.id, l.origin from owner left join lane l on l.shard_id = ${shardId} and l.origin = any(${origins}::text[])
-      order by l.id limit ${Math.max(origins.length, 1)}`);
-    if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
-    return new Map(rows.flatMap((row) => (row.id === null ? [] : [[row.origin, row.id]])));
+): Promise<HeldWatcher> {
+  const rows = await db.query<{ slices: number; id: number | null; shard_id: number; origin: string }>(sql`
+    with owner as materialized (
+      select w.slices, ${shardsOfWatcher} as shards from watcher w
+      where w.id = ${watcherId} and w.deleting_at is null for key share
+    )
+    select owner.slices, l.id, l.shard_id, l.origin
+    from owner left join lane l on l.shard_id = any(owner.shards) and l.origin = any(${origins}::text[])
+    order by l.id limit ${Math.max(origins.length, 1) * SLICES_MAX}`);
+  const [first] = rows;
+  if (first === undefined) throw new Fault('unauthorized', 'Unauthorized');
+  const known = rows.flatMap(({ id, shard_id: shardId, origin }) =>
+    id === null ? [] : [[textOf({ shardId, origin }), id] as const],
+  );
+  return { id: watcherId, slices: first.slices, lanes: new Map(known) };
+}
+
+/** The watcher's lanes for these keys, whose origins it was held with. Creates lanes that do not exist. */
+export async function ensureLanes(
+  db: Db,
+  watcher: HeldWatcher,
+  keys: readonly LaneKey[],
+): Promise<(key: LaneKey) => number> {
+  const missing = [...new Map(keys.map((key) => [textOf(key), key]))].filter(
+    ([text]) => !watcher.lanes.has(text),
+  );
+  let { lanes } = watcher;
+  if (missing.length > 0) {
+    // All transactions insert in the same order, so that two that create the same lanes can't deadlock.
+    await db.query(sql`
+      insert into lane (shard_id, watcher_id, origin)
+      select shard_id, ${watcher.id}::bigint, origin
+      from unnest(
+        ${listOf(missing.map(([, { shardId }]) => shardId))}::bigint[], ${missing.map(([, { origin }]) => origin)}::text[]
+      ) as missing (shard_id, origin)
+      order by shard_id, origin
+      on conflict do nothing`);
+    ({ lanes } = await holdWatcher(db, watcher.id, [...new Set(keys.map(({ origin }) => origin))]));
+  }
+  return (key) => {
+    const laneId = lanes.get(textOf(key));
+    if (laneId === undefined) throw new Error(`lane ${textOf(key)} is missing`);
+    return laneId;
   };
-  const known = await list();
-  if (known.size === origins.length) return known;
-  // All transactions insert in the same order, so that two that create the same lanes can't deadlock.
-  await db.query(sql`
-    insert into lane (shard_id, watcher_id, origin)
-    select ${shardId}::bigint, ${watcherId}::bigint, origin from unnest(${origins}::text[]) as origin
-    order by origin
-    on conflict do nothing`);
-  return list();
 }
 
 /**

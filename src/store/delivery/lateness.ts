@@ -3,6 +3,7 @@
  */
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { shardsOfWatcher } from './shards.ts';
 
 type LateWatcher = { watcherId: number; watcherName: string; oldestDueAt: Date };
 
@@ -38,9 +39,9 @@ export async function findLateWatchers(
       select watcher_id, min(at) as oldest from (
         select b.watcher_id, (
           select due_at from queue
-          where shard_id = b.watcher_id and state = 'waiting' and retry_count > 0
+          where shard_id = s.id and state = 'waiting' and retry_count > 0
           order by due_at limit 1) as at
-        from busy b
+        from busy b join watcher w on w.id = b.watcher_id cross join lateral unnest(${shardsOfWatcher}) as s (id)
         union all
         select b.watcher_id, (
           select next_due from lane

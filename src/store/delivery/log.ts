@@ -6,8 +6,15 @@ import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import type { NotificationType } from './due.ts';
-import { shardOf } from './lanes.ts';
 import { isOfTransaction } from './notification-rows.ts';
+import {
+  isInShards,
+  isOneOfNotifications,
+  listShards,
+  partsOfShards,
+  recordKeys,
+  type ShardKey,
+} from './shards.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
 
 export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
@@ -64,12 +71,12 @@ export async function listLog(
   filter: LogFilter,
   page: LogPage,
 ): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
-  const { ids, next } = await findMatches(db, watcherId, filter, page);
+  const { keys, next } = await findMatches(db, watcherId, filter, page);
   const rows = await db.query<LogRow>(sql`
     select ${columns} from notification_status n
-    where shard_id = ${shardOf(watcherId)} and id = any(${listOf(ids)}::bigint[])
+    where ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, keys)}
     order by id ${page.order === 'newest first' ? sql`desc` : sql`asc`}
-    limit ${ids.length}`);
+    limit ${keys.length}`);
   return { notifications: rows.map(toLogged), next };
 }
 
@@ -78,59 +85,80 @@ export async function findLogged(
   watcherId: number,
   id: number,
 ): Promise<LoggedNotification | undefined> {
+  const shards = await listShards(db, watcherId);
   const [row] = await db.query<LogRow>(sql`
-    select ${columns} from notification_status n where shard_id = ${shardOf(watcherId)} and id = ${id}`);
+    select ${columns} from notification_status n where ${isInShards(sql`n.shard_id`, shards)} and n.id = ${id}`);
   return row && toLogged(row);
 }
 
-/** The ids of a page. */
+/** The shard of one of the watcher's notifications. With one shard, the notification may not exist. */
+export async function findKey(db: Db, watcherId: number, id: number): Promise<ShardKey<number> | undefined> {
+  const shards = await listShards(db, watcherId);
+  const [only] = shards;
+  if (shards.length === 1 && only !== undefined) return { shardId: only, id };
+  const [row] = await db.query<{ shard_id: number }>(sql`
+    select shard_id from notification where ${isInShards(sql`shard_id`, shards)} and id = ${id}`);
+  return row && { shardId: row.shard_id, id };
+}
+
+/**
+ * The notifications of a page. Each shard examines an equal part of the rows. Beyond the row at which a shard with more rows
+ * stopped, the page has nothing, because that shard's next row may come first.
+ */
 export async function findMatches(
   db: Db,
   watcherId: number,
   filter: LogFilter,
   { order, after, limit }: LogPage,
-): Promise<{ ids: number[]; next: number | undefined }> {
+): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
   const isDown = order === 'newest first';
   const direction = isDown ? sql`desc` : sql`asc`;
-  const rows = await db.query<{ id: number | null; examined: number; last: number | null }>(sql`
-    with examined as materialized (${selectExamined(watcherId, filter, { isDown, after })})
-    select m.id, e.examined, e.last
-    from (select count(*) as examined, ${isDown ? sql`min(id)` : sql`max(id)`} as last from examined) e
-    left join (
-      select id from examined where ${all(outerConditions(filter))} order by id ${direction} limit ${limit}
+  const shards = await listShards(db, watcherId);
+  const partMax = filter.recordIds === undefined ? Math.ceil(EXAMINED_MAX / shards.length) : EXAMINED_MAX;
+  const isInside =
+    shards.length === 1 ? sql`true` : isDown ? sql`id >= coalesce(last, 0)` : sql`(id <= last) is not false`;
+  const rows = await db.query<{ shard_id: number; id: number | null; last: number | null }>(sql`
+    with examined as materialized (${selectExamined({ watcherId, shards }, filter, { isDown, after, partMax })}),
+    stop as materialized (
+      select ${isDown ? sql`max(last)` : sql`min(last)`} as last from (
+        select ${isDown ? sql`min(id)` : sql`max(id)`} as last from examined
+        ${shards.length === 1 || filter.recordIds !== undefined ? sql`` : sql`group by shard_id`}
+        having count(*) >= ${partMax}) as stopped
+    )
+    select m.shard_id, m.id, stop.last
+    from stop left join lateral (
+      select shard_id, id from examined where ${all(outerConditions(filter))} and ${isInside}
+      order by id ${direction} limit ${limit}
     ) m on true
     order by m.id ${direction}`);
-  const ids = rows.flatMap(({ id }) => (id === null ? [] : [id]));
-  const isWhole = (rows[0]?.examined ?? 0) < EXAMINED_MAX;
-  return {
-    ids,
-    next: ids.length === limit ? ids.at(-1) : isWhole ? undefined : (rows[0]?.last ?? undefined),
-  };
+  const keys = rows.flatMap(({ shard_id: shardId, id }) => (id === null ? [] : [{ shardId, id }]));
+  return { keys, next: keys.length === limit ? keys.at(-1)?.id : (rows[0]?.last ?? undefined) };
 }
 
 /** The rows that a page examines. These conditions use an index; `outerConditions` filters the examined rows. */
 function selectExamined(
-  watcherId: number,
+  { watcherId, shards }: { watcherId: number; shards: readonly number[] },
   { hash, recordIds, from, until, fromBlock, toBlock }: LogFilter,
-  { isDown, after }: { isDown: boolean; after: number | undefined },
+  { isDown, after, partMax }: { isDown: boolean; after: number | undefined; partMax: number },
 ): Sql {
   const direction = isDown ? sql`desc` : sql`asc`;
-  const conditions = [sql`n.shard_id = ${shardOf(watcherId)}`];
+  const conditions: Sql[] = [];
   if (after !== undefined) conditions.push(isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`);
   if (hash !== undefined) conditions.push(isOfTransaction(sql`${toBytes(hash)}::bytea`));
   if (from !== undefined) conditions.push(sql`n.created_at >= ${from}`);
   if (until !== undefined) conditions.push(sql`n.created_at < ${until}`);
   if (fromBlock !== undefined) conditions.push(sql`n.block_number >= ${fromBlock}`);
   if (toBlock !== undefined) conditions.push(sql`n.block_number <= ${toBlock}`);
-  const page = sql`order by n.id ${direction} limit ${EXAMINED_MAX}`;
-  if (recordIds === undefined)
-    return sql`select n.id, n.state, n.kind from notification_status n where ${all(conditions)} ${page}`;
+  const page = sql`order by id ${direction} limit ${partMax}`;
+  const select = (shardId: Sql) => sql`
+    select n.shard_id, n.id, n.state, n.kind from notification_status n where ${all([sql`n.shard_id = ${shardId}`, ...conditions])}`;
+  if (recordIds === undefined) return partsOfShards(shards, select, page);
+  const keys = recordKeys(watcherId, recordIds);
+  const ofRecord = shards.length === 1 ? select(sql`${shards[0]}`) : select(sql`r.shard_id`);
   return sql`
-    select n.id, n.state, n.kind from unnest(${listOf(recordIds)}::uuid[]) as r (id)
-    cross join lateral (
-      select n.id, n.state, n.kind from notification_status n
-      where ${all(conditions)} and n.watched_address_id = r.id ${page}
-    ) n ${page}`;
+    select n.* from unnest(
+      ${listOf(keys.map(({ shardId }) => shardId))}::bigint[], ${listOf(recordIds)}::uuid[]) as r (shard_id, id)
+    cross join lateral (${ofRecord} and n.watched_address_id = r.id ${page}) n ${page}`;
 }
 
 function outerConditions({ state, type }: LogFilter): Sql[] {

@@ -3,7 +3,7 @@
  */
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { shardOf, watcherOf } from './lanes.ts';
+import { isInShards, listShards, watcherOf } from './shards.ts';
 
 /** Counting this many takes some ten milliseconds. */
 export const PENDING_COUNTED_MAX = 100_000;
@@ -16,10 +16,11 @@ const parts = (part: (attempts: Sql) => Sql): Sql =>
 
 /** Pending notifications of one watcher; PENDING_COUNTED_MAX + 1 if there are more than PENDING_COUNTED_MAX. */
 export async function countPending(db: Db, watcherId: number): Promise<number> {
+  const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
   const [row] = await db.query<{ count: number }>(sql`
     select count(*) as count from (${parts(
       (waiting) => sql`
-        select from queue where shard_id = ${shardOf(watcherId)} and ${waiting}
+        select from queue where ${isOwn} and ${waiting}
         limit ${PENDING_COUNTED_MAX + 1}`,
     )} limit ${PENDING_COUNTED_MAX + 1}) as pending`);
   return row?.count ?? 0;

@@ -6,6 +6,7 @@ import type { Step } from '../../core/loop.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { shardsOfWatcher } from './shards.ts';
 
 export type Receiver = {
   watcherId: number;
@@ -53,42 +54,39 @@ type ReceiverRow = {
   origin: string;
   is_suspended: boolean;
   since: Date | null;
-  attempts: number;
-  last_attempt_at: Date;
+  attempts: number | null;
+  last_attempt_at: Date | null;
   last_outcome: string | null;
   last_status: number | null;
-  pending: number;
+  pending: number | null;
   oldest_pending_at: Date | null;
   next_attempt_at: Date | null;
 };
 
-/** A page of receivers, by watcher and origin. */
-export async function listReceivers(
-  db: Db,
-  { watcherId, failing, after, limit }: ReceiverQuery,
-): Promise<Receiver[]> {
-  const source = failing
-    ? sql`(select shard_id, origin, lane_id, watcher_id from receiver_failure) k`
-    : sql`(select shard_id, origin, id as lane_id, watcher_id from lane) k`;
+/** A page of receivers, by watcher and origin. The figures of a receiver are those of all its lanes, one for each slice. */
+export async function listReceivers(db: Db, query: ReceiverQuery): Promise<Receiver[]> {
   const retries = (of: Sql) => sql`
     select ${of} from queue n
     where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0`;
   const rows = await db.query<ReceiverRow>(sql`
-    select k.watcher_id, w.name, k.origin, w.suspended_at is not null as is_suspended, f.since, f.attempts, f.last_attempt_at, f.last_outcome, f.last_status,
-      pending.pending, oldest.created_at as oldest_pending_at, next.due_at as next_attempt_at
-    from ${source}
-    join watcher w on w.id = k.watcher_id
-    left join receiver_failure f
-      on f.shard_id = k.shard_id and f.origin = k.origin and w.suspended_at is null
-    left join lateral (${retries(sql`n.due_at`)} order by n.due_at limit 1) next on true
-    left join lateral (${retries(sql`n.created_at`)} order by n.id limit 1) oldest on true
-    cross join lateral (
-      select count(*) as pending from (${retries(sql`n.id`)} limit ${PENDING_MAX + 1}) as counted) pending
-    where ${watcherId === undefined ? sql`true` : sql`k.shard_id = ${watcherId}`}
-      and ${after === undefined ? sql`true` : sql`(k.shard_id, k.origin) > (${after.watcherId}::bigint, ${after.origin}::text)`}
-      and ${failing ? sql`next.due_at is not null` : sql`true`}
-    order by k.shard_id, k.origin
-    limit ${limit}`);
+    with page as materialized (${query.failing ? selectFailing(query) : selectOrigins(query)})
+    select page.watcher_id, page.name, page.origin, page.is_suspended, min(f.since) as since, sum(f.attempts)::bigint as attempts,
+      max(f.last_attempt_at) as last_attempt_at,
+      (array_agg(f.last_outcome order by f.last_attempt_at desc))[1] as last_outcome,
+      (array_agg(f.last_status order by f.last_attempt_at desc))[1] as last_status,
+      least(sum(f.pending), ${PENDING_MAX + 1})::bigint as pending,
+      min(f.oldest_pending_at) as oldest_pending_at, min(f.next_attempt_at) as next_attempt_at
+    from page left join lateral (
+      select f.*, pending.pending, oldest.created_at as oldest_pending_at, next.due_at as next_attempt_at
+      from receiver_failure f
+      cross join lateral (${retries(sql`n.due_at`)} order by n.due_at limit 1) next
+      cross join lateral (${retries(sql`n.created_at`)} order by n.id limit 1) oldest
+      cross join lateral (
+        select count(*) as pending from (${retries(sql`n.id`)} limit ${PENDING_MAX + 1}) as counted) pending
+      where f.watcher_id = page.watcher_id and f.origin = page.origin and not page.is_suspended
+    ) f on true
+    group by page.watcher_id, page.name, page.origin, page.is_suspended
+    order by page.watcher_id, page.origin`);
   return rows.map((row) => ({
     watcherId: row.watcher_id,
     watcherName: row.name,
@@ -98,13 +96,45 @@ export async function listReceivers(
   }));
 }
 
+/** The failing receivers of a page. */
+function selectFailing({ watcherId, after, limit }: ReceiverQuery): Sql {
+  return sql`
+    select f.watcher_id, w.name, f.origin, false as is_suspended
+    from receiver_failure f join watcher w on w.id = f.watcher_id and w.suspended_at is null
+    where ${watcherId === undefined ? sql`true` : sql`f.watcher_id = ${watcherId}`}
+      and ${after === undefined ? sql`true` : sql`(f.watcher_id, f.origin) > (${after.watcherId}::bigint, ${after.origin}::text)`}
+      and ${hasRetries}
+    group by f.watcher_id, f.origin, w.name
+    order by f.watcher_id, f.origin limit ${limit}`;
+}
+
+/** The receivers of a page. Reads each lane's key in the index of its shard, up to a page of them. */
+function selectOrigins({ watcherId, after, limit }: ReceiverQuery): Sql {
+  const isAfter =
+    after === undefined
+      ? sql`true`
+      : sql`l.origin > case when w.id = ${after.watcherId}::bigint then ${after.origin}::text else '' end`;
+  return sql`
+    select w.id as watcher_id, w.name, l.origin, w.suspended_at is not null as is_suspended
+    from watcher w cross join lateral (
+      select distinct of_shard.origin from unnest(${shardsOfWatcher}) as shard (id) cross join lateral (
+        select l.origin from lane l where l.shard_id = shard.id and ${isAfter} order by l.origin limit ${limit}) as of_shard
+      order by of_shard.origin limit ${limit}
+    ) as l
+    where ${watcherId === undefined ? sql`true` : sql`w.id = ${watcherId}`}
+      and ${after === undefined ? sql`true` : sql`w.id >= ${after.watcherId}::bigint`}
+    order by w.id, l.origin limit ${limit}`;
+}
+
 function toFailure(row: ReceiverRow): Failure | undefined {
-  const { since, oldest_pending_at: oldestPendingAt, next_attempt_at: nextAttemptAt } = row;
-  if (since === null || oldestPendingAt === null || nextAttemptAt === null) return undefined;
+  const { since, attempts, last_attempt_at: lastAttemptAt, pending } = row;
+  const { oldest_pending_at: oldestPendingAt, next_attempt_at: nextAttemptAt } = row;
+  if (since === null || attempts === null || lastAttemptAt === null) return undefined;
+  if (pending === null || oldestPendingAt === null || nextAttemptAt === null) return undefined;
   return {
-    ...{ since, attempts: row.attempts, lastAttemptAt: row.last_attempt_at },
+    ...{ since, attempts, lastAttemptAt },
     ...{ lastOutcome: row.last_outcome ?? undefined, lastStatus: row.last_status ?? undefined },
-    ...{ pending: row.pending, oldestPendingAt, nextAttemptAt },
+    ...{ pending, oldestPendingAt, nextAttemptAt },
   };
 }
 
@@ -134,7 +164,7 @@ export async function countFailures(db: Db): Promise<FailureCounts> {
     with success as materialized (
       select at from last_success
     )
-    select count(*) as receivers, count(distinct f.watcher_id) as watchers, min(since) as oldest_since,
+    select count(distinct (f.watcher_id, f.origin)) as receivers, count(distinct f.watcher_id) as watchers, min(since) as oldest_since,
       (select at from success) as last_success_at,
       count(distinct f.watcher_id) filter (where since > coalesce((select at from success), '-infinity')) as watchers_since
     from receiver_failure f join watcher w on w.id = f.watcher_id
@@ -158,16 +188,16 @@ export const recordFailures = sql`
   from updated u join lane l on l.id = u.lane_id
   where u.next_retry_at is not null and u.state = 'waiting'
   group by l.id
-  order by l.shard_id, l.origin
-  on conflict (shard_id, origin) do update set lane_id = excluded.lane_id, attempts = f.attempts + excluded.attempts,
+  order by l.watcher_id, l.origin, l.shard_id
+  on conflict (watcher_id, origin, shard_id) do update set lane_id = excluded.lane_id, attempts = f.attempts + excluded.attempts,
     last_attempt_at = excluded.last_attempt_at, last_outcome = excluded.last_outcome, last_status = excluded.last_status`;
 
 const hasRetries = sql`exists (
   select from queue n
   where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0)`;
 
-type FailureCursor = { shardId: number; origin: string };
-const FIRST_PAGE: FailureCursor = { shardId: 0, origin: '' };
+type FailureCursor = { watcherId: number; origin: string; shardId: number };
+const FIRST_PAGE: FailureCursor = { watcherId: 0, origin: '', shardId: 0 };
 const PAGE_RECEIVERS = 1_000;
 
 /** A step that reads one page of failing receivers and removes those that have no retry waiting. */
@@ -182,28 +212,31 @@ export function createReceiverRepair(database: Database): Step {
 /** Returns where the next page begins. */
 async function removeRecovered(database: Database, after: FailureCursor): Promise<FailureCursor> {
   const rows = await database.query<{
-    shard_id: number;
+    watcher_id: number;
     origin: string;
+    shard_id: number;
     lane_id: number;
     failing: boolean;
   }>(sql`
-    select shard_id, origin, lane_id, ${hasRetries} as failing from receiver_failure f
-    where (shard_id, origin) > (${after.shardId}::bigint, ${after.origin}::text)
-    order by shard_id, origin
+    select watcher_id, origin, shard_id, lane_id, ${hasRetries} as failing from receiver_failure f
+    where (watcher_id, origin, shard_id) > (${after.watcherId}::bigint, ${after.origin}::text, ${after.shardId}::bigint)
+    order by watcher_id, origin, shard_id
     limit ${PAGE_RECEIVERS}`);
   const recovered = rows.filter(({ failing }) => !failing);
   if (recovered.length > 0) {
-    const which = sql`f.shard_id = any(${listOf(recovered.map((row) => row.shard_id))}::bigint[])
+    const which = sql`f.watcher_id = any(${listOf(recovered.map((row) => row.watcher_id))}::bigint[])
       and f.lane_id = any(${listOf(recovered.map((row) => row.lane_id))}::bigint[])`;
     await database.transaction(async (tx) => {
       // The lock is a separate statement. The delete then sees every failure that was settled before, and a later failure
       // waits for it and begins a new row.
-      await tx.query(sql`select from receiver_failure f where ${which} order by shard_id, origin for update`);
+      await tx.query(
+        sql`select from receiver_failure f where ${which} order by watcher_id, origin, shard_id for update`,
+      );
       await tx.query(sql`delete from receiver_failure f where ${which} and not ${hasRetries}`);
     });
   }
   const last = rows.at(-1);
   return rows.length < PAGE_RECEIVERS || last === undefined
     ? FIRST_PAGE
-    : { shardId: last.shard_id, origin: last.origin };
+    : { watcherId: last.watcher_id, origin: last.origin, shardId: last.shard_id };
 }

@@ -4,6 +4,7 @@
  * of bounded size, because each locks lanes for which blocks and workers wait. Notifications that have not followed when they
  * are due, for example after a crash, are corrected by `listDue`.
  */
+import { shardOfRecord } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
@@ -20,11 +21,21 @@ const PAGE_RECORDS = 1_000;
 /** Cancels or moves the waiting notifications of changed watched addresses. Call it after the transaction that changed them. */
 export async function alignNotifications(
   database: Database,
+  watcherId: number,
+  recordIds: readonly string[],
+  now: Date,
+): Promise<void> {
+  const byShard = Map.groupBy(new Set(recordIds), (id) => shardOfRecord(watcherId, id));
+  for (const [shardId, ids] of byShard) await alignShard(database, shardId, ids, now);
+}
+
+async function alignShard(
+  database: Database,
   shardId: number,
   recordIds: readonly string[],
   now: Date,
 ): Promise<void> {
-  const sorted = [...new Set(recordIds)].sort();
+  const sorted = recordIds.toSorted();
   for (let first = 0; first < sorted.length; first += PAGE_RECORDS) {
     const page = { shardId, recordIds: sorted.slice(first, first + PAGE_RECORDS), limit: PAGE_ROWS };
     let found = await findMisplaced(database, page);

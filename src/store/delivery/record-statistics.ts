@@ -1,9 +1,9 @@
 /**
  * Delivery statistics of one watched address.
  */
+import { shardOfRecord } from '../../domain/shard.ts';
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { shardOf } from './lanes.ts';
 import type { NotificationState } from './log.ts';
 
 type RecordStatistics = {
@@ -28,7 +28,7 @@ export async function recordStatistics(
   recordId: string,
   now: Date,
 ): Promise<RecordStatistics> {
-  const shardId = shardOf(watcherId);
+  const shardId = shardOfRecord(watcherId, recordId);
   const [row] = await db.query<
     Record<NotificationState, number> & {
       counted: number;

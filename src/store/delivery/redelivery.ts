@@ -4,10 +4,11 @@
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { shardOf, wakeLanes } from './lanes.ts';
-import { findMatches, type LogFilter } from './log.ts';
+import { wakeLanes } from './lanes.ts';
+import { findKey, findMatches, type LogFilter } from './log.ts';
 import { isRemovalNotice } from './message-kind.ts';
 import { lockRows } from './notification-rows.ts';
+import { isOneOfNotifications, type ShardKey } from './shards.ts';
 
 /** Rows of one transaction. Outcomes of their lanes wait for it, some tens of milliseconds. */
 const STEP_ROWS = 1_000;
@@ -32,8 +33,8 @@ export async function redeliverStep(
 ): Promise<{ count: number; next: number | undefined }> {
   return database.transaction(async (tx) => {
     const page = { order: 'oldest first', after, limit: STEP_ROWS } as const;
-    const { ids, next } = await findMatches(tx, watcherId, filter, page);
-    return { count: await redeliver(tx, { watcherId, ids, startedAt, now }), next };
+    const { keys, next } = await findMatches(tx, watcherId, filter, page);
+    return { count: await redeliver(tx, { keys, startedAt, now }), next };
   });
 }
 
@@ -45,28 +46,30 @@ export async function redeliverOne(
   now: Date,
 ): Promise<boolean> {
   return database.transaction(async (tx) => {
-    const count = await redeliver(tx, { watcherId, ids: [id], startedAt: undefined, now });
+    const key = await findKey(tx, watcherId, id);
+    if (key === undefined) return false;
+    const count = await redeliver(tx, { keys: [key], startedAt: undefined, now });
     return count > 0;
   });
 }
 
-type Wanted = { watcherId: number; ids: readonly number[]; startedAt: Date | undefined; now: Date };
+type Wanted = { keys: readonly ShardKey<number>[]; startedAt: Date | undefined; now: Date };
 
 /**
  * Moves each notification to the current lane of its watched address. Skips notifications whose watched address is deleted,
  * because there is no URL to send them to. Locks lanes before rows, as `settle` does, so that the two can't deadlock.
  */
 async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
-  const { watcherId, ids, now } = wanted;
-  const found = await tx.query<{ id: number; lane_id: number }>(sql`
-    select n.id, w.lane_id
+  const { keys, now } = wanted;
+  const found = await tx.query<{ shard_id: number; id: number; lane_id: number }>(sql`
+    select n.shard_id, n.id, w.lane_id
     from notification_status n join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
-    where n.shard_id = ${shardOf(watcherId)} and n.id = any(${listOf(ids)}::bigint[]) and ${isWanted(wanted)}
+    where ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, keys)} and ${isWanted(wanted)}
     order by n.id
-    limit ${ids.length}`);
+    limit ${keys.length}`);
   await wakeLanes(tx, [...new Set(found.map((row) => row.lane_id))], now);
-  const isChanged = sql`n.shard_id = ${shardOf(watcherId)} and n.id = any(${listOf(found.map(({ id }) => id))}::bigint[])
-    and ${isWanted(wanted)}`;
+  const foundKeys = found.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+  const isChanged = sql`${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, foundKeys)} and ${isWanted(wanted)}`;
   await lockRows(tx, isChanged);
   const changed = await tx.query(sql`
     with redelivered as materialized (

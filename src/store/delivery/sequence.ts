@@ -6,11 +6,12 @@ import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
+import type { ShardKey } from './shards.ts';
 
 /** Advisory lock space of watched addresses whose sequence a transaction advances. */
 const SEQUENCE_LOCK_SPACE = 0x6362_0007;
 
-export type OrderedRecord = { shardId: number; id: string };
+export type OrderedRecord = ShardKey<string>;
 
 /**
  * If a watched address has no notification waiting for an attempt, makes its first held one due, unless that one lacks

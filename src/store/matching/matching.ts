@@ -11,6 +11,7 @@ import { unsentEpoch } from '../delivery/lanes.ts';
 import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
 import { isOfTransaction, kindCode, kindText, lockRows } from '../delivery/notification-rows.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
+import { isOneOfRecords, type ShardKey } from '../delivery/shards.ts';
 
 /** Positions that a sequence reserves for each block: more than the matched transfers of a commit. */
 const BLOCK_POSITIONS = 2 ** 20;
@@ -73,7 +74,7 @@ export async function insertNotifications(
     /** The service's setting. By default it is derived from a commit at the tip. */
     confirmations?: number;
     /** Insert only for these records. They matched when the block was committed, even if they have changed since. */
-    records?: { shardId: number; ids: readonly string[] };
+    records?: readonly ShardKey<string>[];
     /** Groups whose notifications are deferred. */
     without?: readonly RecordGroup[];
     /** Whether transactions of the matches already have notifications. Queried if undefined. */
@@ -108,7 +109,7 @@ export async function insertNotifications(
         ${unsentEpoch} as unsent_epoch, ${hasEarlier ? replacedId : sql`null::bigint`} as replaces,
         row_number() over (order by t.position, w.created_at, w.id) as row
       from t
-      join watched_address w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOf(records)}
+      join watched_address w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records)}
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
       where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
@@ -131,9 +132,6 @@ export async function insertNotifications(
 const writtenColumns = sql`shard_id, id, created_at, block_number, ordinal, occurrence, kind, watched_address_id, tx_hash, sender,
   receiver, token, amount, replaces`;
 const queuedColumns = sql`shard_id, id, created_at, lane_id, watched_address_id, state, release_number, sequence, unsent_epoch`;
-
-const isOf = ({ shardId, ids }: { shardId: number; ids: readonly string[] }) =>
-  sql`w.shard_id = ${shardId} and w.id = any(${listOf(ids)}::uuid[])`;
 
 const matchedAddress = sql`case t.side when 'sender' then t.sender else t.receiver end`;
 

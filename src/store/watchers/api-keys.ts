@@ -3,6 +3,7 @@
  */
 import { Fault } from '../../core/fault.ts';
 import { fromBytes } from '../../core/hex.ts';
+import { counted } from '../../core/plural.ts';
 import type { Sealed } from '../../domain/key-ring.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
@@ -18,17 +19,29 @@ export type StoredKey = {
   revokedAt: Date | undefined;
 };
 
-/** The id of the watcher with this name. Creates it if needed. @throws Fault `conflict` while the watcher is being deleted. */
-export async function ensureWatcher(db: Db, name: string, now: Date): Promise<number> {
-  await db.query(sql`insert into watcher (name, created_at) values (${name}, ${now}) on conflict do nothing`);
-  const [row] = await db.query<{ id: number; is_deleting: boolean }>(
-    sql`select id, deleting_at is not null as is_deleting from watcher where name = ${name}`,
+/**
+ * The id of the watcher with this name. Creates it if needed, with this number of slices if one is given.
+ * @throws Fault `conflict` while the watcher is being deleted, and if it exists with another number of slices.
+ */
+export async function ensureWatcher(db: Db, name: string, now: Date, slices?: number): Promise<number> {
+  await db.query(
+    slices === undefined
+      ? sql`insert into watcher (name, created_at) values (${name}, ${now}) on conflict do nothing`
+      : sql`insert into watcher (name, created_at, slices) values (${name}, ${now}, ${slices}) on conflict do nothing`,
+  );
+  const [row] = await db.query<{ id: number; slices: number; is_deleting: boolean }>(
+    sql`select id, slices, deleting_at is not null as is_deleting from watcher where name = ${name}`,
   );
   if (row === undefined) throw new Error(`watcher ${name} is missing`);
   if (row.is_deleting)
     throw new Fault(
       'conflict',
       `the watcher ${name} is being deleted. Finish that first, or choose another name`,
+    );
+  if (slices !== undefined && row.slices !== slices)
+    throw new Fault(
+      'conflict',
+      `the watcher ${name} exists and has ${counted(row.slices, 'slice')}. To raise the number: chainbell watchers slices`,
     );
   return row.id;
 }

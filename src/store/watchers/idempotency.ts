@@ -2,6 +2,7 @@
  * Idempotency keys: work is done once for each key, and its answer is stored in the transaction that did it.
  */
 import { Fault } from '../../core/fault.ts';
+import { shardOf } from '../../domain/shard.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { requireWatcher } from './watchers.ts';
@@ -41,7 +42,7 @@ export function doOnce<T>(
     );
     const [stored] = await tx.query<{ digest: Uint8Array; answer: string }>(sql`
       select digest, answer from idempotent_answer
-      where shard_id = ${watcherId} and key = ${key} and part = ${part}
+      where shard_id = ${shardOf(watcherId)} and key = ${key} and part = ${part}
         and created_at > ${new Date(now.getTime() - ANSWER_RETENTION_MS)}`);
     if (stored !== undefined) {
       if (!digest.equals(stored.digest))
@@ -52,7 +53,7 @@ export function doOnce<T>(
     const answer = await work(tx);
     await tx.query(sql`
       insert into idempotent_answer (shard_id, key, part, digest, answer, created_at)
-      values (${watcherId}, ${key}, ${part}, ${digest}, ${JSON.stringify(answer)}, ${now})
+      values (${shardOf(watcherId)}, ${key}, ${part}, ${digest}, ${JSON.stringify(answer)}, ${now})
       on conflict (shard_id, key, part) do update
         set digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at`);
     return answer;

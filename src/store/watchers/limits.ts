@@ -6,10 +6,10 @@
 import { Fault } from '../../core/fault.ts';
 import { type Address, fromBytes } from '../../core/hex.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
-import { bytesOf, listOf } from '../db/arrays.ts';
+import { bytesOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { shardOf } from '../delivery/lanes.ts';
+import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
 import { requireWatcher } from './watchers.ts';
 
 /** Limits that apply to each watcher; undefined: no limit. */
@@ -47,14 +47,15 @@ export async function startCounting(tx: Tx): Promise<void> {
   if (begun.length === 0) return;
   // The lock waits for open transactions that have changed records. Later ones see that records are counted.
   await tx.query(sql`lock table watched_address in share row exclusive mode`);
-  await tx.query(sql`delete from lane_usage`);
+  await tx.query(sql`delete from origin_usage`);
   await tx.query(sql`delete from watcher_usage`);
   await tx.query(sql`
-    insert into lane_usage (lane_id, watcher_id, records)
-    select lane_id, watcher_id, count(*) from watched_address group by lane_id, watcher_id`);
+    insert into origin_usage (watcher_id, origin, records)
+    select r.watcher_id, l.origin, count(*) from watched_address r join lane l on l.id = r.lane_id
+    group by r.watcher_id, l.origin`);
   await tx.query(sql`
     insert into watcher_usage (watcher_id, records, origins)
-    select watcher_id, sum(records), count(*) from lane_usage group by watcher_id`);
+    select watcher_id, sum(records), count(*) from origin_usage group by watcher_id`);
 }
 
 /** Stops counting, so that changes of records cost nothing extra in a service without limits. */
@@ -213,7 +214,7 @@ async function readRecords(
   if (ids.length === 0) return new Map();
   const rows = await tx.query<{ id: string; address: Uint8Array; url: string; origin: string }>(sql`
     select w.id, w.address, w.webhook_url as url, l.origin from watched_address w join lane l on l.id = w.lane_id
-    where w.shard_id = ${shardOf(watcherId)} and w.watcher_id = ${watcherId} and w.id = any(${listOf(ids)}::uuid[])
+    where ${isOneOfRecords(sql`w.shard_id`, sql`w.id`, recordKeys(watcherId, ids))} and w.watcher_id = ${watcherId}
     order by w.id limit ${ids.length}`);
   return new Map(rows.map(({ id, address, ...rest }) => [id, { ...rest, address: fromBytes(address) }]));
 }
@@ -226,9 +227,9 @@ async function countByOrigin(
   const origins = [...new Set(records.map(({ origin }) => origin))];
   if (origins.length === 0) return new Map();
   const rows = await tx.query<{ origin: string; records: number }>(sql`
-    select l.origin, u.records from lane l join lane_usage u on u.lane_id = l.id
-    where l.shard_id = ${shardOf(watcherId)} and l.origin = any(${origins}::text[])
-    order by l.id limit ${origins.length}`);
+    select origin, records from origin_usage
+    where watcher_id = ${watcherId} and origin = any(${origins}::text[])
+    order by origin limit ${origins.length}`);
   return new Map(rows.map(({ origin, records }) => [origin, records]));
 }
 
@@ -251,7 +252,7 @@ async function countByPair(
     )
     select address, webhook_url as url, count(*) as count, (array_agg(id order by created_at, id))[1] as id
     from known
-    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and webhook_url = any(${urls}::text[])
+    where watcher_id = ${watcherId} and webhook_url = any(${urls}::text[])
     group by address, webhook_url
     order by address, webhook_url limit ${addresses.length * urls.length}`);
   return new Map(rows.map(({ address, url, count, id }) => [`${fromBytes(address)} ${url}`, { count, id }]));

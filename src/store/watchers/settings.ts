@@ -3,9 +3,9 @@
  * reorgs.
  */
 import type { Address } from '../../core/hex.ts';
+import { shardOfRecord } from '../../domain/shard.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { shardOf } from '../delivery/lanes.ts';
 
 export type WatchSettings = {
   /** Confirmations to wait for before sending. The service's own setting applies if it is higher. */
@@ -69,7 +69,7 @@ export async function replaceSettings(
 }
 
 const isRecord = (watcherId: number, id: string): Sql =>
-  sql`w.shard_id = ${shardOf(watcherId)} and w.watcher_id = ${watcherId} and w.id = ${id}`;
+  sql`w.shard_id = ${shardOfRecord(watcherId, id)} and w.watcher_id = ${watcherId} and w.id = ${id}`;
 
 /** The settings' columns of a watched address `w`. */
 export const settingsColumns: Sql = sql`w.confirmations, w.direction, w.min_amount, w.tokens, w.removed, w.strict_order`;

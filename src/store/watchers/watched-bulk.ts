@@ -2,16 +2,19 @@
  * Changes many watched addresses of one watcher with one statement for each kind of change, not for each record.
  */
 import { Fault } from '../../core/fault.ts';
+import { shardOfRecord, sliceOfRecord } from '../../domain/shard.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
-import { ensureLanes, shardOf } from '../delivery/lanes.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
+import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
 import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
 import {
   columns,
   type NewWatchedAddress,
+  placeOf,
   toRecord,
   type WatchedAddress,
   type WatchedAddressPatch,
@@ -25,22 +28,37 @@ type Update = { operation: 'update'; id: string; patch: WatchedAddressPatch };
 type Deletion = { operation: 'delete'; id: string };
 
 /** The common arguments of the functions that make changes. */
-type Scope = { tx: Tx; watcherId: number; shardId: number; laneOf(url: string): number; now: Date };
+type Scope = { tx: Tx; watcherId: number; laneOf(id: string, url: string): number; now: Date };
 
 /**
- * Makes the changes in order. Call `alignChanged` once they are committed. Returns for each change the record after the change,
+ * Makes the changes in order. The last byte of each new id becomes its slice. Call `alignChanged` once they are committed. Returns for each change the record after the change,
  * or before it was deleted; undefined if the watcher has no record with this id; a Fault `conflict` if a limit refuses the
  * change, or `invalid` if the changes name the same record too often.
  */
 export async function changeWatchedAddresses(
   tx: Tx,
   watcherId: number,
-  changes: readonly Change[],
+  given: readonly Change[],
   { now, limits = noLimits }: { now: Date; limits?: Limits },
 ): Promise<(WatchedAddress | Fault | undefined)[]> {
-  const shardId = shardOf(watcherId);
+  const origins = new Map([...new Set(given.flatMap(urlOf))].map((url) => [url, webhookOrigin(url)]));
+  const watcher = await holdWatcher(tx, watcherId, [...new Set(origins.values())]);
+  const changes = given.map((change) => placed(watcher, change));
+  const mayExist = (change: Change) => sliceOfRecord(idOf(change)) < watcher.slices;
+  const findLanes = async (of: readonly Change[]) => {
+    const keyOf = (id: string, url: string) => ({
+      shardId: shardOfRecord(watcherId, id),
+      origin: origins.get(url) ?? '',
+    });
+    const laneOf = await ensureLanes(
+      tx,
+      watcher,
+      of.filter(mayExist).flatMap((change) => urlOf(change).map((url) => keyOf(idOf(change), url))),
+    );
+    return (id: string, url: string) => laneOf(keyOf(id, url));
+  };
   // With limits, lanes are created later, so that a refused record creates none.
-  const allLanes = hasLimits(limits) ? undefined : await findLanes(tx, watcherId, changes);
+  const allLanes = hasLimits(limits) ? undefined : await findLanes(changes);
   const results: (WatchedAddress | Fault | undefined)[] = [];
   for (const [index, wanted] of splitAtRepeats(changes).entries()) {
     if (index >= RUNS_MAX) {
@@ -52,9 +70,8 @@ export async function changeWatchedAddresses(
       continue;
     }
     const refusals = await findRefusals(tx, watcherId, wanted, limits);
-    const run = wanted.filter((_, index) => refusals[index] === undefined);
-    const laneOf = allLanes ?? (await findLanes(tx, watcherId, run));
-    const scope = { tx, watcherId, shardId, laneOf, now };
+    const run = wanted.filter((change, index) => refusals[index] === undefined && mayExist(change));
+    const scope = { tx, watcherId, laneOf: allLanes ?? (await findLanes(run)), now };
     const creations = run.filter((change) => change.operation === 'create');
     const updates = run.filter((change) => change.operation === 'update');
     const deletions = run.filter((change) => change.operation === 'delete');
@@ -82,7 +99,7 @@ export async function alignChanged(
       change.operation === 'delete' ||
       (change.operation === 'update' && change.patch.webhookUrl !== undefined),
   );
-  await alignNotifications(database, shardOf(watcherId), movable.map(idOf), now);
+  await alignNotifications(database, watcherId, movable.map(idOf), now);
 }
 
 /** Limit of runs. Each costs a handful of statements, during which the transaction holds its locks. */
@@ -108,59 +125,62 @@ function splitAtRepeats(changes: readonly Change[]): Change[][] {
   return runs;
 }
 
-async function findLanes(
-  tx: Tx,
-  watcherId: number,
-  changes: readonly Change[],
-): Promise<(url: string) => number> {
-  const urls = changes.flatMap((change) => {
-    if (change.operation === 'create') return change.record.webhookUrl;
-    return (change.operation === 'update' ? change.patch.webhookUrl : undefined) ?? [];
-  });
-  const origins = new Map([...new Set(urls)].map((url) => [url, webhookOrigin(url)]));
-  const lanes = await ensureLanes(tx, watcherId, [...new Set(origins.values())]);
-  return (url) => {
-    const laneId = lanes.get(origins.get(url) ?? '');
-    if (laneId === undefined) throw new Error(`${url} has no lane`);
-    return laneId;
-  };
+/** The URL that the change sets, if any. */
+function urlOf(change: Change): string[] {
+  if (change.operation === 'delete') return [];
+  const { webhookUrl } = change.operation === 'create' ? change.record : change.patch;
+  return webhookUrl === undefined ? [] : [webhookUrl];
 }
 
+/** The change, with the id that its new record gets. */
+function placed(watcher: HeldWatcher, change: Change): Change {
+  if (change.operation !== 'create') return change;
+  const { record } = change;
+  return { ...change, record: { ...record, id: placeOf(watcher, record).id } };
+}
+
+const isOneOf = (watcherId: number, ids: readonly string[]): Sql =>
+  isOneOfRecords(sql`shard_id`, sql`id`, recordKeys(watcherId, ids));
+
 /** All transactions lock records in the same order, so that two that change the same records can't deadlock. */
-async function lockRecords({ tx, shardId }: Scope, changes: readonly (Update | Deletion)[]): Promise<void> {
+async function lockRecords({ tx, watcherId }: Scope, changes: readonly (Update | Deletion)[]): Promise<void> {
   if (changes.length === 0) return;
   await tx.query(sql`
-    select from watched_address where shard_id = ${shardId} and id = any(${listOf(changes.map(idOf))}::uuid[])
+    select from watched_address where ${isOneOf(watcherId, changes.map(idOf))}
     order by id
     for update`);
 }
 
 async function insertRecords(scope: Scope, creations: readonly Creation[]): Promise<WatchedAddress[]> {
   if (creations.length === 0) return [];
-  const { tx, watcherId, shardId, laneOf, now } = scope;
+  const { tx, watcherId, laneOf, now } = scope;
   const records = creations.map(({ record }) => record);
   await tx.query(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
-    select ${shardId}::bigint, id, ${watcherId}::bigint, lane_id, address, watch_coin, watch_token, webhook_url,
+    select shard_id, id, ${watcherId}::bigint, lane_id, address, watch_coin, watch_token, webhook_url,
       ${now}::timestamptz, ${now}::timestamptz
     from unnest(
+      ${listOf(records.map(({ id }) => shardOfRecord(watcherId, id)))}::bigint[],
       ${listOf(records.map(({ id }) => id))}::uuid[],
-      ${listOf(records.map(({ webhookUrl }) => laneOf(webhookUrl)))}::bigint[],
+      ${listOf(records.map(({ id, webhookUrl }) => laneOf(id, webhookUrl)))}::bigint[],
       ${bytesOf(records.map(({ address }) => address))}::bytea[],
       ${listOf(records.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
       ${listOf(records.map(({ watchToken }) => String(watchToken)))}::boolean[],
       ${records.map(({ webhookUrl }) => webhookUrl)}::text[]
-    ) as t (id, lane_id, address, watch_coin, watch_token, webhook_url)`);
+    ) as t (shard_id, id, lane_id, address, watch_coin, watch_token, webhook_url)`);
   return records.map((record) => ({ ...record, watcherId, createdAt: now, updatedAt: now }));
 }
 
 async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<WatchedAddress[]> {
   if (updates.length === 0) return [];
-  const { tx, watcherId, shardId, laneOf, now } = scope;
+  const { tx, watcherId, laneOf, now } = scope;
   const patches = updates.map(({ patch }) => patch);
   const orNull = (value: boolean | undefined) => String(value ?? null);
-  const laneIds = patches.map(({ webhookUrl }) => (webhookUrl === undefined ? 'null' : laneOf(webhookUrl)));
+  const laneIds = updates.map(({ id, patch: { webhookUrl } }) =>
+    webhookUrl === undefined ? 'null' : laneOf(id, webhookUrl),
+  );
+  const [only, ...others] = new Set(updates.map(({ id }) => shardOfRecord(watcherId, id)));
   const rows = await tx.query<WatchedRow>(sql`
     update watched_address w set
       address = coalesce(t.address, w.address),
@@ -171,24 +191,25 @@ async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<
       updated_at = case when num_nonnulls(t.address, t.watch_coin, t.watch_token, t.webhook_url) = 0 then w.updated_at
         else greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond') end
     from unnest(
+      ${listOf(updates.map(({ id }) => shardOfRecord(watcherId, id)))}::bigint[],
       ${listOf(updates.map(({ id }) => id))}::uuid[],
       ${listOf(laneIds)}::bigint[],
       ${bytesOf(patches.map(({ address }) => address))}::bytea[],
       ${listOf(patches.map(({ watchCoin }) => orNull(watchCoin)))}::boolean[],
       ${listOf(patches.map(({ watchToken }) => orNull(watchToken)))}::boolean[],
       ${patches.map(({ webhookUrl }) => webhookUrl ?? null)}::text[]
-    ) as t (id, lane_id, address, watch_coin, watch_token, webhook_url)
-    where w.shard_id = ${shardId} and w.watcher_id = ${watcherId} and w.id = t.id
+    ) as t (shard_id, id, lane_id, address, watch_coin, watch_token, webhook_url)
+    where w.shard_id = ${others.length === 0 ? only : sql`t.shard_id`} and w.watcher_id = ${watcherId} and w.id = t.id
     returning w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at`);
   return rows.map(toRecord);
 }
 
 async function deleteRecords(scope: Scope, deletions: readonly Deletion[]): Promise<WatchedAddress[]> {
   if (deletions.length === 0) return [];
-  const { tx, watcherId, shardId } = scope;
+  const { tx, watcherId } = scope;
   const rows = await tx.query<WatchedRow>(sql`
     delete from watched_address
-    where shard_id = ${shardId} and watcher_id = ${watcherId} and id = any(${listOf(deletions.map(idOf))}::uuid[])
+    where ${isOneOf(watcherId, deletions.map(idOf))} and watcher_id = ${watcherId}
     returning ${columns}`);
   return rows.map(toRecord);
 }

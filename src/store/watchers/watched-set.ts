@@ -2,11 +2,13 @@
  * Replaces all watched addresses of a watcher for one webhook URL with a given set.
  */
 import type { Address } from '../../core/hex.ts';
+import { shardOf, shardsOf, sliceForAddress } from '../../domain/shard.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { ensureLane, shardOf } from '../delivery/lanes.ts';
+import { ensureLanes, holdWatcher } from '../delivery/lanes.ts';
+import { isInShards } from '../delivery/shards.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
 /** The caller passes `deletedIds` to `alignNotifications`, which cancels their waiting notifications. */
@@ -27,24 +29,27 @@ export async function replaceWatchedSet(
   members: readonly SetMember[],
   now: Date,
 ): Promise<ReplacedSet> {
-  const shardId = shardOf(watcherId);
   await tx.query(
     sql`select pg_advisory_xact_lock(${SET_LOCK_SPACE}::int, hashtext(${`${watcherId} ${webhookUrl}`}))`,
   );
-  const ofUrl = sql`w.shard_id = ${shardId} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
+  const origin = webhookOrigin(webhookUrl);
+  const watcher = await holdWatcher(tx, watcherId, [origin]);
+  const isOwn = isInShards(sql`w.shard_id`, shardsOf(watcherId, watcher.slices));
+  const ofUrl = sql`${isOwn} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
   const wanted = sql`unnest(
       ${bytesOf(members.map(({ address }) => address))}::bytea[],
       ${listOf(members.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
-      ${listOf(members.map(({ watchToken }) => String(watchToken)))}::boolean[]
-    ) as t (address, watch_coin, watch_token)`;
+      ${listOf(members.map(({ watchToken }) => String(watchToken)))}::boolean[],
+      ${listOf(members.map(({ address }) => sliceForAddress(address, watcher.slices)))}::integer[]
+    ) as t (address, watch_coin, watch_token, slice)`;
   const deleted = await tx.query<{ id: string }>(sql`
     with ranked as (
-      select w.id, w.address, row_number() over (partition by w.address order by w.created_at, w.id) as rank
+      select w.shard_id, w.id, w.address, row_number() over (partition by w.address order by w.created_at, w.id) as rank
       from watched_address w where ${ofUrl}
     )
     delete from watched_address d
-    where d.shard_id = ${shardId} and d.id in (
-      select r.id from ranked r left join ${wanted} on t.address = r.address
+    where (d.shard_id, d.id) in (
+      select r.shard_id, r.id from ranked r left join ${wanted} on t.address = r.address
       where t.address is null or r.rank > 1)
     returning d.id`);
   const updated = await count(
@@ -56,15 +61,21 @@ export async function replaceWatchedSet(
     where ${ofUrl} and w.address = t.address
       and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)`,
   );
-  const laneId = await ensureLane(tx, watcherId, webhookOrigin(webhookUrl));
+  const slices = [...new Set(members.map(({ address }) => sliceForAddress(address, watcher.slices)))];
+  const keys = slices.map((slice) => ({ shardId: shardOf(watcherId, slice), origin }));
+  const laneOf = await ensureLanes(tx, watcher, keys);
   const created = await count(
     tx,
     sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
-    select ${shardId}::bigint, gen_random_uuid(), ${watcherId}::bigint, ${laneId}::bigint, t.address, t.watch_coin,
-      t.watch_token, ${webhookUrl}::text, ${now}::timestamptz, ${now}::timestamptz
-    from ${wanted}
+    select p.shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, p.slice), 'hex')::uuid, ${watcherId}::bigint,
+      p.lane_id, t.address, t.watch_coin, t.watch_token, ${webhookUrl}::text, ${now}::timestamptz, ${now}::timestamptz
+    from ${wanted} join unnest(
+      ${listOf(slices)}::integer[],
+      ${listOf(keys.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(keys.map(laneOf))}::bigint[]
+    ) as p (slice, shard_id, lane_id) on p.slice = t.slice
     where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)`,
   );
   const unchanged = members.length - created - updated;

@@ -2,10 +2,12 @@
  * Watched addresses: spec 2.6 and 4.5. Each is a record of one watcher. These functions see only the given watcher's records.
  */
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
+import { recordIdIn, shardOf, shardOfRecord, sliceForAddress, sliceOfRecord } from '../../domain/shard.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { ensureLane, shardOf } from '../delivery/lanes.ts';
+import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
+import { isInShards, listShards } from '../delivery/shards.ts';
 import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
 
 export type WatchedAddress = {
@@ -26,7 +28,7 @@ export type NewWatchedAddress = Pick<
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
 /**
- * Stores a new record in the caller's transaction. Blocks that are committed later are matched against it.
+ * Stores a new record in the caller's transaction. The last byte of its id becomes its slice. Blocks that are committed later are matched against it.
  * @throws Fault `conflict` above a limit.
  */
 export async function insertWatchedAddress(
@@ -36,15 +38,26 @@ export async function insertWatchedAddress(
   { origin, now, limits = noLimits }: { origin: string; now: Date; limits?: Limits },
 ): Promise<WatchedAddress> {
   await requireWithin(tx, watcherId, [{ operation: 'create', record }], limits);
-  const shardId = shardOf(watcherId);
-  const laneId = await ensureLane(tx, watcherId, origin);
+  const watcher = await holdWatcher(tx, watcherId, [origin]);
+  const { slice, id } = placeOf(watcher, record);
+  const key = { shardId: shardOf(watcherId, slice), origin };
+  const laneOf = await ensureLanes(tx, watcher, [key]);
   const rows = await tx.query<WatchedRow>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
-    values (${shardId}, ${record.id}, ${watcherId}, ${laneId}, ${toBytes(record.address)}, ${record.watchCoin},
+    values (${key.shardId}, ${id}, ${watcherId}, ${laneOf(key)}, ${toBytes(record.address)}, ${record.watchCoin},
       ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
     returning ${columns}`);
   return toRecord(one(rows));
+}
+
+/** The slice of a new record, and its id there. */
+export function placeOf(
+  { slices }: Pick<HeldWatcher, 'slices'>,
+  { id, address }: Pick<NewWatchedAddress, 'id' | 'address'>,
+): { slice: number; id: string } {
+  const slice = sliceForAddress(address, slices);
+  return { slice, id: recordIdIn(slice, id) };
 }
 
 /** A page of the watcher's records in the order of their creation, after the record `after`. */
@@ -57,11 +70,16 @@ export async function listWatchedAddresses(
     after === undefined
       ? sql`true`
       : sql`(created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
-  const rows = await db.query<WatchedRow>(sql`
+  const page = sql`order by created_at, id limit ${limit}`;
+  const [first, ...others] = (await listShards(db, watcherId)).map(
+    (shardId) => sql`
     select ${columns} from watched_address
-    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and ${from}
-    order by created_at, id
-    limit ${limit}`);
+    where shard_id = ${shardId} and watcher_id = ${watcherId} and ${from}
+    ${page}`,
+  );
+  // Several statements are merged in the order of the index. A condition on several shards would read all their records.
+  const merged = others.reduce((together, one) => sql`${together} union all (${one})`, sql`(${first})`);
+  const rows = await db.query<WatchedRow>(others.length === 0 ? merged : sql`${merged} ${page}`);
   return rows.map(toRecord);
 }
 
@@ -72,7 +90,7 @@ export async function findWatchedAddress(
 ): Promise<WatchedAddress | undefined> {
   const rows = await db.query<WatchedRow>(sql`
     select ${columns} from watched_address
-    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and id = ${id}`);
+    where shard_id = ${shardOfRecord(watcherId, id)} and watcher_id = ${watcherId} and id = ${id}`);
   return rows[0] && toRecord(rows[0]);
 }
 
@@ -83,9 +101,10 @@ export async function listRecordIds(
   address: Address,
   limit: number,
 ): Promise<string[]> {
+  const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
   const rows = await db.query<{ id: string }>(sql`
     select id from watched_address
-    where address = ${toBytes(address)} and shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId}
+    where address = ${toBytes(address)} and ${isOwn} and watcher_id = ${watcherId}
     order by id
     limit ${limit}`);
   return rows.map(({ id }) => id);
@@ -105,10 +124,13 @@ export async function updateWatchedAddress(
   // An empty patch leaves updated_at as it is.
   if (Object.values(patch).every((value) => value === undefined))
     return findWatchedAddress(database, watcherId, id);
-  const shardId = shardOf(watcherId);
+  const shardId = shardOfRecord(watcherId, id);
   const updated = await database.transaction(async (tx) => {
     await requireWithin(tx, watcherId, [{ operation: 'update', id, patch }], limits);
-    const laneId = origin === undefined ? undefined : await ensureLane(tx, watcherId, origin);
+    const watcher = origin === undefined ? undefined : await holdWatcher(tx, watcherId, [origin]);
+    if (watcher !== undefined && sliceOfRecord(id) >= watcher.slices) return undefined;
+    const key = { shardId, origin: origin ?? '' };
+    const laneId = watcher && (await ensureLanes(tx, watcher, [key]))(key);
     const [row] = await tx.query<WatchedRow>(sql`
       update watched_address set
         address = coalesce(${patch.address && toBytes(patch.address)}::bytea, address),
@@ -121,7 +143,7 @@ export async function updateWatchedAddress(
       returning ${columns}`);
     return row && toRecord(row);
   });
-  if (updated !== undefined && origin !== undefined) await alignNotifications(database, shardId, [id], now);
+  if (updated !== undefined && origin !== undefined) await alignNotifications(database, watcherId, [id], now);
   return updated;
 }
 
@@ -132,7 +154,7 @@ export async function deleteWatchedAddress(
   id: string,
   { now, limits = noLimits }: { now: Date; limits?: Limits },
 ): Promise<boolean> {
-  const shardId = shardOf(watcherId);
+  const shardId = shardOfRecord(watcherId, id);
   const isGone = await database.transaction(async (tx) => {
     if (hasLimits(limits)) await lockUsage(tx, watcherId);
     const gone = await tx.query(sql`
@@ -141,7 +163,7 @@ export async function deleteWatchedAddress(
       returning id`);
     return gone.length > 0;
   });
-  if (isGone) await alignNotifications(database, shardId, [id], now);
+  if (isGone) await alignNotifications(database, watcherId, [id], now);
   return isGone;
 }
 

@@ -5,7 +5,8 @@
 import { lockCommits } from '../blocks/blocks.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { runningWorkers, shardOf } from '../delivery/lanes.ts';
+import { runningWorkers } from '../delivery/lanes.ts';
+import { isInShards, listShards } from '../delivery/shards.ts';
 import { markSuspended } from './watchers.ts';
 
 /** A delete of this size takes milliseconds on a server, and some ten milliseconds on the embedded database. */
@@ -36,8 +37,9 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
 export async function removeBatch(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   const step = await database.transaction(async (tx) => {
     if (!(await lockWatcher(tx, id))) return 'gone';
-    if (await isSending(tx, id)) return 'sending';
-    for (const statement of batches(id)) if (await deleteSome(tx, statement)) return 'more';
+    const isOwn = await isOwnShard(tx, id);
+    if (await isSending(tx, isOwn)) return 'sending';
+    for (const statement of batches(isOwn)) if (await deleteSome(tx, statement)) return 'more';
     return 'last';
   });
   return step === 'last' ? finishRemoval(database, id) : step;
@@ -51,35 +53,38 @@ async function lockWatcher(tx: Tx, id: number): Promise<boolean> {
   return rows.length > 0;
 }
 
+/** Whether a row is in a shard of the watcher. */
+const isOwnShard = async (tx: Tx, id: number): Promise<Sql> =>
+  isInShards(sql`shard_id`, await listShards(tx, id));
+
 /** Whether a running worker has leased a lane of the watcher. */
-async function isSending(tx: Tx, id: number): Promise<boolean> {
+async function isSending(tx: Tx, isOwn: Sql): Promise<boolean> {
   const rows = await tx.query(sql`
-    select from lane where shard_id = ${shardOf(id)} and owner is not null and owner in (${runningWorkers}) limit 1`);
+    select from lane where ${isOwn} and owner is not null and owner in (${runningWorkers}) limit 1`);
   return rows.length > 0;
 }
 
 /** In this order, because watched addresses produce notifications, and notifications produce attempts. */
-function batches(id: number): Sql[] {
-  const shardId = shardOf(id);
+function batches(isOwn: Sql): Sql[] {
   return [
-    sql`delete from watched_address where shard_id = ${shardId} and id in (
-      select id from watched_address where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
+    sql`delete from watched_address where (shard_id, id) in (
+      select shard_id, id from watched_address where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
     // Lanes before rows, as a worker that settles locks them.
-    sql`delete from queue where shard_id = ${shardId} and id in (
+    sql`delete from queue where (shard_id, id) in (
       with batch as materialized (
-        select id, lane_id from queue where shard_id = ${shardId} order by id limit ${BATCH_ROWS}
+        select shard_id, id, lane_id from queue where ${isOwn} order by shard_id, id limit ${BATCH_ROWS}
       ), locked as materialized (
         select id from lane where id in (select lane_id from batch) order by id for update
       )
-      select id from batch where (select count(*) from locked) >= 0)`,
-    sql`delete from ended where shard_id = ${shardId} and id in (
-      select id from ended where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
-    sql`delete from notification where shard_id = ${shardId} and (id, created_at) in (
-      select id, created_at from notification where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
-    sql`delete from delivery_attempt where shard_id = ${shardId} and (id, started_at) in (
-      select id, started_at from delivery_attempt where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
+      select shard_id, id from batch where (select count(*) from locked) >= 0)`,
+    sql`delete from ended where (shard_id, id) in (
+      select shard_id, id from ended where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
+    sql`delete from notification where (shard_id, id, created_at) in (
+      select shard_id, id, created_at from notification where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
+    sql`delete from delivery_attempt where (shard_id, id, started_at) in (
+      select shard_id, id, started_at from delivery_attempt where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
     sql`delete from idempotent_answer where ctid = any(array(
-      select ctid from idempotent_answer where shard_id = ${shardId} limit ${BATCH_ANSWERS}))`,
+      select ctid from idempotent_answer where ${isOwn} limit ${BATCH_ANSWERS}))`,
   ];
 }
 
@@ -99,14 +104,14 @@ async function finishRemoval(database: Database, id: number): Promise<'sending' 
   return database.transaction(async (tx) => {
     await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
-    if (await isSending(tx, id)) return 'sending';
-    const shardId = shardOf(id);
-    for (const statement of batches(id)) if (await deleteSome(tx, statement)) return 'more';
-    const lanes = sql`select id from lane where shard_id = ${shardId} order by id limit ${BATCH_ROWS} for update`;
-    await tx.query(sql`delete from lane_usage where lane_id in (${lanes})`);
+    const isOwn = await isOwnShard(tx, id);
+    if (await isSending(tx, isOwn)) return 'sending';
+    for (const statement of batches(isOwn)) if (await deleteSome(tx, statement)) return 'more';
+    const lanes = sql`select id from lane where ${isOwn} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
+    await tx.query(sql`delete from origin_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from watcher_usage where watcher_id = ${id}`);
-    await tx.query(sql`delete from receiver_failure where shard_id = ${shardId}`);
+    await tx.query(sql`delete from receiver_failure where watcher_id = ${id}`);
     await tx.query(sql`delete from watcher_queue where watcher_id = ${id}`);
     // A key may have been issued while the removal began.
     await tx.query(sql`delete from api_key where watcher_id = ${id}`);

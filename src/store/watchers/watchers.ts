@@ -4,7 +4,7 @@
 import { Fault } from '../../core/fault.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { shardOf } from '../delivery/lanes.ts';
+import { isInShards, listShards } from '../delivery/shards.ts';
 
 export type Watcher = {
   id: number;
@@ -16,6 +16,8 @@ export type Watcher = {
   deletingAt: Date | undefined;
   /** Keys that are not revoked. */
   validKeyCount: number;
+  /** In how many slices its new records are spread. */
+  slices: number;
 };
 
 /** Numbers of rows that belong to a watcher; COUNT_MAX + 1 if there are more than COUNT_MAX of a kind. */
@@ -25,7 +27,7 @@ export type Belongings = {
   attempts: number;
   answers: number;
   signingSecrets: number;
-  /** Delivery queues, one for each origin of its webhooks. */
+  /** Origins of its webhooks. */
   origins: number;
 };
 
@@ -63,25 +65,25 @@ export async function findWatcher(db: Db, id: number, now: Date): Promise<Watche
 }
 
 export async function countBelongings(db: Db, watcherId: number): Promise<Belongings> {
-  const shardId = shardOf(watcherId);
-  const ofShard = (table: Sql) => count(sql`${table} where shard_id = ${shardId}`);
+  const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
+  const ofShard = (table: Sql) => count(sql`${table} where ${isOwn}`);
   const [row] = await db.query<Omit<Belongings, 'signingSecrets'> & { signing_secrets: number }>(sql`
     select ${ofShard(sql`watched_address`)} as records, ${ofShard(sql`notification`)} as notifications,
       ${ofShard(sql`delivery_attempt`)} as attempts, ${ofShard(sql`idempotent_answer`)} as answers,
       ${count(sql`signing_secret where watcher_id = ${watcherId}`)} as signing_secrets,
-      ${ofShard(sql`lane`)} as origins`);
+      (select count(distinct origin) from (select origin from lane where ${isOwn} limit ${COUNT_MAX + 1}) as counted) as origins`);
   if (row === undefined) throw new Error('the statement returned no row');
   const { signing_secrets: signingSecrets, ...counts } = row;
   return { ...counts, signingSecrets };
 }
 
 export async function watcherQueue(db: Db, watcherId: number, now: Date): Promise<WatcherQueue> {
-  const shardId = shardOf(watcherId);
+  const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
   const waiting = (attempts: Sql) => sql`
     (select due_at from queue
-    where shard_id = ${shardId} and state = 'waiting' and ${attempts} limit ${COUNT_MAX + 1})`;
+    where ${isOwn} and state = 'waiting' and ${attempts} limit ${COUNT_MAX + 1})`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
-    select ${count(sql`queue where state = 'held' and shard_id = ${shardId}`)} as held,
+    select ${count(sql`queue where state = 'held' and ${isOwn}`)} as held,
       count(*) as waiting, count(*) filter (where due_at <= ${now}) as due,
       min(due_at) filter (where due_at <= ${now}) as oldest
     from (${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)} limit ${COUNT_MAX + 1}) as pending`);
@@ -95,9 +97,10 @@ export async function watcherQueue(db: Db, watcherId: number, now: Date): Promis
 
 export async function listOrigins(db: Db, watcherId: number): Promise<WatcherOrigin[]> {
   const rows = await db.query<{ origin: string; next_due: Date | null; is_at_work: boolean }>(sql`
-    select origin, next_due, owner is not null as is_at_work from lane
-    where shard_id = ${shardOf(watcherId)}
-    order by owner is null, next_due nulls last, origin limit ${ORIGINS_MAX}`);
+    select origin, min(next_due) as next_due, bool_or(owner is not null) as is_at_work from lane
+    where ${isInShards(sql`shard_id`, await listShards(db, watcherId))}
+    group by origin
+    order by bool_and(owner is null), min(next_due) nulls last, origin limit ${ORIGINS_MAX}`);
   return rows.map((row) => ({
     origin: row.origin,
     nextDueAt: row.next_due ?? undefined,
@@ -116,6 +119,26 @@ export async function suspendWatcher(database: Database, id: number, now: Date):
     if (rows.length === 0) return false;
     await markSuspended(tx, id);
     return true;
+  });
+}
+
+/**
+ * Raises the number of slices among which new records are spread. Existing records stay where they are, so the number is never
+ * lowered. The outcome is 'lower' if the watcher has more.
+ */
+export async function raiseSlices(
+  database: Database,
+  id: number,
+  slices: number,
+): Promise<{ outcome: 'raised' | 'lower' | 'deleting' | 'none'; slices: number }> {
+  return database.transaction(async (tx) => {
+    const [row] = await tx.query<{ slices: number; is_deleting: boolean }>(sql`
+      select slices, deleting_at is not null as is_deleting from watcher where id = ${id} for no key update`);
+    if (row === undefined) return { outcome: 'none', slices: 0 };
+    if (row.is_deleting) return { outcome: 'deleting', slices: row.slices };
+    if (row.slices > slices) return { outcome: 'lower', slices: row.slices };
+    await tx.query(sql`update watcher set slices = ${slices} where id = ${id}`);
+    return { outcome: 'raised', slices };
   });
 }
 
@@ -161,9 +184,10 @@ type WatcherRow = {
   suspended_at: Date | null;
   deleting_at: Date | null;
   valid_key_count: number;
+  slices: number;
 };
 
-const columns = (now: Date): Sql => sql`w.id, w.name, w.created_at, w.suspended_at, w.deleting_at, (
+const columns = (now: Date): Sql => sql`w.id, w.name, w.created_at, w.suspended_at, w.deleting_at, w.slices, (
   select count(*) from api_key k where k.watcher_id = w.id and (k.revoked_at is null or k.revoked_at > ${now})
 ) as valid_key_count`;
 
@@ -175,5 +199,6 @@ function toWatcher(row: WatcherRow): Watcher {
     suspendedAt: row.suspended_at ?? undefined,
     deletingAt: row.deleting_at ?? undefined,
     validKeyCount: row.valid_key_count,
+    slices: row.slices,
   };
 }

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { Writable } from 'node:stream';
 import { test } from 'node:test';
 import pino from 'pino';
+import { SHARD_STEP } from '../../../src/domain/shard.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { headerOf, later, mine, noon, transferOf } from '../../kit/chain-story.ts';
+import { slicesOf } from '../../kit/database.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { insertNotifications } from '../../kit/many-notifications.ts';
 import { type ApiStory, createApiStory, PATH } from '../api-story.ts';
@@ -25,12 +27,12 @@ function createAdminStory(database: Parameters<typeof createApiStory>[0]) {
     },
   });
   const story = createApiStory(database, undefined, undefined, { adminToken: TOKEN, log: pino(stream) });
-  const admin = (method: Parameters<ApiStory['ask']>[0], path = '') =>
-    story.ask(method, `${WATCHERS}${path}`, { key: TOKEN });
+  const admin = (method: Parameters<ApiStory['ask']>[0], path = '', body?: unknown) =>
+    story.ask(method, `${WATCHERS}${path}`, { key: TOKEN, ...(body !== undefined && { body }) });
   return { ...story, admin, logged };
 }
 
-onSampledDatabase(import.meta.url, ({ database }) => {
+onSampledDatabase(import.meta.url, ({ database, kind }) => {
   test('without a configured token, every path of the operator API answers 404', async () => {
     const { askUndescribed: ask } = createApiStory(database());
     for (const [method, path] of [
@@ -139,7 +141,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(dataOf(second.json), [
       {
         ...{ id: 3, name: 'c', state: 'active', valid_keys: 1, created_at: noon.toISOString() },
-        ...{ suspended_at: null, deleting_at: null },
+        ...{ suspended_at: null, deleting_at: null, slices: slicesOf[kind] },
       },
     ]);
     assert.equal(second.headers.link, undefined);
@@ -216,13 +218,31 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ...{ records: 1, notifications: 1, attempts: 1, answers: 1, signing_secrets: 1, origins: 1 },
       is_complete: true,
     });
-    const shards = await database().query<{ shard_id: number }>(sql`
-      select shard_id from watched_address union select shard_id from notification union select shard_id from queue
+    const watchers = await database().query<{ id: number }>(sql`
+      select distinct shard_id & ${SHARD_STEP - 1}::bigint as id from (select shard_id from watched_address union select shard_id from notification union select shard_id from queue
       union select shard_id from ended union select shard_id from lane
       union select shard_id from delivery_attempt union select shard_id from idempotent_answer
       union select watcher_id from signing_secret union select watcher_id from watcher_queue
-      union select watcher_id from api_key order by 1`);
-    assert.deepEqual(shards, [{ shard_id: 2 }]);
+      union select watcher_id from api_key) as left_behind`);
+    assert.deepEqual(watchers, [{ id: 2 }]);
+  });
+
+  test('the slices of a watcher are raised and never lowered, and 1 to 256 are accepted', async () => {
+    const { admin, issue } = createAdminStory(database());
+    await issue('acme');
+    const put = (slices: unknown) => admin('PUT', '/1/slices', { slices });
+    const first = slicesOf[kind];
+    for (const slices of [0, 257, 1.5, '2', null])
+      assert.equal((await put(slices)).status, 400, String(slices));
+    for (const slices of [first, 16, 16, 256]) {
+      const { status, json } = await put(slices);
+      assert.deepEqual([status, dataOf(json).slices], [200, slices]);
+    }
+    const { status, json } = await put(255);
+    const statusMessage = "The watcher has 256 slices, and the number can't be lowered";
+    assert.deepEqual([status, json], [409, { success: false, statusCode: 409, statusMessage }]);
+    assert.equal(dataOf((await admin('GET', '/1')).json).slices, 256);
+    assert.deepEqual((await admin('PUT', '/77/slices', { slices: 2 })).json, UNKNOWN);
   });
 
   test('every operation on an unknown watcher answers 404', async () => {

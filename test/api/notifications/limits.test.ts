@@ -148,7 +148,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       body: { records: [{ address: addressOf(1) }] },
     });
     assert.deepEqual(put.json, refused);
-    assert.equal((await database().query(sql`select from lane`)).length, 2, 'refused origins leave nothing');
+    assert.equal(
+      (await database().query(sql`select distinct origin from lane`)).length,
+      2,
+      'refused origins leave nothing',
+    );
   });
 
   test('pending notifications above their limit are logged once, are a metric, and are all kept', async () => {

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
+import { shardOfRecord } from '../../../src/domain/shard.ts';
 import {
   listNotificationsOf,
   listStoredBlocks,
@@ -70,11 +71,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const webhookUrl = 'https://one.example/hook';
     assert.deepEqual(await listWatchesOf(database(), [alice, bob], ROWS_MAX), [
       {
-        ...{ shardId: 1, id: records[0]?.id, address: bob, ...times },
+        ...{ shardId: shardOfRecord(1, records[0]?.id ?? ''), id: records[0]?.id, address: bob, ...times },
         ...{ watchCoin: false, watchToken: true, settings, laneId: 1, webhookUrl },
       },
       {
-        ...{ shardId: 2, id: records[1]?.id, address: bob, ...times },
+        ...{ shardId: shardOfRecord(2, records[1]?.id ?? ''), id: records[1]?.id, address: bob, ...times },
         ...{ watchCoin: true, watchToken: false, settings: defaultSettings, laneId: 2, webhookUrl },
       },
     ]);
@@ -86,11 +87,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const gone = await watchAddress(database());
     await watchAddress(database());
     await database().query(sql`delete from watched_address where id = ${gone.id}`);
-    const find = async (records: [shardId: number, id: string][]) =>
+    const find = async (records: [watcherId: number, id: string][]) =>
       (
         await listWatchesById(
           database(),
-          records.map(([shardId, watchedAddressId]) => ({ shardId, watchedAddressId })),
+          records.map(([watcherId, id]) => ({ shardId: shardOfRecord(watcherId, id), watchedAddressId: id })),
         )
       ).map(({ id }) => id);
     assert.deepEqual(
@@ -119,7 +120,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(
       rows.map(({ id: _id, version: _version, ...row }) => row),
       transfers.map((transfer, index) => ({
-        ...{ shardId: 2, watchedAddressId: id, ...transfer },
+        ...{ shardId: shardOfRecord(2, id), watchedAddressId: id, ...transfer },
         ...{ blockNumber: index + 2, createdAt: later(index + 2), state: 'waiting' },
         ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
         ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: later(index + 2) },
@@ -132,7 +133,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('notifications in all states are read, including redelivered ones, but not orphaned ones', async () => {
     const { id } = await watchAddress(database());
     const payments = await mineFive();
-    const keys = payments.map(({ txHash }) => ({ shardId: 1, watchedAddressId: id, txHash }));
+    const keys = payments.map(({ txHash }) => ({
+      shardId: shardOfRecord(1, id),
+      watchedAddressId: id,
+      txHash,
+    }));
     const fates = [
       ...(['held', 'waiting', 'processed', 'cancelled'] as const).map((state) => ({
         ...{ state, revision: 0, reorgId: null },
@@ -160,7 +165,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const payments = await mineFive();
     const keyOf = (payment: Transfer | undefined, parts: Partial<NotificationKey> = {}) => {
       assert.ok(payment !== undefined);
-      return { shardId: 1, watchedAddressId: id, txHash: payment.txHash, ...parts };
+      return { shardId: shardOfRecord(1, id), watchedAddressId: id, txHash: payment.txHash, ...parts };
     };
     const [one, two, three, four, five] = payments;
     assert.deepEqual(await listOutside([]), []);
@@ -171,7 +176,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       [five, 5],
     ] as const)
       assert.deepEqual(await listOutside([keyOf(payment)]), [block]);
-    assert.deepEqual(await listOutside([keyOf(one, { shardId: 2 })]), []);
+    assert.deepEqual(await listOutside([keyOf(one, { shardId: shardOfRecord(2, id) })]), []);
     assert.deepEqual(await listOutside([keyOf(one, { txHash: hashOf(1) })]), []);
     assert.deepEqual(await listOutside([keyOf(one, { watchedAddressId: randomUUID() })]), []);
     // A notification in the range is read once, whether its key is given or not.

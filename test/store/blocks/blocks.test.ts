@@ -65,7 +65,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const rows = await listNotifications(database());
     assert.deepEqual(rows.map((row) => row.watched_address_id).sort(), records.map(({ id }) => id).sort());
     assert.deepEqual(
-      rows.map((row) => row.shard_id).sort((a, b) => a - b),
+      rows.map((row) => row.watcher_id).sort((a, b) => a - b),
       [1, 1, 2],
     );
     assert.equal(new Set(rows.map((row) => row.lane_id)).size, 3);

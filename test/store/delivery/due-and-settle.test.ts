@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
+import { shardOfRecord } from '../../../src/domain/shard.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { type DueNotification, listDue } from '../../../src/store/delivery/due.ts';
@@ -94,7 +95,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const token = transferOf({ kind: 'token', token: coin, ordinal: 4 });
     const { record, lane, due } = await leaseWith(database(), [payment, token]);
     const common = {
-      shardId: 1,
+      shardId: shardOfRecord(1, record.id),
       laneId: lane.id,
       watchedAddressId: record.id,
       watcherId: 1,
@@ -221,11 +222,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const settlements = [];
     for (const lane of lanes) {
       const [due] = await dueOf(database(), lane);
-      settlements.push(settlementOf(lane, due, lane.shardId === 1 ? {} : failed(later(60_000))));
+      settlements.push(settlementOf(lane, due, lane.watcherId === 1 ? {} : failed(later(60_000))));
     }
     await settle(database(), settlements);
     const rows = await listNotifications(database());
-    assert.deepEqual(rows.map(({ shard_id, state }) => `${shard_id} ${state}`).sort(), [
+    assert.deepEqual(rows.map(({ watcher_id, state }) => `${watcher_id} ${state}`).sort(), [
       '1 processed',
       '2 waiting',
     ]);

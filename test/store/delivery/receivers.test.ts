@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { shardOfRecord } from '../../../src/domain/shard.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { shardOf, wakeLanes } from '../../../src/store/delivery/lanes.ts';
+import { wakeLanes } from '../../../src/store/delivery/lanes.ts';
 import { findLateWatchers, hasWaiting } from '../../../src/store/delivery/lateness.ts';
 import {
   countFailures,
@@ -189,7 +190,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
       'a worker has leased the lanes but not attempted the retries',
     );
     await database().query(
-      sql`update notification_status set retry_count = 0 where shard_id = ${shardOf(record.watcherId)}`,
+      sql`update notification_status set retry_count = 0 where shard_id = ${shardOfRecord(record.watcherId, record.id)}`,
     );
     assert.equal((await find(120)).watchers, 2, 'first attempts too');
     await database().query(

@@ -9,6 +9,7 @@ import {
   updateWatchedAddress,
 } from '../../../src/store/watchers/watched.ts';
 import {
+  addressOf,
   addWatchers,
   bob,
   carol,
@@ -121,19 +122,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (let number = 0; number < 7; number += 1) {
       const record = {
         id: randomUUID(),
-        address: bob,
+        address: addressOf(number % 5),
         watchCoin: true,
         watchToken: true,
         webhookUrl: 'https://one.example/',
       };
       const createdAt = later(Math.floor(number / 3));
-      ids.push([createdAt.getTime(), record.id] as const);
-      await database().transaction((tx) =>
+      const { id } = await database().transaction((tx) =>
         insertWatchedAddress(tx, 1, record, {
           origin: 'https://one.example:443',
           now: createdAt,
         }),
       );
+      ids.push([createdAt.getTime(), id] as const);
     }
     await watchAddress(database(), { watcherId: 2 });
     const expected = ids

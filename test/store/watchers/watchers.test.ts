@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { issueKey } from '../../../src/app/issue-keys.ts';
 import { deriveKeyRing } from '../../../src/domain/key-ring.ts';
+import { SHARD_STEP } from '../../../src/domain/shard.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { findForgottenLanes } from '../../../src/store/delivery/lane-repair.ts';
@@ -54,7 +55,7 @@ async function listTablesWith(database: Database, watcherId: number): Promise<st
   assert.ok(columns.length > 10);
   const found: string[] = [];
   for (const { table, column } of columns) {
-    const text = `select from ${table} where ${column} = $1 limit 1`;
+    const text = `select from ${table} where ${column} & ${SHARD_STEP - 1} = $1 limit 1`;
     if ((await database.query({ text, values: [watcherId] })).length > 0) found.push(`${table}.${column}`);
   }
   return found;

@@ -50,11 +50,15 @@ create table watcher (
   created_at timestamptz not null,
   suspended_at timestamptz,
   deleting_at timestamptz,
-  signs_v1a boolean not null default false
+  signs_v1a boolean not null default false,
+  slices smallint not null default 1 check (slices between 1 and 256),
+  check (id between 1 and 1099511627775)
 );
 comment on table watcher is 'Tenants: each owns API keys and watched addresses';
 comment on column watcher.suspended_at is 'Since then its keys are refused and nothing is sent; null while it is active';
 comment on column watcher.deleting_at is 'Since then it is being deleted, in batches';
+comment on column watcher.slices is
+  'Slices among which its new records are spread. Each has a shard: shard_id is the watcher''s id plus 2^40 times the slice';
 comment on column watcher.signs_v1a is 'Whether its webhooks are also signed with ed25519';
 
 create table api_key (
@@ -109,6 +113,7 @@ create index watched_address_address on watched_address (address);
 create index watched_address_listed on watched_address (shard_id, created_at, id);
 comment on table watched_address is
   'Records: an address and the webhook URL for its transfers. Settings that are null or false keep the default behavior';
+comment on column watched_address.id is 'Its last byte is its slice';
 comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
 comment on column watched_address.confirmations is 'Confirmations to wait for; null: those of the configuration';
 comment on column watched_address.min_amount is 'Smallest transfer of the native coin, in wei';
@@ -147,12 +152,13 @@ create table watcher_usage (
 ) with (fillfactor = 50);
 comment on table watcher_usage is 'Number of records of each watcher, and of receiver origins with records';
 
-create table lane_usage (
-  lane_id bigint primary key,
+create table origin_usage (
   watcher_id bigint not null,
-  records bigint not null
+  origin text not null,
+  records bigint not null,
+  primary key (watcher_id, origin)
 ) with (fillfactor = 50);
-comment on table lane_usage is 'Number of records of each delivery queue';
+comment on table origin_usage is 'Number of records of each watcher and receiver origin';
 
 -- Adds (argument 1) or subtracts (-1) the changed rows. Locks the watcher's row first, as readers of the count do. A trigger,
 -- so that no statement can forget it.
@@ -163,15 +169,17 @@ begin
   select distinct watcher_id, 0, 0 from changed order by watcher_id
   on conflict (watcher_id) do update set records = watcher_usage.records;
   with deltas as (
-    select lane_id, watcher_id, count(*) * tg_argv[0]::bigint as delta from changed group by lane_id, watcher_id
+    select r.watcher_id, l.origin, sum(r.count) * tg_argv[0]::bigint as delta
+    from (select lane_id, watcher_id, count(*) as count from changed group by lane_id, watcher_id) as r
+    join lane l on l.id = r.lane_id group by r.watcher_id, l.origin
   ), counted as (
-    insert into lane_usage as u (lane_id, watcher_id, records)
-    select lane_id, watcher_id, delta from deltas order by lane_id
-    on conflict (lane_id) do update set records = u.records + excluded.records
-    returning lane_id, records
+    insert into origin_usage as u (watcher_id, origin, records)
+    select watcher_id, origin, delta from deltas order by watcher_id, origin
+    on conflict (watcher_id, origin) do update set records = u.records + excluded.records
+    returning watcher_id, origin, records
   ), sums as (
     select watcher_id, sum(delta) as records, sum((c.records > 0)::int - (c.records - delta > 0)::int) as origins
-    from deltas join counted c using (lane_id) group by watcher_id
+    from deltas join counted c using (watcher_id, origin) group by watcher_id
   )
   update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
   from sums s where u.watcher_id = s.watcher_id;
@@ -429,7 +437,8 @@ comment on table last_success is 'One row: when a receiver last accepted a webho
 
 -- Everything that is known about a notification. A finished one without a row in `ended` was processed by its first attempt.
 create view notification_status as
-select n.shard_id, n.id, coalesce(q.lane_id, w.lane_id) as lane_id, n.watched_address_id, n.shard_id as watcher_id,
+select n.shard_id, n.id, coalesce(q.lane_id, w.lane_id) as lane_id, n.watched_address_id,
+  n.shard_id & 1099511627775 as watcher_id,
   case n.kind when 'c' then 'transaction' when 'i' then 'internal' else 'token' end as kind, n.tx_hash, n.ordinal,
   n.occurrence, n.sender, n.receiver, n.amount, n.token, n.block_number, n.created_at,
   coalesce(q.state, e.state, 'processed') as state, q.release_number, coalesce(q.sequence, e.sequence) as sequence,
@@ -477,9 +486,9 @@ create table receiver_failure (
   last_attempt_at timestamptz not null,
   last_outcome text,
   last_status integer,
-  primary key (shard_id, origin)
+  primary key (watcher_id, origin, shard_id)
 ) with (fillfactor = 50);
-comment on table receiver_failure is 'Receivers with failed notifications that wait for a retry';
+comment on table receiver_failure is 'Delivery queues with failed notifications that wait for a retry. A receiver has one in each slice of its watcher';
 
 -- The deployment.
 
