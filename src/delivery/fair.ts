@@ -72,8 +72,8 @@ const UNPROVEN_BEHIND_MS = 4 * COST_MS_MIN;
 const LOOK_MS = 50;
 /** While this many attempts of all watchers hang in this process, further ones that may hang start slowly. */
 const CROWDED_MIN = 32;
-/** Lanes of a watcher that may wait beside its lanes with attempts under way. */
-const WAITING_LANES_MAX = 8;
+/** Receivers of a watcher that may wait beside those with attempts under way. */
+const WAITING_MAX = 8;
 /** Starting an attempt takes 0.1 ms of the thread. Between groups the thread does its other work. */
 const STARTS_PER_TURN_MAX = 8;
 
@@ -116,7 +116,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
 
   function isFull(account: Account): boolean {
     const { unproven, proven, hung } = account.open;
-    if (account.receivers.size >= 2 * (unproven + proven) + hung + WAITING_LANES_MAX) return true;
+    if (account.receivers.size >= 2 * (unproven + proven) + hung + WAITING_MAX) return true;
     return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
   }
 
@@ -387,7 +387,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     surplus() {
       return [...accounts.values()].flatMap((account) => {
         // Twice the limit for leasing, because giving lanes back and leasing them again is work too.
-        const count = account.line.size - 2 * openOf(account.open) - WAITING_LANES_MAX;
+        const count = account.receivers.size - 2 * openOf(account.open) - WAITING_MAX;
         if (count <= 0) return [];
         const { answered, others } = account.ready;
         const waiting = [...answered, ...others].filter((member) => member.open === 0);

@@ -1,5 +1,5 @@
 /**
- * Works one leased lane (the delivery queue of one watcher for one receiver origin): sends its next due notification whenever the
+ * Works one leased lane (the delivery queue of one shard for one receiver origin): sends its next due notification whenever the
  * fair queue gives it a slot, and gives the lane back when nothing is due.
  */
 import { onAbort } from '../core/abort.ts';

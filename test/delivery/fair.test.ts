@@ -252,6 +252,22 @@ test('a receiver that hangs takes its limit once, however many lanes it has, and
   assert.equal(line.started.at(-1)?.laneId, other.laneId);
 });
 
+test('the lanes of a receiver that hangs give back no lane of another receiver that waits for a slot', async () => {
+  const line = startLine(few);
+  const slices = Array.from({ length: 32 }, () => line.join({ watcherId: 1, rows: 10, origin: 'hangs' }));
+  for (const { seat } of slices) seat.want();
+  await line.settle();
+  await line.pass(2 * HAND_OVER_MS);
+  const other = line.join({ watcherId: 1, rows: 1 });
+  other.seat.want();
+  await line.settle();
+  assert.ok(
+    line.started.every(({ laneId }) => laneId !== other.laneId),
+    'it waits',
+  );
+  assert.deepEqual(line.fair.surplus(), []);
+});
+
 test('a receiver with several lanes gets no larger share of its watcher than one with a single lane', async () => {
   const line = startLine({ ...few, unproven: 1, proven: 1 });
   const slices = Array.from({ length: 3 }, () => line.join({ watcherId: 1, rows: 30, origin: 'sliced' }));

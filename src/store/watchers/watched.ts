@@ -71,15 +71,15 @@ export async function listWatchedAddresses(
       ? sql`true`
       : sql`(created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
   const page = sql`order by created_at, id limit ${limit}`;
-  const [first, ...others] = (await listShards(db, watcherId)).map(
+  const [first = sql``, ...others] = (await listShards(db, watcherId)).map(
     (shardId) => sql`
     select ${columns} from watched_address
     where shard_id = ${shardId} and watcher_id = ${watcherId} and ${from}
     ${page}`,
   );
-  // Several statements are merged in the order of the index. A condition on several shards would read all their records.
+  // The server merges these scans of the index. With a condition on several shards it would read and sort all records.
   const merged = others.reduce((together, one) => sql`${together} union all (${one})`, sql`(${first})`);
-  const rows = await db.query<WatchedRow>(others.length === 0 ? merged : sql`${merged} ${page}`);
+  const rows = await db.query<WatchedRow>(others.length === 0 ? first : sql`${merged} ${page}`);
   return rows.map(toRecord);
 }
 

@@ -141,7 +141,7 @@ const SECTIONS: Record<string, Limit[]> = {
       'waits',
     ),
     limit(
-      'Concurrent attempts of a delivery queue',
+      'Concurrent attempts of a process at a receiver of one watcher',
       'delivery/receiver',
       'CONCURRENCY_MAX',
       'count',
@@ -156,6 +156,7 @@ const SECTIONS: Record<string, Limit[]> = {
       'characters',
       'refuses the name',
     ),
+    limit('Slices of a watcher', 'domain/shard', 'SLICES_MAX', 'count', '400'),
     limit('Overlap of two keys or secrets', 'domain/overlap', 'OVERLAP_HOURS_MAX', 'hours', '400'),
   ],
 };
