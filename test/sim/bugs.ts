@@ -98,10 +98,6 @@ export const bugs = {
 
   /** Retention drops a day without keeping the notifications of blocks that a reorg can still orphan. */
   'drop before final': () => rewriting('n.block_number > (select finalized_number from chain)', 'false'),
-
-  /** Retention deletes rows of the default partition although they are in the queue. */
-  'pruning of pending': () =>
-    rewriting('and (select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null', ''),
 } satisfies Record<string, () => Bug>;
 
 /** Replaces a part of every statement that contains it. */

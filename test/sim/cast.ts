@@ -58,6 +58,10 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   releaseLanes: 0.2,
   scheduleNextVisits: 0.2,
   renewLeases: 0.2,
+  // Days are created before one is dropped.
+  createDay: 0.04,
+  dropDay: 0.6,
+  prune: 0.25,
 };
 /** The lock space of the election: any space other than that of the workers. */
 const ELECTION_LOCK_SPACE = 1;

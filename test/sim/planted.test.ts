@@ -56,14 +56,8 @@ testBugs([
   {
     name: 'retention that drops a day with notifications of blocks that are not final is found',
     bug: 'drop before final',
-    likely: 26,
-    problem: /^notification \d+ is deleted, and block \d+ is not final$/,
-  },
-  {
-    name: 'retention that deletes notifications although they are in the queue is found',
-    bug: 'pruning of pending',
     likely: 4,
-    problem: /^notification \d+ is deleted, and (waiting|held)$/,
+    problem: /^notification \d+ is deleted, and block \d+ is not final$/,
   },
   {
     name: 'a follower that believes a single node is found',

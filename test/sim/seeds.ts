@@ -12,8 +12,8 @@ import { openStage, type Stage } from './world.ts';
 
 const SEEDS = 200;
 const SEEDS_PER_TEST = 20;
-/** The points that change the database for other actors. */
-const WRITING = points.filter((point) => point !== 'listDue');
+/** The points that change the database for other actors, without deletes of default partitions, which few stories reach. */
+const WRITING = points.filter((point) => point !== 'listDue' && point !== 'prune');
 
 /** Declares the tests of every second seed, beginning with the given one. */
 export function testSeeds(first: 1 | 2): void {
