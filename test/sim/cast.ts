@@ -59,8 +59,8 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   scheduleNextVisits: 0.2,
   renewLeases: 0.2,
   // Days are created before one is dropped.
-  createDay: 0.04,
-  dropDay: 0.6,
+  createPartition: 0.04,
+  dropPartition: 0.6,
   prune: 0.25,
 };
 /** The lock space of the election: any space other than that of the workers. */

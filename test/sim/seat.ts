@@ -28,8 +28,8 @@ const POINTS = {
   listDue: /left join watched_address/,
   scheduleNextVisits: /update watcher_queue q set next_due = \(/,
   tendFilter: /address_filter/,
-  createDay: /create table \w+ partition of/,
-  dropDay: /detach partition/,
+  createPartition: /create table \w+ partition of/,
+  dropPartition: /detach partition/,
   prune:
     /delete from (delivery_attempt_default|notification_default|ended where|idempotent_answer|price_observation)\b/,
 } as const;
