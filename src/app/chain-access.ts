@@ -11,7 +11,7 @@ import { readsContracts } from './price-feeds.ts';
 
 export type ChainAccess = { nodes: ChainNodes & Voters; verifier: Verifier; close(): Promise<void> };
 
-/** `known` is the stored chain: checks that it was observed to honor are enforced from the start. */
+/** `known` is the stored chain: checks that it was observed to honor are enforced from the start, and its types accepted. */
 export function openChain(
   { chain }: Config,
   known: ChainRow | undefined,
@@ -23,6 +23,8 @@ export function openChain(
     nodeCount: httpUrls(chain.rpc).length,
     quorum: quorumOf(httpUrls(chain.rpc).length, chain.quorum),
     enforced: known?.enforcedChecks ?? [],
+    observedTypes: known?.unprovedTypes ?? [],
+    unprovedTypes: chain.unprovedTypes,
     log: options.log,
   });
   const { id: chainId, internalTransfers, quorum } = chain;

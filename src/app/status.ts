@@ -304,15 +304,17 @@ function describeQuorum({ nodes, needed, votes }: QuorumStatus, proof: StatusOpt
 
 function describeProof(proof: StatusOptions['proof']) {
   if (proof === undefined) return null;
-  const { mode, checks } = proof.status();
+  const { mode, checks, unprovedTypes } = proof.status();
   return {
     mode,
     checks: {
       header_hash: checks.headerHash,
       transactions_root: checks.transactionsRoot,
+      transaction_hashes: checks.transactionHashes,
       withdrawals_root: checks.withdrawalsRoot,
       receipts_root: checks.receiptsRoot,
     },
+    unproved_types: unprovedTypes,
   };
 }
 

@@ -16,6 +16,7 @@ export function checkBetweenKeys(values: unknown): PointerProblem[] {
     ...checkSecret(values),
     ...checkNodes(values),
     ...checkQuorum(values),
+    ...checkUnprovedTypes(values),
     ...checkTokens(values),
     ...checkPairs(values),
     ...checkPrices(values),
@@ -50,6 +51,22 @@ function checkNodes(values: unknown): PointerProblem[] {
     message: message.replace('is the same as', 'is the same node as'),
     suggestion: 'remove one of the two: each URL has a vote, and a node must not confirm its own answers',
   }));
+}
+
+function checkUnprovedTypes(values: unknown): PointerProblem[] {
+  const types = entriesOf(values, '/chain/unprovedTypes').map(({ pointer, value }) => ({
+    pointer,
+    value: typeof value === 'string' ? value.toLowerCase() : value,
+  }));
+  if (types.length > 0 && findAt(values, '/chain/verify') === 'strict')
+    return [
+      {
+        pointer: '/chain/unprovedTypes',
+        message: 'contradicts chain.verify: strict uses only blocks that are proved in full',
+        suggestion: 'remove the types, or set chain.verify to auto',
+      },
+    ];
+  return repeated(types);
 }
 
 /** A quorum above the number of voting nodes would hold forever; WebSocket URLs don't vote. */

@@ -33,6 +33,20 @@ export const ContractText = Type.Decode(
   (text) => (text.startsWith('0x') ? text.toLowerCase() : text),
 );
 
+/** A type of transactions that Chainbell can't encode, decoded to lower case without leading zeros. */
+export const TransactionTypeText = Type.Decode(
+  Type.Refine(
+    Type.String({ title: '"unsigned", or a transaction type from 0x5 to 0xff' }),
+    (text) => text === 'unsigned' || (/^0x[0-9a-f]{1,2}$/i.test(text) && Number(text) > TYPE_MAX),
+    () =>
+      'must be "unsigned", or a transaction type from 0x5 to 0xff\nChainbell proves types 0x0 to 0x4, so they need no entry',
+  ),
+  (text) => (text === 'unsigned' ? text : `0x${Number(text).toString(16)}`),
+);
+
+/** The newest type of Ethereum (EIP-7702), as in `chain/rpc/parse.ts`. */
+const TYPE_MAX = 4;
+
 /** A JSON-RPC endpoint. */
 export const RpcUrlText = urlText(['http', 'https', 'ws', 'wss']);
 

@@ -18,6 +18,7 @@ import {
   RpcUrlText,
   SecretText,
   SymbolText,
+  TransactionTypeText,
 } from './scalars.ts';
 
 const closed = { additionalProperties: false } as const;
@@ -121,6 +122,12 @@ const Chain = Type.Object(
       default: 'auto',
       description:
         'Which proofs blocks must pass. auto: those that the chain honors. strict: all. off: only parent hashes and counts.',
+    }),
+    unprovedTypes: Type.Array(TransactionTypeText, {
+      maxItems: 32,
+      default: [],
+      description:
+        'Transaction types that auto accepts although Chainbell cannot prove them, in addition to those that it has observed. "unsigned" stands for transactions without a signature.',
     }),
     addressFilter: AddressFilter,
   },

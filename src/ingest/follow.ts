@@ -33,7 +33,7 @@ export type FollowerOptions = CommitOptions & {
   backfill: Backfill;
   extract: Extract;
   /** Checks that the chain was observed to honor: stored with the blocks, and enforced by the next process that follows. */
-  checks: Pick<Verifier, 'enforcedChecks' | 'enforce'>;
+  checks: Pick<Verifier, 'enforcedChecks' | 'observedTypes' | 'enforce'>;
   /** Called after a commit that left notifications to `createDeferredWriter`. */
   onDeferred?(): void;
   /** Whether this process is the one that follows. The others stand by. */
@@ -114,7 +114,7 @@ export function createFollower(options: FollowerOptions): Follower {
   async function takeOver(): Promise<void> {
     unhashedProof?.fullChecks.begin();
     const chain = await findChain(database);
-    if (chain !== undefined) options.checks.enforce(chain.enforcedChecks);
+    if (chain !== undefined) options.checks.enforce(chain.enforcedChecks, chain.unprovedTypes);
   }
 
   /** Commits the next blocks, or switches to another branch if they do not follow the tip. */

@@ -25,8 +25,8 @@ export type CommitOptions = {
   confirmations: number;
   /** They write in this order and undo in the opposite one. */
   processors: readonly BlockProcessor[];
-  /** Checks that the chain was observed to honor: each commit stores them. */
-  checks: Pick<Verifier, 'enforcedChecks'>;
+  /** Checks that the chain was observed to honor, and its types that can't be proved: each commit stores them. */
+  checks: Pick<Verifier, 'enforcedChecks' | 'observedTypes'>;
   unhashedProof?: UnhashedProof;
   /** How many notifications one commit may write itself; `createDeferredWriter` writes the others. */
   deferral?: DeferralLimits;
@@ -102,6 +102,7 @@ export function createProvedCommit(
       finalizedNumber,
       corroboratedNumber: newest.number,
       enforcedChecks: options.checks.enforcedChecks(),
+      unprovedTypes: options.checks.observedTypes(),
       ...(options.deferral && { deferral: options.deferral }),
       filter: options.filter,
       async also(tx) {

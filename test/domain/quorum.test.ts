@@ -30,14 +30,16 @@ const proving: Verifier = {
   calibrate: async () => {},
   verify: async () => ({ proved: true, senders: undefined }),
   recover: async () => [],
-  status: () => ({ mode: 'auto', checks: CALIBRATING }),
+  status: () => ({ mode: 'auto', checks: CALIBRATING, unprovedTypes: [] }),
   enforcedChecks: () => [],
+  observedTypes: () => [],
   enforce() {},
   close: async () => {},
 };
 const CALIBRATING = {
   headerHash: 'calibrating',
   transactionsRoot: 'calibrating',
+  transactionHashes: 'calibrating',
   withdrawalsRoot: 'calibrating',
   receiptsRoot: 'calibrating',
 } as const;
@@ -114,7 +116,10 @@ test('in a backfill, one header from one other node anchors each request: one ca
 test('on a chain that honors header hashes, a head with a false hash has no vote', () => {
   const strict: Verifier = {
     ...proving,
-    status: () => ({ mode: 'strict', checks: { ...CALIBRATING, headerHash: 'enforced' } }),
+    status: () => ({
+      ...{ mode: 'strict', checks: { ...CALIBRATING, headerHash: 'enforced' } },
+      unprovedTypes: [],
+    }),
   };
   const { block: real } = makeNodeBlock(9);
   const zero = `0x${'0'.repeat(64)}`;

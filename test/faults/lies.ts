@@ -117,6 +117,30 @@ const lies: readonly Lie[] = [
     seen: ['holding', /transactions root/],
   },
   {
+    name: 'the value of a transaction altered, and its type to one that cannot be encoded',
+    fault: block((one) => ({
+      ...one,
+      transactions: change(listOf(one.transactions), 0, { type: '0x7e', value: '0x7' }),
+    })),
+    seen: ['holding', /of type 0x7e, .* set chain\.unprovedTypes/],
+  },
+  {
+    name: 'every transaction altered to a type that cannot be encoded',
+    fault: block((one) => ({
+      ...one,
+      transactions: listOf(one.transactions).map((each) => ({ ...each, type: '0x7d', value: '0x7' })),
+    })),
+    seen: ['holding', /of type 0x7d, .* set chain\.unprovedTypes/],
+  },
+  {
+    name: 'the value of a transaction altered, and its signature removed',
+    fault: block((one) => ({
+      ...one,
+      transactions: change(listOf(one.transactions), 0, { r: '0x0', s: '0x0', value: '0x7' }),
+    })),
+    seen: ['holding', /without a signature, .* set chain\.unprovedTypes/],
+  },
+  {
     name: 'the sender of a transaction altered',
     fault: block((one) => ({
       ...one,
@@ -297,8 +321,85 @@ const aboutChains: Story[] = [
   },
 ];
 
+/** No lie: the chain has this type, and neither the transactions nor the receipts of the blocks can be encoded. */
+const exotic: NodeFault = block((one) => ({
+  ...one,
+  transactions: change(listOf(one.transactions), 4, { type: '0x7e' }),
+}));
+
+const aboutTypes: Story[] = [
+  {
+    name: 'a chain that has had a transaction type that cannot be encoded from the start on',
+    async prepare({ chain, nodes: [node], payOn }) {
+      await payOn(chain);
+      node.inject(exotic);
+      // The samples show the type, and then blocks without it show that the chain honors the roots.
+      for (let paid = 0; paid < 3; paid += 1) await chain.mine();
+    },
+    async tell(stage) {
+      const [node] = stage.nodes;
+      const isOk = async () => {
+        const { state, proof, problem } = await stage.status();
+        assert.equal(state, 'ok', problem?.message);
+        return proof?.checks.receipts_root === 'enforced';
+      };
+      await stage.payUntil(() => node.struck() >= 3, 'the type to be seen');
+      node.mend();
+      await stage.payUntil(isOk, 'the roots to be enforced');
+      node.inject(exotic);
+      await stage.payUntil(() => node.struck() >= 2, 'the type to be seen again');
+      await stage.settled();
+      assert.deepEqual((await stage.status()).proof?.unproved_types, ['0x7e']);
+      await stage.service.stop();
+      await stage.restart();
+      await stage.payUntil(() => node.struck() >= 4, 'the type to be seen after a restart');
+      await stage.settled();
+      assert.equal((await stage.status()).state, 'ok');
+      node.mend();
+    },
+  },
+  {
+    name: 'a chain that gets a transaction type that cannot be encoded',
+    nodes: 1,
+    async tell(stage) {
+      const [node] = stage.nodes;
+      node.inject(exotic);
+      const isHeld = async () => {
+        const { state, problem } = await stage.status();
+        return (
+          state === 'holding' &&
+          /^block \d+ .* of type 0x7e, .* set chain\.unprovedTypes: \["0x7e"\]/.test(problem?.message ?? '')
+        );
+      };
+      await stage.payUntil(isHeld, '/status to say what to do');
+      await stage.service.stop();
+      await stage.restart(undefined, { unprovedTypes: ['0x7e'] });
+      await stage.payBlock();
+      await stage.settled();
+      assert.equal((await stage.status()).state, 'ok');
+      node.mend();
+    },
+  },
+  {
+    name: 'a chain of three nodes that gets a transaction type that cannot be encoded',
+    nodes: 3,
+    async tell(stage) {
+      for (const node of stage.nodes) node.inject(exotic);
+      await stage.payUntil(() => stage.nodes.every((node) => node.struck() >= 2), 'the type to be seen');
+      const isObserved = async () => {
+        const { proof } = await stage.status();
+        return proof?.unproved_types.includes('0x7e') === true;
+      };
+      await stage.payUntil(isObserved, 'a quorum to show the type');
+      await stage.settled();
+      for (const node of stage.nodes) node.mend();
+    },
+  },
+];
+
 export const lieStories: readonly Story[] = [
   ...aboutBlocks,
+  ...aboutTypes,
   among(2, 'two'),
   among(3, 'three'),
   ...aboutHeads,

@@ -47,7 +47,7 @@ export type Status = {
   cursor: { number: number } | null;
   nodes: { state: string; head: number | null; vote: { number: number; hash: string } | null }[];
   agreement: { outvoted: { node: string; message: string }[] } | null;
-  proof: { checks: Record<string, string> } | null;
+  proof: { checks: Record<string, string>; unproved_types: string[] } | null;
 };
 
 export type Stage = {
@@ -64,8 +64,8 @@ export type Stage = {
   startBlock: number;
   /** The configuration of the service. */
   config: Config;
-  /** After a stop: starts another service on the same database, or on a proxy in front of it. */
-  restart(databaseUrl?: string): Promise<void>;
+  /** After a stop: starts another service on the same database, or on a proxy in front of it, with these keys of `chain`. */
+  restart(databaseUrl?: string, own?: Setting['chain']): Promise<void>;
   oracle: Oracle;
   /** The watched addresses. */
   watched: readonly [Address, Address];
@@ -147,13 +147,13 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
 
   await setting.prepare?.({ chain, nodes, parts, payOn });
   const { number: startBlock } = await chain.head();
-  const options = (url = database.url): TestServiceOptions => ({
+  const options = (url = database.url, own: Setting['chain'] = {}): TestServiceOptions => ({
     database: { ...database, url },
-    ...{ receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
+    ...{ receivers: [receiver], chain: { startBlock, ...config, ...own }, retryMinutes: RETRY_MINUTES },
     rpc: [...nodes.map(({ url }) => url), ...(setting.isPolled === true ? [] : [first.wsUrl])],
     ...(sections !== undefined && { sections }),
   });
-  const start = (url?: string) => startTestService(options(url));
+  const start = (url?: string, own?: Setting['chain']) => startTestService(options(url, own));
   const service = parts.use(await start());
   await noteRemovals(service.database);
   const watcher = await createWatcher(service, 'acme');
@@ -166,8 +166,8 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
     parts,
     config: testConfig(options()),
     oracle: createOracle(() => stage.chain.url, records, startBlock),
-    async restart(databaseUrl) {
-      stage.service = parts.use(await start(databaseUrl));
+    async restart(databaseUrl, own) {
+      stage.service = parts.use(await start(databaseUrl, own));
     },
     payOn,
     payBlock: () => payOn(stage.chain),

@@ -21,7 +21,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       { head: () => headerOf(3), at },
       {
         ...{ clock: createTestClock(), finalityDepth: 100, isLeader: async () => leads },
-        checks: { enforcedChecks: () => [], enforce: (names) => void events.push(`enforce ${names.join()}`) },
+        checks: {
+          ...{ enforcedChecks: () => [], observedTypes: () => [] },
+          enforce: (names, types) => void events.push(`enforce ${names.join()} ${types.join()}`),
+        },
       },
     );
     // It stands by while another follower observes checks and commits.
@@ -30,6 +33,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const committed = await commitBlocks(database(), {
       ...{ expectedTip: undefined, blocks: [{ header: headerOf(1), proved: true, transfers: [] }] },
       ...{ releasedNumber: 1, finalizedNumber: 0, enforcedChecks: ['receiptsRoot'], now: noon },
+      unprovedTypes: ['0x7e'],
     });
     assert.equal(committed.outcome, 'committed');
     assert.equal(events.length, 0);
@@ -37,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     leads = true;
     for (let steps = 0; steps < 2; steps += 1) await follower.step(signal);
     assert.equal((await findTip(database()))?.number, 3);
-    assert.deepEqual(events.slice(0, 2), ['enforce receiptsRoot', 'block 2']);
+    assert.deepEqual(events.slice(0, 2), ['enforce receiptsRoot 0x7e', 'block 2']);
     assert.equal(events.filter((event) => event.startsWith('enforce')).length, 1);
 
     // It loses the lead for a while.

@@ -25,7 +25,11 @@ type MadeUpChain = {
 };
 
 /** For followers that prove nothing. */
-export const noChecks: FollowerOptions['checks'] = { enforcedChecks: () => [], enforce() {} };
+export const noChecks: FollowerOptions['checks'] = {
+  enforcedChecks: () => [],
+  observedTypes: () => [],
+  enforce() {},
+};
 
 export function followMadeUp(
   database: Database,

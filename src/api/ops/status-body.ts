@@ -244,8 +244,13 @@ export const StatusBody = Type.Object(
         checks: Type.Object({
           header_hash: CheckStateText,
           transactions_root: CheckStateText,
+          transaction_hashes: CheckStateText,
           withdrawals_root: CheckStateText,
           receipts_root: CheckStateText,
+        }),
+        unproved_types: Type.Array(Type.String(), {
+          description:
+            'Types of transactions that are accepted without proof: `chain.unprovedTypes`, and those observed on the chain. Unsigned transactions are `unsigned`.',
         }),
       }),
     ),
@@ -317,9 +322,10 @@ export const STATUS_EXAMPLE: StatusBody = {
   proof: {
     mode: 'auto',
     checks: {
-      ...{ header_hash: 'enforced', transactions_root: 'enforced' },
+      ...{ header_hash: 'enforced', transactions_root: 'enforced', transaction_hashes: 'calibrating' },
       ...{ withdrawals_root: 'enforced', receipts_root: 'enforced' },
     },
+    unproved_types: [],
   },
   agreement: { quorum: 2, internal_transfers: { nodes: 2, compared: true }, outvoted: [] },
   pushed_heads: true,

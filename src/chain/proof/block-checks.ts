@@ -7,15 +7,24 @@ import { disproof } from '../../core/fault.ts';
 import type { BlockReference } from '../../domain/block.ts';
 import type { ChainBlock, ChainReceipt, ChainTransaction } from '../rpc/parse.ts';
 
+/** `chain.verify` */
+export type ProofMode = 'auto' | 'strict' | 'off';
+
 /** A block and its receipts as the node's JSON. The receipts may be in any order. */
 export type RawBlock = { block: unknown; receipts: readonly unknown[] };
 
-export const checkNames = ['headerHash', 'transactionsRoot', 'withdrawalsRoot', 'receiptsRoot'] as const;
+export const checkNames = [
+  'headerHash',
+  'transactionsRoot',
+  'transactionHashes',
+  'withdrawalsRoot',
+  'receiptsRoot',
+] as const;
 export type CheckName = (typeof checkNames)[number];
 
 /**
- * `unknown` if Chainbell can't encode a transaction, because its type is specific to the chain or it has no
- * signature. `none` if the block lists nothing to prove.
+ * `unknown` if Chainbell can't encode a transaction (`unencodableType`), and everything else in the check holds.
+ * `none` if the block lists nothing to prove.
  */
 export type CheckResult = 'holds' | 'fails' | 'unknown' | 'none';
 
@@ -44,9 +53,13 @@ export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly Fo
 
 /**
  * The results for one block. `isEmpty` says that it has no transactions. Its roots are constants then, so they
- * prove nothing about the chain if they hold.
+ * prove nothing about the chain if they hold. `unencodableTypes` are the types of its transactions that Chainbell
+ * can't encode, sorted, each once.
  */
-export type Checks = Record<CheckName, CheckResult> & { isEmpty: boolean };
+export type Checks = Record<CheckName, CheckResult> & {
+  isEmpty: boolean;
+  unencodableTypes: readonly string[];
+};
 
 /**
  * Checks that block and receipts belong together and are those of the requested block.

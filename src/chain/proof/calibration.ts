@@ -4,9 +4,9 @@
  */
 import { Fault } from '../../core/fault.ts';
 import { quorumOf } from '../../domain/quorum.ts';
-import { type CheckName, type Checks, checkNames } from './block-checks.ts';
+import { type CheckName, type Checks, checkNames, type ProofMode } from './block-checks.ts';
+import { adviceOn, createTypes } from './unproved-types.ts';
 
-export type ProofMode = 'auto' | 'strict' | 'off';
 export type CheckState = 'enforced' | 'calibrating' | 'off';
 
 export type CalibrationOptions = {
@@ -17,6 +17,10 @@ export type CalibrationOptions = {
   quorum?: number;
   /** The names of the checks that were enforced when the program last ran. */
   enforced: readonly string[];
+  /** `observedTypes` of when the program last ran. */
+  observedTypes?: readonly string[];
+  /** Transaction types that the operator accepts without proof (`chain.unprovedTypes`). */
+  unprovedTypes?: readonly string[];
 };
 
 export type Calibration = {
@@ -34,14 +38,21 @@ export type Calibration = {
    * the blocks that `judge` sees, or with several nodes by the next sample.
    */
   endSample(): void;
-  /** Enforces the checks that another process, which followed this chain meanwhile, has observed. Only for `auto`. */
-  enforce(names: readonly string[]): void;
+  /** Takes over the checks and types that another process, which followed this chain meanwhile, has observed. Only for `auto`. */
+  enforce(names: readonly string[], types: readonly string[]): void;
   /**
    * Whether the block is proved in full.
    * @throws Fault `inconsistent` if a check forbids using the block (`refuses`).
    */
   judge(name: string, checks: Checks): boolean;
   states(): Record<CheckName, CheckState>;
+  /**
+   * The types of transactions that the chain was seen to have although no root proves it: their receipts have another
+   * form than usual, or they are unsigned.
+   */
+  observedTypes(): string[];
+  /** The observed types and the configured ones. */
+  unprovedTypes(): string[];
 };
 
 /**
@@ -55,13 +66,8 @@ const EVIDENCE_BLOCKS_MIN = 3;
 
 type Tally = { held: number; failed: number };
 
-export function createCalibration({
-  mode,
-  chainId,
-  nodeCount,
-  quorum = quorumOf(nodeCount, 'auto'),
-  enforced,
-}: CalibrationOptions): Calibration {
+export function createCalibration(options: CalibrationOptions): Calibration {
+  const { mode, chainId, nodeCount, enforced, quorum = quorumOf(nodeCount, 'auto') } = options;
   const isKnown = HONOURING_CHAIN_IDS.includes(chainId);
   const isEnforced = (name: CheckName) => mode === 'strict' || isKnown || enforced.includes(name);
   const states = eachCheck(
@@ -72,6 +78,8 @@ export function createCalibration({
   let against = eachCheck(() => 0);
   /** Open checks that a refused block broke since the last sample. */
   const doubted = new Set<CheckName>();
+  const areJudged = () => states.transactionsRoot === 'enforced' || states.receiptsRoot === 'enforced';
+  const types = createTypes({ ...options, isKnown, quorum, areJudged });
   let needsSample = checkNames.some((name) => states[name] === 'calibrating');
 
   /**
@@ -90,13 +98,13 @@ export function createCalibration({
 
   /**
    * Whether this check forbids using the block. A failed check does if it is enforced, if more blocks have kept
-   * than broken it so far, or if another node may still show that the chain honors it.
+   * than broken it so far, or if another node may still show that the chain honors it. A check that can't be
+   * computed does if the block has a type that is neither proved nor accepted.
    */
   function refuses(name: CheckName, checks: Checks): boolean {
     const result = checks[name];
     if (states[name] === 'off' || result === 'holds' || result === 'none') return false;
-    // Ethereum's public chains have no transaction types that only they can encode, so the node invented it.
-    if (result === 'unknown') return mode === 'strict' || isKnown;
+    if (result === 'unknown') return types.refused(checks).length > 0;
     return states[name] === 'enforced' || nodeCount > 1 || tallies[name].held > tallies[name].failed;
   }
 
@@ -108,18 +116,21 @@ export function createCalibration({
         if (tally.failed > tally.held) against[name] += 1;
         if (isBetter(tally, tallies[name])) tallies[name] = tally;
       }
-      return checkNames.every(
-        (name) => tallies[name].failed === 0 && (tallies[name].held > 0 || !doubted.has(name)),
-      );
+      const areTypesClear = types.addSample(sample);
+      const isClear = (name: CheckName) =>
+        tallies[name].failed === 0 && (tallies[name].held > 0 || !doubted.has(name));
+      return areTypesClear && checkNames.every(isClear);
     },
     endSample() {
       needsSample = false;
       doubted.clear();
+      types.endSample();
       for (const name of checkNames) decide(name);
       against = eachCheck(() => 0);
     },
-    enforce(names) {
+    enforce(names, observed) {
       if (mode !== 'auto') return;
+      types.takeOver(observed);
       for (const name of checkNames) if (names.includes(name)) states[name] = 'enforced';
       needsSample &&= checkNames.some((name) => states[name] === 'calibrating');
     },
@@ -127,11 +138,16 @@ export function createCalibration({
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
-        const open = broken.filter((check) => nodeCount > 1 && states[check] === 'calibrating');
+        const open = broken.filter(
+          (check) => nodeCount > 1 && states[check] === 'calibrating' && checks[check] === 'fails',
+        );
         for (const check of open) doubted.add(check);
-        needsSample ||= open.length > 0;
-        throw refusal(name, { broken, checks, states });
+        const refused = broken.some((check) => checks[check] === 'unknown') ? types.refused(checks) : [];
+        const isDoubted = types.doubt(refused);
+        needsSample ||= open.length > 0 || isDoubted;
+        throw refusal(name, { broken, checks, states, advice: adviceOn(refused, mode) });
       }
+      types.observe(checks);
       for (const check of checkNames) {
         count(tallies[check], check, checks);
         decide(check);
@@ -139,6 +155,8 @@ export function createCalibration({
       return checkNames.every((check) => checks[check] === 'holds' || checks[check] === 'none');
     },
     states: () => ({ ...states }),
+    observedTypes: types.observed,
+    unprovedTypes: types.accepted,
   };
 }
 
@@ -148,18 +166,25 @@ function refusal(
     broken,
     checks,
     states,
-  }: { broken: readonly CheckName[]; checks: Checks; states: Record<CheckName, CheckState> },
+    advice,
+  }: {
+    broken: readonly CheckName[];
+    checks: Checks;
+    states: Record<CheckName, CheckState>;
+    advice: string;
+  },
 ): Fault {
   const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
   // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
   const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
-  return new Fault('inconsistent', `${name} is not proved: ${what}`, { isDisproof });
+  return new Fault('inconsistent', `${name} is not proved: ${what}${advice}`, { isDisproof });
 }
 
 function eachCheck<Value>(initial: (name: CheckName) => Value): Record<CheckName, Value> {
   return {
     headerHash: initial('headerHash'),
     transactionsRoot: initial('transactionsRoot'),
+    transactionHashes: initial('transactionHashes'),
     withdrawalsRoot: initial('withdrawalsRoot'),
     receiptsRoot: initial('receiptsRoot'),
   };
@@ -168,6 +193,7 @@ function eachCheck<Value>(initial: (name: CheckName) => Value): Record<CheckName
 const LABELS = {
   headerHash: 'its header hash',
   transactionsRoot: 'its transactions root',
+  transactionHashes: 'the hash of a transaction',
   withdrawalsRoot: 'its withdrawals root',
   receiptsRoot: 'its receipts root',
 } satisfies Record<CheckName, string>;

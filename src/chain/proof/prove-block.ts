@@ -10,9 +10,9 @@ import {
   encodeTransaction,
   encodeWithdrawal,
   headerHash,
-  isEncodable,
   rootOf,
   transactionHash,
+  unencodableType,
 } from './roots.ts';
 
 /**
@@ -22,8 +22,8 @@ import {
 export type OnHashed = (transaction: Record<string, unknown>, encoded: Buffer) => void;
 
 /**
- * Recomputes from the node's JSON: the header hash, transactionsRoot with the transactions' hashes,
- * withdrawalsRoot if withdrawals are listed, and receiptsRoot. A check fails if its JSON can't be read. No hash
+ * Recomputes from the node's JSON: the header hash, transactionsRoot with the transactions' hashes, the hashes alone if
+ * a transaction can't be encoded, withdrawalsRoot if withdrawals are listed, and receiptsRoot. A check fails if its JSON can't be read. No hash
  * covers `from` (see block-senders.ts) and traces, so this function doesn't prove them.
  * Source: yellow paper, section 4.3.
  */
@@ -36,8 +36,9 @@ export function proveBlock(
   const transactions = list(block.transactions, 'block.transactions').map((one) =>
     record(one, 'transaction'),
   );
-  const encodable = transactions.filter(isEncodable);
-  const isWhole = encodable.length === transactions.length;
+  const types = transactions.map(unencodableType);
+  const unencodableTypes = [...new Set(types.filter((type) => type !== undefined))].sort();
+  const isWhole = unencodableTypes.length === 0;
   const otherwise = isWhole ? 'fails' : 'unknown';
   // Transactions that may not be encodable are tried too, because most unknown types have receipts of the usual form.
   const encoded = transactions.map(tryEncode);
@@ -47,13 +48,15 @@ export function proveBlock(
   });
   for (const [index, transaction] of transactions.entries()) {
     const bytes = encoded[index];
-    if (bytes !== undefined && isHashed[index] === true && isEncodable(transaction))
+    if (bytes !== undefined && isHashed[index] === true && types[index] === undefined)
       onHashed(transaction, bytes);
   }
+  const areOthersHashed = types.every((type, index) => type !== undefined || isHashed[index] === true);
   return {
-    isEmpty: transactions.length === 0,
+    ...{ isEmpty: transactions.length === 0, unencodableTypes },
     headerHash: resultOf(() => headerHash(block) === block.hash, 'fails'),
     transactionsRoot: rootResult(),
+    transactionHashes: hashesResult(),
     withdrawalsRoot: withdrawalsResult(block),
     receiptsRoot: resultOf(() => {
       const receipts = rawReceipts.map((one) => record(one, 'receipt'));
@@ -63,12 +66,17 @@ export function proveBlock(
     }, otherwise),
   };
 
+  /** Only blocks whose transactions root can't be computed need this check, because the root covers the hashes. */
+  function hashesResult(): CheckResult {
+    if (isWhole || !types.includes(undefined)) return 'none';
+    return areOthersHashed ? 'holds' : 'fails';
+  }
+
   function rootResult(): CheckResult {
     const whole = encoded.filter((bytes) => bytes !== undefined);
     const isComplete = whole.length === transactions.length && isHashed.every(Boolean);
     if (isComplete && rootOf(whole) === block.transactionsRoot) return 'holds';
     // If only the chain can encode a transaction, all others must still have their hashes.
-    const areOthersHashed = transactions.every((one, index) => isHashed[index] === true || !isEncodable(one));
     return !isWhole && areOthersHashed ? 'unknown' : 'fails';
   }
 }

@@ -56,15 +56,19 @@ export function transactionHash(encoded: Uint8Array): Hash {
 }
 
 /**
- * Whether Chainbell can encode the transaction: it has a type from 0 to 4 and a signature. Some chains create
- * transactions, list them with an empty signature, and leave them out of the roots. Anvil gives an empty
- * signature to transactions of impersonated senders.
+ * Why Chainbell can't encode the transaction: its type, such as `0x7e`, or `unsigned`. Undefined if it has a type from 0
+ * to 4 and a signature. Some chains create transactions, list them with an empty signature, and leave them out of the
+ * roots. Anvil gives an empty signature to transactions of impersonated senders.
  */
-export function isEncodable(transaction: Json): boolean {
-  const isUnsigned = isZero(transaction.r) && isZero(transaction.s);
-  // A type that is not a number counts as encodable here, because no chain has such a type. Encoding it then fails.
-  return !(typeOf(transaction) > TYPE_MAX) && !isUnsigned;
+export function unencodableType(transaction: Json): string | undefined {
+  const type = typeOf(transaction);
+  // Any other value counts as encodable here, because no chain has such a type. Encoding it then fails.
+  if (type > TYPE_MAX && type <= ONE_BYTE_MAX && Number.isInteger(type)) return `0x${type.toString(16)}`;
+  return isZero(transaction.r) && isZero(transaction.s) ? 'unsigned' : undefined;
 }
+
+/** A type is the first byte of an encoding (EIP-2718). */
+const ONE_BYTE_MAX = 0xff;
 
 const isZero = (value: unknown) => typeof value === 'string' && /^0x0*$/.test(value);
 
@@ -119,7 +123,8 @@ function accessList(transaction: Json): RlpItem {
 
 /**
  * Encodes a receipt as in the receipts trie. Its type comes from its transaction, because the transactions root
- * proves the transaction's type. Source: EIP-658 (status; before it, the state root), EIP-2718. @throws Fault `inconsistent`.
+ * proves the transaction's type. A type that Chainbell doesn't know is encoded in the usual form, which most of them have.
+ * Source: EIP-658 (status; before it, the state root), EIP-2718, OP Stack specification (deposits). @throws Fault `inconsistent`.
  */
 export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
   const type = typeOf(transaction);
@@ -128,14 +133,19 @@ export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
     const log = record(entry, 'log');
     return [bytes(log, 'address'), texts(log.topics), bytes(log, 'data')];
   });
-  const fields = [
+  const fields: RlpItem[] = [
     hasStatus ? quantity(receipt, 'status') : stateRoot(receipt),
     quantity(receipt, 'cumulativeGasUsed'),
     bytes(receipt, 'logsBloom'),
     logs,
   ];
+  // The receipt of a deposit on an OP-stack chain has two more fields since Canyon.
+  if (type === OP_DEPOSIT && typeof receipt.depositReceiptVersion === 'string')
+    fields.push(quantity(receipt, 'depositNonce'), quantity(receipt, 'depositReceiptVersion'));
   return type === 0 ? encodeRlp(fields) : typed(type, fields);
 }
+
+const OP_DEPOSIT = 0x7e;
 
 /** A receipt's state root, which must have 32 bytes. A shorter one could be a status in disguise. */
 function stateRoot(receipt: Json): string {

@@ -9,16 +9,12 @@ import {
   type CheckName,
   type Checks,
   checkNames,
+  type ProofMode,
   type RawBlock,
   type SenderEvidence,
   type SenderScope,
 } from './block-checks.ts';
-import {
-  type CalibrationOptions,
-  type CheckState,
-  createCalibration,
-  type ProofMode,
-} from './calibration.ts';
+import { type CalibrationOptions, type CheckState, createCalibration } from './calibration.ts';
 import { LieFault } from './false-answer.ts';
 import { createProver, type Prover } from './proof-pool.ts';
 
@@ -40,7 +36,12 @@ export type Sampling = (verify: Verify) => Promise<void>;
 
 type VerifierOptions = CalibrationOptions & { log: Log };
 
-type ProofStatus = { mode: ProofMode; checks: Record<CheckName, CheckState> };
+type ProofStatus = {
+  mode: ProofMode;
+  checks: Record<CheckName, CheckState>;
+  /** The accepted transaction types that Chainbell can't prove: configured and observed ones. */
+  unprovedTypes: string[];
+};
 
 export type Verifier = {
   /**
@@ -53,8 +54,10 @@ export type Verifier = {
   status(): ProofStatus;
   /** The enforced checks in mode `auto`. The caller stores them and passes them as `enforced` at the next start. */
   enforcedChecks(): CheckName[];
-  /** Enforces the checks that another process, which followed this chain meanwhile, has observed. */
-  enforce(names: readonly string[]): void;
+  /** The accepted transaction types (`Calibration.observedTypes`). The caller stores them like the enforced checks. */
+  observedTypes(): string[];
+  /** Takes over the checks and types that another process, which followed this chain meanwhile, has observed. */
+  enforce(names: readonly string[], types: readonly string[]): void;
   close(): Promise<void>;
 };
 
@@ -67,7 +70,8 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
   function logStates(): void {
     const states = calibration.states();
     const isWeak = checkNames.some((name) => states[name] === 'off');
-    log[isWeak ? 'warn' : 'info']({ mode, ...states }, 'proof.calibrated');
+    const unprovedTypes = calibration.unprovedTypes();
+    log[isWeak ? 'warn' : 'info']({ mode, ...states, unprovedTypes }, 'proof.calibrated');
   }
 
   /** Runs the work, and logs the checks' states if it changed any. */
@@ -119,14 +123,15 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
       return { proved, senders: proof.senders };
     },
     recover: prover.recover,
-    enforce(names) {
-      loggingChanges(() => calibration.enforce(names));
+    enforce(names, types) {
+      loggingChanges(() => calibration.enforce(names, types));
     },
+    observedTypes: calibration.observedTypes,
     enforcedChecks() {
       const states = calibration.states();
       return mode === 'auto' ? checkNames.filter((name) => states[name] === 'enforced') : [];
     },
-    status: () => ({ mode, checks: calibration.states() }),
+    status: () => ({ mode, checks: calibration.states(), unprovedTypes: calibration.unprovedTypes() }),
     close: prover.close,
   };
 }

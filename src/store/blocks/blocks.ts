@@ -40,6 +40,8 @@ export type ChainRow = {
   corroboratedNumber: number | undefined;
   /** Proof checks that this chain was seen to honor. */
   enforcedChecks: string[];
+  /** Transaction types that this chain was seen to have, and that Chainbell can't prove. */
+  unprovedTypes: string[];
 };
 
 export type BlockCommit = {
@@ -57,6 +59,8 @@ export type BlockCommit = {
   corroboratedNumber?: number | undefined;
   /** Added to the stored checks. */
   enforcedChecks?: readonly string[];
+  /** Added to the stored types. */
+  unprovedTypes?: readonly string[];
   now: Date;
   /** Decides which notifications are left to `writeDeferred`. */
   deferral?: DeferralLimits;
@@ -161,8 +165,10 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
     finalized_number: number;
     corroborated_number: number | null;
     enforced_checks: string[];
+    unproved_types: string[];
   }>(sql`
-    select chain_id, genesis_hash, start_number, finalized_number, corroborated_number, enforced_checks from chain`);
+    select chain_id, genesis_hash, start_number, finalized_number, corroborated_number, enforced_checks, unproved_types
+    from chain`);
   return (
     row && {
       chainId: row.chain_id,
@@ -171,6 +177,7 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
       finalizedNumber: row.finalized_number,
       corroboratedNumber: row.corroborated_number ?? undefined,
       enforcedChecks: row.enforced_checks,
+      unprovedTypes: row.unproved_types,
     }
   );
 }
@@ -259,16 +266,17 @@ async function isTip(tx: Tx, expected: BlockId | undefined): Promise<boolean> {
 
 async function updateChain(
   tx: Tx,
-  { blocks, finalizedNumber, corroboratedNumber, enforcedChecks = [] }: BlockCommit,
+  { blocks, finalizedNumber, corroboratedNumber, enforcedChecks = [], unprovedTypes = [] }: BlockCommit,
 ): Promise<void> {
   await tx.query(sql`
     update chain set finalized_number = greatest(finalized_number, ${finalizedNumber}),
       start_number = coalesce(start_number, ${blocks[0]?.header.number}),
       corroborated_number = coalesce(${corroboratedNumber}::bigint, corroborated_number),
-      enforced_checks = array(select unnest(enforced_checks) union select unnest(${enforcedChecks}::text[]) order by 1)
+      enforced_checks = array(select unnest(enforced_checks) union select unnest(${enforcedChecks}::text[]) order by 1),
+      unproved_types = array(select unnest(unproved_types) union select unnest(${unprovedTypes}::text[]) order by 1)
     where finalized_number < ${finalizedNumber} or start_number is null
       or ${corroboratedNumber}::bigint <> coalesce(corroborated_number, -1)
-      or not enforced_checks @> ${enforcedChecks}::text[]`);
+      or not enforced_checks @> ${enforcedChecks}::text[] or not unproved_types @> ${unprovedTypes}::text[]`);
 }
 
 async function insertHeaders(tx: Tx, { blocks, now }: BlockCommit): Promise<void> {

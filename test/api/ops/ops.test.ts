@@ -174,9 +174,11 @@ const proof: Pick<Verifier, 'status'> = {
     checks: {
       headerHash: 'enforced',
       transactionsRoot: 'off',
+      transactionHashes: 'calibrating',
       withdrawalsRoot: 'off',
       receiptsRoot: 'calibrating',
     },
+    unprovedTypes: ['0x7e'],
   }),
 };
 
@@ -330,9 +332,11 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
         checks: {
           header_hash: 'enforced',
           transactions_root: 'off',
+          transaction_hashes: 'calibrating',
           withdrawals_root: 'off',
           receipts_root: 'calibrating',
         },
+        unproved_types: ['0x7e'],
       },
       agreement: {
         quorum: 2,

@@ -73,7 +73,7 @@ test('a node that is slow, unreachable or behind is not counted', () =>
 test('a broken check proves a lie only if the chain is known to honor it', () => {
   const broken: Checks = {
     ...{ headerHash: 'fails', transactionsRoot: 'holds', withdrawalsRoot: 'holds', receiptsRoot: 'holds' },
-    isEmpty: false,
+    ...{ transactionHashes: 'none', isEmpty: false, unencodableTypes: [] },
   };
   for (const [mode, isDisproof] of [
     ['strict', true],

@@ -15,12 +15,20 @@ const checksOf = (
   transactionsRoot: CheckResult,
   receiptsRoot: CheckResult,
 ): Checks => ({
-  ...{ headerHash, transactionsRoot, withdrawalsRoot: 'none', receiptsRoot },
-  isEmpty: false,
+  ...{ headerHash, transactionsRoot, transactionHashes: 'none', withdrawalsRoot: 'none', receiptsRoot },
+  ...{ isEmpty: false, unencodableTypes: [] },
 });
 const whole = checksOf('holds', 'holds', 'holds');
 const empty: Checks = { ...whole, isEmpty: true };
 const withoutReceipts = checksOf('holds', 'holds', 'fails');
+
+/** A block with a transaction of a type that can't be encoded, nor its receipt. */
+const odd = (...types: string[]): Checks => ({
+  ...checksOf('holds', 'unknown', 'unknown'),
+  unencodableTypes: types,
+});
+/** A block with a transaction of a type that can't be encoded, but whose receipt can. */
+const provedOdd = (...types: string[]): Checks => ({ ...odd(...types), receiptsRoot: 'holds' });
 
 /** An unknown chain with one node. */
 const fresh: CalibrationOptions = { mode: 'auto', chainId: 31_337, nodeCount: 1, enforced: [] };
@@ -49,7 +57,7 @@ describe('auto', () => {
     const calibration = calibrated([withoutReceipts, withoutReceipts, withoutReceipts]);
     assert.deepEqual(calibration.states(), {
       ...{ headerHash: 'enforced', transactionsRoot: 'enforced' },
-      ...{ withdrawalsRoot: 'calibrating', receiptsRoot: 'off' },
+      ...{ transactionHashes: 'calibrating', withdrawalsRoot: 'calibrating', receiptsRoot: 'off' },
     });
     assert.equal(calibration.judge('block 7', withoutReceipts), false);
     refuses(calibration, checksOf('fails', 'holds', 'fails'));
@@ -88,7 +96,7 @@ describe('auto', () => {
     const calibration = calibrated(Array.from({ length: 20 }, () => empty));
     assert.deepEqual(calibration.states(), {
       ...{ headerHash: 'enforced', transactionsRoot: 'calibrating' },
-      ...{ withdrawalsRoot: 'calibrating', receiptsRoot: 'calibrating' },
+      ...{ transactionHashes: 'calibrating', withdrawalsRoot: 'calibrating', receiptsRoot: 'calibrating' },
     });
     for (let count = 0; count < 3; count += 1) calibration.judge('block', whole);
     assert.equal(calibration.states().receiptsRoot, 'enforced');
@@ -162,15 +170,15 @@ describe('auto', () => {
   test('checks that another process has observed meanwhile are enforced, even if this process observed nothing for them', () => {
     const calibration = calibrated([withoutReceipts, withoutReceipts, withoutReceipts]);
     assert.equal(calibration.states().receiptsRoot, 'off');
-    calibration.enforce(['receiptsRoot', 'a check of a later version']);
+    calibration.enforce(['receiptsRoot', 'a check of a later version'], []);
     refuses(calibration, withoutReceipts);
   });
 
   test('nothing is sampled if another process has observed all checks', () => {
     const calibration = createCalibration(fresh);
-    calibration.enforce(['headerHash', 'transactionsRoot', 'receiptsRoot']);
+    calibration.enforce(['headerHash', 'transactionsRoot', 'transactionHashes', 'receiptsRoot'], []);
     assert.equal(calibration.needsSample(), true);
-    calibration.enforce(['withdrawalsRoot']);
+    calibration.enforce(['withdrawalsRoot'], []);
     assert.equal(calibration.needsSample(), false);
   });
 
@@ -179,11 +187,8 @@ describe('auto', () => {
       const calibration = createCalibration({ ...fresh, chainId });
       assert.equal(calibration.needsSample(), false);
       refuses(calibration, withoutReceipts);
-      refuses(
-        calibration,
-        checksOf('holds', 'unknown', 'unknown'),
-        /its transactions root cannot be computed/,
-      );
+      refuses(calibration, odd('0x7e'), /its transactions root cannot be computed/);
+      refuses(calibration, provedOdd('0x6a'), /of type 0x6a, .* set chain\.unprovedTypes: \["0x6a"\]/);
       assert.equal(calibration.judge('block 1', whole), true);
     });
   }
@@ -196,10 +201,108 @@ describe('auto', () => {
     assert.equal(calibration.states().withdrawalsRoot, 'enforced');
     refuses(calibration, { ...whole, withdrawalsRoot: 'fails' }, /its withdrawals root does not hold/);
   });
+});
 
-  test('on other chains, a transaction type without a known encoding is accepted as not proved, whatever is enforced', () => {
+describe('transaction types that Chainbell cannot encode, in auto', () => {
+  test('are refused once a root is enforced, and the error says what to do', () => {
+    for (const root of ['transactionsRoot', 'receiptsRoot']) {
+      const calibration = createCalibration({ ...fresh, enforced: [root] });
+      refuses(calibration, odd('0x7e'), /block 7 is not proved: .* cannot be computed.* of type 0x7e/);
+      refuses(calibration, odd('0x7e', 'unsigned'), /set chain\.unprovedTypes: \["0x7e", "unsigned"\]/);
+    }
+  });
+
+  test('are accepted if the receipts root proves that the chain has the type, and the block is not proved in full', () => {
     const calibration = calibrated([whole, whole, whole]);
-    assert.equal(calibration.judge('block 7', checksOf('holds', 'unknown', 'holds')), false);
+    assert.equal(calibration.judge('block 7', provedOdd('0x6a')), false);
+    assert.deepEqual(calibration.observedTypes(), []);
+    refuses(calibration, odd('0x6a'));
+  });
+
+  test('are accepted forever if the chain had them before a root was enforced, also after a restart', () => {
+    const calibration = calibrated([odd('0x7e'), whole, whole, whole]);
+    assert.equal(calibration.judge('block 7', odd('0x7e')), false);
+    refuses(calibration, odd('0x7d', '0x7e'), /of type 0x7d,/);
+    const restarted = createCalibration({
+      ...fresh,
+      enforced: ['receiptsRoot'],
+      observedTypes: calibration.observedTypes(),
+    });
+    assert.equal(restarted.judge('block 7', odd('0x7e')), false);
+  });
+
+  test('are observed in the first blocks too if there are no recent ones', () => {
+    const calibration = createCalibration(fresh);
+    assert.equal(calibration.judge('block 1', odd('0x7e')), false);
+    for (let count = 0; count < 3; count += 1) calibration.judge('block', whole);
+    assert.equal(calibration.judge('block 7', odd('0x7e')), false);
+    refuses(calibration, odd('0x7d'));
+  });
+
+  test('are not observed in what a single node shows after a root is enforced', () => {
+    const calibration = createCalibration({ ...fresh, enforced: ['receiptsRoot'] });
+    calibration.addSample([odd('0x7e'), odd('0x7e'), odd('0x7e')]);
+    calibration.endSample();
+    refuses(calibration, odd('0x7e'));
+  });
+
+  test('include unsigned transactions, which a receipts root does not prove', () => {
+    const calibration = calibrated([whole, whole, whole]);
+    refuses(calibration, provedOdd('unsigned'), /without a signature/);
+    refuses(calibration, provedOdd('0x6a', 'unsigned'), /set chain\.unprovedTypes: \["unsigned"\]/);
+  });
+
+  test('are accepted if the operator lists them, on Ethereum too', () => {
+    for (const chainId of [31_337, 1]) {
+      const calibration = createCalibration({
+        ...{ ...fresh, chainId, enforced: ['receiptsRoot'] },
+        unprovedTypes: ['0x7e'],
+      });
+      assert.equal(calibration.judge('block 7', odd('0x7e')), false);
+      refuses(calibration, odd('0x7d'));
+      assert.deepEqual([calibration.observedTypes(), calibration.unprovedTypes()], [[], ['0x7e']]);
+    }
+  });
+
+  test('are accepted if another process has observed them', () => {
+    const calibration = calibrated([whole, whole, whole]);
+    calibration.enforce([], ['0x7e']);
+    assert.equal(calibration.judge('block 7', odd('0x7e')), false);
+  });
+
+  test('are observed only if a quorum of several nodes has them, even with chain.quorum 1', () => {
+    const calibration = createCalibration({ ...fresh, nodeCount: 3, quorum: 1 });
+    assert.equal(calibration.addSample([odd('0x7e'), whole, whole, whole]), false, 'another node is asked');
+    assert.equal(calibration.addSample([whole, whole, whole, whole]), true);
+    calibration.endSample();
+    refuses(calibration, odd('0x7e'));
+    assert.equal(calibration.needsSample(), true, 'all nodes are asked about the refused block');
+    for (let node = 1; node <= 3; node += 1)
+      assert.equal(calibration.addSample(node === 1 ? [whole] : [odd('0x7e')]), false);
+    calibration.endSample();
+    assert.equal(calibration.judge('block 7', odd('0x7e')), false);
+  });
+
+  test('do not make one lying node have all nodes sampled for each block', () => {
+    const calibration = calibrated([whole, whole, whole], { nodeCount: 3 });
+    let samples = 0;
+    for (let block = 0; block < 1_000; block += 1) {
+      refuses(calibration, odd('0x7e'));
+      if (!calibration.needsSample()) continue;
+      samples += 1;
+      calibration.addSample([odd('0x7e')]);
+      calibration.addSample([whole]);
+      calibration.endSample();
+    }
+    assert.equal(samples, 10);
+  });
+
+  test('do not excuse the other transactions from having their hashes', () => {
+    const hashed: Checks = { ...provedOdd('0x6a'), transactionHashes: 'holds' };
+    const calibration = calibrated([hashed, hashed, hashed]);
+    assert.equal(calibration.states().transactionsRoot, 'calibrating');
+    const changed: Checks = { ...hashed, transactionsRoot: 'fails', transactionHashes: 'fails' };
+    refuses(calibration, changed, /the hash of a transaction does not hold/);
   });
 });
 
@@ -209,11 +312,11 @@ test('strict refuses all blocks that are not proved, from the first one on', () 
   assert.equal(calibration.judge('block 7', whole), true);
   assert.equal(calibration.judge('block 7', empty), true);
   refuses(calibration, withoutReceipts);
-  refuses(calibration, checksOf('holds', 'unknown', 'unknown'), /its transactions root cannot be computed/);
+  refuses(calibration, odd('0x7e'), /its transactions root cannot be computed/);
 });
 
 test('off stays off, whatever other processes have observed', () => {
   const calibration = createCalibration({ ...fresh, mode: 'off' });
-  calibration.enforce(['headerHash']);
+  calibration.enforce(['headerHash'], []);
   assert.equal(calibration.states().headerHash, 'off');
 });

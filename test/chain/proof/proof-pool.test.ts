@@ -123,7 +123,11 @@ for (const mode of ['auto', 'strict'] as const) {
         message: /receipts root/,
       });
       assert.equal((await single.bundles([spoiled + 1], signal))[0]?.proved, true);
-      const { withdrawalsRoot: _noneAreListed, ...checks } = verifier.status().checks;
+      const {
+        withdrawalsRoot: _noneAreListed,
+        transactionHashes: _noneIsUnknown,
+        ...checks
+      } = verifier.status().checks;
       assert.deepEqual(new Set(Object.values(checks)), new Set(['enforced']));
       await Promise.all([both.close(), single.close(), verifier.close()]);
     },
@@ -139,8 +143,8 @@ test('made-up blocks turn every check off, and are still followed', async () => 
   assert.equal(bundle?.proved, false);
   assert.deepEqual(verifier.status().checks, {
     ...{ headerHash: 'off', transactionsRoot: 'off', receiptsRoot: 'off' },
-    // None are listed.
-    withdrawalsRoot: 'calibrating',
+    // None are listed, and all types are known.
+    ...{ withdrawalsRoot: 'calibrating', transactionHashes: 'calibrating' },
   });
   await Promise.all([nodes.close(), verifier.close()]);
 });

@@ -7,22 +7,27 @@ import { keccak256, type TransactionSerializable } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import type { CheckName, Checks } from '../../../src/chain/proof/block-checks.ts';
 import { proveBlock } from '../../../src/chain/proof/prove-block.ts';
+import { encodeRlp, type RlpItem } from '../../../src/chain/proof/rlp.ts';
 import {
+  encodeReceipt,
   encodeTransaction,
   headerHash,
-  isEncodable,
   transactionHash,
+  unencodableType,
 } from '../../../src/chain/proof/roots.ts';
 import { type RealBlock, readBlock, readMainnetBlocks } from '../../kit/real-blocks.ts';
 import { testWithRealchain } from '../../kit/replay.ts';
 import { type Json, makeAddress, makeHash } from '../../kit/scripted-node.ts';
 import { transactionJson } from '../../kit/transaction-json.ts';
 
-const whole: Omit<Checks, 'isEmpty'> = {
+const whole: Checks = {
   headerHash: 'holds',
   transactionsRoot: 'holds',
+  transactionHashes: 'none',
   withdrawalsRoot: 'holds',
   receiptsRoot: 'holds',
+  isEmpty: false,
+  unencodableTypes: [],
 };
 
 /** The changes that a node could make to a block, each with the check that must detect it. */
@@ -115,31 +120,67 @@ testWithRealchain('a change of any field of the header changes its hash', (folde
 
 testWithRealchain('receipts prove a block in any order', (folder) => {
   const { block, receipts } = readBlock(folder, 'squid/18500000.');
-  assert.deepEqual(proveBlock(block, receipts.reverse()), { ...whole, isEmpty: false });
+  assert.deepEqual(proveBlock(block, receipts.reverse()), whole);
 });
 
 test('a transaction without a signature leaves the roots unknown instead of broken', () => {
   // Polygon lists its state syncs like this, and anvil its transactions for impersonated accounts.
   const unsigned = { hash: makeHash(0, 1, 1), type: '0x0', r: '0x0', s: '0x0' };
-  const { transactionsRoot, receiptsRoot } = proveBlock({ transactions: [unsigned] }, []);
-  assert.deepEqual([transactionsRoot, receiptsRoot], ['unknown', 'unknown']);
+  const { transactionsRoot, receiptsRoot, unencodableTypes } = proveBlock({ transactions: [unsigned] }, []);
+  assert.deepEqual([transactionsRoot, receiptsRoot, unencodableTypes], ['unknown', 'unknown', ['unsigned']]);
 });
 
 testWithRealchain(
   'in a block with a transaction of an unknown type, the others must have their hashes',
   (folder) => {
-    for (const place of [
-      'chains/arbitrum-150000000/',
-      'chains/arb-sepolia/185232421.',
-      'chains/rise-8138510/',
-    ]) {
+    for (const [place, type] of [
+      ['chains/arbitrum-150000000/', '0x6a'],
+      ['chains/arb-sepolia/185232421.', '0x6a'],
+      ['chains/rise-8138510/', '0x7e'],
+    ] as const) {
       const { block, receipts } = readBlock(folder, place);
-      assert.equal(proveBlock(block, receipts).transactionsRoot, 'unknown', place);
-      flip(block.transactions.findLast(isEncodable), 'value');
-      assert.equal(proveBlock(block, receipts).transactionsRoot, 'fails', place);
+      const { transactionsRoot, transactionHashes, unencodableTypes } = proveBlock(block, receipts);
+      assert.deepEqual([transactionsRoot, transactionHashes, unencodableTypes], ['unknown', 'holds', [type]]);
+      flip(
+        block.transactions.findLast((one) => unencodableType(one) === undefined),
+        'value',
+      );
+      const changed = proveBlock(block, receipts);
+      assert.deepEqual([changed.transactionsRoot, changed.transactionHashes], ['fails', 'fails'], place);
     }
   },
 );
+
+testWithRealchain(
+  'the receipts root shows whether a transaction has the type that the node says',
+  (folder) => {
+    const { block, receipts } = readBlock(folder, 'chains/arbitrum-150000000/');
+    assert.equal(proveBlock(block, receipts).receiptsRoot, 'holds');
+    const changed = block.transactions.find((one) => unencodableType(one) === undefined);
+    assert.ok(changed !== undefined);
+    changed.type = '0x6a';
+    assert.equal(proveBlock(block, receipts).receiptsRoot, 'unknown');
+  },
+);
+
+test('a type above one byte fails, because no chain can have it', () => {
+  for (const type of ['0x100', `0x${'f'.repeat(300)}`, '0x5.5', -1]) {
+    const { transactionsRoot } = proveBlock({ transactions: [{ hash: makeHash(0, 1, 1), type }] }, []);
+    assert.equal(transactionsRoot, 'fails', String(type));
+  }
+});
+
+test('the receipt of an OP-stack deposit has its nonce and version since Canyon', () => {
+  const deposit = { hash: makeHash(0, 1, 1), type: '0x7e' };
+  const receipt = { status: '0x1', cumulativeGasUsed: '0x5208', logsBloom: `0x${'0'.repeat(512)}`, logs: [] };
+  const usual = ['0x01', '0x5208', receipt.logsBloom, []] as const;
+  const encoded = (fields: readonly RlpItem[]) => Buffer.concat([Buffer.of(0x7e), encodeRlp(fields)]);
+  assert.deepEqual(encodeReceipt({ ...receipt, depositNonce: '0x10' }, deposit), encoded(usual));
+  assert.deepEqual(
+    encodeReceipt({ ...receipt, depositNonce: '0x10', depositReceiptVersion: '0x1' }, deposit),
+    encoded([...usual, '0x10', '0x01']),
+  );
+});
 
 const account = privateKeyToAccount(`0x${'1'.repeat(64)}`);
 const delegate = makeAddress(7);

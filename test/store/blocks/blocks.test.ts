@@ -333,6 +333,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       finalizedNumber: 4,
       corroboratedNumber: undefined,
       enforcedChecks: [],
+      unprovedTypes: [],
     });
   });
 
@@ -345,6 +346,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await enforcedAfter(1, ['b']), ['b']);
     assert.deepEqual(await enforcedAfter(2, ['a', 'b']), ['a', 'b']);
     assert.deepEqual(await enforcedAfter(3, []), ['a', 'b']);
+  });
+
+  test('observed transaction types stay when later commits do not list them', async () => {
+    await insertChain(database(), 31337, hashOf(1));
+    const typesAfter = async (number: number, unprovedTypes: string[]) => {
+      await mine(database(), headerOf(number), [], { unprovedTypes });
+      return (await findChain(database()))?.unprovedTypes;
+    };
+    assert.deepEqual(await typesAfter(1, ['unsigned']), ['unsigned']);
+    assert.deepEqual(await typesAfter(2, ['0x7e']), ['0x7e', 'unsigned']);
+    assert.deepEqual(await typesAfter(3, []), ['0x7e', 'unsigned']);
   });
 });
 

@@ -7,12 +7,14 @@ create table chain (
   start_number bigint,
   finalized_number bigint not null default 0,
   corroborated_number bigint,
-  enforced_checks text[] not null default '{}'
+  enforced_checks text[] not null default '{}',
+  unproved_types text[] not null default '{}'
 );
 comment on table chain is 'The chain that this database belongs to: one row, written by the first follower';
 comment on column chain.start_number is 'First followed block';
 comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
 comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
+comment on column chain.unproved_types is 'Transaction types that the chain was seen to have, and that Chainbell cannot prove';
 
 create table block (
   number bigint primary key,
