@@ -277,8 +277,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('attempts of all slices are listed in the order of their ids, together and for each notification', async () => {
     await raise();
     await watchAll();
-    for (const block of [1, 2]) await payAll(block);
-    await attemptDue(database(), { now: later(1), succeeds: true });
+    for (const block of [1, 2]) {
+      await payAll(block);
+      await attemptDue(database(), { now: later(block), succeeds: true });
+    }
     const ids = (await listNotifications(database())).map(({ id }) => id);
     const between = { after: 0, upTo: 100, limit: 5 };
     const first = await listAttemptsBetween(database(), WATCHER, between);
