@@ -16,6 +16,7 @@ import {
   countBelongings,
   findWatcher,
   listWatchers,
+  raiseSlices,
   resumeWatcher,
   suspendWatcher,
   type Watcher,
@@ -99,8 +100,8 @@ function addSlices(command: Command): void {
     .action((watcher: string, slices: number, flags: Flags) =>
       withStore(flags, async ({ database }, now) => {
         const id = await requireWatcherId(database, watcher);
-        const { requireSlices } = await importApi();
-        await requireSlices(database, id, slices);
+        const { requireRaised } = await importApi();
+        requireRaised(await raiseSlices(database, id, slices));
         await report(flags, database, { id, now }, ({ name }) => [
           `${shownText(name)} has ${counted(slices, 'slice')}; existing watched addresses stay where they are`,
         ]);

@@ -64,7 +64,7 @@ export type Member = {
   isReading: boolean;
 };
 
-/** When this many receivers of a watcher hang at once, and this share of its receivers here, none of its receivers counts as proven. */
+/** When this many receivers of a watcher hang at once, and this share of those here, none of them counts as proven. */
 const TURNED_MIN = 4;
 const TURNED_SHARE = 0.1;
 

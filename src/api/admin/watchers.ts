@@ -227,7 +227,7 @@ export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions)
     },
     async (request) => {
       const id = parseId(request.params.id);
-      await requireSlices(database, id, request.body.slices);
+      requireRaised(await raiseSlices(database, id, request.body.slices));
       return get(id);
     },
   );
@@ -260,15 +260,6 @@ export async function removeWatcher(
     if (isOver()) return false;
     if (outcome === 'sending') await clock.wait(SENDING_POLL_MS, never);
   }
-}
-
-/** Raises the number of slices. @throws Fault `not_found`, or `conflict` if the watcher has more or is being deleted. */
-export async function requireSlices(database: Database, id: number, slices: number): Promise<void> {
-  const { outcome, slices: present } = await raiseSlices(database, id, slices);
-  if (outcome === 'none') throw notFound();
-  if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
-  if (outcome === 'lower')
-    throw new Fault('conflict', `The watcher has ${present} slices, and the number can't be lowered`);
 }
 
 /** Everything about one watcher. Undefined if it does not exist. */
@@ -325,6 +316,14 @@ function upToMax<Counts extends Record<string, number>>(counts: Counts) {
 export function requireResumed(outcome: Awaited<ReturnType<typeof resumeWatcher>>): void {
   if (outcome === 'none') throw notFound();
   if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
+}
+
+/** @throws Fault `not_found`, or `conflict` if the watcher has more slices or is being deleted. */
+export function requireRaised({ outcome, slices }: Awaited<ReturnType<typeof raiseSlices>>): void {
+  if (outcome === 'none') throw notFound();
+  if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
+  if (outcome === 'lower')
+    throw new Fault('conflict', `The watcher has ${slices} slices, and the number can't be lowered`);
 }
 
 const notFound = () => new Fault('not_found', errors[404]);

@@ -95,7 +95,7 @@ const operations = {
           address: '0x00000000000000000000000000000000000000a1',
           webhook_url: 'https://hooks.example.com/deposits',
         },
-        { operation: 'delete', id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c11' },
+        { operation: 'delete', id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c00' },
       ],
     },
     answer: {

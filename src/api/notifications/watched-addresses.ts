@@ -79,7 +79,7 @@ const body = {
   webhook_url: 'https://hooks.example.com/deposits',
 };
 const record = {
-  id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c11',
+  id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c00',
   watcher_id: 7,
   ...{ address: body.address, watch_coin: true, watch_token: true, webhook_url: body.webhook_url },
   created_at: '2026-01-31T12:00:00.000Z',

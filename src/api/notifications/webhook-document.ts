@@ -6,7 +6,7 @@ import { Type } from 'typebox';
 const Address = Type.String({ pattern: '^0x[0-9a-f]{40}$' });
 const example = {
   id: 81_234,
-  watched_addresses_id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c11',
+  watched_addresses_id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c00',
   watcher_id: 7,
   hash: `0x${'9a'.repeat(32)}`,
   type: 'COIN_TRANSFER',
