@@ -29,12 +29,15 @@ export type Lane = { id: number; watcherId: number; shardId: number; origin: str
 /** A lane by what it is for. */
 type LaneKey = { shardId: number; origin: string };
 
-/** A watcher with its lanes for some origins. It can't be deleted until the transaction ends. */
+/** A watcher with its lanes for some origins. */
 export type HeldWatcher = { id: number; slices: number; lanes: Map<string, number> };
 
 const textOf = ({ shardId, origin }: LaneKey) => `${shardId} ${origin}`;
 
-/** @throws Fault `unauthorized` if the watcher's deletion began after the request was authenticated. */
+/**
+ * Reads the watcher's number of slices and its lanes for these origins, and keeps it from being deleted until the transaction ends.
+ * @throws Fault `unauthorized` if its deletion began after the request was authenticated.
+ */
 export async function holdWatcher(
   db: Db,
   watcherId: number,
@@ -65,7 +68,6 @@ export async function ensureLanes(
   const missing = [...new Map(keys.map((key) => [textOf(key), key]))].filter(
     ([text]) => !watcher.lanes.has(text),
   );
-  let { lanes } = watcher;
   if (missing.length > 0) {
     // All transactions insert in the same order, so that two that create the same lanes can't deadlock.
     await db.query(sql`
@@ -76,10 +78,11 @@ export async function ensureLanes(
       ) as missing (shard_id, origin)
       order by shard_id, origin
       on conflict do nothing`);
-    ({ lanes } = await holdWatcher(db, watcher.id, [...new Set(keys.map(({ origin }) => origin))]));
+    const { lanes } = await holdWatcher(db, watcher.id, [...new Set(keys.map(({ origin }) => origin))]);
+    for (const [text, laneId] of lanes) watcher.lanes.set(text, laneId);
   }
   return (key) => {
-    const laneId = lanes.get(textOf(key));
+    const laneId = watcher.lanes.get(textOf(key));
     if (laneId === undefined) throw new Error(`lane ${textOf(key)} is missing`);
     return laneId;
   };

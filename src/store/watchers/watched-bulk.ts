@@ -14,7 +14,7 @@ import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
 import {
   columns,
   type NewWatchedAddress,
-  placeOf,
+  placedId,
   toRecord,
   type WatchedAddress,
   type WatchedAddressPatch,
@@ -31,9 +31,9 @@ type Deletion = { operation: 'delete'; id: string };
 type Scope = { tx: Tx; watcherId: number; laneOf(id: string, url: string): number; now: Date };
 
 /**
- * Makes the changes in order. The last byte of each new id becomes its slice. Call `alignChanged` once they are committed. Returns for each change the record after the change,
- * or before it was deleted; undefined if the watcher has no record with this id; a Fault `conflict` if a limit refuses the
- * change, or `invalid` if the changes name the same record too often.
+ * Makes the changes in order. The last byte of each new id becomes its slice. Call `alignChanged` once they are committed.
+ * Returns for each change the record after the change, or before it was deleted; undefined if the watcher has no record with
+ * this id; a Fault `conflict` if a limit refuses the change, or `invalid` if the changes name the same record too often.
  */
 export async function changeWatchedAddresses(
   tx: Tx,
@@ -136,7 +136,7 @@ function urlOf(change: Change): string[] {
 function placed(watcher: HeldWatcher, change: Change): Change {
   if (change.operation !== 'create') return change;
   const { record } = change;
-  return { ...change, record: { ...record, id: placeOf(watcher, record).id } };
+  return { ...change, record: { ...record, id: placedId(watcher, record) } };
 }
 
 const isOneOf = (watcherId: number, ids: readonly string[]): Sql =>

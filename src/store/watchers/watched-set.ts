@@ -34,8 +34,8 @@ export async function replaceWatchedSet(
   );
   const origin = webhookOrigin(webhookUrl);
   const watcher = await holdWatcher(tx, watcherId, [origin]);
-  const isOwn = isInShards(sql`w.shard_id`, shardsOf(watcherId, watcher.slices));
-  const ofUrl = sql`${isOwn} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
+  const shards = shardsOf(watcherId, watcher.slices);
+  const ofUrl = sql`${isInShards(sql`w.shard_id`, shards)} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
   const wanted = sql`unnest(
       ${bytesOf(members.map(({ address }) => address))}::bytea[],
       ${listOf(members.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
@@ -48,7 +48,7 @@ export async function replaceWatchedSet(
       from watched_address w where ${ofUrl}
     )
     delete from watched_address d
-    where (d.shard_id, d.id) in (
+    where ${isInShards(sql`d.shard_id`, shards)} and (d.shard_id, d.id) in (
       select r.shard_id, r.id from ranked r left join ${wanted} on t.address = r.address
       where t.address is null or r.rank > 1)
     returning d.id`);

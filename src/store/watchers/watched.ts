@@ -2,7 +2,7 @@
  * Watched addresses: spec 2.6 and 4.5. Each is a record of one watcher. These functions see only the given watcher's records.
  */
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
-import { recordIdIn, shardOf, shardOfRecord, sliceForAddress, sliceOfRecord } from '../../domain/shard.ts';
+import { recordIdIn, shardOfRecord, sliceForAddress, sliceOfRecord } from '../../domain/shard.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
@@ -28,7 +28,8 @@ export type NewWatchedAddress = Pick<
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
 /**
- * Stores a new record in the caller's transaction. The last byte of its id becomes its slice. Blocks that are committed later are matched against it.
+ * Stores a new record in the caller's transaction. The last byte of its id becomes its slice. Blocks that are committed later
+ * are matched against it.
  * @throws Fault `conflict` above a limit.
  */
 export async function insertWatchedAddress(
@@ -39,8 +40,8 @@ export async function insertWatchedAddress(
 ): Promise<WatchedAddress> {
   await requireWithin(tx, watcherId, [{ operation: 'create', record }], limits);
   const watcher = await holdWatcher(tx, watcherId, [origin]);
-  const { slice, id } = placeOf(watcher, record);
-  const key = { shardId: shardOf(watcherId, slice), origin };
+  const id = placedId(watcher, record);
+  const key = { shardId: shardOfRecord(watcherId, id), origin };
   const laneOf = await ensureLanes(tx, watcher, [key]);
   const rows = await tx.query<WatchedRow>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
@@ -51,14 +52,11 @@ export async function insertWatchedAddress(
   return toRecord(one(rows));
 }
 
-/** The slice of a new record, and its id there. */
-export function placeOf(
+/** The id of a new record: the given one, with the slice of the record's address as its last byte. */
+export const placedId = (
   { slices }: Pick<HeldWatcher, 'slices'>,
   { id, address }: Pick<NewWatchedAddress, 'id' | 'address'>,
-): { slice: number; id: string } {
-  const slice = sliceForAddress(address, slices);
-  return { slice, id: recordIdIn(slice, id) };
-}
+): string => recordIdIn(sliceForAddress(address, slices), id);
 
 /** A page of the watcher's records in the order of their creation, after the record `after`. */
 export async function listWatchedAddresses(

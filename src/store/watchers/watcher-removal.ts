@@ -67,21 +67,21 @@ async function isSending(tx: Tx, isOwn: Sql): Promise<boolean> {
 /** In this order, because watched addresses produce notifications, and notifications produce attempts. */
 function batches(isOwn: Sql): Sql[] {
   return [
-    sql`delete from watched_address where (shard_id, id) in (
+    sql`delete from watched_address where ${isOwn} and (shard_id, id) in (
       select shard_id, id from watched_address where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
     // Lanes before rows, as a worker that settles locks them.
-    sql`delete from queue where (shard_id, id) in (
+    sql`delete from queue where ${isOwn} and (shard_id, id) in (
       with batch as materialized (
         select shard_id, id, lane_id from queue where ${isOwn} order by shard_id, id limit ${BATCH_ROWS}
       ), locked as materialized (
         select id from lane where id in (select lane_id from batch) order by id for update
       )
       select shard_id, id from batch where (select count(*) from locked) >= 0)`,
-    sql`delete from ended where (shard_id, id) in (
+    sql`delete from ended where ${isOwn} and (shard_id, id) in (
       select shard_id, id from ended where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
-    sql`delete from notification where (shard_id, id, created_at) in (
+    sql`delete from notification where ${isOwn} and (shard_id, id, created_at) in (
       select shard_id, id, created_at from notification where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
-    sql`delete from delivery_attempt where (shard_id, id, started_at) in (
+    sql`delete from delivery_attempt where ${isOwn} and (shard_id, id, started_at) in (
       select shard_id, id, started_at from delivery_attempt where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
     sql`delete from idempotent_answer where ctid = any(array(
       select ctid from idempotent_answer where ${isOwn} limit ${BATCH_ANSWERS}))`,
