@@ -19,7 +19,7 @@ const SILENT_MS_MAX = 600_000;
  * Copies the embedded database in `dataDir` to the empty database at `database.url`, and marks the embedded one as moved. Returns the
  * number of rows by table. The mark is written before the copy is committed, so the embedded database is never usable beside a
  * complete copy. A move that fails before that leaves both databases as they were.
- * @throws Fault `invalid` without `database.url`, or if `secret` doesn't fit; `not_found` without an embedded database; `conflict` if
+ * @throws Fault `invalid` without `database.url` or an embedded database, or if `secret` doesn't fit; `conflict` if
  * the service still runs, or if the database at `database.url` is in use or an earlier move had another one; `unavailable` if that server can't be reached
  */
 export async function moveDatabase(
@@ -31,15 +31,16 @@ export async function moveDatabase(
     throw new Fault('invalid', 'database.url is empty. Set it (DATABASE_URL) to the server that takes over');
   if (!existsSync(path.join(dataDir, 'database', 'PG_VERSION')))
     throw new Fault(
-      'not_found',
+      'invalid',
       `${path.resolve(dataDir)} holds no embedded database. Set dataDir to its folder`,
     );
   const earlier = await readMove(dataDir);
   await using parts = new AsyncDisposableStack();
-  const source = await openDatabase({ url: '', dataDir, evenIfMoved: true });
-  parts.defer(() => source.close());
+  // The server first, so that its problems are found while the service still runs.
   const target = await openDatabase({ url: settings.url, dataDir, silentMsMax: SILENT_MS_MAX });
   parts.defer(() => target.close());
+  const source = await openDatabase({ url: '', dataDir, evenIfMoved: true });
+  parts.defer(() => source.close());
   await migrate(source);
   await openKeyRing(config, source).catch((error: unknown) => {
     if (!(error instanceof Fault) || error.code !== 'invalid') throw error;
@@ -59,11 +60,15 @@ export async function moveDatabase(
     });
   } catch (error) {
     if (!isMarked || !(error instanceof Fault)) throw error;
-    // Either the answer to the commit was lost, or an earlier move has committed.
-    const advice =
-      error.code === 'conflict'
-        ? `An earlier move of this embedded database was completed or about to be, at ${earlier?.at}: if these rows are its copy, start the service with this database.url`
-        : 'The move may be complete. Run the command again: it completes the move, or says that it is complete';
-    throw new Fault(error.code, `${error.message}. ${advice}`);
+    if (error.code === 'conflict')
+      throw new Fault(
+        'conflict',
+        `this embedded database has moved already: to the database at database.url, at ${earlier?.at}. Start the service with this database.url. If its watchers are missing there, a service was started before that move was complete: empty that database, and run this command again`,
+      );
+    // The answer to the commit was lost.
+    throw new Fault(
+      error.code,
+      `${error.message}. The move may be complete. Run the command again: it completes the move, or says that it is complete`,
+    );
   }
 }

@@ -21,7 +21,11 @@ const SECRET_BYTES = 32;
  * @throws Fault `invalid` when stored keys were encrypted with a secret that isn't given, because they could be neither checked nor sent.
  */
 export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
-  const text = config.secret === '' ? await ensureSecretFile(config.dataDir) : config.secret;
+  const stored = await listKekIds(db);
+  const isFile = config.secret === '';
+  const text = isFile
+    ? await ensureSecretFile(config.dataDir, { mayCreate: stored.length === 0 })
+    : config.secret;
   // An empty entry comes from a variable that isn't set.
   const formerTexts = config.formerSecrets.filter((former) => former !== '');
   const ring = deriveKeyRing(
@@ -29,19 +33,32 @@ export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
     formerTexts.map((former) => Buffer.from(former, 'base64')),
   );
   const known = new Set([ring, ...ring.former].map(({ kekId }) => kekId));
-  const stored = await listKekIds(db);
   if (stored.every((kekId) => known.has(kekId))) return ring;
+  if (isFile)
+    throw new Fault(
+      'invalid',
+      `${secretFileOf(config.dataDir)} is not the secret with which the stored API keys were made. Restore that file from a backup, or add the former secret to formerSecrets (CHAINBELL_FORMER_SECRETS)`,
+    );
   throw new Fault(
     'invalid',
     'secret is not the one with which the stored API keys were made: give the former one (CHAINBELL_SECRET), or beside a new one in formerSecrets (CHAINBELL_FORMER_SECRETS)',
   );
 }
 
-async function ensureSecretFile(dataDir: string): Promise<string> {
-  const file = path.join(dataDir, 'secret');
+const secretFileOf = (dataDir: string): string => path.resolve(dataDir, 'secret');
+
+/** Creates the file if `mayCreate`: a new secret beside stored keys would take the place of the one to restore. */
+async function ensureSecretFile(dataDir: string, { mayCreate }: { mayCreate: boolean }): Promise<string> {
+  const file = secretFileOf(dataDir);
   await prepareDataFolder(dataDir);
   return withFolderFaults(dataDir, async () => {
-    if (!existsSync(file)) await writeSecret(file);
+    const isMissing = !existsSync(file);
+    if (isMissing && !mayCreate)
+      throw new Fault(
+        'invalid',
+        `${file} is missing, and the stored API keys were made with it. Restore the file from a backup, readable for this user only`,
+      );
+    if (isMissing) await writeSecret(file);
     const text = (await readFile(file, 'utf8').catch(explainFolder)).trim();
     if (Buffer.from(text, 'base64').length === SECRET_BYTES) return text;
     throw new Fault(

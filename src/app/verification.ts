@@ -1,8 +1,6 @@
 /**
  * The parts that `chainbell verify` and `chainbell repair` need, built from a Config: the database, the nodes, the proof.
  */
-import { existsSync } from 'node:fs';
-import path from 'node:path';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Difference } from '../audit/compare.ts';
 import { applyPlan, planRepairs, type RepairPlan } from '../audit/repair-plan.ts';
@@ -16,7 +14,7 @@ import { Fault } from '../core/fault.ts';
 import { createMetrics } from '../core/metrics.ts';
 import { retryDelayMinutes } from '../domain/retry-schedule.ts';
 import { findChain, requireChain } from '../store/blocks/blocks.ts';
-import { openForCommand } from '../store/db/command-database.ts';
+import { openForCommand, requireDatabase } from '../store/db/command-database.ts';
 import type { Database } from '../store/db/db.ts';
 import { migrationState } from '../store/db/migrate.ts';
 import { openChain } from './chain-access.ts';
@@ -113,8 +111,7 @@ const MINUTE_MS = 60_000;
 
 /** Opens the existing database; creates and migrates nothing. */
 async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {
-  if (url === '' && !existsSync(path.join(dataDir, 'database')))
-    throw new Fault('not_found', `there is no database in ${dataDir}, and database.url is not set`);
+  requireDatabase({ url, dataDir });
   const database = await openForCommand({ url, dataDir });
   const { pending } = await migrationState(database).catch(async (error: unknown) => {
     await database.close();

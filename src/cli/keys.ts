@@ -30,11 +30,15 @@ export function addKeysCommands(program: Command): void {
       '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json\n\nTo credit deposits, set confirmations or removed on the watched addresses: docs/how-to/credit-deposits.md',
     )
     .action((flags: Flags & { watcher: string; slices?: number }, command: Command) =>
-      withStore(flags, async (store, now) => {
-        const problem = await newNameProblem(store.database, flags.watcher);
-        if (problem !== undefined) command.error(`error: --watcher: ${problem}`);
-        showIssued(flags, await issueKey(store, flags.watcher, now, flags.slices));
-      }),
+      withStore(
+        flags,
+        async (store, now) => {
+          const problem = await newNameProblem(store.database, flags.watcher);
+          if (problem !== undefined) command.error(`error: --watcher: ${problem}`);
+          showIssued(flags, await issueKey(store, flags.watcher, now, flags.slices));
+        },
+        { mayCreate: true },
+      ),
     );
   add('list', 'list all keys, without the secret part').action((flags: Flags) =>
     withStore(flags, async ({ database }, now) => showKeys(flags, await listKeys(database, LISTED_MAX), now)),

@@ -25,18 +25,24 @@ export function withOverlap(command: Command, description: string): Command {
   return command.option('--overlap-hours <number>', description, parseHours, OVERLAP_HOURS_DEFAULT);
 }
 
-/** Opens and migrates the configured database, runs `work` on it, and closes it. */
+/**
+ * Opens and migrates the configured database, runs `work` on it, and closes it. Unless `mayCreate` is set, the embedded database
+ * must exist: in another folder than the service's, a command would find nothing and say so.
+ */
 export async function withStore(
   flags: Flags,
   work: (store: SecretStore, now: Date) => Promise<void>,
+  { mayCreate = false }: { mayCreate?: boolean } = {},
 ): Promise<void> {
   await withConfigOrDemo(flags, async (config: Config) => {
-    const [{ openKeyRing }, { openForCommand }, { readTime }, { migrate }] = await Promise.all([
-      import('../app/open-key-ring.ts'),
-      import('../store/db/command-database.ts'),
-      import('../store/db/database-time.ts'),
-      import('../store/db/migrate.ts'),
-    ]);
+    const [{ openKeyRing }, { openForCommand, requireDatabase }, { readTime }, { migrate }] =
+      await Promise.all([
+        import('../app/open-key-ring.ts'),
+        import('../store/db/command-database.ts'),
+        import('../store/db/database-time.ts'),
+        import('../store/db/migrate.ts'),
+      ]);
+    if (!mayCreate) requireDatabase({ url: config.database.url, dataDir: config.dataDir });
     const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
     try {
       await migrate(database);

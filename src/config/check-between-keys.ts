@@ -32,7 +32,8 @@ function checkSecret(values: unknown): PointerProblem[] {
         {
           pointer: '/secret',
           message: 'is required when database.url is set',
-          suggestion: 'generate one with: openssl rand -base64 32',
+          suggestion:
+            'generate one with: openssl rand -base64 32. If an embedded database moves to this server, give its secret: the text of the file secret in dataDir',
         },
       ]
     : [];

@@ -99,7 +99,7 @@ test('after a move to a server, keys, records, waiting webhooks and ids go on, a
   assert.equal(again.code, 78);
   assert.match(
     again.err,
-    /has rows.* An earlier move of this embedded database .* start the service with this/,
+    /has moved already: to the database at database\.url, at .*Start the service with this database\.url/,
   );
   await assert.rejects(
     startTestService({ ...options, database: old }),

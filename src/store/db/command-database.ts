@@ -1,6 +1,8 @@
 /**
  * Opens the database for a command: directly, or through the socket of the service that has the embedded database open.
  */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
 import { never } from '../../core/abort.ts';
 import { machineSteadyMs, waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
@@ -12,6 +14,15 @@ import { pathProblem, socketPathOf } from './socket-frames.ts';
 /** A starting service has the folder for some seconds before it serves the database. Another command has it for about one. */
 const JOIN_MS_MAX = 10_000;
 const JOIN_POLL_MS = 100;
+
+/** @throws Fault `invalid` if there is no embedded database in `dataDir` and `url` is empty */
+export function requireDatabase({ url, dataDir }: Pick<DatabaseOptions, 'url' | 'dataDir'>): void {
+  if (url !== '' || existsSync(path.join(dataDir, 'database'))) return;
+  throw new Fault(
+    'invalid',
+    `there is no database in ${path.resolve(dataDir)}, and database.url is not set. Set dataDir or database.url as the service has it`,
+  );
+}
 
 /** @throws the Faults of openDatabase; `conflict` if another process has the folder and doesn't serve its database. */
 export async function openForCommand(options: DatabaseOptions): Promise<SharedDatabase> {

@@ -51,7 +51,7 @@ async function removeStale(lock: string, draft: string): Promise<void> {
   if (await isAlive(Number(pid), started ?? '')) {
     throw new Fault(
       'conflict',
-      `the folder ${path.dirname(lock)} is in use by process ${pid}. Stop it first, or set another dataDir for this one`,
+      `the folder ${path.dirname(lock)} is in use by process ${pid}. Stop that process first`,
     );
   }
   const aside = `${draft}.stale`;

@@ -97,6 +97,7 @@ create table chain (
   finalized_number bigint not null default 0,
   corroborated_number bigint,
   enforced_checks text[] not null default '{}'::text[],
+  unproved_types text[] not null default '{}'::text[],
   constraint chain_pkey PRIMARY KEY (only_row),
   constraint chain_only_row_check CHECK (only_row)
 );
@@ -104,6 +105,7 @@ comment on table chain is 'The chain that this database belongs to: one row, wri
 comment on column chain.start_number is 'First followed block';
 comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
 comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
+comment on column chain.unproved_types is 'Transaction types that the chain was seen to have, and that Chainbell cannot prove';
 
 create table clock_state (
   only_row boolean not null default true,
