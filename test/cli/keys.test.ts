@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { readFile, stat } from 'node:fs/promises';
+import { mkdtemp, readFile, rename, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { lookupsOf } from '../../src/domain/api-key.ts';
@@ -22,6 +23,44 @@ type Listed = {
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 const KEY = /^cb_live_[0-9A-Za-z]{11}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/;
+
+test('a command in a folder without a database says so, and creates nothing', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-keys-'));
+  try {
+    const dataDir = path.join(folder, 'nothing');
+    for (const words of [
+      ['keys', 'list'],
+      ['watchers', 'list'],
+    ]) {
+      const { code, err } = await chainbell(folder, { ...chain, CHAINBELL_DATA_DIR: dataDir }, ...words);
+      assert.equal(code, 78, words.join(' '));
+      assert.match(err, /there is no database in .*nothing.* Set dataDir or database\.url/);
+    }
+    await assert.rejects(stat(dataDir), /ENOENT/);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test('a missing secret is not replaced while keys are stored, and keys work again once it is restored', async () => {
+  await using place = await createTestDatabase('embedded');
+  const keys = (...words: string[]) =>
+    chainbell(place.dataDir, { ...chain, CHAINBELL_DATA_DIR: place.dataDir }, 'keys', ...words);
+  assert.equal((await keys('create', '--watcher', 'acme')).code, 0);
+  const file = path.join(place.dataDir, 'secret');
+  const backup = path.join(place.dataDir, 'backup');
+  await rename(file, backup);
+  const lacking = await keys('list');
+  assert.equal(lacking.code, 78);
+  assert.match(
+    lacking.err,
+    /secret is missing, and the stored API keys were made with it\. Restore the file/,
+  );
+  await assert.rejects(stat(file), /ENOENT/);
+  await rename(backup, file);
+  const { code, out } = await keys('list');
+  assert.deepEqual([code, /acme/.test(out)], [0, true]);
+});
 
 describe('keys on the embedded database', () => {
   let place: TestDatabase;
