@@ -3,7 +3,7 @@
  */
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { isInShards, listShards, watcherOf } from './shards.ts';
+import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
 
 /** Counting this many takes some ten milliseconds. */
 export const PENDING_COUNTED_MAX = 100_000;
@@ -47,12 +47,14 @@ export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', nu
   oldestDueAt: Date | undefined;
 };
 
+const suspendedShards = sql`
+  select unnest(${shardsOfWatcher}) from watcher_queue q join watcher w on w.id = q.watcher_id where q.suspended`;
+
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
   // Each part has a partial index that contains exactly its rows.
   const waiting = (attempts: Sql) => sql`
     select 'waiting' as state,
-      case when ${watcherOf(sql`shard_id`)} <> all(array(select watcher_id from watcher_queue where suspended)) then due_at end
-        as due_at
+      case when shard_id <> all(array(${suspendedShards})) then due_at end as due_at
     from queue where state = 'waiting' and ${attempts}`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select count(*) filter (where state = 'held') as held,
