@@ -24,6 +24,7 @@ test('only a chain id and one node are required, and every other key has a defau
       internalTransfers: 'auto',
       quorum: 'auto',
       verify: 'auto',
+      unprovedTypes: [],
       addressFilter: { minRecords: 100_000 },
     },
     database: { url: '', connections: { follower: 2, api: 6, delivery: 6 } },

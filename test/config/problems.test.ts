@@ -804,6 +804,40 @@ chainbell.yaml:4:11  chain.quorum: is above the number of HTTP nodes in chain.rp
 `,
   },
   {
+    promise: 'a transaction type that Chainbell proves, and one that is listed twice',
+    yaml: `
+chain:
+  id: 1
+  rpc: [https://one.example]
+  unprovedTypes: ["0x2", "0x7e", unsigned, "0x7E"]
+`,
+    report: `
+chainbell.yaml:4:19  chain.unprovedTypes[0]: must be "unsigned", or a transaction type from 0x5 to 0xff
+    4 |   unprovedTypes: ["0x2", "0x7e", unsigned, "0x7E"]
+      |                   ^^^^^
+      Chainbell proves types 0x0 to 0x4, so they need no entry
+chainbell.yaml:4:44  chain.unprovedTypes[3]: is the same as chain.unprovedTypes[1]
+    4 |   unprovedTypes: ["0x2", "0x7e", unsigned, "0x7E"]
+      |                                            ^^^^^^
+`,
+  },
+  {
+    promise: 'unproved transaction types beside strict, which uses only blocks that are proved in full',
+    yaml: `
+chain:
+  id: 1
+  rpc: [https://one.example]
+  verify: strict
+  unprovedTypes: ["0x7e"]
+`,
+    report: `
+chainbell.yaml:5:18  chain.unprovedTypes: contradicts chain.verify: strict uses only blocks that are proved in full
+    5 |   unprovedTypes: ["0x7e"]
+      |                  ^^^^^^^^
+      remove the types, or set chain.verify to auto
+`,
+  },
+  {
     promise: 'a retry schedule that is empty',
     yaml: `
 chain:
