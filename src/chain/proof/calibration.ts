@@ -82,16 +82,12 @@ export function createCalibration(options: CalibrationOptions): Calibration {
   const types = createTypes({ ...options, isKnown, quorum, areJudged });
   let needsSample = checkNames.some((name) => states[name] === 'calibrating');
 
-  /**
-   * An enforced check stays enforced. A check that is off stays off until the next start, or until another
-   * process enforces it.
-   */
   function decide(name: CheckName): void {
-    const { held, failed } = tallies[name];
-    if (states[name] !== 'calibrating') return;
-    if (held >= EVIDENCE_BLOCKS_MIN && held > failed) states[name] = 'enforced';
-    else if (failed > held && hasEnoughAgainst(name)) states[name] = 'off';
+    states[name] = stateAfter(states[name], tallies[name], hasEnoughAgainst(name));
   }
+
+  const isClear = (name: CheckName) =>
+    tallies[name].failed === 0 && (tallies[name].held > 0 || !doubted.has(name));
 
   const hasEnoughAgainst = (name: CheckName): boolean =>
     nodeCount > 1 ? against[name] >= quorum : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
@@ -116,10 +112,7 @@ export function createCalibration(options: CalibrationOptions): Calibration {
         if (tally.failed > tally.held) against[name] += 1;
         if (isBetter(tally, tallies[name])) tallies[name] = tally;
       }
-      const areTypesClear = types.addSample(sample);
-      const isClear = (name: CheckName) =>
-        tallies[name].failed === 0 && (tallies[name].held > 0 || !doubted.has(name));
-      return areTypesClear && checkNames.every(isClear);
+      return types.addSample(sample) && checkNames.every(isClear);
     },
     endSample() {
       needsSample = false;
@@ -138,26 +131,29 @@ export function createCalibration(options: CalibrationOptions): Calibration {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
-        const open = broken.filter(
-          (check) => nodeCount > 1 && states[check] === 'calibrating' && checks[check] === 'fails',
-        );
+        const isOpen = (check: CheckName) => states[check] === 'calibrating' && checks[check] === 'fails';
+        const open = nodeCount > 1 ? broken.filter(isOpen) : [];
         for (const check of open) doubted.add(check);
         const refused = broken.some((check) => checks[check] === 'unknown') ? types.refused(checks) : [];
-        const isDoubted = types.doubt(refused);
-        needsSample ||= open.length > 0 || isDoubted;
+        if (types.doubt(refused) || open.length > 0) needsSample = true;
         throw refusal(name, { broken, checks, states, advice: adviceOn(refused, mode) });
       }
       types.observe(checks);
-      for (const check of checkNames) {
-        count(tallies[check], check, checks);
-        decide(check);
-      }
+      for (const check of checkNames) count(tallies[check], check, checks);
+      for (const check of checkNames) decide(check);
       return checkNames.every((check) => checks[check] === 'holds' || checks[check] === 'none');
     },
     states: () => ({ ...states }),
     observedTypes: types.observed,
     unprovedTypes: types.accepted,
   };
+}
+
+/** An enforced check stays enforced. A check that is off stays off until the next start, or until another process enforces it. */
+function stateAfter(state: CheckState, { held, failed }: Tally, hasEnoughAgainst: boolean): CheckState {
+  if (state !== 'calibrating') return state;
+  if (held >= EVIDENCE_BLOCKS_MIN && held > failed) return 'enforced';
+  return failed > held && hasEnoughAgainst ? 'off' : state;
 }
 
 function refusal(
