@@ -33,7 +33,7 @@ function checkSecret(values: unknown): PointerProblem[] {
           pointer: '/secret',
           message: 'is required when database.url is set',
           suggestion:
-            'generate one with: openssl rand -base64 32. If an embedded database moves to this server, give its secret: the text of the file secret in dataDir',
+            'generate one with: openssl rand -base64 32\nto move an embedded database to this server, give the one in dataDir/secret',
         },
       ]
     : [];

@@ -691,6 +691,7 @@ chainbell.yaml:6:9  secret: is required when database.url is set
     6 | secret: \${CHAINBELL_SECRET:-}
       |         ^^^^^^^^^^^^^^^^^^^^^
       generate one with: openssl rand -base64 32
+      to move an embedded database to this server, give the one in dataDir/secret
 `,
   },
   {
@@ -1206,6 +1207,7 @@ CHAINBELL_CHAIN_ID  chain.id: is required
 CHAINBELL_CHAIN_RPC  chain.rpc: is required
 CHAINBELL_SECRET  secret: is required when database.url is set
       generate one with: openssl rand -base64 32
+      to move an embedded database to this server, give the one in dataDir/secret
 `,
   },
   {
