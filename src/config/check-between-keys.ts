@@ -33,7 +33,7 @@ function checkSecret(values: unknown): PointerProblem[] {
           pointer: '/secret',
           message: 'is required when database.url is set',
           suggestion:
-            'generate one with: openssl rand -base64 32\nto move an embedded database to this server, give the one in dataDir/secret',
+            'generate one with: openssl rand -base64 32 (for a move from the embedded database: the one in dataDir/secret)',
         },
       ]
     : [];

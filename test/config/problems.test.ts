@@ -690,8 +690,7 @@ secret: \${CHAINBELL_SECRET:-}
 chainbell.yaml:6:9  secret: is required when database.url is set
     6 | secret: \${CHAINBELL_SECRET:-}
       |         ^^^^^^^^^^^^^^^^^^^^^
-      generate one with: openssl rand -base64 32
-      to move an embedded database to this server, give the one in dataDir/secret
+      generate one with: openssl rand -base64 32 (for a move from the embedded database: the one in dataDir/secret)
 `,
   },
   {
@@ -1206,8 +1205,7 @@ CHAINBELL_DATADIR  dataDir: is set by both CHAINBELL_DATA_DIR and CHAINBELL_DATA
 CHAINBELL_CHAIN_ID  chain.id: is required
 CHAINBELL_CHAIN_RPC  chain.rpc: is required
 CHAINBELL_SECRET  secret: is required when database.url is set
-      generate one with: openssl rand -base64 32
-      to move an embedded database to this server, give the one in dataDir/secret
+      generate one with: openssl rand -base64 32 (for a move from the embedded database: the one in dataDir/secret)
 `,
   },
   {
