@@ -126,11 +126,11 @@ test('a database of another chain, or with an older schema, exits with 78', asyn
   assert.match(older.err, /the schema lacks 0001_\S+\.sql.*: run chainbell migrate/);
 });
 
-test('without an embedded database, verify exits with 64 and creates none', async () => {
+test('without an embedded database, verify exits with 78 and creates none', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-cli-'));
   try {
     const none = await chainbell(folder, { ...chain, CHAINBELL_DATA_DIR: folder }, 'verify');
-    assert.equal(none.code, 64, none.err);
+    assert.equal(none.code, 78, none.err);
     assert.match(none.err, /there is no database/);
     assert.deepEqual(await readdir(folder), []);
   } finally {
