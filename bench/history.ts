@@ -1,5 +1,5 @@
 /**
- * Measures beside ten million notifications and as many attempts: reading a delivery queue, finding one notification, a page of
+ * Measures beside three million notifications and as many attempts: reading a delivery queue, finding one notification, a page of
  * the log, the commit of a block, and how long retention takes to delete them all.
  */
 import { performance } from 'node:perf_hooks';
@@ -14,7 +14,7 @@ import { createTestDatabase } from '../test/kit/database.ts';
 import type { Figures } from './figures.ts';
 import { commitBlock, watchAll } from './stored-deliveries.ts';
 
-const ROWS = 10_000_000;
+const ROWS = 3_000_000;
 const STEP_ROWS = 500_000;
 const BLOCKS = 30;
 const BLOCK_TRANSFERS = 1_000;
