@@ -2,21 +2,18 @@
  * Measures what a long history costs: the same statements beside 1, 30, 90 and 365 days of notifications, with a retention of as
  * many days.
  */
-import { performance } from 'node:perf_hooks';
 import type { Database } from '../src/store/db/db.ts';
 import { sql } from '../src/store/db/sql.ts';
 import { listAttempts } from '../src/store/delivery/attempts.ts';
 import { findLogged, listLog } from '../src/store/delivery/log.ts';
 import { recordStatistics } from '../src/store/delivery/record-statistics.ts';
 import { redeliverOne } from '../src/store/delivery/redelivery.ts';
-import { createPruner } from '../src/store/retention/retention.ts';
-import { createTestClock } from '../test/kit/clock.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
 import type { Figures } from './figures.ts';
-import { commitBlock, deliver, watchAll } from './stored-deliveries.ts';
+import { percentile } from './stage.ts';
+import { commitBlock, DAY_MS, deliver, startStore, timesOf } from './stored-deliveries.ts';
 
 const DAYS = [1, 30, 90, 365];
-const DAY_MS = 86_400_000;
 const DAY_TRANSFERS = 500;
 const ROUNDS = 30;
 const WATCHER = 1;
@@ -30,44 +27,34 @@ export async function days(): Promise<Figures> {
 async function measure(count: number): Promise<Record<string, string | number>> {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
-  const clock = createTestClock();
-  const keepMs = count * DAY_MS;
-  const prune = createPruner({
-    ...{ database, clock, attemptsMs: keepMs, notificationsMs: keepMs, observationsMs: keepMs },
-  });
-  const { signal } = new AbortController();
-  await prune(signal);
-  await watchAll(database);
+  const { clock, prune } = await startStore(database, count * DAY_MS);
   let number = 0;
   for (let day = 0; day < count; day += 1) {
     if (day > 0) clock.advance(DAY_MS);
-    await prune(signal);
+    await prune();
     await commitBlock(database, { number: ++number, count: DAY_TRANSFERS, now: clock.now() });
     await deliver(database, { clock, reads: [], count: Infinity });
-    await prune(signal);
+    await prune();
   }
   await database.query(sql`analyze`);
-  const commitMs: number[] = [];
-  const settleMs: number[] = [];
-  const reads: number[] = [];
+  const [commits, settlements, reads]: [number[], number[], number[]] = [[], [], []];
   for (let round = 0; round < ROUNDS; round += 1) {
-    commitMs.push(
-      await timeOf(() => commitBlock(database, { number: ++number, count: DAY_TRANSFERS, now: clock.now() })),
-    );
-    settleMs.push(await deliver(database, { clock, reads, count: Infinity }));
+    const commit = () => commitBlock(database, { number: ++number, count: DAY_TRANSFERS, now: clock.now() });
+    commits.push(...(await timesOf(1, commit)));
+    settlements.push(await deliver(database, { clock, reads, count: Infinity }));
   }
   const known = await sampleOf(database);
   const each = async (work: (one: { id: number; recordId: string }) => Promise<unknown>) => {
     const times: number[] = [];
-    for (const one of known) times.push(await timeOf(() => work(one)));
+    for (const one of known) times.push(...(await timesOf(1, () => work(one))));
     return medianOf(times);
   };
   const page = { order: 'newest first', after: undefined, limit: 20 } as const;
   return {
     days: count,
-    commitMs: medianOf(commitMs),
+    commitMs: medianOf(commits),
     readMs: medianOf(reads),
-    settleMs: medianOf(settleMs),
+    settleMs: medianOf(settlements),
     findMs: await each(({ id }) => findLogged(database, WATCHER, id)),
     attemptsMs: await each(({ id }) => listAttempts(database, WATCHER, id, { before: undefined, limit: 20 })),
     logMs: await each(() => listLog(database, WATCHER, {}, page)),
@@ -84,11 +71,8 @@ async function sampleOf(database: Database): Promise<{ id: number; recordId: str
   return rows.map((row) => ({ id: row.id, recordId: row.watched_address_id }));
 }
 
-async function timeOf(work: () => Promise<unknown>): Promise<number> {
-  const startedAt = performance.now();
-  await work();
-  return performance.now() - startedAt;
-}
-
 const medianOf = (times: readonly number[]): number =>
-  Number((times.toSorted((one, other) => one - other)[Math.floor(times.length / 2)] ?? 0).toFixed(1));
+  percentile(
+    times.toSorted((one, other) => one - other),
+    0.5,
+  );

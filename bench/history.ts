@@ -2,17 +2,15 @@
  * Measures beside three million notifications and as many attempts: reading a delivery queue, finding one notification, a page of
  * the log, the commit of a block, and how long retention takes to delete them all.
  */
-import { performance } from 'node:perf_hooks';
 import type { Database } from '../src/store/db/db.ts';
 import { sql } from '../src/store/db/sql.ts';
 import { listDue } from '../src/store/delivery/due.ts';
 import { leaseLanes } from '../src/store/delivery/lanes.ts';
 import { findLogged, listLog } from '../src/store/delivery/log.ts';
-import { createPruner } from '../src/store/retention/retention.ts';
-import { createTestClock } from '../test/kit/clock.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
 import type { Figures } from './figures.ts';
-import { commitBlock, watchAll } from './stored-deliveries.ts';
+import { percentile } from './stage.ts';
+import { commitBlock, DAY_MS, startStore, timesOf } from './stored-deliveries.ts';
 
 const ROWS = 3_000_000;
 const STEP_ROWS = 500_000;
@@ -21,19 +19,12 @@ const BLOCK_TRANSFERS = 1_000;
 const READS = 1_000;
 /** Rows of a queue that a worker reads at once. */
 const READ = 125;
-const DAY_MS = 86_400_000;
 const KEEP_MS = 90 * DAY_MS;
 
 export async function history(): Promise<Figures> {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
-  const clock = createTestClock();
-  const prune = createPruner({
-    ...{ database, clock, attemptsMs: KEEP_MS, notificationsMs: KEEP_MS, observationsMs: KEEP_MS },
-  });
-  const { signal } = new AbortController();
-  await prune(signal);
-  await watchAll(database);
+  const { clock, pruneAll } = await startStore(database, KEEP_MS);
   for (let from = 0; from < ROWS; from += STEP_ROWS) {
     await addRows(database, { from, at: clock.now() });
     process.stderr.write(`${from + STEP_ROWS} rows\n`);
@@ -50,10 +41,7 @@ export async function history(): Promise<Figures> {
   const page = { order: 'newest first', after: undefined, limit: 20 } as const;
   const pages = await timesOf(100, async (index) => listLog(database, watcherOf(index), {}, page));
   await database.query(sql`delete from queue`);
-  clock.advance(KEEP_MS * 1.1 + 2 * DAY_MS);
-  const startedAt = performance.now();
-  while ((await prune(signal)) === 'worked');
-  const retentionMs = Math.round(performance.now() - startedAt);
+  const retentionMs = await pruneAll();
   return {
     conditions: { notifications: ROWS, attempts: ROWS, rowsOfARead: READ },
     rows: [
@@ -99,19 +87,7 @@ async function readLanes(database: Database, now: Date): Promise<number[]> {
   });
 }
 
-async function timesOf(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
-  const times: number[] = [];
-  for (let index = 0; index < count; index += 1) {
-    const startedAt = performance.now();
-    await work(index);
-    times.push(performance.now() - startedAt);
-  }
-  return times.sort((one, other) => one - other);
-}
-
 const spreadOf = (sorted: readonly number[]) => ({
-  p50Ms: at(sorted, 0.5),
-  p99Ms: at(sorted, 0.99),
+  p50Ms: percentile(sorted, 0.5),
+  p99Ms: percentile(sorted, 0.99),
 });
-const at = (sorted: readonly number[], share: number): number =>
-  Number((sorted[Math.floor(sorted.length * share)] ?? 0).toFixed(2));

@@ -5,18 +5,17 @@
 import { performance } from 'node:perf_hooks';
 import type { Database } from '../src/store/db/db.ts';
 import { sql } from '../src/store/db/sql.ts';
-import { createPruner } from '../src/store/retention/retention.ts';
-import { createTestClock } from '../test/kit/clock.ts';
+import type { createTestClock } from '../test/kit/clock.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
 import { startPostgresServer } from '../test/kit/postgres-server.ts';
 import type { Figures } from './figures.ts';
-import { commitBlock, deliver, RECORDS, WATCHERS, watchAll } from './stored-deliveries.ts';
+import { percentile } from './stage.ts';
+import { commitBlock, DAY_MS, deliver, RECORDS, startStore, WATCHERS } from './stored-deliveries.ts';
 
 const DELIVERIES = 200_000;
 const BLOCK_TRANSFERS = 1_000;
 const BACKLOG_BLOCKS = 10;
 const CHECKPOINT_BLOCKS = 100;
-const DAY_MS = 86_400_000;
 const KEEP_MS = 30 * DAY_MS;
 
 export async function storage(): Promise<Figures> {
@@ -48,22 +47,13 @@ async function measureWithImages(): Promise<Record<string, string | number>> {
 async function measure(pageImages: string): Promise<Record<string, string | number>> {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
-  const clock = createTestClock();
-  const prune = createPruner({
-    ...{ database, clock, attemptsMs: KEEP_MS, notificationsMs: KEEP_MS, observationsMs: KEEP_MS },
-  });
-  const { signal } = new AbortController();
-  await prune(signal);
-  await watchAll(database);
+  const { clock, pruneAll } = await startStore(database, KEEP_MS);
   const delivered = await deliverAll(database, clock);
   const { rows: dead } = await readSize(database);
   await run(database, 'vacuum analyze');
   const { bytes: kept } = await readSize(database);
   const prunedFrom = await readWal(database);
-  clock.advance(KEEP_MS * 1.1 + 2 * DAY_MS);
-  const startedAt = performance.now();
-  while ((await prune(signal)) === 'worked');
-  const retentionMs = Math.round(performance.now() - startedAt);
+  const retentionMs = await pruneAll();
   await run(database, 'vacuum');
   const pruned = (await readWal(database)) - prunedFrom;
   return {
@@ -98,10 +88,9 @@ async function deliverAll(database: Database, clock: ReturnType<typeof createTes
   }
   settleMs += await deliver(database, { clock, reads, count: Infinity });
   const sorted = reads.toSorted((one, other) => one - other);
-  const read = (share: number) => Number((sorted[Math.floor(sorted.length * share)] ?? 0).toFixed(1));
   return {
     ...{ walBytes: each((await readWal(database)) - from), commitWalBytes: each(commitBytes) },
-    ...{ readP50Ms: read(0.5), readP99Ms: read(0.99) },
+    ...{ readP50Ms: percentile(sorted, 0.5), readP99Ms: percentile(sorted, 0.99) },
     commitsPerSecond: Math.round((DELIVERIES * 1000) / commitMs),
     settlementsPerSecond: Math.round((DELIVERIES * 1000) / settleMs),
   };

@@ -13,15 +13,52 @@ import { sql } from '../src/store/db/sql.ts';
 import { listDue } from '../src/store/delivery/due.ts';
 import { leaseLanes } from '../src/store/delivery/lanes.ts';
 import { settle } from '../src/store/delivery/settle.ts';
+import { createPruner } from '../src/store/retention/retention.ts';
 import { addressOf, headerOf, watchAddress } from '../test/kit/chain-story.ts';
+import { createTestClock } from '../test/kit/clock.ts';
 
 export const RECORDS = 2_000;
 export const WATCHERS = 8;
 const FIRST_ADDRESS = 0x1000_0000;
 const READ = 125;
-const LEASE_MS = 86_400_000;
+export const DAY_MS = 86_400_000;
+const LEASE_MS = DAY_MS;
 
-export async function watchAll(database: Database): Promise<void> {
+/** Creates the partitions and the watched addresses. `prune` is one step of retention, which keeps everything for `keepMs`. */
+export async function startStore(database: Database, keepMs: number) {
+  const clock = createTestClock();
+  const step = createPruner({
+    ...{ database, clock, attemptsMs: keepMs, notificationsMs: keepMs, observationsMs: keepMs },
+  });
+  const { signal } = new AbortController();
+  const prune = () => step(signal);
+  await prune();
+  await watchAll(database);
+  return {
+    clock,
+    prune,
+    /** Lets everything get older than the retention. Returns how long it takes to delete it, in milliseconds. */
+    async pruneAll(): Promise<number> {
+      clock.advance(keepMs * 1.1 + 2 * DAY_MS);
+      const startedAt = performance.now();
+      while ((await prune()) === 'worked');
+      return Math.round(performance.now() - startedAt);
+    },
+  };
+}
+
+/** The sorted times of `count` runs, in milliseconds. */
+export async function timesOf(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
+  const times: number[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const startedAt = performance.now();
+    await work(index);
+    times.push(performance.now() - startedAt);
+  }
+  return times.sort((one, other) => one - other);
+}
+
+async function watchAll(database: Database): Promise<void> {
   for (let index = 0; index < RECORDS; index += 1)
     await watchAddress(database, {
       watcherId: 1 + (index % WATCHERS),

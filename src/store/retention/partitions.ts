@@ -33,10 +33,11 @@ export async function maintainPartitions(
   for (const table of ['notification', 'delivery_attempt'] as const) {
     const lengthMs = lengthOf(now.getTime() - before[table].getTime());
     const times = { nowMs: now.getTime(), lengthMs };
-    if ((await findMissing(database, table, times)).length > 0)
+    const spans = await listSpans(database, table);
+    if ((await findMissing(database, table, { ...times, spans })).length > 0)
       await unlessLocked(database, (tx) => createMissing(tx, table, times));
     await analyzeNew(database, table);
-    const old = (await listSpans(database, table)).find(({ until }) => until <= before[table].getTime());
+    const old = spans.find(({ until }) => until <= before[table].getTime());
     if (old !== undefined) isDropped = (await dropSpan(database, table, old)) || isDropped;
   }
   return isDropped;
@@ -54,9 +55,8 @@ const lengthOf = (retentionMs: number): number =>
 async function findMissing(
   db: Db,
   table: Partitioned,
-  { nowMs, lengthMs }: { nowMs: number; lengthMs: number },
+  { nowMs, lengthMs, spans }: { nowMs: number; lengthMs: number; spans: readonly Span[] },
 ): Promise<Span[]> {
-  const spans = await listSpans(db, table);
   const missing: Span[] = [];
   let from = startOfDay(nowMs);
   while (from <= nowMs + AHEAD_MS) {
@@ -123,7 +123,8 @@ async function createMissing(
   await lockPartitions(tx);
   // Otherwise another transaction could commit a row of these days between the look and the creation.
   await tx.query(raw(`lock table ${table}_default in access exclusive mode`));
-  for (const span of await findMissing(tx, table, times)) {
+  const spans = await listSpans(tx, table);
+  for (const span of await findMissing(tx, table, { ...times, spans })) {
     const bounds = [span.from, span.until].map((time) => `('${new Date(time).toISOString()}')`);
     await tx.query(
       raw(`create table ${nameOf(table, span)} partition of ${table} for values from ${bounds.join(' to ')}`),
