@@ -10,7 +10,7 @@ import { recordStatistics } from '../src/store/delivery/record-statistics.ts';
 import { redeliverOne } from '../src/store/delivery/redelivery.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
 import type { Figures } from './figures.ts';
-import { percentile } from './stage.ts';
+import { medianOf } from './spread.ts';
 import { commitBlock, DAY_MS, deliver, startStore, timesOf } from './stored-deliveries.ts';
 
 const DAYS = [1, 30, 90, 365];
@@ -70,9 +70,3 @@ async function sampleOf(database: Database): Promise<{ id: number; recordId: str
     select id, watched_address_id from notification where shard_id = ${WATCHER} order by random() limit ${ROUNDS}`);
   return rows.map((row) => ({ id: row.id, recordId: row.watched_address_id }));
 }
-
-const medianOf = (times: readonly number[]): number =>
-  percentile(
-    times.toSorted((one, other) => one - other),
-    0.5,
-  );

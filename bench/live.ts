@@ -49,7 +49,7 @@ async function waitForRow(client: pg.Client, hash: string): Promise<number> {
   const bytes = Buffer.from(hash.slice(2), 'hex');
   for (;;) {
     const { rowCount } = await client.query(
-      'select 1 from notification where tx_hash = $1 and substr(tx_hash, 25) = substr($1, 25)',
+      'select 1 from notification where tx_hash = $1 and substr(tx_hash, 29) = substr($1, 29)',
       [bytes],
     );
     if (rowCount !== 0) return performance.now();

@@ -11,7 +11,7 @@ import { type Story, simulate } from './simulate.ts';
 import { openStage, type Stage } from './world.ts';
 
 const SEEDS = 200;
-const SEEDS_PER_TEST = 20;
+const SEEDS_PER_TEST = 10;
 /** The points that change the database for other actors, without deletes of default partitions, which few stories reach. */
 const WRITING = points.filter((point) => point !== 'listDue' && point !== 'prune');
 
@@ -26,7 +26,7 @@ export function testSeeds(first: 1 | 2): void {
 
   const all: number[] = [];
   for (let from: number = first; from <= SEEDS; from += SEEDS_PER_TEST) all.push(from);
-  const chosen = sampleOf(all, { shares: 10 });
+  const chosen = sampleOf(all, { shares: 20 });
   for (const from of chosen) {
     const to = Math.min(from + SEEDS_PER_TEST - 2, SEEDS);
     test(`no notification is lost, duplicated or invented in the simulations of seeds ${from}, ${from + 2} … ${to}`, async () => {

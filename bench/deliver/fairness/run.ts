@@ -1,6 +1,6 @@
 /**
  * Measures fairness between watchers: `npm run bench -- deliver/fairness [--scenario A,B,C,D,E] [--service FOLDER] [--embedded]
- * [--seconds 90] [--baseline 60] [--friendly 60] [--every-ms 3000] [--hosts 10000] [--rows 50000]`. `--service` is the folder
+ * [--seconds 90] [--baseline 60] [--friendly 60] [--every-ms 3000] [--hosts 10000] [--rows 50000] [--repeats 1]`. `--service` is the folder
  * of another checkout, with its node_modules, whose service is measured. `deliver/fairness --table` prints the last results.
  */
 import { execFileSync } from 'node:child_process';
@@ -9,14 +9,16 @@ import { parseArgs } from 'node:util';
 import { messageOf } from '../../../src/core/fault.ts';
 import { describeMachine, type Machine } from '../../machine.ts';
 import { type Figures, parseCount, resultsFile } from '../../repeats.ts';
+import { medianOf, spreadOf } from '../../spread.ts';
 import type { PhaseReport } from './measure.ts';
 import { runScenario, type Scenario, type Size, scenarios } from './scenarios.ts';
 import { type DatabaseKind, ROOT } from './stage.ts';
 import { judge } from './verdict.ts';
 
-/** `commit` belongs to the service, `machine.commit` to the benchmark. */
+/** `commit` belongs to the service, `machine.commit` to the benchmark. `repeat` counts from 1. */
 type Run = {
   scenario: Scenario;
+  repeat?: number;
   commit: string;
   database: DatabaseKind;
   machine: Machine;
@@ -27,6 +29,7 @@ type Results = { runs: Run[] };
 
 const COUNT_MAX = 1_000_000;
 const SECONDS_MAX = 3_600;
+const REPEATS_MAX = 100;
 const results = resultsFile<Results>('fairness');
 
 export async function fairness(words: string[]): Promise<void> {
@@ -43,6 +46,7 @@ export async function fairness(words: string[]): Promise<void> {
       'every-ms': { type: 'string', default: '3000' },
       hosts: { type: 'string', default: '10000' },
       rows: { type: 'string', default: '50000' },
+      repeats: { type: 'string', default: '1' },
       table: { type: 'boolean', default: false },
     },
   });
@@ -63,29 +67,34 @@ export async function fairness(words: string[]): Promise<void> {
   const service = path.resolve(values.service);
   const database: DatabaseKind = values.embedded ? 'embedded' : 'postgres';
   const commit = commitOf(service);
-  for (const scenario of values.scenario.split(',').map(parseScenario)) {
-    const machine = describeMachine();
-    const options = { service, database, isDurable: true, size } as const;
-    const onProgress = (text: string) => void process.stderr.write(`${scenario}: ${text}\n`);
-    try {
-      const phases = await runScenario(scenario, { ...options, onProgress });
-      const run = { scenario, commit, database, machine, size, phases };
-      process.stdout.write(renderTables([run]));
-      await keep(run);
-    } catch (error) {
-      // The other scenarios still run.
-      process.stderr.write(`${scenario} failed: ${messageOf(error)}\n`);
-      process.exitCode = 1;
+  const wanted = values.scenario.split(',').map(parseScenario);
+  for (let repeat = 1; repeat <= parseCount(values.repeats, REPEATS_MAX); repeat += 1) {
+    for (const scenario of wanted) {
+      const machine = describeMachine();
+      const options = { service, database, isDurable: true, size } as const;
+      const onProgress = (text: string) => void process.stderr.write(`${scenario}: ${text}\n`);
+      try {
+        const phases = await runScenario(scenario, { ...options, onProgress });
+        const run = { scenario, repeat, commit, database, machine, size, phases };
+        process.stdout.write(renderTables([run]));
+        await keep(run);
+      } catch (error) {
+        // The other scenarios still run.
+        process.stderr.write(`${scenario} failed: ${messageOf(error)}\n`);
+        process.exitCode = 1;
+      }
     }
   }
 }
 
-/** Adds a run to the file. It replaces a run of the same scenario, commit and database. */
+/** Adds a run to the file. It replaces the same repeat of the same scenario, commit and database. */
 async function keep(run: Run): Promise<void> {
   const { runs = [] } = await results.read();
-  const keyOf = ({ scenario, commit, database }: Run) => `${scenario} ${commit} ${database}`;
+  const keyOf = (one: Run) => `${groupOf(one)} ${one.repeat ?? 1}`;
   await results.write({ runs: [...runs.filter((other) => keyOf(other) !== keyOf(run)), run] });
 }
+
+const groupOf = ({ scenario, commit, database }: Run) => `${scenario} ${commit} ${database}`;
 
 function parseScenario(text: string): Scenario {
   const scenario = text.trim().toUpperCase();
@@ -126,9 +135,28 @@ function cellOf(figures: Figures, names: readonly string[]): string {
   return names.map((name) => figures[name] ?? '–').join(' / ');
 }
 
-/** Renders each run: its conditions, its phases as columns, and the requirements. */
+/** Renders each run: its conditions, its phases as columns, and the requirements. Then the medians of repeated runs. */
 function renderTables(runs: readonly Run[]): string {
-  return runs.flatMap(renderRun).join('\n');
+  const repeated = [...Map.groupBy(runs, groupOf).values()].filter((group) => group.length > 1);
+  return [...runs.flatMap(renderRun), ...repeated.flatMap(renderMedians)].join('\n');
+}
+
+function renderMedians(runs: readonly Run[]): string[] {
+  const [first] = runs;
+  if (first === undefined) return [];
+  const judged = runs.map(({ scenario, phases }) => judge(scenario, phases));
+  return [
+    `#### ${first.scenario}: medians of ${runs.length} runs of ${first.commit}, ${first.database}`,
+    '',
+    '| required | limit | median (lowest to highest) | |',
+    '|---|---|---|---|',
+    ...(judged[0] ?? []).map(({ name, limit, isFloor }, index) => {
+      const seen = judged.map((requirements) => requirements[index]?.seen ?? Number.NaN);
+      const isMet = isFloor ? medianOf(seen) >= limit : medianOf(seen) <= limit;
+      return `| ${name} | ${isFloor ? '≥' : '≤'} ${limit} | ${spreadOf(seen)} | ${isMet ? 'met' : '**not met**'} |`;
+    }),
+    '',
+  ];
 }
 
 function renderRun({ scenario, commit, database, machine, size, phases }: Run): string[] {

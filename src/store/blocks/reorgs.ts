@@ -99,7 +99,7 @@ export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'pr
  * that replaces it.
  */
 export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen and ${isTransferMessage} and not exists (
-  select from notification_status r where substr(r.tx_hash, 25) = substr(n.tx_hash, 25) and r.shard_id = n.shard_id and r.replaces = n.id
+  select from notification_status r where substr(r.tx_hash, 29) = substr(n.tx_hash, 29) and r.shard_id = n.shard_id and r.replaces = n.id
     and r.reorg_id is null)`;
 
 /**

@@ -152,7 +152,7 @@ create table delivery_attempt (
   response text
 ) partition by range (started_at);
 CREATE INDEX delivery_attempt_id ON ONLY public.delivery_attempt USING btree (shard_id, id);
-CREATE INDEX delivery_attempt_notification ON ONLY public.delivery_attempt USING btree (shard_id, notification_id, id);
+CREATE INDEX delivery_attempt_notification ON ONLY public.delivery_attempt USING btree (notification_id);
 comment on table delivery_attempt is 'Delivery attempts and their outcomes. Partitioned by the time of their start';
 comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
@@ -253,8 +253,8 @@ create table notification (
 CREATE INDEX notification_block ON ONLY public.notification USING brin (block_number) WITH (autosummarize='on');
 CREATE INDEX notification_created ON ONLY public.notification USING brin (created_at) WITH (autosummarize='on');
 CREATE INDEX notification_id ON ONLY public.notification USING btree (shard_id, id);
-CREATE INDEX notification_record ON ONLY public.notification USING btree (shard_id, watched_address_id, id);
-CREATE INDEX notification_transaction ON ONLY public.notification USING btree (substr(tx_hash, 25));
+CREATE INDEX notification_record ON ONLY public.notification USING btree (watched_address_id, id);
+CREATE INDEX notification_transaction ON ONLY public.notification USING btree (substr(tx_hash, 29));
 comment on table notification is 'Transfers of watched addresses. Partitioned by time of creation';
 comment on column notification.ordinal is 'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
 comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';

@@ -198,7 +198,7 @@ const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.r
       (select hash from orphaned_block o where o.reorg_id = n.reorg_id and o.number = n.block_number) as orphaned_hash,
       case when n.reorg_id is not null then (
         select max(r.id) from notification_status r
-        where substr(r.tx_hash, 25) = substr(n.tx_hash, 25) and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
+        where substr(r.tx_hash, 29) = substr(n.tx_hash, 29) and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
       ) end as replaced_by,
       n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at`;
 

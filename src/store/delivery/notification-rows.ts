@@ -12,9 +12,9 @@ export const kindCode: Record<TransferKind, string> = { transaction: 'c', intern
 export const kindText = (code: Sql): Sql =>
   sql`(case ${code} when 'c' then 'transaction' when 'i' then 'internal' else 'token' end)`;
 
-/** Whether notification `n` is of this transaction. The index contains only the last 8 bytes of each hash. */
+/** Whether notification `n` is of this transaction. The index contains only the last 4 bytes of each hash. */
 export const isOfTransaction = (txHash: Sql): Sql =>
-  sql`(substr(n.tx_hash, 25) = substr(${txHash}, 25) and n.tx_hash = ${txHash})`;
+  sql`(substr(n.tx_hash, 29) = substr(${txHash}, 29) and n.tx_hash = ${txHash})`;
 
 /** Whether notification `n` of the view was orphaned by this reorg. Finds it by the indexes of `queue` and `ended`. */
 export const isOfReorg = (reorgId: number): Sql => sql`(n.reorg_id = ${reorgId}

@@ -247,7 +247,7 @@ export async function hasEarlierNotifications(tx: Tx, matches: readonly Match[])
 async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
   const hashes = bytesOf([...new Set(matches.map(({ transfer }) => transfer.txHash))]);
   const isEarlier = sql`n.tx_hash = any(${hashes}::bytea[])
-    and substr(n.tx_hash, 25) in (select substr(tx_hash, 25) from unnest(${hashes}::bytea[]) as t (tx_hash))`;
+    and substr(n.tx_hash, 29) in (select substr(tx_hash, 29) from unnest(${hashes}::bytea[]) as t (tx_hash))`;
   await tx.query(sql`
     select from lane where id in (select n.lane_id from notification_status n where ${isEarlier}) order by id for update`);
   await lockRows(tx, isEarlier);

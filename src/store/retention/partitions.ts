@@ -142,7 +142,7 @@ async function dropSpan(database: Database, table: Partitioned, span: Span): Pro
     );
     if (row?.is_there !== true) return false;
     await tx.query(raw(`alter table ${table} detach partition ${name}`));
-    if (table === 'notification') await keepNeeded(tx, name);
+    if (table === 'notification') await keepNeeded(tx, name, span);
     await tx.query(raw(`drop table ${name}`));
     return true;
   });
@@ -154,13 +154,19 @@ export const finalNumber = sql`(select finalized_number from chain)`;
 
 /**
  * Copies pending notifications, and those of blocks that are not final, to the default partition. Two statements, because one with
- * both conditions would probe the queue for each notification of the day.
+ * both conditions would read the whole partition. The first one starts from the queue and uses the index of ids, the second one
+ * uses the index of blocks.
  */
-async function keepNeeded(tx: Tx, name: string): Promise<void> {
-  const isPending = sql`exists (select from queue q where q.shard_id = n.shard_id and q.id = n.id)`;
-  const day = sql`insert into notification select n.* from ${raw(name)} n`;
-  await tx.query(sql`${day} where ${isPending}`);
-  await tx.query(sql`${day} where n.block_number > ${finalNumber} and not ${isPending}`);
+async function keepNeeded(tx: Tx, name: string, { from, until }: Span): Promise<void> {
+  const [low, high] = [from, until].map((time) => sql`${new Date(time)}::timestamptz`);
+  const partition = raw(name);
+  await tx.query(sql`
+    insert into notification select n.* from queue q join ${partition} n on n.shard_id = q.shard_id and n.id = q.id
+    where q.created_at >= ${low} and q.created_at < ${high}`);
+  await tx.query(sql`
+    insert into notification select n.* from ${partition} n
+    where n.block_number > ${finalNumber} and not exists (
+      select from queue q where q.shard_id = n.shard_id and q.id = n.id)`);
 }
 
 async function lockPartitions(tx: Tx): Promise<void> {
