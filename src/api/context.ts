@@ -16,6 +16,7 @@ import type { Limits } from '../store/watchers/limits.ts';
 import type { WatchedAddress } from '../store/watchers/watched.ts';
 import type { DeploymentDetails } from './ops/deployment-body.ts';
 import type { StatusBody } from './ops/status-body.ts';
+import type { ChainDescription } from './public/chain.ts';
 import type { SupplyReader } from './public/supply-reader.ts';
 
 export type Api = FastifyInstance<
@@ -33,6 +34,7 @@ export type ApiOptions = {
   metrics: Metrics;
   keyRing: KeyRing;
   webhookPolicy: WebhookPolicy;
+  chain: ChainDescription;
   nativeSymbol: string;
   sendTest: SendTest;
   /** The number of confirmations before a notification is sent. */

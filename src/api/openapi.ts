@@ -18,12 +18,19 @@ const tags: [prefix: string, name: string, description: string][] = [
   ['/api/price', 'Prices', 'Token prices in USD.'],
   ['/api/swap', 'Swap pairs', 'Statistics of the swap pairs of a constant-product exchange.'],
   ['/api/native', 'Supply', 'Supply of the native coin.'],
+  ['/api/chain', 'Chain', 'The followed chain.'],
   [
     '/api/notifications/watched-addresses',
     'Watched addresses',
     'Addresses whose transfers are sent to your webhook URLs.',
   ],
   ['/api/notifications/signing-secrets', 'Signing secrets', 'Secrets that sign webhooks.'],
+  ['/api/notifications/watcher', 'Watcher', 'The watcher of an API key.'],
+  [
+    '/api/notifications/statistics',
+    'Statistics',
+    'Statistics of deliveries, receivers and watched addresses.',
+  ],
   ['/api/notifications', 'Delivery log', 'Delivery attempts and their outcomes, and redelivery.'],
   [
     '/api/admin',

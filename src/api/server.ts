@@ -31,8 +31,10 @@ import { addSigningSecretRoutes } from './notifications/signing-secrets.ts';
 import { addWatchedAddressRoutes } from './notifications/watched-addresses.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes } from './ops/ops.ts';
+import { addWatcherRoute } from './notifications/watcher.ts';
 import { addPointRoutes } from './public/points.ts';
 import { addPriceRoutes } from './public/prices.ts';
+import { addChainRoute } from './public/chain.ts';
 import { addSupplyRoutes } from './public/supply.ts';
 import { addSwapRoutes } from './public/swap.ts';
 
@@ -117,6 +119,8 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
   addRecordDeliveryRoutes(api, options);
+  addChainRoute(api, options);
+  addWatcherRoute(api, options);
   addDeliveryLogRoutes(api, options);
   addReceiverRoutes(api, options);
   addAttemptStreamRoute(api, options);

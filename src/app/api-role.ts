@@ -6,6 +6,7 @@ import type { ContractReader } from '../chain/contracts/contracts.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import { createTestSender } from '../delivery/test-webhook.ts';
 import { openSupply } from './configured-supply.ts';
+import { describeChain } from './chain-description.ts';
 import type { Foundation } from './foundation.ts';
 import { listenFault } from './listen.ts';
 import { createPriceBook } from './price-feeds.ts';
@@ -43,4 +44,5 @@ export async function startApi(
   } catch (error) {
     throw listenFault(error, { section: 'http', ...config.http });
   }
+    chain: describeChain(config),
 }

@@ -8,6 +8,7 @@ import { nameProblem } from '../domain/watcher-name.ts';
 import type { Db, Tx } from '../store/db/db.ts';
 import {
   ensureWatcher,
+  expireKey,
   findKey,
   findWatcherByName,
   insertKey,
@@ -60,7 +61,7 @@ export async function rotateKey(
       throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
     const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
     if (overlapMs === 0) await endKey(tx, keyId, now);
-    else await revokeKey(tx, keyId, new Date(now.getTime() + overlapMs));
+    else await expireKey(tx, keyId, new Date(now.getTime() + overlapMs));
     return issued;
   });
 }

@@ -23,6 +23,10 @@ export async function renderOpenApi(): Promise<string> {
     metrics: createMetrics(''),
     keyRing: deriveKeyRing(Buffer.alloc(32)),
     webhookPolicy: { allowHttp: false, allowCidrs: [], ports: [] },
+    chain: {
+      ...{ id: 0, name: '', tokens: [] },
+      has: { points: false, prices: false, pairs: false, supply: false, admin: false },
+    },
     nativeSymbol: '',
     sendTest: nothing,
     confirmations: 0,

@@ -25,16 +25,19 @@ export class Fault extends Error {
   readonly problems: readonly Problem[];
   /** A proof or other nodes contradict the answer of the node that caused it. */
   readonly isDisproof: boolean;
+  /** Tells Faults of one code apart, for programs: `revoked_key`. */
+  readonly reason: string | undefined;
 
   constructor(
     code: FaultCode,
     message: string,
-    options: { problems?: Problem[]; cause?: unknown; isDisproof?: boolean } = {},
+    options: { problems?: Problem[]; cause?: unknown; isDisproof?: boolean; reason?: string } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.problems = options.problems ?? [];
     this.isDisproof = options.isDisproof ?? false;
+    this.reason = options.reason;
   }
 }
 

@@ -61,6 +61,11 @@ const allIsWell: OpsSources = {
 
 export function createApiStory(
   database: Database,
+const CHAIN = {
+  ...{ id: 1, name: 'Ethereum' },
+  has: { points: true, prices: true, pairs: false, supply: false, admin: false },
+  tokens: [{ address: `0x${'33'.repeat(20)}`, symbol: 'USDT', decimals: 6 }],
+} as const;
   ops: Partial<OpsSources> = {},
   sendTest: SendTest = async () => ({
     outcome: 'connect',
@@ -101,6 +106,7 @@ export function createApiStory(
   const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
     const response = await api.inject({
       method,
+    chain: CHAIN,
       url,
       headers: {
         ...(key !== undefined && { authorization: `Bearer ${key}` }),

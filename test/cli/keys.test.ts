@@ -5,8 +5,8 @@ import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
-import { findWatcherByLookup } from '../../src/store/watchers/api-keys.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { findKeyOwner } from '../kit/key-owner.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { chain, chainbell, type Run } from './chainbell.ts';
 
@@ -148,7 +148,7 @@ describe('keys on a server', () => {
     const database = await place.open();
     const ring = deriveKeyRing(Buffer.from(SECRET, 'base64'));
     const watcherAt = (key: string, ms: number) =>
-      findWatcherByLookup(database, lookupsOf(key, ring), new Date(Date.parse(second.created_at) + ms)).then(
+      findKeyOwner(database, lookupsOf(key, ring), new Date(Date.parse(second.created_at) + ms)).then(
         (watcher) => watcher?.id,
       );
     assert.equal(Date.parse(first.revoked_at ?? '') - Date.parse(second.created_at), 2 * 3_600_000);
@@ -241,7 +241,7 @@ describe('a new secret on a server', () => {
     assert.equal((await keysWith({ CHAINBELL_SECRET: NEW_SECRET }, 'list')).code, 0);
     assert.equal((await keysWith({ CHAINBELL_SECRET: SECRET }, 'list')).code, 78);
     const database = await place.open();
-    const watcher = await findWatcherByLookup(database, lookupsOf(issued.key, ring), new Date());
+    const watcher = await findKeyOwner(database, lookupsOf(issued.key, ring), new Date());
     assert.equal(watcher?.id, issued.watcher_id);
   });
 });

@@ -14,12 +14,12 @@ import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createPriceFeed } from '../../src/prices/feed.ts';
 import { createSafeWatermark, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
 import { findFreshPrice } from '../../src/store/prices/prices.ts';
-import { findWatcherByLookup } from '../../src/store/watchers/api-keys.ts';
 import { ANSWER_RETENTION_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/watchers/signing-secrets.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTimeStory } from '../kit/common-clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
+import { findKeyOwner } from '../kit/key-owner.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -72,7 +72,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await endKey(database(), revoked.keyId, clock.now());
       await rotateSigningSecret(store, old.watcherId, overlap());
       const isValid = async ({ key }: { key: string }) =>
-        (await findWatcherByLookup(database(), lookupsOf(key, keyRing), clock.now())) !== undefined;
+        (await findKeyOwner(database(), lookupsOf(key, keyRing), clock.now())) !== undefined;
       const secrets = async () => (await listSigningSecrets(store, old.watcherId, clock.now())).length;
       await set(stepMs);
       story.advance(HOUR_MS - MINUTE_MS);
@@ -87,7 +87,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await endKey(database(), keyId, new Date(clock.now().getTime() + stepMs));
       await set(stepMs);
       const lookups = lookupsOf(key, keyRing);
-      assert.equal(await findWatcherByLookup(database(), lookups, clock.now()), undefined);
+      assert.equal(await findKeyOwner(database(), lookups, clock.now()), undefined);
     });
 
     test(`the last accepted price counts even if the clock is set by ${days}`, async () => {

@@ -7,12 +7,12 @@ import { Fault } from '../../core/fault.ts';
 import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
 import type { KeyRing } from '../../domain/key-ring.ts';
 import type { Database } from '../../store/db/db.ts';
-import { findWatcherByLookup } from '../../store/watchers/api-keys.ts';
+import { findKeyByLookup, type PresentedKey } from '../../store/watchers/api-keys.ts';
 
 export const SUSPENDED =
   'This watcher is suspended: its keys are refused, and its webhooks wait until the operator resumes it';
 
-type Authenticator = (authorization: string | undefined) => Promise<number>;
+type Authenticator = (authorization: string | undefined) => Promise<PresentedKey>;
 
 /** Authentication of a route's requests: the hook that checks the key, and the watcher it found. */
 export type WatcherGate = {
@@ -28,6 +28,7 @@ type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
 const BODY_MS_MAX = 1_000;
 const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
 const watchers = new WeakMap<FastifyRequest, number>();
+const keys = new WeakMap<FastifyRequest, PresentedKey>();
 
 /** The watcher of an authenticated request. */
 export function watcherOf(request: FastifyRequest): number {
@@ -35,6 +36,9 @@ export function watcherOf(request: FastifyRequest): number {
   if (watcherId === undefined) throw new Error('the request was not authenticated');
   return watcherId;
 }
+
+/** The API key of an authenticated request. */
+export const keyOf = (request: FastifyRequest): PresentedKey | undefined => keys.get(request);
 
 /** The `preHandler` of all routes: checks the key again after a slow body. Rejects like `onRequest`. */
 export async function passAgain(request: FastifyRequest): Promise<void> {
@@ -52,7 +56,9 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
       rechecks.set(request, async () => {
         if (clock.steadyMs() - sinceMs >= BODY_MS_MAX) await authenticate(authorization);
       });
-      watchers.set(request, await authenticate(authorization));
+      const key = await authenticate(authorization);
+      watchers.set(request, key.watcherId);
+      keys.set(request, key);
     },
     watcherOf,
   };
@@ -62,18 +68,36 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
 export const isRefusal = (error: unknown): boolean =>
   error instanceof Fault && (error.code === 'unauthorized' || error.code === 'forbidden');
 
+export const unauthorized = (): Fault => new Fault('unauthorized', 'Unauthorized');
+
+/** What a client with a refused key learns. It names no watcher, and only the key's owner can ask. */
+const refusals = {
+  unknown: 'is no API key of this service',
+  revoked: 'was revoked. Ask the operator for a new API key',
+  expired: 'has expired, because it was replaced by a newer API key',
+};
+
+/** Spec 7 has the status and its message. */
+const refusalOf = (state: keyof typeof refusals): Fault =>
+  new Fault('unauthorized', 'Unauthorized', {
+    reason: `${state}_key`,
+    problems: [{ path: '/authorization', message: refusals[state] }],
+  });
+
 /**
- * The watcher of a valid key. It queries the database every time, so a revoked key stops working at once.
- * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key; `forbidden` while the watcher is
- * suspended.
+ * A valid key. It queries the database every time, so a revoked key stops working at once.
+ * @throws Fault `unauthorized` for a missing key, and with a reason for an unknown, revoked or expired one; `forbidden` while the
+ * watcher is suspended.
  */
 function createAuthenticator({ database, clock, keyRing }: Dependencies): Authenticator {
   return async (authorization) => {
-    const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
-    if (key === undefined || !isWellFormedKey(key)) throw new Fault('unauthorized', 'Unauthorized');
-    const watcher = await findWatcherByLookup(database, lookupsOf(key, keyRing), clock.now());
-    if (watcher === undefined) throw new Fault('unauthorized', 'Unauthorized');
-    if (watcher.isSuspended) throw new Fault('forbidden', SUSPENDED);
-    return watcher.id;
+    const text = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+    if (text === undefined) throw unauthorized();
+    if (!isWellFormedKey(text)) throw refusalOf('unknown');
+    const key = await findKeyByLookup(database, lookupsOf(text, keyRing), clock.now());
+    if (key === undefined) throw refusalOf('unknown');
+    if (key.state !== 'valid') throw refusalOf(key.state);
+    if (key.isSuspended) throw new Fault('forbidden', SUSPENDED);
+    return key;
   };
 }

@@ -1,6 +1,6 @@
 /**
  * Every error as the specified body (spec 7): {statusCode, statusMessage}, and on watched-address endpoints
- * {success: false, statusCode, statusMessage, errors?}.
+ * {success: false, statusCode, statusMessage, code?, errors?}.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Fault, type FaultCode, type Problem } from '../../core/fault.ts';
@@ -25,7 +25,7 @@ const statusOf: Record<FaultCode, number> = {
   unavailable: 503,
 };
 
-export type Answer = { statusCode: number; statusMessage: string; errors?: Problem[] };
+export type Answer = { statusCode: number; statusMessage: string; code?: string; errors?: Problem[] };
 
 export async function answerError(
   error: unknown,
@@ -72,7 +72,11 @@ export function toAnswer(error: unknown): Answer {
     const statusCode = statusOf[error.code];
     // Messages of the database and of nodes belong in the operator's log. The caller doesn't see them.
     const statusMessage = statusCode === 503 ? 'Service Unavailable' : error.message;
-    return { statusCode, statusMessage, ...(error.problems.length > 0 && { errors: [...error.problems] }) };
+    return {
+      ...{ statusCode, statusMessage },
+      ...(error.reason !== undefined && { code: error.reason }),
+      ...(error.problems.length > 0 && { errors: [...error.problems] }),
+    };
   }
   if (!(error instanceof Error)) return { statusCode: 500, statusMessage: 'Internal Server Error' };
   if ('validation' in error && Array.isArray(error.validation)) {

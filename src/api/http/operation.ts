@@ -51,6 +51,12 @@ export const Failure = Type.Object(
     success: Type.Literal(false),
     statusCode: Type.Integer(),
     statusMessage: Type.String(),
+    code: Type.Optional(
+      Type.String({
+        description:
+          'Tells errors of one status apart: `unknown_key`, `revoked_key` or `expired_key` for a 401.',
+      }),
+    ),
     errors: Type.Optional(
       Type.Array(
         Type.Object({

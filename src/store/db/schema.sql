@@ -63,6 +63,7 @@ create table api_key (
   kek_id text not null,
   created_at timestamp with time zone not null,
   revoked_at timestamp with time zone,
+  expires_at timestamp with time zone,
   constraint api_key_pkey PRIMARY KEY (id),
   constraint api_key_lookup_key UNIQUE (lookup),
   constraint api_key_watcher_id_fkey FOREIGN KEY (watcher_id) REFERENCES watcher(id)
@@ -73,6 +74,7 @@ comment on column api_key.lookup is 'HMAC of the key, by which a request finds i
 comment on column api_key.ciphertext is 'The key for the Authorization header of webhooks (AES-256-GCM)';
 comment on column api_key.kek_id is 'Key-encryption key of the ciphertext';
 comment on column api_key.revoked_at is 'The key is refused from then on; in the future while a rotated key overlaps with its successor';
+comment on column api_key.expires_at is 'End of that overlap; null for a key that was not rotated with one. revoked_at is the same unless the key was revoked earlier';
 
 create table block (
   number bigint not null,

@@ -90,7 +90,8 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
  */
 async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
   await tx.query(sql`
-    update api_key set revoked_at = revoked_at + ${stepMs}::bigint * interval '1 ms'
+    update api_key set revoked_at = revoked_at + ${stepMs}::bigint * interval '1 ms',
+      expires_at = expires_at + ${stepMs}::bigint * interval '1 ms'
     where revoked_at is not null and (
       ${stepMs}::bigint < 0 or abs(extract(epoch from revoked_at - ${now}::timestamptz)) > ${REVOKED_SECONDS})`);
   await tx.query(sql`

@@ -55,19 +55,45 @@ export async function insertKey(
     values (${key.id}, ${key.watcherId}, ${key.lookup}, ${key.ciphertext}, ${key.kekId}, ${key.now})`);
 }
 
+/** A key by its HMAC, with its watcher. */
+export type PresentedKey = {
+  id: string;
+  createdAt: Date;
+  /** When it is or was refused; undefined for one that was neither revoked nor rotated. */
+  endsAt: Date | undefined;
+  /** `expired`: it was rotated, and its overlap with the new key has ended. */
+  state: 'valid' | 'revoked' | 'expired';
+  watcherId: number;
+  isSuspended: boolean;
+};
+
 /**
- * The watcher whose valid key has one of these HMACs. Every request queries it, so that a revocation takes effect at once. All
- * HMACs are in one statement, so that a key whose HMAC changes meanwhile is found by the old one or the new one.
+ * The key that has one of these HMACs. Every request queries it, so that a revocation takes effect at once. All HMACs are in one
+ * statement, so that a key whose HMAC changes meanwhile is found by the old one or the new one.
  */
-export async function findWatcherByLookup(
+export async function findKeyByLookup(
   db: Db,
   lookups: readonly Buffer[],
   now: Date,
-): Promise<{ id: number; isSuspended: boolean } | undefined> {
-  const [row] = await db.query<{ id: number; is_suspended: boolean }>(sql`
-    select w.id, w.suspended_at is not null as is_suspended from api_key k join watcher w on w.id = k.watcher_id
-    where lookup = any(${bytesOf(lookups.map(fromBytes))}::bytea[]) and (revoked_at is null or revoked_at > ${now})`);
-  return row && { id: row.id, isSuspended: row.is_suspended };
+): Promise<PresentedKey | undefined> {
+  const [row] = await db.query<{
+    id: string;
+    created_at: Date;
+    revoked_at: Date | null;
+    state: PresentedKey['state'];
+    watcher_id: number;
+    is_suspended: boolean;
+  }>(sql`
+    select k.id, k.created_at, k.revoked_at, k.watcher_id, w.suspended_at is not null as is_suspended,
+      case when revoked_at is null or revoked_at > ${now} then 'valid'
+        when revoked_at = expires_at then 'expired' else 'revoked' end as state
+    from api_key k join watcher w on w.id = k.watcher_id
+    where lookup = any(${bytesOf(lookups.map(fromBytes))}::bytea[])`);
+  if (row === undefined) return undefined;
+  return {
+    ...{ id: row.id, createdAt: row.created_at, endsAt: row.revoked_at ?? undefined, state: row.state },
+    ...{ watcherId: row.watcher_id, isSuspended: row.is_suspended },
+  };
 }
 
 export async function findWatcherByName(db: Db, name: string): Promise<number | undefined> {
@@ -125,6 +151,12 @@ export async function revokeKey(db: Db, id: string, at: Date): Promise<boolean> 
   const rows = await db.query(sql`
     update api_key set revoked_at = least(revoked_at, ${at}) where id = ${id} returning id`);
   return rows.length > 0;
+}
+
+/** Ends a key at `at`, as the overlap after a rotation does. */
+export async function expireKey(db: Db, id: string, at: Date): Promise<void> {
+  await db.query(sql`
+    update api_key set revoked_at = least(revoked_at, ${at}), expires_at = ${at} where id = ${id}`);
 }
 
 type KeyRow = {

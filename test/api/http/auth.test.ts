@@ -1,36 +1,46 @@
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
+import { endKey, rotateKey } from '../../../src/app/issue-keys.ts';
 import { generateApiKey } from '../../../src/domain/api-key.ts';
 import { revokeKey } from '../../../src/store/watchers/api-keys.ts';
 import { addressOf } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
-import { createApiStory, PATH } from '../api-story.ts';
+import { createApiStory, keyRing, PATH } from '../api-story.ts';
 
 const REFUSED = { success: false, statusCode: 401, statusMessage: 'Unauthorized' };
+const refusedAs = (state: string, message: string) => ({
+  ...{ ...REFUSED, code: `${state}_key` },
+  errors: [{ path: '/authorization', message }],
+});
+const UNKNOWN = refusedAs('unknown', 'is no API key of this service');
+const REVOKED = refusedAs('revoked', 'was revoked. Ask the operator for a new API key');
+const EXPIRED = refusedAs('expired', 'has expired, because it was replaced by a newer API key');
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   test('without a valid key every operation is refused in the same words (spec 5)', async () => {
     const { ask, issue } = createApiStory(database());
     const { key } = await issue('acme');
-    const headers = [
+    const without = [
       {},
       { authorization: '' },
       { authorization: 'Bearer' },
       { authorization: 'Bearer ' },
       { authorization: key },
       { authorization: `Basic ${key}` },
-      { authorization: `Bearer ${key.slice(0, -1)}0${key.endsWith('0') ? '0' : ''}` },
       { authorization: `Bearer ${key} ${key}` },
-      { authorization: `Bearer ${generateApiKey().text}` },
-      { authorization: `Bearer ${'x'.repeat(5_000)}` },
       { 'x-api-key': key },
     ];
-    for (const one of headers) {
+    const unknown = [
+      { authorization: `Bearer ${key.slice(0, -1)}0${key.endsWith('0') ? '0' : ''}` },
+      { authorization: `Bearer ${generateApiKey().text}` },
+      { authorization: `Bearer ${'x'.repeat(5_000)}` },
+    ];
+    for (const one of [...without, ...unknown]) {
       const { status, json, headers } = await ask('GET', PATH, { headers: one });
       assert.deepEqual(
         [status, json, headers['www-authenticate']],
-        [401, REFUSED, 'Bearer'],
+        [401, without.some((other) => other === one) ? REFUSED : UNKNOWN, 'Bearer'],
         JSON.stringify(one),
       );
     }
@@ -83,6 +93,26 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     clock.advance(999);
     assert.equal((await ask('GET', PATH, { key })).status, 200);
     clock.advance(1);
-    assert.deepEqual((await ask('GET', PATH, { key })).json, REFUSED);
+    assert.deepEqual((await ask('GET', PATH, { key })).json, REVOKED);
+  });
+
+  test('a refused key says whether it is unknown, revoked or expired, and names nobody', async () => {
+    const { ask, issue, clock } = createApiStory(database());
+    const store = { database: database(), keyRing };
+    const [rotated, ended, early] = [await issue('acme'), await issue('acme'), await issue('acme')];
+    const overlap = { now: clock.now(), overlapMs: 60_000 };
+    await rotateKey(store, rotated.keyId, overlap);
+    await endKey(database(), ended.keyId, clock.now());
+    await rotateKey(store, early.keyId, overlap);
+    await endKey(database(), early.keyId, clock.now());
+    assert.equal((await ask('GET', PATH, { key: rotated.key })).status, 200);
+    clock.advance(60_000);
+    const bodies = async (key: string) => (await ask('GET', PATH, { key })).json;
+    assert.deepEqual(await bodies(rotated.key), EXPIRED);
+    assert.deepEqual(await bodies(ended.key), REVOKED);
+    assert.deepEqual(await bodies(early.key), REVOKED);
+    assert.deepEqual(await bodies(generateApiKey().text), UNKNOWN);
+    const answers = [EXPIRED, REVOKED, UNKNOWN].map((body) => JSON.stringify(body)).join();
+    assert.doesNotMatch(answers, /acme/);
   });
 });

@@ -9,18 +9,18 @@ import { sql } from '../../../src/store/db/sql.ts';
 import {
   findDeliveryKey,
   findKey,
-  findWatcherByLookup,
   listKekIds,
   listKeys,
   revokeKey,
 } from '../../../src/store/watchers/api-keys.ts';
 import { later, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { findKeyOwner } from '../../kit/key-owner.ts';
 
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
 const findBy = (database: Database, key: string, now: Date) =>
-  findWatcherByLookup(database, lookupsOf(key, keyRing), now).then((watcher) => watcher?.id);
+  findKeyOwner(database, lookupsOf(key, keyRing), now).then((watcher) => watcher?.id);
 
 /** The text of the key that this watcher's webhooks carry. */
 async function deliveryKeyOf(database: Database, watcherId: number, now: Date): Promise<string | undefined> {

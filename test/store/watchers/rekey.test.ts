@@ -7,16 +7,12 @@ import { deriveKeyRing, type KeyRing } from '../../../src/domain/key-ring.ts';
 import { secretText } from '../../../src/domain/signature.ts';
 import type { Db } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
-import {
-  findDeliveryKey,
-  findWatcherByLookup,
-  listKekIds,
-  revokeKey,
-} from '../../../src/store/watchers/api-keys.ts';
+import { findDeliveryKey, listKekIds, revokeKey } from '../../../src/store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../../../src/store/watchers/rekey.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../../src/store/watchers/signing-secrets.ts';
 import { later, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { findKeyOwner } from '../../kit/key-owner.ts';
 
 const [former, present] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)];
 const formerRing = deriveKeyRing(former);
@@ -27,7 +23,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const store = (keyRing: KeyRing) => ({ database: database(), keyRing });
   const issue = (name: string) => issueKey(store(formerRing), name, noon);
   const findBy = (key: string, ring: KeyRing) =>
-    findWatcherByLookup(database(), lookupsOf(key, ring), later(1)).then((watcher) => watcher?.id);
+    findKeyOwner(database(), lookupsOf(key, ring), later(1)).then((watcher) => watcher?.id);
   const rekeyAll = async () => {
     const counts: number[] = [];
     for (let count = await rekeyBatch(store(both)); count > 0; count = await rekeyBatch(store(both)))
@@ -75,7 +71,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         return rows;
       },
     };
-    assert.equal((await findWatcherByLookup(moving, lookupsOf(key, both), later(1)))?.id, watcherId);
+    assert.equal((await findKeyOwner(moving, lookupsOf(key, both), later(1)))?.id, watcherId);
     assert.equal(await countToRekey(store(both)), 0);
   });
 

@@ -70,7 +70,8 @@ create table api_key (
   ciphertext bytea not null,
   kek_id text not null,
   created_at timestamptz not null,
-  revoked_at timestamptz
+  revoked_at timestamptz,
+  expires_at timestamptz
 );
 create index api_key_watcher on api_key (watcher_id, created_at desc);
 comment on table api_key is 'API keys, without their text';
@@ -78,6 +79,8 @@ comment on column api_key.lookup is 'HMAC of the key, by which a request finds i
 comment on column api_key.ciphertext is 'The key for the Authorization header of webhooks (AES-256-GCM)';
 comment on column api_key.kek_id is 'Key-encryption key of the ciphertext';
 comment on column api_key.revoked_at is 'The key is refused from then on; in the future while a rotated key overlaps with its successor';
+comment on column api_key.expires_at is
+  'End of that overlap; null for a key that was not rotated with one. revoked_at is the same unless the key was revoked earlier';
 
 create table signing_secret (
   watcher_id bigint not null,
