@@ -37,6 +37,10 @@ export type ApiOptions = {
   chain: ChainDescription;
   nativeSymbol: string;
   sendTest: SendTest;
+  showMessage: ShowMessage;
+  /** Undefined if this process delivers nothing. */
+  inFlight: InFlight | undefined;
+  attemptBell: AttemptBell;
   /** The number of confirmations before a notification is sent. */
   confirmations: number;
   limits: WatcherLimits;
@@ -48,6 +52,26 @@ export type ApiOptions = {
   /** The operator API is off without it. */
   adminToken: string | undefined;
 };
+
+/** Rings when attempts are settled. It may miss some, so listeners also poll. */
+export type AttemptBell = {
+  /** Calls back for the attempts of a watcher, or of all if it is undefined. The returned function ends that. */
+  listen(watcherId: number | undefined, onRing: () => void): () => void;
+};
+
+/** What the delivery part of this process has under way. */
+export type InFlight = {
+  /** Whether an attempt of this notification is being made. */
+  isUnderWay(laneId: number, notificationId: number): boolean;
+  /** The attempts at a receiver, and how many it takes at once; undefined if none of its delivery queues is leased here. */
+  receiver(watcherId: number, origin: string): { open: number; limit: number } | undefined;
+};
+
+/** The request of a notification as it would be sent now, without secrets. Undefined if it has no URL any longer. */
+export type ShowMessage = (key: {
+  watcherId: number;
+  id: number;
+}) => Promise<{ body: string; headers: Record<string, string> } | undefined>;
 
 /** Sends a test webhook to the URL of the watched address. It is not logged. Rejects only with the signal's reason. */
 export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<TestResult>;

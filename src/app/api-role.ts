@@ -1,9 +1,10 @@
 /**
  * The role `api`: serves the HTTP API. A process without the role doesn't load its code.
  */
-import type { OpsSources } from '../api/context.ts';
+import type { AttemptBell, InFlight, OpsSources } from '../api/context.ts';
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
+import { createMessageView } from '../delivery/shown-message.ts';
 import { createTestSender } from '../delivery/test-webhook.ts';
 import { openSupply } from './configured-supply.ts';
 import { describeChain } from './chain-description.ts';
@@ -16,7 +17,20 @@ import { openLimits } from './watcher-limits.ts';
 /** Listens when this resolves, at the returned URL. @throws Fault as startService does. */
 export async function startApi(
   { config, log, metrics, clock, steadyClock, shares, keyRing, loops, atStart }: Foundation,
-  { sender, contracts, ops }: { sender: SenderOptions; contracts: ContractReader; ops: OpsSources },
+  {
+    sender,
+    contracts,
+    ops,
+    inFlight,
+    attemptBell,
+  }: {
+    sender: SenderOptions;
+    contracts: ContractReader;
+    ops: OpsSources;
+    /** Undefined if this process delivers nothing. */
+    inFlight: InFlight | undefined;
+    attemptBell: AttemptBell;
+  },
   parts: AsyncDisposableStack,
 ): Promise<string> {
   const { createApi } = await import('../api/server.ts');
@@ -34,6 +48,9 @@ export async function startApi(
     pairs: valuedPairs(config),
     sendTest: createTestSender({ database, clock, log, keyRing, nativeSymbol, send }),
     adminToken: config.http.adminToken ?? undefined,
+    showMessage: createMessageView({ database, clock, nativeSymbol }),
+    inFlight,
+    attemptBell,
     prices: createPriceBook(config),
     supply: openSupply(config, { database, nodes: contracts, clock, log, signal }),
   });

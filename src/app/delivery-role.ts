@@ -1,7 +1,7 @@
 /**
  * The role `delivery`: sends due webhooks, and prunes old rows.
  */
-import { createDeliverer, HEARTBEAT_MS } from '../delivery/deliver.ts';
+import { createDeliverer, HEARTBEAT_MS, type InFlight } from '../delivery/deliver.ts';
 import { createPendingAlarm, PENDING_ALARM_MS } from '../delivery/pending-alarm.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import type { SessionKeeper } from '../store/db/session-keeper.ts';
@@ -14,6 +14,7 @@ import { limitsOf } from './watcher-limits.ts';
 
 export type DeliveryRole = {
   /** Takes a notice that something is due. */
+  readonly inFlight: InFlight;
   ring(lane: string): void;
   run(): void;
   /** Resolves when no attempt is under way. */
@@ -48,6 +49,7 @@ export function createDeliveryRole(
       run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS, retryMsMax });
       const database = shares.delivery;
       const repair = createLaneRepair({ database, clock, log, metrics });
+    inFlight: deliverer.inFlight,
       run('lane repair', unlessStepped(repair), { idleMs: () => REPAIR_MS });
       const alarm = createPendingAlarm({ database, log, limits: limitsOf(config) });
       run('pending alarm', alarm, { idleMs: () => PENDING_ALARM_MS });

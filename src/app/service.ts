@@ -127,8 +127,10 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   parts.defer(() => deployment.end());
   parts.defer(() => loops.end(delivery.stop));
-  startLoops(base, { delivery, prices, deployment });
-  const apiUrl = active.has('api') ? await startApi(base, { sender, contracts, ops: status }, parts) : '';
+  startLoops(base, { delivery, prices, deployment, bell });
+  const inFlight = active.has('delivery') ? delivery.inFlight : undefined;
+  const serving = { sender, contracts, ops: status, inFlight, attemptBell: bell };
+  const apiUrl = active.has('api') ? await startApi(base, serving, parts) : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
   parts.defer(() => closeServer(metricsServer));
   const metricsUrl = `${await listen(metricsServer, { section: 'metrics', ...config.metrics })}/metrics`;

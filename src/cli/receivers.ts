@@ -85,10 +85,12 @@ async function readReceivers(
   which: { watcherId: number | undefined; failing: boolean },
 ): Promise<Shown> {
   const { watcherReceiverJson } = await import('../api/admin/deployment.ts');
+  const { withQueues } = await import('../api/notifications/receivers.ts');
   const receivers = await listAll(db, which);
+  const queued = await withQueues(db, receivers);
   const summary = summaryOf(receivers, which.failing);
   return {
-    json: receivers.map(watcherReceiverJson),
+    json: queued.map((one) => watcherReceiverJson(one, undefined)),
     table: table([
       ['WATCHER', 'RECEIVER', 'FAILING SINCE', 'ATTEMPTS', 'LAST', 'PENDING', 'OLDEST', 'NEXT ATTEMPT'],
       ...receivers.map((one) => [...[shownText(one.watcherName), one.origin], ...cellsOf(one)]),

@@ -64,6 +64,14 @@ export type Member = {
   isReading: boolean;
 };
 
+export type Attempt = {
+  readonly member: Member;
+  kind: Kind | 'hung';
+  readonly handOverAtMs: number;
+  /** Lets another attempt that may hang start, if this one is decided within its span. */
+  readonly makeRoom: (() => void) | undefined;
+};
+
 /** When this many receivers of a watcher hang at once, and this share of those here, none of them counts as proven. */
 const TURNED_MIN = 4;
 const TURNED_SHARE = 0.1;

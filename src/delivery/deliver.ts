@@ -53,12 +53,21 @@ export type Deliverer = {
   ring(payload: string): void;
   /** Rejects with the first bug in a lane. */
   readonly failed: Promise<never>;
+  /** What is under way in this process. */
+  readonly inFlight: InFlight;
   /** Starts no further attempt, gives those under way a short time, and gives the lanes back. */
   stop(): Promise<void>;
 };
 
 export const HEARTBEAT_MS = 500;
 /** Longer than any attempt, so that a working lane is never taken from a living worker. */
+export type InFlight = {
+  /** Whether an attempt of this notification is being made. */
+  isUnderWay(laneId: number, notificationId: number): boolean;
+  /** The attempts at a receiver, and how many it takes at once; undefined if none of its delivery queues is leased here. */
+  receiver(watcherId: number, origin: string): { open: number; limit: number } | undefined;
+};
+
 export const LEASE_MS = 30_000;
 const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
@@ -308,6 +317,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     failed: bug.promise,
     async idleMs() {
       if (lanes.size >= lanesMax) return POLL_MS_MAX;
+    inFlight: {
+      isUnderWay: (laneId, notificationId) => lanes.get(laneId)?.run.isUnderWay(notificationId) ?? false,
+      receiver(watcherId, origin) {
+        const found = fair.receiver(watcherId, origin);
+        return found && { open: found.open, limit: found.pace.limit };
+      },
+    },
       const nextDue = await findNextDue(database, unwanted());
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(untilMs > 0 ? untilMs : OVERDUE_MS, POLL_MS_MAX);

@@ -7,6 +7,7 @@ import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import {
   type Account,
+  type Attempt,
   type Begin,
   comesBefore,
   createAccount,
@@ -39,6 +40,8 @@ export type FairSlots = {
   full(): number[];
   /** Waiting lanes beyond the attempts that their watchers can start now. */
   surplus(): number[];
+  /** Undefined if no lane of the receiver is in line. */
+  receiver(watcherId: number, origin: string): Readonly<Receiver> | undefined;
 };
 
 type Seat = {
@@ -76,14 +79,6 @@ const CROWDED_MIN = 32;
 const WAITING_MAX = 8;
 /** Starting an attempt takes 0.1 ms of the thread. Between groups the thread does its other work. */
 const STARTS_PER_TURN_MAX = 8;
-
-type Attempt = {
-  readonly member: Member;
-  kind: Kind | 'hung';
-  readonly handOverAtMs: number;
-  /** Lets another attempt that may hang start, if this one is decided within its span. */
-  readonly makeRoom: (() => void) | undefined;
-};
 
 // oxlint-disable-next-line max-lines-per-function -- One scheduler on shared counters; a split would pass all of them to each part, on the path of every attempt.
 export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOptions): FairSlots {
@@ -384,6 +379,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
       passedOver = new Set([...accounts.values()].filter(isFull));
       return [...passedOver].map(({ watcherId }) => watcherId);
     },
+    receiver: (watcherId, origin) => accounts.get(watcherId)?.receivers.get(origin),
     surplus() {
       return [...accounts.values()].flatMap((account) => {
         // Twice the limit for leasing, because giving lanes back and leasing them again is work too.

@@ -48,6 +48,8 @@ export type LaneRun = {
   readonly lane: Lane;
   /** Whether it has started an attempt since it was leased. */
   hadTurn(): boolean;
+  /** Whether an attempt of this notification is being made. */
+  isUnderWay(notificationId: number): boolean;
   /** Something new may be due in this lane. */
   ring(): void;
   /** Rings only if an attempt is under way, because a retry that comes due meanwhile sends no NOTIFY. */
@@ -288,6 +290,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   return {
     lane,
     hadTurn: () => hadTurn,
+    isUnderWay: (notificationId) => underWay.has(notificationId),
     ring,
     poll: () => underWay.size > 0 && ring(),
     forget() {

@@ -1,7 +1,14 @@
 /**
  * The API on a database, with requests as a client sends them.
  */
-import type { Api, OpsSources, SendTest, WatcherLimits } from '../../src/api/context.ts';
+import type {
+  Api,
+  AttemptBell,
+  InFlight,
+  OpsSources,
+  SendTest,
+  WatcherLimits,
+} from '../../src/api/context.ts';
 import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
 import type { SupplyReader } from '../../src/api/public/supply-reader.ts';
 import { createApi } from '../../src/api/server.ts';
@@ -9,6 +16,7 @@ import { issueKey } from '../../src/app/issue-keys.ts';
 import { renderOpenApi } from '../../src/app/render-openapi.ts';
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import { createMessageView } from '../../src/delivery/shown-message.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { ValuedPair } from '../../src/domain/pair.ts';
 import type { PriceBook } from '../../src/domain/price-book.ts';
@@ -80,6 +88,8 @@ const CHAIN = {
     adminToken,
     log = silentLog(),
     limits = {},
+    inFlight,
+    attemptBell = { listen: () => () => {} },
   }: {
     prices?: PriceBook;
     supply?: SupplyReader;
@@ -87,6 +97,8 @@ const CHAIN = {
     adminToken?: string;
     log?: Log;
     limits?: WatcherLimits;
+    inFlight?: InFlight;
+    attemptBell?: AttemptBell;
   } = {},
 ): ApiStory {
   const clock = createTestClock();
@@ -98,6 +110,9 @@ const CHAIN = {
     limits,
     sendTest,
     ops: { ...allIsWell, ...ops },
+    showMessage: createMessageView(options),
+    inFlight,
+    attemptBell,
     prices,
     supply,
     pairs,

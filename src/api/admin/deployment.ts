@@ -2,13 +2,19 @@
  * Operator routes: processes with their hosts, late watchers by name, and the receivers of all watchers.
  */
 import { type Static, Type } from 'typebox';
-import { listReceivers, type Receiver, type ReceiverCursor } from '../../store/delivery/receivers.ts';
-import type { Api, ApiOptions } from '../context.ts';
+import { listReceivers, type ReceiverCursor } from '../../store/delivery/receivers.ts';
+import type { Api, ApiOptions, InFlight } from '../context.ts';
 import { cursorParameter, nextLink } from '../http/paging.ts';
 import { parameter, parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf } from '../notifications/log-json.ts';
 import { LIMIT, LIMIT_DEFAULT } from '../notifications/log-query.ts';
-import { FAILING, ReceiverJson, receiverJson } from '../notifications/receivers.ts';
+import {
+  FAILING,
+  type QueuedReceiver,
+  ReceiverJson,
+  receiverJson,
+  withQueues,
+} from '../notifications/receivers.ts';
 import { DeploymentDetails } from '../ops/deployment-body.ts';
 
 const RECEIVERS = '/api/admin/receivers';
@@ -37,9 +43,15 @@ const WatcherReceiver = Type.Object(
 );
 
 /** A receiver with its watcher. */
-export function watcherReceiverJson(one: Receiver): Static<typeof WatcherReceiver> {
-  const { watcherId, watcherName, isSuspended } = one;
-  return { watcher_id: watcherId, watcher: watcherName, suspended: isSuspended, ...receiverJson(one) };
+export function watcherReceiverJson(
+  one: QueuedReceiver,
+  inFlight: InFlight | undefined,
+): Static<typeof WatcherReceiver> {
+  const { watcherId, watcherName, isSuspended } = one.receiver;
+  return {
+    ...{ watcher_id: watcherId, watcher: watcherName, suspended: isSuspended },
+    ...receiverJson(one, inFlight),
+  };
 }
 
 const AT = '2026-01-31T12:00:00.000Z';
@@ -48,6 +60,8 @@ const receiver = {
   ...{ origin: 'https://hooks.acme.example:443', failing: true },
   ...{ failing_since: AT, failed_attempts: 41, last_attempt_at: AT, last_outcome: 'http_5xx' },
   ...{ last_status: 503, pending: 12, pending_is_complete: true, oldest_pending_at: AT, next_attempt_at: AT },
+  ...{ state: 'failing', waiting: 12, waiting_is_complete: true, oldest_waiting_at: AT },
+  ...{ under_way: 0, concurrency: null },
 };
 const operations = {
   receivers: {
@@ -73,7 +87,7 @@ const operations = {
   },
 };
 
-export function addAdminDeploymentRoutes(api: Api, { database, ops }: ApiOptions): void {
+export function addAdminDeploymentRoutes(api: Api, { database, ops, inFlight }: ApiOptions): void {
   api.get(
     RECEIVERS,
     {
@@ -88,7 +102,8 @@ export function addAdminDeploymentRoutes(api: Api, { database, ops }: ApiOptions
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
         reply.header('link', nextLink(RECEIVERS, { ...query, cursor: `${last.watcherId} ${last.origin}` }));
-      return { success: true as const, data: receivers.map(watcherReceiverJson) };
+      const queued = await withQueues(database, receivers);
+      return { success: true as const, data: queued.map((one) => watcherReceiverJson(one, inFlight)) };
     },
   );
 

@@ -7,7 +7,14 @@ import { Fault } from '../../core/fault.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import type { Database } from '../../store/db/db.ts';
 import { listAttempts } from '../../store/delivery/attempts.ts';
-import { findLogged, type LoggedNotification, listLog } from '../../store/delivery/log.ts';
+import {
+  countMatches,
+  findLogged,
+  type LoggedNotification,
+  listLog,
+  MATCHES_MAX,
+} from '../../store/delivery/log.ts';
+import { findLoggedBlock } from '../../store/delivery/logged-block.ts';
 import { redeliverOne, redeliverStep } from '../../store/delivery/redelivery.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate, type WatcherGate } from '../http/auth.ts';
@@ -18,11 +25,15 @@ import {
   AttemptJson,
   answerOf,
   attemptJson,
+  BlockJson,
+  blockJson,
+  MessageJson,
   NotificationJson,
   notificationJson,
   textOrNull,
 } from './log-json.ts';
 import {
+  countParameters,
   filterOf,
   formatRedeliveryCursor,
   LIMIT_DEFAULT,
@@ -37,7 +48,16 @@ const PATH = '/api/notifications/log';
 const STEPS_MAX = 10;
 
 const Params = Type.Object({ id: Type.String() });
-const One = Type.Object({ ...NotificationJson.properties, attempts: Type.Array(AttemptJson) });
+const One = Type.Object({
+  ...NotificationJson.properties,
+  attempts: Type.Array(AttemptJson),
+  block: BlockJson,
+  message: MessageJson,
+});
+const Counted = Type.Object({
+  count: Type.Integer({ description: `Counted up to ${MATCHES_MAX}.` }),
+  is_complete: Type.Boolean({ description: 'False if there are or may be more.' }),
+});
 const Redelivered = Type.Object({ redelivered: Type.Integer(), cursor: textOrNull });
 
 const attempt = {
@@ -62,6 +82,21 @@ const notification = {
   asset: 'ETH',
   block_number: 19_000_000,
   state: 'processed',
+  status: 'delivered',
+  failures: 0,
+  url: 'https://hooks.acme.example/deposits',
+  origin: 'https://hooks.acme.example:443',
+  confirmations: 3,
+  confirmations_needed: 0,
+  last_attempt: {
+    ...{
+      id: 9_001,
+      started_at: '2026-01-31T12:00:01.000Z',
+      duration_ms: 38,
+      outcome: 'success',
+      status: 204,
+    },
+  },
   revision: 0,
   orphaned: false,
   orphaned_at: null,
@@ -73,6 +108,14 @@ const notification = {
   next_retry_at: null,
   created_at: '2026-01-31T12:00:00.000Z',
   processed_at: '2026-01-31T12:00:01.000Z',
+};
+const block = {
+  ...{ number: 19_000_000, hash: `0x${'b1'.repeat(32)}`, mined_at: '2026-01-31T11:59:59.000Z' },
+  ...{ confirmations: 3, is_final: false, is_orphaned: false },
+};
+const message = {
+  body: '{"id":81234, …}',
+  headers: { 'content-type': 'application/json', authorization: 'Bearer [redacted]', 'webhook-id': '81234' },
 };
 const answerHeaders = { link: '`rel="next"` leads to the next page.' };
 const errors = { 404: 'Notification not found' };
@@ -86,9 +129,14 @@ const operations = {
     example: { success: true, data: [notification] },
     answerHeaders,
   },
+  count: {
+    summary: 'Count the notifications that match the filters',
+    description: 'The count ends where it would take long. `is_complete` says whether it did.',
+    example: { success: true, data: { count: 214, is_complete: true } },
+  },
   get: {
-    summary: 'Show a notification with its newest attempts',
-    example: { success: true, data: { ...notification, attempts: [attempt] } },
+    summary: 'Show a notification with its newest attempts, its block and its message',
+    example: { success: true, data: { ...notification, attempts: [attempt], block, message } },
     answerHeaders,
     errors,
   },
@@ -116,17 +164,15 @@ const operations = {
 export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
   const gate = createWatcherGate(options);
   addList(api, options, gate);
+  addCount(api, options, gate);
   addOne(api, options, gate);
   addAttempts(api, options, gate);
   addRedeliverOne(api, options, gate);
   addRedeliverMany(api, options, gate);
 }
 
-function addList(
-  api: Api,
-  { database, nativeSymbol }: ApiOptions,
-  { onRequest, watcherOf }: WatcherGate,
-): void {
+function addList(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database } = options;
   api.get(
     PATH,
     {
@@ -147,17 +193,31 @@ function addList(
       if (next !== undefined) reply.header('link', nextLink(PATH, { ...request.query, cursor: next }));
       return {
         success: true as const,
-        data: notifications.map((one) => notificationJson(one, nativeSymbol)),
+        data: notifications.map((one) => notificationJson(one, options)),
       };
     },
   );
 }
 
-function addOne(
-  api: Api,
-  { database, nativeSymbol }: ApiOptions,
-  { onRequest, watcherOf }: WatcherGate,
-): void {
+function addCount(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  api.get(
+    `${PATH}/count`,
+    {
+      onRequest,
+      schema: { querystring: querySchema(countParameters), response: answerOf(Counted) },
+      config: { operation: operations.count },
+    },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      const filter = await filterOf(database, watcherId, readKeyed(request.query, countParameters));
+      const { count, isComplete } = await countMatches(database, watcherId, filter);
+      return { success: true as const, data: { count, is_complete: isComplete } };
+    },
+  );
+}
+
+function addOne(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database } = options;
   api.get(
     `${PATH}/:id`,
     {
@@ -171,7 +231,15 @@ function addOne(
       const page = { limit: LIMIT_DEFAULT, before: undefined };
       const { attempts, link } = await attemptPage(database, watcherId, notification.id, page);
       if (link !== undefined) reply.header('link', link);
-      return { success: true as const, data: { ...notificationJson(notification, nativeSymbol), attempts } };
+      return {
+        success: true as const,
+        data: {
+          ...notificationJson(notification, options),
+          attempts,
+          block: blockJson(notification, await findLoggedBlock(database, notification)),
+          message: (await options.showMessage({ watcherId, id: notification.id })) ?? null,
+        },
+      };
     },
   );
 }
@@ -196,11 +264,8 @@ function addAttempts(api: Api, { database }: ApiOptions, { onRequest, watcherOf 
   );
 }
 
-function addRedeliverOne(
-  api: Api,
-  { database, clock, nativeSymbol }: ApiOptions,
-  { onRequest, watcherOf }: WatcherGate,
-): void {
+function addRedeliverOne(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database, clock } = options;
   api.post(
     `${PATH}/:id/redeliver`,
     {
@@ -214,7 +279,7 @@ function addRedeliverOne(
       const isChanged = await redeliverOne(database, watcherId, id, clock.now());
       const notification = await getLogged(database, watcherId, request.params.id);
       if (!isChanged && notification.state !== 'waiting') throw refusalOf(notification);
-      return { success: true as const, data: notificationJson(notification, nativeSymbol) };
+      return { success: true as const, data: notificationJson(notification, options) };
     },
   );
 }

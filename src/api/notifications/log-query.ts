@@ -2,10 +2,11 @@
  * Query parameters of the delivery log: filters, limit and cursor.
  */
 import { Type } from 'typebox';
-import { type Hash, parseAddress } from '../../core/hex.ts';
+import { type Address, type Hash, parseAddress } from '../../core/hex.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
+import { storedStatuses } from '../../domain/delivery-status.ts';
 import type { Database } from '../../store/db/db.ts';
-import type { LogFilter } from '../../store/delivery/log.ts';
+import type { LogFilter } from '../../store/delivery/log-filter.ts';
 import { listRecordIds } from '../../store/watchers/watched.ts';
 import { invalid } from '../http/errors.ts';
 import { cursorParameter, limitParameter } from '../http/paging.ts';
@@ -19,9 +20,34 @@ const RECORDS_MAX = 10;
 
 const states = ['held', 'waiting', 'processed', 'withdrawn', 'cancelled'] as const;
 const types = ['COIN_TRANSFER', 'TOKEN_TRANSFER'] as const;
+const directions = ['in', 'out'] as const;
+const outcomes = [
+  ...[
+    'success',
+    'http_3xx',
+    'http_4xx',
+    'http_5xx',
+    'timeout',
+    'dns',
+    'connect',
+    'tls',
+    'network',
+    'refused',
+  ],
+] as const;
 
 const TIME = parameter('a time such as 2026-01-31T12:00:00Z', findIsoTime);
 const BLOCK = parameter('a block number', parseWhole);
+const AMOUNT = parameter('a whole number, in wei or in the smallest unit of the token', (text) =>
+  /^\d{1,78}$/.test(text) ? BigInt(text) : undefined,
+);
+
+const parseAnswer = (text: string) => (/^[1-5]\d\d$/.test(text) ? Number(text) : oneOf(outcomes)(text));
+const parseToken = (text: string): Address | 'native' | undefined =>
+  text === 'native' ? text : parseAddress(text);
+
+/** Undefined for a text with characters that no origin contains. */
+export const parseOrigin = (text: string) => (/[\s\p{Cc}]/u.test(text) ? undefined : text);
 
 export const LIMIT = limitParameter(LIMIT_MAX);
 /** A list without filters, whose cursor is an id. */
@@ -29,6 +55,7 @@ export const pageParameters = { limit: LIMIT, cursor: cursorParameter(parseWhole
 
 const filterParameters = {
   state: parameter(`one of ${states.join(', ')}`, oneOf(states)),
+  status: parameter(`one of ${storedStatuses.join(', ')}`, oneOf(storedStatuses)),
   type: parameter(`one of ${types.join(', ')}`, oneOf(types)),
   hash: parameter('64 hexadecimal characters', parseHash),
   address: parameter('40 hexadecimal characters', parseAddress),
@@ -38,7 +65,18 @@ const filterParameters = {
   to: { ...TIME, schema: Type.String({ description: 'The same as `until`.' }), aliasOf: 'until' },
   from_block: BLOCK,
   to_block: BLOCK,
+  token: parameter('native or the address of a token', parseToken),
+  min_amount: AMOUNT,
+  max_amount: AMOUNT,
+  direction: parameter(`one of ${directions.join(', ')}`, oneOf(directions)),
+  origin: parameter('scheme, host and port of a webhook URL', parseOrigin),
+  code: parameter(
+    `an HTTP status or one of ${outcomes.join(', ')}`,
+    parseAnswer,
+    Type.String({ description: 'HTTP status or outcome of the last attempt.' }),
+  ),
 };
+export const countParameters = filterParameters;
 export const listParameters = { ...filterParameters, cursor: pageParameters.cursor, limit: LIMIT };
 export const redeliverParameters = {
   ...filterParameters,
@@ -60,17 +98,21 @@ export async function filterOf(
   watcherId: number,
   given: Parsed<typeof filterParameters>,
 ): Promise<LogFilter> {
-  const { state, type, hash, address, watched_address_id: id, from, until, to } = given;
-  const filter = { state, type, hash, from, until: until ?? to };
-  const blocks = { fromBlock: given.from_block, toBlock: given.to_block };
-  if (address === undefined) return { ...filter, ...blocks, recordIds: id === undefined ? undefined : [id] };
+  const { address, watched_address_id: id, until, to } = given;
+  const { state, status, type, hash, from, token, direction, origin, code: lastAnswer } = given;
+  const filter = {
+    ...{ state, status, type, hash, from, until: until ?? to, token, direction, origin, lastAnswer },
+    ...{ fromBlock: given.from_block, toBlock: given.to_block },
+    ...{ minAmount: given.min_amount, maxAmount: given.max_amount },
+  };
+  if (address === undefined) return { ...filter, recordIds: id === undefined ? undefined : [id] };
   const ids = await listRecordIds(database, watcherId, address, RECORDS_MAX + 1);
   if (ids.length > RECORDS_MAX)
     throw invalid(
       '/address',
       `belongs to more than ${RECORDS_MAX} watched addresses: choose one with watched_address_id`,
     );
-  return { ...filter, ...blocks, recordIds: id === undefined ? ids : ids.filter((one) => one === id) };
+  return { ...filter, recordIds: id === undefined ? ids : ids.filter((one) => one === id) };
 }
 
 /** The cursor of a bulk redelivery: when it began, and the last id of the previous request. */
@@ -86,7 +128,7 @@ function parseRedeliveryCursor(text: string): RedeliveryCursor | undefined {
     : { startedAt: new Date(Number(startedMs)), after: Number(after) };
 }
 
-function parseUuid(text: string): string | undefined {
+export function parseUuid(text: string): string | undefined {
   return UUID.test(text) ? text.toLowerCase() : undefined;
 }
 

@@ -2,18 +2,18 @@
  * The receivers of a watcher, and which of them fail.
  */
 import { type Static, Type } from 'typebox';
+import type { Db } from '../../store/db/db.ts';
+import { type ReceiverQueue, readReceiverQueues } from '../../store/delivery/receiver-queues.ts';
 import { listReceivers, PENDING_MAX, type Receiver } from '../../store/delivery/receivers.ts';
-import type { Api, ApiOptions } from '../context.ts';
+import type { Api, ApiOptions, InFlight } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { cursorParameter, nextLink } from '../http/paging.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf, textOrNull } from './log-json.ts';
-import { LIMIT, LIMIT_DEFAULT } from './log-query.ts';
+import { LIMIT, LIMIT_DEFAULT, parseOrigin } from './log-query.ts';
 
 const PATH = '/api/notifications/receivers';
 
-/** Undefined for a text with characters that no origin contains. */
-const parseOrigin = (text: string) => (/[\s\p{Cc}]/u.test(text) ? undefined : text);
 export const FAILING = parameter(
   'true or false',
   oneOf(['true', 'false']),
@@ -47,11 +47,48 @@ export const ReceiverJson = Type.Object(
       description: 'When the oldest of these notifications was created.',
     }),
     next_attempt_at: textOrNull,
+    state: Type.Enum(['ok', 'failing', 'hung', 'suspended'], {
+      description:
+        '`hung`: it is failing, and did not answer the last failed attempt in time. `suspended`: its watcher is suspended.',
+    }),
+    waiting: Type.Integer({
+      description: `Notifications that wait for an attempt or a retry, counted up to ${PENDING_MAX}.`,
+    }),
+    waiting_is_complete: Type.Boolean({ description: 'False if there are more.' }),
+    oldest_waiting_at: Type.Union([Type.String(), Type.Null()], {
+      description:
+        'Since when the oldest of them waits. First attempts count from when they are due, retries from the creation of the notification.',
+    }),
+    under_way: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'Attempts under way. Null if another process makes them.',
+    }),
+    concurrency: Type.Union([Type.Integer(), Type.Null()], {
+      description:
+        'Attempts that Chainbell makes at once, as learned from the answers of the receiver. Null while nothing is sent to it, and if another process sends.',
+    }),
   },
   { title: 'Receiver' },
 );
 
-export function receiverJson({ origin, failure }: Receiver): Static<typeof ReceiverJson> {
+/** A receiver with its queue. */
+export type QueuedReceiver = { receiver: Receiver; queue: ReceiverQueue };
+
+/** Adds what waits for the receivers. */
+export async function withQueues(db: Db, receivers: readonly Receiver[]): Promise<QueuedReceiver[]> {
+  const queues = await readReceiverQueues(db, receivers);
+  return receivers.flatMap((receiver, index) => {
+    const queue = queues[index];
+    return queue === undefined ? [] : { receiver, queue };
+  });
+}
+
+/** `inFlight`: undefined if this process delivers nothing. */
+export function receiverJson(
+  { receiver, queue }: QueuedReceiver,
+  inFlight: InFlight | undefined,
+): Static<typeof ReceiverJson> {
+  const { watcherId, origin, failure } = receiver;
+  const here = inFlight?.receiver(watcherId, origin);
   return {
     origin,
     failing: failure !== undefined,
@@ -64,7 +101,19 @@ export function receiverJson({ origin, failure }: Receiver): Static<typeof Recei
     pending_is_complete: failure === undefined ? null : failure.pending <= PENDING_MAX,
     oldest_pending_at: failure?.oldestPendingAt.toISOString() ?? null,
     next_attempt_at: failure?.nextAttemptAt.toISOString() ?? null,
+    state: stateOf(receiver),
+    waiting: Math.min(queue.waiting, PENDING_MAX),
+    waiting_is_complete: queue.waiting <= PENDING_MAX,
+    oldest_waiting_at: queue.oldestWaitingAt?.toISOString() ?? null,
+    under_way: here?.open ?? (queue.isLeased ? null : 0),
+    concurrency: here?.limit ?? null,
   };
+}
+
+function stateOf({ isSuspended, failure }: Receiver): 'ok' | 'failing' | 'hung' | 'suspended' {
+  if (isSuspended) return 'suspended';
+  if (failure === undefined) return 'ok';
+  return failure.lastOutcome === 'timeout' ? 'hung' : 'failing';
 }
 
 const example = {
@@ -72,6 +121,8 @@ const example = {
   ...{ failed_attempts: 41, last_attempt_at: '2026-01-31T14:11:03.000Z' },
   ...{ last_outcome: 'http_5xx', last_status: 503, pending: 12, pending_is_complete: true },
   ...{ oldest_pending_at: '2026-01-31T11:59:58.000Z', next_attempt_at: '2026-01-31T14:12:00.000Z' },
+  ...{ state: 'failing', waiting: 12, waiting_is_complete: true },
+  ...{ oldest_waiting_at: '2026-01-31T11:59:58.000Z', under_way: 0, concurrency: null },
 };
 const operation = {
   summary: 'List receivers, and which of them fail',
@@ -81,7 +132,7 @@ const operation = {
 };
 
 export function addReceiverRoutes(api: Api, options: ApiOptions): void {
-  const { database } = options;
+  const { database, inFlight } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
 
   api.get(
@@ -104,7 +155,8 @@ export function addReceiverRoutes(api: Api, options: ApiOptions): void {
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
         reply.header('link', nextLink(PATH, { ...request.query, cursor: last.origin }));
-      return { success: true as const, data: receivers.map(receiverJson) };
+      const queued = await withQueues(database, receivers);
+      return { success: true as const, data: queued.map((one) => receiverJson(one, inFlight)) };
     },
   );
 }

@@ -4,12 +4,13 @@
 import { fromBytes, type Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
-import type { Database } from '../db/db.ts';
+import type { Database, Db } from '../db/db.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
 import { endGone, kindText } from './notification-rows.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { advanceSequences } from './sequence.ts';
+import type { ShardKey } from './shards.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
@@ -96,9 +97,9 @@ export async function listDue(
   const rows = await database.query<({ lane: number } & DueRow) | { lane: number; id: null }>(
     frequent(sql`
     select l.id as lane, q.id, n.watched_address_id, l.watcher_id, n.tx_hash, ${kindText(sql`n.kind`)} as kind, n.sender,
-      n.receiver, n.amount, n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
+      n.receiver, n.amount, n.token, ${timeText(sql`n.created_at`)} as created_text, n.created_at,
       q.revision, q.retry_count, q.redelivery_count,
-      to_char(q.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
+      ${timeText(sql`q.next_retry_at`)} as next_retry_text,
       q.sequence is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
       w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
     from unnest(
@@ -120,6 +121,30 @@ export async function listDue(
   }
   return found;
 }
+
+/**
+ * A notification with everything that its message contains, whatever its state is. Undefined if it doesn't exist, or if its watched
+ * address is deleted, so that it has no URL.
+ */
+export async function findAsDue(
+  db: Db,
+  { shardId, id }: ShardKey<number>,
+): Promise<DueNotification | undefined> {
+  const [row] = await db.query<DueRow & { lane_id: number; webhook_url: string }>(sql`
+    select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
+      ${timeText(sql`n.created_at`)} as created_text, n.created_at, n.revision, n.retry_count, n.redelivery_count,
+      ${timeText(sql`n.next_retry_at`)} as next_retry_text, n.sequence is not null as is_ordered, n.block_number,
+      coalesce(b.hash, o.hash) as block_hash, n.replaces, w.webhook_url, w.lane_id
+    from notification_status n
+    join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+    left join block b on n.reorg_id is null and b.number = n.block_number
+    left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
+    where n.shard_id = ${shardId} and n.id = ${id}`);
+  return row && toDue(row, row.webhook_url, { id: row.lane_id, shardId });
+}
+
+/** The format of times in webhooks (spec 2.7). */
+const timeText = (time: Sql): Sql => sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')`;
 
 /**
  * Returns the rows that their watched addresses still want in this lane. The other rows' watched addresses changed after the
@@ -159,7 +184,7 @@ async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now:
   });
 }
 
-function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
+function toDue(row: DueRow, webhookUrl: string, lane: Pick<Lane, 'id' | 'shardId'>): DueNotification {
   return {
     id: row.id,
     shardId: lane.shardId,

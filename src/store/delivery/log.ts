@@ -1,12 +1,21 @@
 /**
  * The delivery log: a watcher's notifications in all states. Every query reads a bounded number of rows by an index.
  */
-import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
+import { fromBytes, type Hash } from '../../core/hex.ts';
+import type { NotificationState } from '../../domain/delivery-status.ts';
+import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import type { NotificationType } from './due.ts';
-import { isOfTransaction } from './notification-rows.ts';
+import {
+  all,
+  innerConditions,
+  type LogFilter,
+  lastAttemptOf,
+  outerColumns,
+  outerConditions,
+} from './log-filter.ts';
 import {
   isInShards,
   isOneOfNotifications,
@@ -16,8 +25,6 @@ import {
   type ShardKey,
 } from './shards.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
-
-export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
 
 export type LoggedNotification = TransferFields & {
   id: number;
@@ -38,21 +45,29 @@ export type LoggedNotification = TransferFields & {
   nextRetryAt: Date | undefined;
   createdAt: Date;
   processedAt: Date | undefined;
+  /** Whether a reorg orphaned the transfer, and no removal notice is or was sent for it. */
+  isOrphanedTransfer: boolean;
+  /** The delivery queue that sends it; undefined for a finished one whose watched address is deleted. */
+  laneId: number | undefined;
+  /** Scheme, host and port of the webhook URL. */
+  origin: string | undefined;
+  /** Undefined if its watched address is deleted. */
+  webhookUrl: string | undefined;
+  /** Blocks stored after its block; undefined while the transfer is not on the canonical chain. */
+  confirmations: number | undefined;
+  /** Confirmations that its watched address asks for; undefined for the service's setting. */
+  recordConfirmations: number | undefined;
+  /** Held until this block is released. */
+  releaseNumber: number | undefined;
+  lastAttempt: LastAttempt | undefined;
 };
 
-/** A notification must match all conditions that are given. */
-export type LogFilter = {
-  state?: NotificationState | undefined;
-  type?: NotificationType | undefined;
-  hash?: Hash | undefined;
-  /** Notifications of any of these watched addresses. */
-  recordIds?: readonly string[] | undefined;
-  /** Creation time: `from` is inclusive, `until` exclusive. */
-  from?: Date | undefined;
-  until?: Date | undefined;
-  /** Both inclusive. */
-  fromBlock?: number | undefined;
-  toBlock?: number | undefined;
+type LastAttempt = {
+  id: number;
+  startedAt: Date;
+  durationMs: number;
+  outcome: string;
+  status: number | undefined;
 };
 
 /** A page of notifications in the order of their ids, which is the order of their creation, after the id `after`. */
@@ -63,6 +78,11 @@ type LogPage = { order: 'newest first' | 'oldest first'; after: number | undefin
  * instead of one unbounded statement.
  */
 export const EXAMINED_MAX = 10_000;
+/** The last attempt of each examined row takes a look at an index. */
+const EXAMINED_BY_ATTEMPT_MAX = 2_000;
+
+const examinedMaxOf = ({ lastAnswer }: LogFilter): number =>
+  lastAnswer === undefined ? EXAMINED_MAX : EXAMINED_BY_ATTEMPT_MAX;
 
 /** A page of the watcher's log. `next` is the cursor of the next page, undefined at the end. */
 export async function listLog(
@@ -72,12 +92,21 @@ export async function listLog(
   page: LogPage,
 ): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
   const { keys, next } = await findMatches(db, watcherId, filter, page);
+  return { notifications: await readLogged(db, keys, page.order), next };
+}
+
+/** The notifications with these keys. */
+async function readLogged(
+  db: Db,
+  keys: readonly ShardKey<number>[],
+  order: LogPage['order'],
+): Promise<LoggedNotification[]> {
   const rows = await db.query<LogRow>(sql`
-    select ${columns} from notification_status n
+    select ${columns} from ${source}
     where ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, keys)}
-    order by id ${page.order === 'newest first' ? sql`desc` : sql`asc`}
+    order by n.id ${order === 'newest first' ? sql`desc` : sql`asc`}
     limit ${keys.length}`);
-  return { notifications: rows.map(toLogged), next };
+  return rows.map(toLogged);
 }
 
 export async function findLogged(
@@ -87,8 +116,32 @@ export async function findLogged(
 ): Promise<LoggedNotification | undefined> {
   const shards = await listShards(db, watcherId);
   const [row] = await db.query<LogRow>(sql`
-    select ${columns} from notification_status n where ${isInShards(sql`n.shard_id`, shards)} and n.id = ${id}`);
+    select ${columns} from ${source} where ${isInShards(sql`n.shard_id`, shards)} and n.id = ${id}`);
   return row && toLogged(row);
+}
+
+/** Matches are counted up to this. */
+export const MATCHES_MAX = 10_000;
+/** Pages that one count examines, some tenths of a second. */
+const COUNTED_PAGES_MAX = 10;
+
+/** How many notifications match, up to MATCHES_MAX. `isComplete` is false if there are or may be more. */
+export async function countMatches(
+  db: Db,
+  watcherId: number,
+  filter: LogFilter,
+): Promise<{ count: number; isComplete: boolean }> {
+  let count = 0;
+  let after: number | undefined;
+  for (let pages = 0; pages < COUNTED_PAGES_MAX; pages += 1) {
+    const page = { order: 'newest first', after, limit: MATCHES_MAX + 1 - count } as const;
+    const { keys, next } = await findMatches(db, watcherId, filter, page);
+    count += keys.length;
+    if (count > MATCHES_MAX) return { count: MATCHES_MAX, isComplete: false };
+    if (next === undefined) return { count, isComplete: true };
+    after = next;
+  }
+  return { count, isComplete: false };
 }
 
 /** The shard of one of the watcher's notifications. With one shard, the notification may not exist. */
@@ -114,7 +167,8 @@ export async function findMatches(
   const isDown = order === 'newest first';
   const direction = isDown ? sql`desc` : sql`asc`;
   const shards = await listShards(db, watcherId);
-  const partMax = filter.recordIds === undefined ? Math.ceil(EXAMINED_MAX / shards.length) : EXAMINED_MAX;
+  const examinedMax = examinedMaxOf(filter);
+  const partMax = filter.recordIds === undefined ? Math.ceil(examinedMax / shards.length) : examinedMax;
   const isInside =
     shards.length === 1 ? sql`true` : isDown ? sql`id >= coalesce(last, 0)` : sql`(id <= last) is not false`;
   const rows = await db.query<{ shard_id: number; id: number | null; last: number | null }>(sql`
@@ -127,7 +181,7 @@ export async function findMatches(
     )
     select m.shard_id, m.id, stop.last
     from stop left join lateral (
-      select shard_id, id from examined where ${all(outerConditions(filter))} and ${isInside}
+      select shard_id, id from examined n where ${all(outerConditions(filter))} and ${isInside}
       order by id ${direction} limit ${limit}
     ) m on true
     order by m.id ${direction}`);
@@ -138,20 +192,19 @@ export async function findMatches(
 /** The rows that a page examines. These conditions use an index; `outerConditions` filters the examined rows. */
 function selectExamined(
   { watcherId, shards }: { watcherId: number; shards: readonly number[] },
-  { hash, recordIds, from, until, fromBlock, toBlock }: LogFilter,
+  filter: LogFilter,
   { isDown, after, partMax }: { isDown: boolean; after: number | undefined; partMax: number },
 ): Sql {
+  const { recordIds } = filter;
   const direction = isDown ? sql`desc` : sql`asc`;
-  const conditions: Sql[] = [];
+  const conditions = innerConditions(filter);
   if (after !== undefined) conditions.push(isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`);
-  if (hash !== undefined) conditions.push(isOfTransaction(sql`${toBytes(hash)}::bytea`));
-  if (from !== undefined) conditions.push(sql`n.created_at >= ${from}`);
-  if (until !== undefined) conditions.push(sql`n.created_at < ${until}`);
-  if (fromBlock !== undefined) conditions.push(sql`n.block_number >= ${fromBlock}`);
-  if (toBlock !== undefined) conditions.push(sql`n.block_number <= ${toBlock}`);
   const page = sql`order by id ${direction} limit ${partMax}`;
+  // Only what is needed, because the view joins a table for some of its columns.
+  const names = new Set(['shard_id', 'id', ...outerColumns(filter)]);
+  const examined = raw([...names].map((name) => `n.${name}`).join(', '));
   const select = (shardId: Sql) => sql`
-    select n.shard_id, n.id, n.state, n.kind from notification_status n where ${all([sql`n.shard_id = ${shardId}`, ...conditions])}`;
+    select ${examined} from notification_status n where ${all([sql`n.shard_id = ${shardId}`, ...conditions])}`;
   if (recordIds === undefined) return partsOfShards(shards, select, page);
   const keys = recordKeys(watcherId, recordIds);
   const ofRecord = shards.length === 1 ? select(sql`${shards[0]}`) : select(sql`r.shard_id`);
@@ -160,17 +213,6 @@ function selectExamined(
       ${listOf(keys.map(({ shardId }) => shardId))}::bigint[], ${listOf(recordIds)}::uuid[]) as r (shard_id, id)
     cross join lateral (${ofRecord} and n.watched_address_id = r.id ${page}) n ${page}`;
 }
-
-function outerConditions({ state, type }: LogFilter): Sql[] {
-  const conditions = [sql`true`];
-  if (state !== undefined) conditions.push(sql`state = ${state}`);
-  if (type !== undefined)
-    conditions.push(type === 'TOKEN_TRANSFER' ? sql`kind = 'token'` : sql`kind <> 'token'`);
-  return conditions;
-}
-
-const all = (conditions: readonly Sql[]): Sql =>
-  conditions.reduce((together, condition) => sql`${together} and ${condition}`);
 
 type LogRow = TransferRow & {
   id: number;
@@ -189,7 +231,24 @@ type LogRow = TransferRow & {
   next_retry_at: Date | null;
   created_at: Date;
   processed_at: Date | null;
+  is_orphaned: boolean;
+  lane_id: number | null;
+  origin: string | null;
+  webhook_url: string | null;
+  tip: number | null;
+  record_confirmations: number | null;
+  release_number: number | null;
+  attempt_id: number | null;
+  attempt_started_at: Date;
+  attempt_duration_ms: number;
+  attempt_outcome: string;
+  attempt_status: number | null;
 };
+
+const source = sql`notification_status n
+    left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+    left join lane l on l.id = n.lane_id
+    left join lateral (${lastAttemptOf(sql`a.*`)}) a on true`;
 
 /** Columns of a notification `n`. Only an orphaned one has a reorg or a replacement, so the others need no look-up. */
 const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
@@ -200,7 +259,11 @@ const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.r
         select max(r.id) from notification_status r
         where substr(r.tx_hash, 29) = substr(n.tx_hash, 29) and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
       ) end as replaced_by,
-      n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at`;
+      n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at,
+      n.reorg_id is not null as is_orphaned, n.lane_id, l.origin, w.webhook_url, w.confirmations as record_confirmations,
+      n.release_number, (select number from block order by number desc limit 1) as tip,
+      a.id as attempt_id, a.started_at as attempt_started_at, a.duration_ms as attempt_duration_ms, a.outcome as attempt_outcome,
+      a.status as attempt_status`;
 
 function toLogged(row: LogRow): LoggedNotification {
   return {
@@ -226,5 +289,21 @@ function toLogged(row: LogRow): LoggedNotification {
     nextRetryAt: row.next_retry_at ?? undefined,
     createdAt: row.created_at,
     processedAt: row.processed_at ?? undefined,
+    isOrphanedTransfer: row.is_orphaned && messageKind(row) === 'transfer',
+    laneId: row.lane_id ?? undefined,
+    origin: row.origin ?? undefined,
+    webhookUrl: row.webhook_url ?? undefined,
+    confirmations: row.is_orphaned || row.tip === null ? undefined : Math.max(0, row.tip - row.block_number),
+    recordConfirmations: row.record_confirmations ?? undefined,
+    releaseNumber: row.release_number ?? undefined,
+    lastAttempt: row.attempt_id === null ? undefined : toLastAttempt(row.attempt_id, row),
   };
 }
+
+const toLastAttempt = (id: number, row: LogRow): LastAttempt => ({
+  id,
+  startedAt: row.attempt_started_at,
+  durationMs: row.attempt_duration_ms,
+  outcome: row.attempt_outcome,
+  status: row.attempt_status ?? undefined,
+});

@@ -1,10 +1,10 @@
 /**
  * Delivery statistics of one watched address.
  */
+import type { NotificationState } from '../../domain/delivery-status.ts';
 import { shardOfRecord } from '../../domain/shard.ts';
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import type { NotificationState } from './log.ts';
 
 type RecordStatistics = {
   counts: Record<NotificationState, number>;

@@ -53,6 +53,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       asset: 'BELL',
       block_number: 7,
       state: 'waiting',
+      status: 'waiting',
+      failures: 0,
+      url: 'https://one.example/hook',
+      origin: 'https://one.example:443',
+      confirmations: 0,
+      confirmations_needed: 3,
+      last_attempt: null as object | null,
       revision: 0,
       orphaned: false,
       orphaned_at: null,
@@ -68,7 +75,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(text, JSON.stringify({ success: true, data: [logged] }));
     await database().query(sql`
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
-      values (${watcherId}, 1, ${later(5)}, 9, 'timeout')`);
+      select shard_id, 1, ${later(5)}, 9, 'timeout' from notification`);
     const attempt = {
       id: 1,
       notification_id: 1,
@@ -80,10 +87,72 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       status: null,
       response: null,
     };
+    const { id, started_at, duration_ms, outcome, status } = attempt;
+    logged.last_attempt = { id, started_at, duration_ms, outcome, status };
+    const block = {
+      ...{ number: 7, hash: headerOf(7).hash, mined_at: headerOf(7).minedAt.toISOString() },
+      ...{ confirmations: 0, is_final: false, is_orphaned: false },
+    };
     const one = await story.ask('GET', `${LOG}/1`, { key });
-    assert.equal(one.text, JSON.stringify({ success: true, data: { ...logged, attempts: [attempt] } }));
+    const { message, ...shown } = (one.json as { data: { message: unknown } }).data;
+    assert.equal(JSON.stringify(shown), JSON.stringify({ ...logged, attempts: [attempt], block }));
+    assert.equal(typeof message, 'object');
     const attempts = await story.ask('GET', `${LOG}/1/attempts`, { key });
     assert.equal(attempts.text, JSON.stringify({ success: true, data: [attempt] }));
+  });
+
+  test('the message of a notification is what would be sent now, with exact amounts and without secrets', async () => {
+    const story = createApiStory(database());
+    const { key, watcherId } = await story.issue('acme');
+    const record = await watchAddress(database(), { watcherId });
+    const transfer = transferOf({ amount: 2n ** 255n, receiver: record.address });
+    await mine(database(), headerOf(7), [transfer]);
+    const { message } = await get<{ message: { body: string; headers: Record<string, string> } }>(
+      story,
+      key,
+      `${LOG}/1`,
+    );
+    const body = `{"id":1,"watched_addresses_id":"${record.id}","watcher_id":${watcherId},"hash":"${transfer.txHash}","type":"COIN_TRANSFER","sender":"${transfer.sender}","receiver":"${transfer.receiver}","amount":${2n ** 255n},"asset":"BELL","timestamp":"2025-11-20 12:00:00.000000","webhook_url":"https://one.example/hook","api_key":"[redacted]","next_retry_at":null}`;
+    assert.equal(message.body, body);
+    const { headers } = message;
+    assert.deepEqual(
+      [headers.authorization, headers['webhook-signature'], headers['webhook-id']],
+      ['Bearer [redacted]', '[redacted]', '1'],
+    );
+    assert.equal(headers['chainbell-block'], `7 ${headerOf(7).hash}`);
+    await database().query(sql`delete from watched_address`);
+    const gone = await get<{ message: unknown; url: unknown }>(story, key, `${LOG}/1`);
+    assert.deepEqual([gone.message, gone.url], [null, null]);
+  });
+
+  test('a notification is being sent while this process has its attempt under way', async () => {
+    const sent = new Set<number>();
+    const inFlight = { isUnderWay: (_lane: number, id: number) => sent.has(id), receiver: () => undefined };
+    const story = createApiStory(database(), {}, undefined, { inFlight });
+    const { key, watcherId } = await story.issue('acme');
+    const record = await watchAddress(database(), { watcherId });
+    await insertNotifications(database(), { records: [record], count: 2 });
+    sent.add(2);
+    const rows = await get<{ id: number; status: string }[]>(story, key, LOG);
+    assert.deepEqual(
+      rows.map(({ id, status }) => [id, status]),
+      [
+        [2, 'sending'],
+        [1, 'waiting'],
+      ],
+    );
+  });
+
+  test('matches are counted, and the count says whether it is complete', async () => {
+    const { key, ask, record } = await createStory(database(), 30);
+    const countOf = (query: string) => get({ ask }, key, `${LOG}/count?${query}`);
+    assert.deepEqual(await countOf(''), { count: 30, is_complete: true });
+    assert.deepEqual(await countOf('to_block=1'), { count: 9, is_complete: true });
+    assert.deepEqual(await countOf('status=delivered'), { count: 0, is_complete: true });
+    await insertNotifications(database(), { records: [record], count: 10_000 });
+    assert.deepEqual(await countOf(''), { count: 10_000, is_complete: false });
+    assert.equal((await ask('GET', `${LOG}/count?limit=5`, { key })).status, 400);
+    assert.equal((await ask('GET', `${LOG}/count`)).status, 401);
   });
 
   test('the list is sorted newest first, and its links lead through all matches', async () => {
@@ -107,6 +176,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('every filter works under its name', async () => {
     const { key, ask, record } = await createStory(database(), 30);
     await setState(database(), 2, 'cancelled');
+    await database().query(sql`
+      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status)
+      select n.shard_id, n.id, n.created_at, 1, outcome, status
+      from notification n join (values (1, 4, 'timeout', null), (2, 4, 'http_5xx', 503), (3, 7, 'http_5xx', 503), (4, 7, 'timeout', null))
+        as a (place, id, outcome, status) on a.id = n.id
+      order by a.place`);
     const hash = `0x${(5).toString(16).padStart(64, '0')}`;
     const cases: [query: string, ids: number[]][] = [
       ['state=cancelled', [2]],
@@ -119,6 +194,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ['from=2025-11-20T12:00:29Z', [30, 29]],
       ['until=2025-11-20T12:00:03.000Z&from=2025-11-20T12:00Z', [2, 1]],
       ['to=2025-11-20T12:00:03.000Z&from=2025-11-20T12:00Z', [2, 1]],
+      ['status=cancelled', [2]],
+      ['token=native&to_block=0&limit=1', []],
+      [`token=${coin}`, []],
+      ['min_amount=2', []],
+      ['min_amount=1&max_amount=1&limit=2', [30, 29]],
+      [`max_amount=${2n ** 256n - 1n}&limit=1`, [30]],
+      ['direction=in&limit=2', []],
+      ['origin=https://one.example:443&limit=2', [30, 29]],
+      ['origin=https://two.example:443', []],
+      ['code=503', [4]],
+      ['code=timeout', [7]],
     ];
     for (const [query, ids] of cases)
       assert.deepEqual(idsOf(await get<Notification[]>({ ask }, key, `${LOG}?${query}`)), ids, query);
@@ -136,6 +222,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       until: '2025-13-01T00:00:00Z',
       from_block: '-1',
       to_block: '1.5',
+      status: 'sending',
+      token: '0x12',
+      min_amount: '-1',
+      max_amount: '1e18',
+      direction: 'both',
+      origin: 'https://a b',
+      code: '700',
       limit: '1001',
       cursor: 'x',
     };

@@ -38,9 +38,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       },
       ...{ pending: 1, pending_is_complete: true, oldest_pending_at: noon.toISOString() },
       next_attempt_at: '2025-11-20T12:01:00.000Z',
+      ...{ state: 'failing', waiting: 1, waiting_is_complete: true, oldest_waiting_at: noon.toISOString() },
+      ...{ under_way: 0, concurrency: null },
     };
     const none = Object.fromEntries(Object.keys(failing).map((name) => [name, null]));
-    const two = { ...none, origin: 'https://two.example:443', failing: false };
+    const two = {
+      ...{ ...none, origin: 'https://two.example:443', failing: false },
+      ...{ state: 'ok', waiting: 0, waiting_is_complete: true, under_way: 0 },
+    };
     const { json } = await ask('GET', PATH, { key });
     assert.deepEqual(json, { success: true, data: [failing, two] });
     const only = await ask('GET', `${PATH}?failing=true`, { key });

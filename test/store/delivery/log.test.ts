@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
+import { statusOf, storedStatuses } from '../../../src/domain/delivery-status.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { EXAMINED_MAX, findLogged, type LogFilter, listLog } from '../../../src/store/delivery/log.ts';
+import { countMatches, EXAMINED_MAX, findLogged, listLog } from '../../../src/store/delivery/log.ts';
+import type { LogFilter } from '../../../src/store/delivery/log-filter.ts';
 import { countOrphaned } from '../../../src/store/delivery/orphaned.ts';
 import { recordStatistics } from '../../../src/store/delivery/record-statistics.ts';
 import { attemptDue } from '../../kit/attempts.ts';
@@ -39,6 +41,54 @@ async function readAll(database: Database, filter: LogFilter, limit: number) {
 }
 
 onSampledDatabase(import.meta.url, ({ database, kind }) => {
+  test('a filter by status finds exactly the notifications that have it', async () => {
+    const record = await watchAddress(database());
+    await insertNotifications(database(), { records: [record], count: 24, state: 'waiting' });
+    await database().query(sql`insert into reorg (happened_at, ancestor_number) values (${noon}, 1)`);
+    const states: [state: string, retryCount: number, reorgId: number | null, revision: number][] = [
+      ...[0, 1, 3, 4, 99].map((count): [string, number, null, number] => ['waiting', count, null, 0]),
+      ['held', 0, null, 0],
+      ['processed', 0, null, 0],
+      ['processed', 5, 1, 0],
+      ['processed', 0, 1, 1],
+      ['withdrawn', 0, 1, 0],
+      ['cancelled', 2, null, 0],
+      ['waiting', 0, 1, 1],
+    ];
+    for (const [index, [state, retryCount, reorgId, revision]] of states.entries())
+      await database().query(sql`
+        update notification_status set state = ${state}, retry_count = ${retryCount}, reorg_id = ${reorgId}, revision = ${revision}
+        where id = ${index + 1}`);
+    const page = { order: 'newest first', after: undefined, limit: 100 } as const;
+    const { notifications } = await listLog(database(), WATCHER, {}, page);
+    assert.equal(new Set(notifications.map(({ state }) => state)).size, 5);
+    for (const status of storedStatuses) {
+      const expected = notifications.filter(
+        (one) => statusOf({ ...one, failures: one.retryCount }) === status,
+      );
+      assert.ok(expected.length > 0, status);
+      const found = await listLog(database(), WATCHER, { status }, page);
+      assert.deepEqual(found.notifications, expected, status);
+      const count = { count: expected.length, isComplete: true };
+      assert.deepEqual(await countMatches(database(), WATCHER, { status }), count);
+    }
+  });
+
+  test('a filter by direction looks from the watched address', async () => {
+    await watchAddress(database(), { address: bob });
+    const [incoming, outgoing, own] = [
+      transferOf({ receiver: bob, sender: alice }),
+      transferOf({ receiver: alice, sender: bob }),
+      transferOf({ receiver: bob, sender: bob }),
+    ];
+    await mine(database(), headerOf(7), [incoming, outgoing, own]);
+    const page = { order: 'oldest first', after: undefined, limit: 100 } as const;
+    const hashes = async (direction: 'in' | 'out') =>
+      (await listLog(database(), WATCHER, { direction }, page)).notifications.map(({ hash }) => hash);
+    assert.deepEqual(await hashes('in'), [incoming.txHash, own.txHash]);
+    assert.deepEqual(await hashes('out'), [outgoing.txHash, own.txHash]);
+  });
+
   test('the log shows the state of a notification, with amounts exact to the wei', async () => {
     const record = await watchAddress(database());
     const token = transferOf({ kind: 'token', token: coin, amount: 2n ** 256n - 1n, ordinal: 3 });
@@ -72,6 +122,14 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
         nextRetryAt: undefined,
         createdAt: noon,
         processedAt: undefined,
+        isOrphanedTransfer: false,
+        laneId: 1,
+        origin: 'https://one.example:443',
+        webhookUrl: 'https://one.example/hook',
+        confirmations: 0,
+        recordConfirmations: undefined,
+        releaseNumber: undefined,
+        lastAttempt: undefined,
       },
     ]);
     assert.deepEqual(await findLogged(database(), WATCHER, logged?.id ?? 0), logged);

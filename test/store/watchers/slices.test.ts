@@ -5,7 +5,8 @@ import { SHARD_STEP, shardOfRecord, sliceForAddress, sliceOfRecord } from '../..
 import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { listAttempts, listAttemptsBetween } from '../../../src/store/delivery/attempts.ts';
-import { EXAMINED_MAX, findLogged, type LogFilter, listLog } from '../../../src/store/delivery/log.ts';
+import { EXAMINED_MAX, findLogged, listLog } from '../../../src/store/delivery/log.ts';
+import type { LogFilter } from '../../../src/store/delivery/log-filter.ts';
 import { countPending } from '../../../src/store/delivery/pending.ts';
 import { countFailures, listReceivers } from '../../../src/store/delivery/receivers.ts';
 import { alignNotifications } from '../../../src/store/delivery/record-changes.ts';

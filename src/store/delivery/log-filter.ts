@@ -1,0 +1,109 @@
+/**
+ * Filters of the delivery log as conditions on the view `notification_status`.
+ */
+import { type Address, type Hash, toBytes } from '../../core/hex.ts';
+import { type NotificationState, type StoredStatus, statusRules } from '../../domain/delivery-status.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import type { NotificationType } from './due.ts';
+import { isTransferMessage } from './message-kind.ts';
+import { isOfTransaction } from './notification-rows.ts';
+
+/** A notification must match all conditions that are given. */
+export type LogFilter = {
+  state?: NotificationState | undefined;
+  type?: NotificationType | undefined;
+  hash?: Hash | undefined;
+  /** Notifications of any of these watched addresses. */
+  recordIds?: readonly string[] | undefined;
+  /** Creation time: `from` is inclusive, `until` exclusive. */
+  from?: Date | undefined;
+  until?: Date | undefined;
+  /** Both inclusive. */
+  fromBlock?: number | undefined;
+  toBlock?: number | undefined;
+  status?: StoredStatus | undefined;
+  token?: Address | 'native' | undefined;
+  /** In the smallest unit, both inclusive. */
+  minAmount?: bigint | undefined;
+  maxAmount?: bigint | undefined;
+  /** As seen from the watched address. A transfer to itself matches both. */
+  direction?: 'in' | 'out' | undefined;
+  /** Scheme, host and port of the webhook URL. */
+  origin?: string | undefined;
+  /** HTTP status or outcome of the last attempt. */
+  lastAnswer?: number | string | undefined;
+};
+
+/** Conditions on rows `n` of a page. */
+export function innerConditions({ hash, from, until, fromBlock, toBlock }: LogFilter): Sql[] {
+  const conditions: Sql[] = [];
+  if (hash !== undefined) conditions.push(isOfTransaction(sql`${toBytes(hash)}::bytea`));
+  if (from !== undefined) conditions.push(sql`n.created_at >= ${from}`);
+  if (until !== undefined) conditions.push(sql`n.created_at < ${until}`);
+  if (fromBlock !== undefined) conditions.push(sql`n.block_number >= ${fromBlock}`);
+  if (toBlock !== undefined) conditions.push(sql`n.block_number <= ${toBlock}`);
+  return conditions;
+}
+
+/** Conditions on the examined rows `n` of a page. */
+export const outerConditions = (filter: LogFilter): Sql[] => listOuter(filter).map(({ is }) => is);
+
+/** The columns of the view that those conditions need. */
+export const outerColumns = (filter: LogFilter): string[] => listOuter(filter).flatMap(({ of }) => of);
+
+/** A condition on examined rows `n`, and the columns of the view that it needs. */
+type OuterCondition = { is: Sql; of: string[] };
+
+function listOuter(filter: LogFilter): OuterCondition[] {
+  const { state, type, status, token, minAmount, maxAmount, direction, origin, lastAnswer } = filter;
+  const conditions: OuterCondition[] = [];
+  const add = (is: Sql, ...of: string[]) => conditions.push({ is, of });
+  if (state !== undefined) add(sql`n.state = ${state}`, 'state');
+  if (type !== undefined)
+    add(type === 'TOKEN_TRANSFER' ? sql`n.kind = 'token'` : sql`n.kind <> 'token'`, 'kind');
+  if (status !== undefined) add(hasStatus(status), 'state', 'retry_count', 'reorg_id', 'revision');
+  if (token !== undefined)
+    add(token === 'native' ? sql`n.token is null` : sql`n.token = ${toBytes(token)}`, 'token');
+  if (minAmount !== undefined) add(sql`n.amount >= ${String(minAmount)}::numeric`, 'amount');
+  if (maxAmount !== undefined) add(sql`n.amount <= ${String(maxAmount)}::numeric`, 'amount');
+  if (direction !== undefined)
+    add(
+      sql`(select w.address from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)
+        = ${direction === 'in' ? sql`n.receiver` : sql`n.sender`}`,
+      ...['watched_address_id', direction === 'in' ? 'receiver' : 'sender'],
+    );
+  if (origin !== undefined)
+    add(sql`(select l.origin from lane l where l.id = n.lane_id) = ${origin}`, 'lane_id');
+  if (lastAnswer !== undefined) {
+    const answer = typeof lastAnswer === 'number' ? sql`a.status` : sql`a.outcome`;
+    add(sql`(${lastAttemptOf(answer)}) = ${lastAnswer}`, 'created_at');
+  }
+  return conditions;
+}
+
+/** domain/delivery-status.ts as a condition on notification `n` of the view. */
+function hasStatus(status: StoredStatus): Sql {
+  const rules = statusRules.filter((rule) => rule.status === status);
+  return rules
+    .map(({ state, failures, isOrphanedTransfer: isOrphaned }) =>
+      all([
+        sql`n.state = ${state}`,
+        ...(failures === undefined
+          ? []
+          : [sql`n.retry_count between ${failures.from} and ${failures.to}::bigint`]),
+        ...(isOrphaned === undefined ? [] : [sql`(${isOrphanedTransfer}) = ${isOrphaned}`]),
+      ]),
+    )
+    .reduce((any, rule) => sql`(${any} or ${rule})`);
+}
+
+const isOrphanedTransfer = sql`n.reorg_id is not null and ${isTransferMessage}`;
+
+/** A column of the last attempt `a` of notification `n`. It is never older than a day before the notification (clocks.md). */
+export const lastAttemptOf = (columns: Sql): Sql => sql`
+  select ${columns} from delivery_attempt a
+  where a.shard_id = n.shard_id and a.notification_id = n.id and a.started_at >= n.created_at - interval '1 day'
+  order by a.id desc limit 1`;
+
+export const all = (conditions: readonly Sql[]): Sql =>
+  conditions.reduce((together, condition) => sql`${together} and ${condition}`, sql`true`);
