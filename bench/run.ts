@@ -26,8 +26,24 @@ import { points } from './points.ts';
 import { proof } from './proof.ts';
 import { storage } from './storage.ts';
 
+import { stream } from './stream.ts';
 const scenarios: Record<string, () => Promise<Figures>> = {
-  ...{ bulk, commands, days, failover, filter, history, live, market, memory, points, proof, storage },
+  ...{
+    bulk,
+    commands,
+    days,
+    failover,
+    filter,
+    history,
+    live,
+    market,
+    memory,
+    points,
+    proof,
+    statistics,
+    storage,
+    stream,
+  },
   'memory-embedded': memoryEmbedded,
   // Proof beside an embedded database, which stops V8 from optimizing WebAssembly.
   'proof-embedded': () => {

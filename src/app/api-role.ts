@@ -6,8 +6,8 @@ import type { ContractReader } from '../chain/contracts/contracts.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import { createMessageView } from '../delivery/shown-message.ts';
 import { createTestSender } from '../delivery/test-webhook.ts';
-import { openSupply } from './configured-supply.ts';
 import { describeChain } from './chain-description.ts';
+import { openSupply } from './configured-supply.ts';
 import type { Foundation } from './foundation.ts';
 import { listenFault } from './listen.ts';
 import { createPriceBook } from './price-feeds.ts';
@@ -44,13 +44,14 @@ export async function startApi(
   const api = createApi({
     ...{ database, clock, log, metrics, keyRing, nativeSymbol, limits, ops },
     webhookPolicy: sender.policy,
+    chain: describeChain(config),
     confirmations: config.chain.confirmations,
     pairs: valuedPairs(config),
     sendTest: createTestSender({ database, clock, log, keyRing, nativeSymbol, send }),
-    adminToken: config.http.adminToken ?? undefined,
     showMessage: createMessageView({ database, clock, nativeSymbol }),
     inFlight,
     attemptBell,
+    adminToken: config.http.adminToken ?? undefined,
     prices: createPriceBook(config),
     supply: openSupply(config, { database, nodes: contracts, clock, log, signal }),
   });
@@ -61,5 +62,4 @@ export async function startApi(
   } catch (error) {
     throw listenFault(error, { section: 'http', ...config.http });
   }
-    chain: describeChain(config),
 }

@@ -27,7 +27,15 @@ const PRUNE_MS = 60_000;
 
 export function createDeliveryRole(
   { config, log, metrics, clock, shares, keyRing, loops, unlessStepped }: Foundation,
-  { sender, sessions }: { sender: SenderOptions; sessions: () => SessionKeeper },
+  {
+    sender,
+    sessions,
+    onSettled,
+  }: {
+    sender: SenderOptions;
+    sessions: () => SessionKeeper;
+    onSettled(watcherIds: readonly number[]): void;
+  },
   parts: AsyncDisposableStack,
 ): DeliveryRole {
   const { send, close } = createSender(sender);
@@ -35,7 +43,7 @@ export function createDeliveryRole(
   const { nativeSymbol, retryMinutes } = { nativeSymbol: config.chain.native.symbol, ...config.webhooks };
   const deliverer = createDeliverer({
     ...{ database: shares.delivery, settling: shares.settle, clock, log, metrics, keyRing },
-    ...{ nativeSymbol, retryMinutes, send },
+    ...{ nativeSymbol, retryMinutes, send, onSettled },
     session: () => sessions().current(),
   });
   deliverer.failed.catch(loops.fail);

@@ -11,9 +11,11 @@ import { parseCidr } from '../domain/public-address.ts';
 import type { BackfillDisplay } from '../ingest/backfill.ts';
 import { withDoubts } from '../ingest/full-checks.ts';
 import type { Database } from '../store/db/db.ts';
-import { createSessionKeeper } from '../store/db/session-keeper.ts';
+import { createSessionKeeper, type SessionKeeper } from '../store/db/session-keeper.ts';
+import { ATTEMPT_CHANNEL } from '../store/delivery/attempt-events.ts';
 import { LANE_CHANNEL } from '../store/delivery/lanes.ts';
 import { startApi } from './api-role.ts';
+import { ASK_MS, createAttemptBell, type RingingBell } from './attempt-bell.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
 import { chainWarnings } from './chain-warnings.ts';
@@ -81,9 +83,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const base = await openFoundation(config, given, parts);
   const { version, metrics, clock, steadyClock, common, database, shares, writes, chain, loops } = base;
   const sender = await senderOptions(config);
-  const delivery = createDeliveryRole(base, { sender, sessions: () => sessions }, parts);
-  const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: delivery.ring });
-  parts.defer(() => sessions.close());
+  const { bell, delivery, sessions } = openDelivery(base, sender, parts);
 
   const headWake = createWake(clock);
   const access = openChain(config, chain, {
@@ -146,6 +146,22 @@ export async function startService(config: Config, options: ServiceOptions = {})
   return serviceOf(base, { apiUrl, metricsUrl }, parts.move());
 }
 
+/** Delivery, with the session that listens for it and the bell that it rings. */
+function openDelivery(base: Foundation, sender: SenderOptions, parts: AsyncDisposableStack) {
+  const { database, steadyClock: clock, loops } = base;
+  const session = () => sessions.current();
+  const bell = createAttemptBell({ database, clock, session, signal: loops.signal });
+  const delivery = createDeliveryRole(
+    base,
+    { sender, sessions: () => sessions, onSettled: bell.ring },
+    parts,
+  );
+  const channels = { [LANE_CHANNEL]: delivery.ring, [ATTEMPT_CHANNEL]: bell.hear };
+  const sessions: SessionKeeper = createSessionKeeper(database, channels);
+  parts.defer(() => sessions.close());
+  return { bell, delivery, sessions };
+}
+
 async function senderOptions(config: Config): Promise<SenderOptions> {
   const caCertificates = await readCaFile(config);
   return {
@@ -157,13 +173,14 @@ async function senderOptions(config: Config): Promise<SenderOptions> {
 /** Starts all loops except the follower's, which start once its nodes have been checked. */
 function startLoops(
   { roles: active, common, loops }: Foundation,
-  parts: { delivery: DeliveryRole; prices: PriceLoops; deployment: ProcessRegistry },
+  parts: { delivery: DeliveryRole; prices: PriceLoops; deployment: ProcessRegistry; bell: RingingBell },
 ): void {
-  const { delivery, prices, deployment } = parts;
+  const { delivery, prices, deployment, bell } = parts;
   const retryMsMax = RESUME_MS_MAX;
   if (common !== undefined) loops.run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax });
   loops.run('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax });
   if (active.has('delivery')) delivery.run();
+  if (active.has('api')) loops.run('attempt bell', bell.ask, { idleMs: () => ASK_MS, wake: bell.askWake });
   if (active.has('prices'))
     for (const { name, step, idleMs } of prices.loops) loops.run(name, step, { idleMs });
 }

@@ -39,6 +39,8 @@ type DelivererOptions = DeliveryOptions & {
   session(): Promise<Session>;
   /** Lanes at work at once. */
   lanesMax?: number;
+  /** Called with watchers whose attempts have been recorded. */
+  onSettled?(watcherIds: readonly number[]): void;
 };
 
 export type Deliverer = {
@@ -51,16 +53,14 @@ export type Deliverer = {
   wake: Wake;
   /** The payload of a NOTIFY on LANE_CHANNEL. */
   ring(payload: string): void;
-  /** Rejects with the first bug in a lane. */
-  readonly failed: Promise<never>;
   /** What is under way in this process. */
   readonly inFlight: InFlight;
+  /** Rejects with the first bug in a lane. */
+  readonly failed: Promise<never>;
   /** Starts no further attempt, gives those under way a short time, and gives the lanes back. */
   stop(): Promise<void>;
 };
 
-export const HEARTBEAT_MS = 500;
-/** Longer than any attempt, so that a working lane is never taken from a living worker. */
 export type InFlight = {
   /** Whether an attempt of this notification is being made. */
   isUnderWay(laneId: number, notificationId: number): boolean;
@@ -68,6 +68,8 @@ export type InFlight = {
   receiver(watcherId: number, origin: string): { open: number; limit: number } | undefined;
 };
 
+export const HEARTBEAT_MS = 500;
+/** Longer than any attempt, so that a working lane is never taken from a living worker. */
 export const LEASE_MS = 30_000;
 const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
@@ -106,6 +108,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     clock,
     log,
     signal: killed.signal,
+    onSettled: options.onSettled,
   });
   const wake = createWake(clock);
   const bug = Promise.withResolvers<never>();
@@ -314,9 +317,6 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     step,
     heartbeat,
     wake,
-    failed: bug.promise,
-    async idleMs() {
-      if (lanes.size >= lanesMax) return POLL_MS_MAX;
     inFlight: {
       isUnderWay: (laneId, notificationId) => lanes.get(laneId)?.run.isUnderWay(notificationId) ?? false,
       receiver(watcherId, origin) {
@@ -324,6 +324,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
         return found && { open: found.open, limit: found.pace.limit };
       },
     },
+    failed: bug.promise,
+    async idleMs() {
+      if (lanes.size >= lanesMax) return POLL_MS_MAX;
       const nextDue = await findNextDue(database, unwanted());
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(untilMs > 0 ? untilMs : OVERDUE_MS, POLL_MS_MAX);

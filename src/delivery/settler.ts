@@ -39,8 +39,10 @@ export function createSettler(options: {
   clock: Clock;
   log: Log;
   signal: AbortSignal;
+  /** Called with the watchers of each recorded group. */
+  onSettled?: ((watcherIds: readonly number[]) => void) | undefined;
 }): Settler {
-  const { database, clock, log, signal } = options;
+  const { database, clock, log, signal, onSettled } = options;
 
   /** While outcomes arrive in every turn of the event loop, a few more turns make one large commit of many small ones. */
   async function gather(count: () => number): Promise<void> {
@@ -56,6 +58,7 @@ export function createSettler(options: {
     for (;;) {
       try {
         const unrecorded = await settle(database, group);
+        onSettled?.([...new Set(group.map(({ lane }) => lane.watcherId))]);
         return (one) => unrecorded.get(one) ?? 'settled';
       } catch (error) {
         if (!(error instanceof Fault) || signal.aborted) throw error;

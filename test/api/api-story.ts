@@ -61,6 +61,11 @@ export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: 
 let describes: Describes | undefined;
 const unknown = { asset: 'BELL', origin: { kind: 'none' } } as const;
 const noPrices: PriceBook = { native: unknown, reward: unknown, tokens: new Map() };
+const CHAIN = {
+  ...{ id: 1, name: 'Ethereum' },
+  has: { points: true, prices: true, pairs: false, supply: false, admin: false },
+  tokens: [{ address: `0x${'33'.repeat(20)}`, symbol: 'USDT', decimals: 6 }],
+} as const;
 const allIsWell: OpsSources = {
   checks: async () => ({}),
   status: async () => STATUS_EXAMPLE,
@@ -69,11 +74,6 @@ const allIsWell: OpsSources = {
 
 export function createApiStory(
   database: Database,
-const CHAIN = {
-  ...{ id: 1, name: 'Ethereum' },
-  has: { points: true, prices: true, pairs: false, supply: false, admin: false },
-  tokens: [{ address: `0x${'33'.repeat(20)}`, symbol: 'USDT', decimals: 6 }],
-} as const;
   ops: Partial<OpsSources> = {},
   sendTest: SendTest = async () => ({
     outcome: 'connect',
@@ -106,13 +106,14 @@ const CHAIN = {
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
   const api = createApi({
     ...options,
+    chain: CHAIN,
     confirmations: CONFIRMATIONS,
     limits,
     sendTest,
-    ops: { ...allIsWell, ...ops },
     showMessage: createMessageView(options),
     inFlight,
     attemptBell,
+    ops: { ...allIsWell, ...ops },
     prices,
     supply,
     pairs,
@@ -121,7 +122,6 @@ const CHAIN = {
   const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
     const response = await api.inject({
       method,
-    chain: CHAIN,
       url,
       headers: {
         ...(key !== undefined && { authorization: `Bearer ${key}` }),

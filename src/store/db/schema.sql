@@ -145,6 +145,7 @@ create table delivery_attempt (
   shard_id bigint not null,
   id bigint not null default nextval('delivery_attempt_id_seq'::regclass),
   notification_id bigint not null,
+  lane_id bigint,
   started_at timestamp(3) with time zone not null,
   duration_ms integer not null,
   revision integer not null default 0,
@@ -155,7 +156,9 @@ create table delivery_attempt (
 ) partition by range (started_at);
 CREATE INDEX delivery_attempt_id ON ONLY public.delivery_attempt USING btree (shard_id, id);
 CREATE INDEX delivery_attempt_notification ON ONLY public.delivery_attempt USING btree (notification_id);
+CREATE INDEX delivery_attempt_order ON ONLY public.delivery_attempt USING brin (id) WITH (pages_per_range='32', autosummarize='on');
 comment on table delivery_attempt is 'Delivery attempts and their outcomes. Partitioned by the time of their start';
+comment on column delivery_attempt.lane_id is 'Delivery queue that sent it, which names its receiver';
 comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';

@@ -29,7 +29,7 @@ export async function listAttempts(
 ): Promise<Attempt[]> {
   const shards = await listShards(db, watcherId);
   const rows = await db.query<AttemptRow>(sql`
-    select ${columns} from delivery_attempt
+    select ${attemptColumns} from delivery_attempt
     where notification_id = ${notificationId} and ${isInShards(sql`shard_id`, shards)}
       and ${before === undefined ? sql`true` : sql`id < ${before}`}
     order by id desc
@@ -47,7 +47,7 @@ export async function listAttemptsBetween(
     pageOfShards(
       await listShards(db, watcherId),
       (shardId) => sql`
-    select ${columns} from delivery_attempt where shard_id = ${shardId} and id > ${after} and id <= ${upTo}`,
+    select ${attemptColumns} from delivery_attempt where shard_id = ${shardId} and id > ${after} and id <= ${upTo}`,
       sql`order by id limit ${limit}`,
     ),
   );
@@ -55,7 +55,12 @@ export async function listAttemptsBetween(
 }
 
 /** The highest id up to which no further attempt can become visible; undefined until it is known. */
-type SafeWatermark = () => Promise<number | undefined>;
+type SafeWatermark = (() => Promise<number | undefined>) & {
+  /** Whether a higher id is known, and will be safe as soon as open transactions have ended. */
+  isPending(): boolean;
+  /** When the last id that is safe now had been assigned, by the given clock. */
+  reachedAt(): Date | undefined;
+};
 
 /**
  * A safe watermark that advances when it is called. Concurrent transactions become visible in any order, so the newest visible
@@ -64,27 +69,33 @@ type SafeWatermark = () => Promise<number | undefined>;
  * these have ended. Then every id up to the last one is visible or never will be. Other transactions don't matter, however
  * long they run.
  */
-export function createSafeWatermark(db: Db): SafeWatermark {
+export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
   let reached: number | undefined;
-  let mark: { lastId: number; writers: readonly string[] } | undefined;
+  let reachedAt: Date | undefined;
+  let mark: { lastId: number; at: Date | undefined; writers: readonly string[] } | undefined;
   let looking: Promise<void> | undefined;
 
   async function look(): Promise<void> {
+    const at = mark === undefined ? now?.() : mark.at;
     const lastId = mark?.lastId ?? (await readLastId(db));
-    if (lastId === reached) return;
+    if (lastId === reached) {
+      reachedAt = at;
+      return;
+    }
     const current = await listWriters(db);
     const writers = mark?.writers.filter((one) => current.includes(one)) ?? current;
-    mark = writers.length > 0 ? { lastId, writers } : undefined;
-    if (mark === undefined) reached = lastId;
+    mark = writers.length > 0 ? { lastId, at, writers } : undefined;
+    if (mark === undefined) [reached, reachedAt] = [lastId, at];
   }
 
-  return async () => {
+  async function read(): Promise<number | undefined> {
     looking ??= look().finally(() => {
       looking = undefined;
     });
     await looking;
     return reached;
-  };
+  }
+  return Object.assign(read, { isPending: () => mark !== undefined, reachedAt: () => reachedAt });
 }
 
 /** The last id that the sequence has assigned to any transaction. */
@@ -104,7 +115,7 @@ async function listWriters(db: Db): Promise<string[]> {
   return rows.map(({ writer }) => writer);
 }
 
-type AttemptRow = {
+export type AttemptRow = {
   id: number;
   notification_id: number;
   revision: number;
@@ -116,9 +127,9 @@ type AttemptRow = {
   response: string | null;
 };
 
-const columns = sql`id, notification_id, revision, started_at, duration_ms, request_count, outcome, status, response`;
+export const attemptColumns = sql`id, notification_id, revision, started_at, duration_ms, request_count, outcome, status, response`;
 
-function toAttempt(row: AttemptRow): Attempt {
+export function toAttempt(row: AttemptRow): Attempt {
   return {
     id: row.id,
     notificationId: row.notification_id,

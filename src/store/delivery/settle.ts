@@ -172,7 +172,7 @@ const failuresOf = (settlements: readonly Settlement[]) =>
     ? sql`, failed as (${recordFailures})`
     : sql``;
 
-const attemptColumns = sql`shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response,
+const attemptColumns = sql`shard_id, notification_id, lane_id, revision, started_at, duration_ms, outcome, status, response,
   request_count`;
 
 /**

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { AttemptBell } from '../../../src/api/context.ts';
 import type { Database, Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { revokeKey } from '../../../src/store/watchers/api-keys.ts';
 import { suspendWatcher } from '../../../src/store/watchers/watchers.ts';
-import { noon } from '../../kit/chain-story.ts';
+import { attemptDue } from '../../kit/attempts.ts';
+import { alice, bob, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { type EventStream, openEventStream } from '../../kit/event-stream.ts';
 import { waitUntil } from '../../kit/wait.ts';
@@ -13,8 +15,8 @@ import { type ApiStory, createApiStory } from '../api-story.ts';
 const PATH = '/api/notifications/attempts/stream';
 
 /** A listening API with a key of watcher acme. `runUntil` lets the clock run until the condition holds. */
-async function createStory(database: Database) {
-  const story = createApiStory(database);
+async function createStory(database: Database, options: { attemptBell?: AttemptBell } = {}) {
+  const story = createApiStory(database, {}, undefined, options);
   const issued = await story.issue('acme');
   const url = `${await story.api.listen({ host: '127.0.0.1', port: 0 })}${PATH}`;
   return {
@@ -24,9 +26,16 @@ async function createStory(database: Database) {
      * Lets the clock run meanwhile, because a stream begins only after the transactions that write attempts at its first check
      * have ended.
      */
-    async open(options: { key?: string; lastEventId?: string } = {}): Promise<EventStream> {
+    async open({
+      query = '',
+      ...options
+    }: {
+      key?: string;
+      lastEventId?: string;
+      query?: string;
+    } = {}): Promise<EventStream> {
       let stream: EventStream | undefined;
-      const opening = openEventStream(url, { key: issued.key, ...options }).then((opened) => {
+      const opening = openEventStream(`${url}${query}`, { key: issued.key, ...options }).then((opened) => {
         stream = opened;
       });
       await Promise.all([opening, runUntil(story, () => stream !== undefined)]);
@@ -46,10 +55,10 @@ const runUntil = ({ clock }: Pick<ApiStory, 'clock'>, condition: () => boolean) 
     return condition();
   });
 
-async function attempt(db: Db, watcherId: number): Promise<number> {
+async function attempt(db: Db, watcherId: number, outcome = 'success'): Promise<number> {
   const [row] = await db.query<{ id: number }>(sql`
     insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status)
-    values (${watcherId}, 7, ${noon}, 12, 'success', 204) returning id`);
+    values (${watcherId}, 7, ${noon}, 12, ${outcome}, ${outcome === 'success' ? 204 : null}) returning id`);
   return row?.id ?? 0;
 }
 
@@ -76,6 +85,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       outcome: 'success',
       status: 204,
       response: null,
+      notification: null,
     };
     assert.deepEqual(stream.events, [{ id: String(id), event: 'attempt', data }]);
   });
@@ -92,6 +102,83 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(idsOf(stream), ids.slice(100));
     const { status } = await open({ lastEventId: 'yesterday' });
     assert.equal(status, 400);
+  });
+
+  test('an event carries its notification as it was after the attempt', async () => {
+    await using story = await createStory(database());
+    const { watcherId, open, runUntil, ask, key } = story;
+    const record = await watchAddress(database(), { watcherId });
+    const transfer = transferOf({ amount: 2n ** 200n });
+    await mine(database(), headerOf(7), [transfer]);
+    await using stream = await open();
+    for (const [ms, succeeds] of [
+      [0, false],
+      [60_000, false],
+      [120_000, true],
+    ] as const) {
+      await attemptDue(database(), { now: later(ms), succeeds });
+      const { length } = stream.events;
+      await runUntil(() => stream.events.length > length);
+    }
+    const shared = {
+      ...{ type: 'COIN_TRANSFER', sender: alice, receiver: bob, amount: String(2n ** 200n), asset: 'BELL' },
+      ...{ hash: transfer.txHash, block_number: 7, origin: 'https://one.example:443' },
+      ...{ watched_address_id: record.id, created_at: noon.toISOString() },
+    };
+    const expected = [
+      { ...shared, status: 'retrying', retry_count: 1, next_retry_at: later(60_000).toISOString() },
+      { ...shared, status: 'retrying', retry_count: 2, next_retry_at: later(120_000).toISOString() },
+      { ...shared, status: 'delivered', retry_count: 2, next_retry_at: null },
+    ];
+    const shown = ({ events }: EventStream) =>
+      events.map(({ data }) => (data as { notification: object }).notification);
+    assert.deepEqual(shown(stream), expected);
+    // A client that comes later gets the same, apart from the retry that was scheduled then.
+    await using again = await open({ lastEventId: '0' });
+    await runUntil(() => again.events.length === 3);
+    assert.deepEqual(
+      shown(again),
+      expected.map((one) => ({ ...one, next_retry_at: null })),
+    );
+    assert.equal((await ask('GET', `${PATH}?failures=yes`, { key })).status, 400);
+  });
+
+  test('with failures=true only failed attempts are sent, and none is passed over', async () => {
+    await using story = await createStory(database());
+    const { watcherId, open, runUntil } = story;
+    const ids: number[] = [];
+    for (let count = 0; count < 1_300; count += 1) {
+      const id = await attempt(database(), watcherId, count % 2 === 0 ? 'success' : 'timeout');
+      if (count % 2 === 1) ids.push(id);
+    }
+    await using stream = await open({ lastEventId: '0', query: '?failures=true' });
+    await runUntil(() => stream.events.length >= ids.length);
+    ids.push(await attempt(database(), watcherId, 'timeout'));
+    await runUntil(() => stream.events.length >= ids.length);
+    assert.deepEqual(idsOf(stream), ids);
+  });
+
+  test('a stream is woken by the bell and does not wait for its next look', async () => {
+    const listeners = new Map<number | undefined, () => void>();
+    const attemptBell = {
+      listen(watcherId: number | undefined, onRing: () => void) {
+        listeners.set(watcherId, onRing);
+        return () => void listeners.delete(watcherId);
+      },
+    };
+    await using story = await createStory(database(), { attemptBell });
+    const { watcherId, clock } = story;
+    {
+      await using stream = await story.open();
+      // It waits half a second for its next look.
+      await waitUntil(() => clock.waits().includes(500));
+      clock.advance(60);
+      const id = await attempt(database(), watcherId);
+      listeners.get(watcherId)?.();
+      await waitUntil(() => stream.events.length === 1);
+      assert.deepEqual(idsOf(stream), [id]);
+    }
+    await waitUntil(() => listeners.size === 0);
   });
 
   test('comments keep a silent stream open', async () => {

@@ -418,6 +418,7 @@ create table delivery_attempt (
   started_at timestamptz(3) not null,
   duration_ms integer not null,
   revision integer not null default 0,
+  lane_id bigint,
   status integer,
   request_count smallint not null default 1,
   outcome text not null,
@@ -430,10 +431,13 @@ create index delivery_attempt_notification on delivery_attempt (notification_id)
 create table delivery_attempt_default partition of delivery_attempt default;
 create index delivery_attempt_default_age on delivery_attempt_default (started_at);
 comment on table delivery_attempt is
+-- For readers of all shards, which follow the ids. It takes a few pages, because rows are stored in the order of their ids.
+create index delivery_attempt_order on delivery_attempt using brin (id) with (pages_per_range = 32, autosummarize = on);
   'Delivery attempts and their outcomes. Partitioned by the time of their start';
 comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
+comment on column delivery_attempt.lane_id is 'Delivery queue that sent it, which names its receiver';
 
 create table last_success (
   only_row boolean primary key default true check (only_row),

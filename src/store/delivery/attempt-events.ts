@@ -1,0 +1,147 @@
+/**
+ * Attempts in the order in which they become visible, each with its notification as it was after the attempt, for streams.
+ */
+import { fromBytes, type Hash } from '../../core/hex.ts';
+import { type DeliveryStatus, type NotificationState, statusOf } from '../../domain/delivery-status.ts';
+import type { Db } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { type Attempt, type AttemptRow, attemptColumns, toAttempt } from './attempts.ts';
+import type { NotificationType } from './due.ts';
+import { kindText } from './notification-rows.ts';
+import { listShards, pageOfShards, watcherOf } from './shards.ts';
+import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
+
+/** NOTIFY channel between processes that settle attempts and processes with streams (app/attempt-bell.ts). */
+export const ATTEMPT_CHANNEL = 'chainbell_attempt';
+
+export async function notifyAttempts(db: Db, payload: string): Promise<void> {
+  await db.query(sql`select pg_notify(${ATTEMPT_CHANNEL}, ${payload})`);
+}
+
+export type AttemptEvent = {
+  attempt: Attempt;
+  watcherId: number;
+  /** Undefined if retention has deleted it. */
+  notification: AttemptedNotification | undefined;
+};
+
+type AttemptedNotification = TransferFields & {
+  status: DeliveryStatus;
+  type: NotificationType;
+  hash: Hash;
+  blockNumber: number;
+  watchedAddressId: string;
+  /** Scheme, host and port to which it was sent. */
+  origin: string | undefined;
+  createdAt: Date;
+  /** Failures of this message up to the attempt. */
+  retryCount: number;
+  /** Undefined after a success, and if a later attempt was made. */
+  nextRetryAt: Date | undefined;
+};
+
+export type EventRange = { after: number; upTo: number; onlyFailures: boolean; limit: number };
+
+/** Attempts that one page examines for failures. */
+const EXAMINED_MAX = 5_000;
+
+/**
+ * The attempts of a watcher, or of all watchers if `watcherId` is undefined, with ids above `after` up to `upTo`, oldest first.
+ * `last` is the id up to which all of them have been read.
+ */
+export async function listAttemptEvents(
+  db: Db,
+  watcherId: number | undefined,
+  range: EventRange,
+): Promise<{ events: AttemptEvent[]; last: number }> {
+  const { after, upTo, onlyFailures, limit } = range;
+  const page = sql`order by id limit ${onlyFailures ? EXAMINED_MAX : limit}`;
+  const select = (isOwn: Sql) => sql`
+    select ${attemptColumns}, shard_id, lane_id from delivery_attempt where ${isOwn} and id > ${after} and id <= ${upTo}`;
+  const examined =
+    watcherId === undefined
+      ? sql`${select(sql`true`)} ${page}`
+      : pageOfShards(await listShards(db, watcherId), (shardId) => select(sql`shard_id = ${shardId}`), page);
+  const rows = await db.query<EventRow>(sql`
+    with examined as materialized (${examined}), chosen as materialized (
+      select * from examined where ${onlyFailures ? sql`outcome <> 'success'` : sql`true`} order by id limit ${limit}
+    )
+    select a.*, ${watcherOf(sql`a.shard_id`)} as watcher_id, counted.last, counted.is_full, l.origin, n.created_at, n.block_number,
+      ${kindText(sql`n.kind`)} as kind, n.watched_address_id, n.tx_hash, n.sender, n.receiver, n.token, n.amount,
+      coalesce(q.state, e.state) as state, q.next_retry_at, later.is_newest and coalesce(q.revision, e.revision) = a.revision as is_current,
+      case when later.is_newest and q.revision = a.revision and a.outcome <> 'success' then q.retry_count
+        else ${failuresUpTo} end as failures
+    from (
+      select max(id) as last, count(*) >= ${onlyFailures ? EXAMINED_MAX : limit} as is_full from examined) as counted
+    left join chosen a on true
+    left join lane l on l.id = a.lane_id
+    left join lateral (
+      select * from notification n
+      where n.shard_id = a.shard_id and n.id = a.notification_id and n.created_at <= a.started_at + interval '1 day' limit 1
+    ) n on true
+    left join queue q on q.shard_id = n.shard_id and q.id = n.id
+    left join ended e on e.shard_id = n.shard_id and e.id = n.id
+    left join lateral (
+      select not exists (select from delivery_attempt p where ${isOfMessage} and p.id > a.id) as is_newest) later on true
+    order by a.id`);
+  const events = rows.flatMap((row) => (row.id === null ? [] : [toEvent({ ...row, id: row.id })]));
+  const isCut = onlyFailures && events.length === limit;
+  const [first] = rows;
+  const last = isCut || first?.is_full === true ? (isCut ? events.at(-1)?.attempt.id : first?.last) : upTo;
+  return { events, last: last ?? upTo };
+}
+
+/** Whether attempt `p` sent the message of attempt `a`. */
+const isOfMessage = sql`p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision
+  and p.started_at >= n.created_at - interval '1 day'`;
+
+/** Failures of the message up to attempt `a`, since its last success before that. */
+const failuresUpTo = sql`(
+  select count(*) from delivery_attempt p
+  where ${isOfMessage} and p.id <= a.id and p.outcome <> 'success' and p.id > coalesce((
+    select max(p.id) from delivery_attempt p where ${isOfMessage} and p.id < a.id and p.outcome = 'success'), 0))`;
+
+type EventRow = Omit<AttemptRow, 'id'> &
+  TransferRow & {
+    id: number | null;
+    watcher_id: number;
+    last: number | null;
+    is_full: boolean;
+    origin: string | null;
+    created_at: Date | null;
+    block_number: number;
+    kind: string;
+    watched_address_id: string;
+    tx_hash: Uint8Array;
+    state: NotificationState | null;
+    next_retry_at: Date | null;
+    is_current: boolean | null;
+    failures: number;
+  };
+
+function toEvent(row: EventRow & { id: number }): AttemptEvent {
+  return {
+    attempt: toAttempt(row),
+    watcherId: row.watcher_id,
+    notification: row.created_at === null ? undefined : toNotification(row, row.created_at),
+  };
+}
+
+function toNotification(row: EventRow, createdAt: Date): AttemptedNotification {
+  const isSuccess = row.outcome === 'success';
+  // Of an older attempt only its outcome is known.
+  const isPresent = row.is_current === true && row.state !== null && row.state !== 'processed';
+  const state = isSuccess ? 'processed' : isPresent ? row.state : 'waiting';
+  return {
+    ...toTransferFields(row),
+    status: statusOf({ state: state ?? 'waiting', failures: row.failures, isOrphanedTransfer: false }),
+    type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
+    hash: fromBytes(row.tx_hash),
+    blockNumber: row.block_number,
+    watchedAddressId: row.watched_address_id,
+    origin: row.origin ?? undefined,
+    createdAt,
+    retryCount: row.failures,
+    nextRetryAt: !isSuccess && row.is_current === true ? (row.next_retry_at ?? undefined) : undefined,
+  };
+}
