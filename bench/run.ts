@@ -24,9 +24,10 @@ import { memoryEmbedded } from './memory-embedded.ts';
 import { profilePoints } from './points/profile.ts';
 import { points } from './points.ts';
 import { proof } from './proof.ts';
+import { statistics } from './statistics.ts';
 import { storage } from './storage.ts';
-
 import { stream } from './stream.ts';
+
 const scenarios: Record<string, () => Promise<Figures>> = {
   ...{
     bulk,

@@ -6,6 +6,7 @@ import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/typ
 import fastify from 'fastify';
 import { addAdminDeploymentRoutes } from './admin/deployment.ts';
 import { guardAdmin } from './admin/gate.ts';
+import { addAdminStatisticsRoutes } from './admin/statistics.ts';
 import { addAdminWatcherRoutes } from './admin/watchers.ts';
 import type { Api, ApiOptions } from './context.ts';
 import { passAgain } from './http/auth.ts';
@@ -28,13 +29,14 @@ import { addReceiverRoutes } from './notifications/receivers.ts';
 import { addRecordDeliveryRoutes } from './notifications/record-delivery.ts';
 import { addSettingsRoutes } from './notifications/settings.ts';
 import { addSigningSecretRoutes } from './notifications/signing-secrets.ts';
+import { addStatisticsRoutes } from './notifications/statistics.ts';
 import { addWatchedAddressRoutes } from './notifications/watched-addresses.ts';
+import { addWatcherRoute } from './notifications/watcher.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes } from './ops/ops.ts';
-import { addWatcherRoute } from './notifications/watcher.ts';
+import { addChainRoute } from './public/chain.ts';
 import { addPointRoutes } from './public/points.ts';
 import { addPriceRoutes } from './public/prices.ts';
-import { addChainRoute } from './public/chain.ts';
 import { addSupplyRoutes } from './public/supply.ts';
 import { addSwapRoutes } from './public/swap.ts';
 
@@ -117,12 +119,13 @@ export function createApi(options: ApiOptions): Api {
 function addRoutes(api: Api, options: ApiOptions): void {
   addDocumentRoute(api);
   addOpsRoutes(api, options.ops);
-  addWatchedAddressRoutes(api, options);
-  addRecordDeliveryRoutes(api, options);
   addChainRoute(api, options);
   addWatcherRoute(api, options);
+  addWatchedAddressRoutes(api, options);
+  addRecordDeliveryRoutes(api, options);
   addDeliveryLogRoutes(api, options);
   addReceiverRoutes(api, options);
+  addStatisticsRoutes(api, options);
   addAttemptStreamRoute(api, options);
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
@@ -130,6 +133,7 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addSettingsRoutes(api, options);
   addAdminWatcherRoutes(api, options);
   addAdminDeploymentRoutes(api, options);
+  addAdminStatisticsRoutes(api, options);
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
   addSwapRoutes(api, options);

@@ -5,6 +5,7 @@ import { createDeliverer, HEARTBEAT_MS, type InFlight } from '../delivery/delive
 import { createPendingAlarm, PENDING_ALARM_MS } from '../delivery/pending-alarm.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import type { SessionKeeper } from '../store/db/session-keeper.ts';
+import { createDeliveryCount } from '../store/delivery/count-deliveries.ts';
 import { createLaneRepair } from '../store/delivery/lane-repair.ts';
 import { createReceiverRepair } from '../store/delivery/receivers.ts';
 import { createPruner } from '../store/retention/retention.ts';
@@ -13,8 +14,8 @@ import type { Foundation } from './foundation.ts';
 import { limitsOf } from './watcher-limits.ts';
 
 export type DeliveryRole = {
-  /** Takes a notice that something is due. */
   readonly inFlight: InFlight;
+  /** Takes a notice that something is due. */
   ring(lane: string): void;
   run(): void;
   /** Resolves when no attempt is under way. */
@@ -48,6 +49,7 @@ export function createDeliveryRole(
   });
   deliverer.failed.catch(loops.fail);
   return {
+    inFlight: deliverer.inFlight,
     ring: deliverer.ring,
     stop: deliverer.stop,
     run() {
@@ -57,11 +59,12 @@ export function createDeliveryRole(
       run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS, retryMsMax });
       const database = shares.delivery;
       const repair = createLaneRepair({ database, clock, log, metrics });
-    inFlight: deliverer.inFlight,
       run('lane repair', unlessStepped(repair), { idleMs: () => REPAIR_MS });
       const alarm = createPendingAlarm({ database, log, limits: limitsOf(config) });
       run('pending alarm', alarm, { idleMs: () => PENDING_ALARM_MS });
       run('receiver repair', createReceiverRepair(database), { idleMs: () => REPAIR_MS });
+      const count = createDeliveryCount({ database, clock, attemptsMs: config.retention.attemptsMs });
+      run('statistics', count.step, { idleMs: count.idleMs });
       const pruner = createPruner({ database, clock, ...config.retention });
       run('retention', unlessStepped(pruner), { idleMs: () => PRUNE_MS });
     },

@@ -64,7 +64,7 @@ export async function emptyDatabase(database: Database): Promise<void> {
     begin
       for name in
         select relname from pg_class
-        where relkind = 'r' and relnamespace = 'public'::regnamespace and relname not in ('clock_state', 'last_success', 'record_counting', 'migration')
+        where relkind = 'r' and relnamespace = 'public'::regnamespace and relname not in ('clock_state', 'last_success', 'record_counting', 'statistics_state', 'migration')
       loop
         if name ~ '_[0-9]{8}$' then execute format('drop table %I', name);
         elsif pg_relation_size(name::regclass) > 262144 then execute format('truncate %I cascade', name);
@@ -75,5 +75,6 @@ export async function emptyDatabase(database: Database): Promise<void> {
     select setval(oid::regclass, 1, false) from pg_class where relkind = 'S' and relnamespace = 'public'::regnamespace;
     update record_counting set is_counted = false;
     update last_success set at = null;
+    update statistics_state set counted_id = null, counted_until = null, counted_from = null;
     update clock_state set steps_ms = 0, last_step_ms = null, last_step_at = null, prune_from = null, probed_at = null`);
 }

@@ -163,6 +163,33 @@ comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
 
+create table delivery_sum (
+  shard_id bigint not null,
+  unit "char" not null,
+  started_at timestamp with time zone not null,
+  origin text not null,
+  attempts bigint not null,
+  failed_attempts bigint not null,
+  delivered bigint not null,
+  first_attempt bigint not null,
+  answered bigint not null,
+  answer_ms bigint not null,
+  latencies bigint[] not null,
+  answers bigint[] not null,
+  constraint delivery_sum_pkey PRIMARY KEY (shard_id, unit, started_at, origin),
+  constraint delivery_sum_unit_check CHECK ((unit = ANY (ARRAY['h'::"char", 'd'::"char"])))
+);
+CREATE INDEX delivery_sum_age ON public.delivery_sum USING btree (started_at);
+comment on table delivery_sum is 'Deliveries of a shard by receiver origin. The origin '''' is all receivers of the shard, and shard 0 all shards';
+comment on column delivery_sum.unit is 'h: an hour. d: a day (UTC)';
+comment on column delivery_sum.started_at is 'Start of that hour or day. Attempts count where they started';
+comment on column delivery_sum.delivered is 'Messages that got their first 2xx. A redelivery is not counted again; a removal notice is another message';
+comment on column delivery_sum.first_attempt is 'Those of them that got it with their first attempt';
+comment on column delivery_sum.answered is 'Attempts that were answered with a status';
+comment on column delivery_sum.answer_ms is 'Sum of their durations';
+comment on column delivery_sum.latencies is 'Counters of time buckets (domain/time-buckets.ts): from the creation of a notification to its first 2xx';
+comment on column delivery_sum.answers is 'Counters of time buckets: durations of answered attempts';
+
 create table ended (
   shard_id bigint not null,
   id bigint not null,
@@ -252,6 +279,7 @@ create table notification (
   token bytea,
   amount numeric(78,0) not null,
   replaces bigint,
+  is_held boolean not null default false,
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['c'::"char", 'i'::"char", 't'::"char"]))),
   constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
 ) partition by range (created_at);
@@ -266,6 +294,7 @@ comment on column notification.occurrence is 'Which of several equal transfers o
 comment on column notification.kind is 'c: the value of a transaction. i: the value of a call. t: an ERC-20 Transfer log';
 comment on column notification.amount is 'In wei, or in the smallest unit of the token';
 comment on column notification.replaces is 'Notification that this one replaces, after their transaction was mined again with other contents';
+comment on column notification.is_held is 'Whether it was held when it was created, so that the time until its delivery is not only that of the delivery';
 
 create table origin_usage (
   watcher_id bigint not null,
@@ -522,6 +551,16 @@ create table record_counting (
 );
 comment on table record_counting is 'One row: whether records are counted. Counting adds a small cost to each change';
 
+create table record_delivery_sum (
+  shard_id bigint not null,
+  watched_address_id uuid not null,
+  started_at timestamp with time zone not null,
+  counters bigint[] not null,
+  constraint record_delivery_sum_pkey PRIMARY KEY (shard_id, watched_address_id, started_at)
+) partition by range (started_at);
+comment on table record_delivery_sum is 'Deliveries of a record (watched address) by day (UTC). Partitioned by the day';
+comment on column record_delivery_sum.counters is 'Counters 4 h to 4 h + 3: attempts, failed attempts, delivered, delivered with the first attempt, all in hour h of the day. From 128 on: time buckets of latencies';
+
 create table referral (
   user_address bytea not null,
   referrer_address bytea not null,
@@ -557,6 +596,19 @@ create table signing_secret (
 comment on table signing_secret is 'Secrets that sign the webhooks of a watcher';
 comment on column signing_secret.ciphertext is 'An HMAC key and an ed25519 private key (AES-256-GCM)';
 comment on column signing_secret.ends_at is 'Null for the newest; a rotation sets it for the others';
+
+create table statistics_state (
+  only_row boolean not null default true,
+  counted_id bigint,
+  counted_until timestamp with time zone,
+  counted_from timestamp with time zone,
+  constraint statistics_state_pkey PRIMARY KEY (only_row),
+  constraint statistics_state_only_row_check CHECK (only_row)
+);
+comment on table statistics_state is 'One row: how far the attempts are added up. Its transaction also writes the sums';
+comment on column statistics_state.counted_id is 'All attempts up to this id are in the sums. Null: the step empties the sums and adds up all stored attempts again';
+comment on column statistics_state.counted_until is 'All attempts recorded before this time are in the sums';
+comment on column statistics_state.counted_from is 'Start of the first attempt in the sums';
 
 create table supply_balance (
   address bytea not null,
@@ -742,6 +794,15 @@ create view notification_status as
      LEFT JOIN queue q ON (((q.shard_id = n.shard_id) AND (q.id = n.id))))
      LEFT JOIN ended e ON (((e.shard_id = n.shard_id) AND (e.id = n.id))))
      LEFT JOIN watched_address w ON (((w.shard_id = n.shard_id) AND (w.id = n.watched_address_id))));
+
+CREATE OR REPLACE FUNCTION public.add_counters(one bigint[], other bigint[])
+ RETURNS bigint[]
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+  select coalesce(array_agg(entry order by entry), '{}') from (
+    select (e >> 40 << 40) + sum(e & 1099511627775)::bigint as entry from unnest(one || other) as e group by e >> 40) as added
+$function$;
 
 CREATE OR REPLACE FUNCTION public.count_records()
  RETURNS trigger

@@ -118,7 +118,7 @@ export async function insertNotifications(
         select * from wanted ${hasEarlier ? sql`where row not in (select row from earlier)` : sql``} order by row
       ) as sorted
     ), written as (
-      insert into notification (${writtenColumns}) select ${writtenColumns} from made order by id
+      insert into notification (${writtenColumns}, is_held) select ${writtenColumns}, state = 'held' from made order by id
     ), queued as (
       insert into queue as q (${queuedColumns}, due_at) select ${queuedColumns}, created_at from made order by id
       returning ${changedRow}

@@ -1,5 +1,5 @@
 /**
- * Partitions of `notification` and `delivery_attempt`: created ahead, analyzed once they have rows, and dropped whole after
+ * Partitions of `notification`, `delivery_attempt` and `record_delivery_sum`: created ahead, analyzed once they have rows, and dropped whole after
  * their retention. Each has a number of days, so that a table has about a dozen of them for any retention: a query without a
  * time reads all of them. The default partitions hold the rows of all other days.
  */
@@ -16,10 +16,15 @@ const SHARE = 1 / 10;
 /** Advisory lock of the transaction that changes partitions. */
 const PARTITIONS_LOCK = 0x6362_0008;
 
-type Partitioned = 'notification' | 'delivery_attempt';
+const partitioned = ['notification', 'delivery_attempt', 'record_delivery_sum'] as const;
+type Partitioned = (typeof partitioned)[number];
 /** A partition: times from `from` until before `until`, both midnight UTC. */
 type Span = { from: number; until: number };
-const timeColumn = { notification: sql`created_at`, delivery_attempt: sql`started_at` };
+const timeColumn = {
+  notification: sql`created_at`,
+  delivery_attempt: sql`started_at`,
+  record_delivery_sum: sql`started_at`,
+};
 
 /**
  * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit. A
@@ -30,7 +35,7 @@ export async function maintainPartitions(
   { now, before }: { now: Date; before: Record<Partitioned, Date> },
 ): Promise<boolean> {
   let isDropped = false;
-  for (const table of ['notification', 'delivery_attempt'] as const) {
+  for (const table of partitioned) {
     const lengthMs = lengthOf(now.getTime() - before[table].getTime());
     const times = { nowMs: now.getTime(), lengthMs };
     const spans = await listSpans(database, table);

@@ -5,7 +5,8 @@
 import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
 import type { Database, Db } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
+import { raw, sql } from '../db/sql.ts';
+import { STATISTICS_RETENTION_MS } from '../delivery/statistics.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
 import { finalNumber, maintainPartitions } from './partitions.ts';
@@ -16,7 +17,7 @@ const STEP_ROWS = 1_000;
 const STEP_ANSWERS = 100;
 
 /**
- * A step that maintains the partitions, and deletes attempts, stored responses, price observations, and finished
+ * A step that maintains the partitions, and deletes attempts, sums of deliveries, stored responses, price observations, and finished
  * notifications (processed, withdrawn, cancelled) after their retention. Notifications count from their creation, and attempts
  * from their start. The rows of a partition are dropped together; those in the default partitions are deleted in steps.
  */
@@ -33,6 +34,7 @@ export function createPruner(options: {
     const before = {
       notification: new Date(now - notificationsMs),
       delivery_attempt: new Date(now - attemptsMs),
+      record_delivery_sum: new Date(now - STATISTICS_RETENTION_MS),
     };
     const isDropped = await maintainPartitions(database, { now: new Date(now), before });
     const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
@@ -40,10 +42,24 @@ export function createPruner(options: {
     const ended = await pruneEnded(database, before.notification, STEP_ROWS);
     const answers = await pruneAnswers(database, new Date(now - ANSWER_RETENTION_MS), STEP_ANSWERS);
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
+    const sums = await pruneDeliverySums(database, before.record_delivery_sum, STEP_ROWS);
     const isMore =
-      [attempts, notifications, ended, observations].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+      [attempts, notifications, ended, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     return isMore || isDropped ? 'worked' : 'idle';
   };
+}
+
+/** Deletes up to `limit` sums of each kind from before `before`, and returns the larger number. */
+async function pruneDeliverySums(db: Db, before: Date, limit: number): Promise<number> {
+  const counts = [];
+  for (const table of ['delivery_sum', 'record_delivery_sum_default']) {
+    const rows = await db.query(sql`
+      delete from ${raw(table)} where ctid = any(array(
+        select ctid from ${raw(table)} where started_at < ${before} order by started_at limit ${limit}))
+      returning shard_id`);
+    counts.push(rows.length);
+  }
+  return Math.max(...counts);
 }
 
 /**

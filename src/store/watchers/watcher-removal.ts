@@ -5,6 +5,7 @@
 import { lockCommits } from '../blocks/blocks.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { lockSums } from '../delivery/count-deliveries.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { markSuspended } from './watchers.ts';
@@ -83,6 +84,12 @@ function batches(isOwn: Sql): Sql[] {
       select shard_id, id, created_at from notification where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
     sql`delete from delivery_attempt where ${isOwn} and (shard_id, id, started_at) in (
       select shard_id, id, started_at from delivery_attempt where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
+    sql`delete from record_delivery_sum where ${isOwn} and (shard_id, watched_address_id, started_at) in (
+      select shard_id, watched_address_id, started_at from record_delivery_sum where ${isOwn}
+      order by shard_id, watched_address_id, started_at limit ${BATCH_ROWS})`,
+    sql`delete from delivery_sum where ${isOwn} and (shard_id, unit, started_at, origin) in (
+      select shard_id, unit, started_at, origin from delivery_sum where ${isOwn}
+      order by shard_id, unit, started_at, origin limit ${BATCH_ROWS})`,
     sql`delete from idempotent_answer where ctid = any(array(
       select ctid from idempotent_answer where ${isOwn} limit ${BATCH_ANSWERS}))`,
   ];
@@ -98,12 +105,13 @@ async function deleteSome(tx: Tx, statement: Sql): Promise<boolean> {
 
 /**
  * Deletes lanes, and after the last of them the watcher. Holds the commit lock, because an open block commit that has read a
- * watched address may still insert notifications for it.
+ * watched address may still insert notifications for it, and the lock of the sums, because attempts may be being added up.
  */
 async function finishRemoval(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   return database.transaction(async (tx) => {
     await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
+    await lockSums(tx);
     const isOwn = await isOwnShard(tx, id);
     if (await isSending(tx, isOwn)) return 'sending';
     for (const statement of batches(isOwn)) if (await deleteSome(tx, statement)) return 'more';

@@ -306,7 +306,8 @@ create table notification (
   receiver bytea,
   token bytea,
   amount numeric(78, 0) not null,
-  replaces bigint
+  replaces bigint,
+  is_held boolean not null default false
 ) partition by range (created_at);
 alter sequence notification_id_seq owned by notification.id;
 -- Not unique, because a unique key would have to contain created_at. The sequence makes ids unique.
@@ -328,6 +329,8 @@ comment on column notification.ordinal is
   'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
 comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';
 comment on column notification.amount is 'In wei, or in the smallest unit of the token';
+comment on column notification.is_held is
+  'Whether it was held when it was created, so that the time until its delivery is not only that of the delivery';
 comment on column notification.replaces is
   'Notification that this one replaces, after their transaction was mined again with other contents';
 
@@ -415,10 +418,10 @@ create table delivery_attempt (
   shard_id bigint not null,
   id bigint not null default nextval('delivery_attempt_id_seq'),
   notification_id bigint not null,
+  lane_id bigint,
   started_at timestamptz(3) not null,
   duration_ms integer not null,
   revision integer not null default 0,
-  lane_id bigint,
   status integer,
   request_count smallint not null default 1,
   outcome text not null,
@@ -428,16 +431,80 @@ alter sequence delivery_attempt_id_seq owned by delivery_attempt.id;
 create index delivery_attempt_id on delivery_attempt (shard_id, id);
 -- Ids of notifications are unique across shards, and a notification has few attempts.
 create index delivery_attempt_notification on delivery_attempt (notification_id);
+-- For readers of all shards, which follow the ids. It takes a few pages, because rows are stored in the order of their ids.
+create index delivery_attempt_order on delivery_attempt using brin (id) with (pages_per_range = 32, autosummarize = on);
 create table delivery_attempt_default partition of delivery_attempt default;
 create index delivery_attempt_default_age on delivery_attempt_default (started_at);
 comment on table delivery_attempt is
--- For readers of all shards, which follow the ids. It takes a few pages, because rows are stored in the order of their ids.
-create index delivery_attempt_order on delivery_attempt using brin (id) with (pages_per_range = 32, autosummarize = on);
   'Delivery attempts and their outcomes. Partitioned by the time of their start';
+comment on column delivery_attempt.lane_id is 'Delivery queue that sent it, which names its receiver';
 comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
-comment on column delivery_attempt.lane_id is 'Delivery queue that sent it, which names its receiver';
+
+-- Statistics of deliveries, added up from the attempts by a background step.
+
+create table statistics_state (
+  only_row boolean primary key default true check (only_row),
+  counted_id bigint,
+  counted_until timestamptz,
+  counted_from timestamptz
+) with (fillfactor = 50);
+insert into statistics_state default values;
+comment on table statistics_state is 'One row: how far the attempts are added up. Its transaction also writes the sums';
+comment on column statistics_state.counted_id is
+  'All attempts up to this id are in the sums. Null: the step empties the sums and adds up all stored attempts again';
+comment on column statistics_state.counted_until is 'All attempts recorded before this time are in the sums';
+comment on column statistics_state.counted_from is 'Start of the first attempt in the sums';
+
+-- Counters by number in one sorted array: the number times 2^40 plus the count. Only numbers that occur are stored.
+create function add_counters(one bigint[], other bigint[]) returns bigint[] language sql immutable parallel safe as $$
+  select coalesce(array_agg(entry order by entry), '{}') from (
+    select (e >> 40 << 40) + sum(e & 1099511627775)::bigint as entry from unnest(one || other) as e group by e >> 40) as added
+$$;
+comment on function add_counters is 'Adds two arrays of counters';
+
+create table delivery_sum (
+  shard_id bigint not null,
+  unit "char" not null check (unit in ('h', 'd')),
+  started_at timestamptz not null,
+  origin text not null,
+  attempts bigint not null,
+  failed_attempts bigint not null,
+  delivered bigint not null,
+  first_attempt bigint not null,
+  answered bigint not null,
+  answer_ms bigint not null,
+  latencies bigint[] not null,
+  answers bigint[] not null,
+  primary key (shard_id, unit, started_at, origin)
+) with (fillfactor = 70);
+create index delivery_sum_age on delivery_sum (started_at);
+comment on table delivery_sum is
+  'Deliveries of a shard by receiver origin. The origin '''' is all receivers of the shard, and shard 0 all shards';
+comment on column delivery_sum.unit is 'h: an hour. d: a day (UTC)';
+comment on column delivery_sum.started_at is 'Start of that hour or day. Attempts count where they started';
+comment on column delivery_sum.delivered is
+  'Messages that got their first 2xx. A redelivery is not counted again; a removal notice is another message';
+comment on column delivery_sum.first_attempt is 'Those of them that got it with their first attempt';
+comment on column delivery_sum.answered is 'Attempts that were answered with a status';
+comment on column delivery_sum.answer_ms is 'Sum of their durations';
+comment on column delivery_sum.latencies is
+  'Counters of time buckets (domain/time-buckets.ts): from the creation of a notification to its first 2xx';
+comment on column delivery_sum.answers is 'Counters of time buckets: durations of answered attempts';
+
+create table record_delivery_sum (
+  shard_id bigint not null,
+  watched_address_id uuid not null,
+  started_at timestamptz not null,
+  counters bigint[] not null,
+  primary key (shard_id, watched_address_id, started_at)
+) partition by range (started_at);
+create table record_delivery_sum_default partition of record_delivery_sum default;
+create index record_delivery_sum_default_age on record_delivery_sum_default (started_at);
+comment on table record_delivery_sum is 'Deliveries of a record (watched address) by day (UTC). Partitioned by the day';
+comment on column record_delivery_sum.counters is
+  'Counters 4 h to 4 h + 3: attempts, failed attempts, delivered, delivered with the first attempt, all in hour h of the day. From 128 on: time buckets of latencies';
 
 create table last_success (
   only_row boolean primary key default true check (only_row),

@@ -1,0 +1,215 @@
+/**
+ * Measures statistics: how long they take over ten million attempts of 30 days, how fast attempts are added up, and in pairs of
+ * runs what that costs deliveries. A run without it holds the lock under which attempts are added up.
+ */
+import { performance } from 'node:perf_hooks';
+import type { Database } from '../src/store/db/db.ts';
+import { sql } from '../src/store/db/sql.ts';
+import { createDeliveryCount } from '../src/store/delivery/count-deliveries.ts';
+import {
+  type Period,
+  readReceiverStatistics,
+  readStatistics,
+  type StatisticsScope,
+} from '../src/store/delivery/statistics.ts';
+import { addressOf, watchAddress } from '../test/kit/chain-story.ts';
+import { createTestDatabase } from '../test/kit/database.ts';
+import { startDurableServer, startSink } from './deliver/stage.ts';
+import { type Contestant, chainbell, throughput } from './deliver/throughput.ts';
+import type { Figures } from './figures.ts';
+import { inTurn } from './repeats.ts';
+import { spreadOf } from './spread.ts';
+import { percentile } from './stage.ts';
+import { DAY_MS, startStore, timesOf } from './stored-deliveries.ts';
+
+const ATTEMPTS = 10_000_000;
+const DAYS = 30;
+const WATCHERS = 8;
+const RECEIVERS = 20;
+const RECORDS_PER_RECEIVER = 250;
+/** A watcher with many receivers, beside the others. */
+const WIDE_WATCHER = WATCHERS + 1;
+const WIDE_RECEIVERS = 1_000;
+const ROUNDS = 300;
+const REPEATS = 5;
+/** Enough for several counts in each run. */
+const DELIVERIES = 100_000;
+/** As in src/store/delivery/count-deliveries.ts. */
+const STATISTICS_LOCK = 0x6362_0009;
+/** One in so many attempts fails, and another one follows it. */
+const FAILURE_EVERY = 50;
+
+export async function statistics(): Promise<Figures> {
+  const rows = [...(await measureReads()), ...(await measureCost())];
+  const conditions = {
+    attempts: ATTEMPTS,
+    days: DAYS,
+    watchers: WATCHERS,
+    receiversEach: RECEIVERS,
+    rounds: ROUNDS,
+  };
+  return {
+    conditions: { ...conditions, wideReceivers: WIDE_RECEIVERS, deliveries: DELIVERIES, repeats: REPEATS },
+    rows,
+  };
+}
+
+async function measureReads(): Promise<Record<string, string | number>[]> {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  const { clock, prune } = await startStore(database, 2 * DAYS * DAY_MS);
+  await watchAll(database);
+  for (let day = 0; day < DAYS; day += 1) {
+    if (day > 0) clock.advance(DAY_MS);
+    await prune();
+    await fillDay(database, clock.now());
+  }
+  await database.query(sql`vacuum analyze notification`);
+  await database.query(sql`vacuum analyze delivery_attempt`);
+  const count = createDeliveryCount({ database, clock, attemptsMs: 2 * DAYS * DAY_MS });
+  const batches: number[] = [];
+  for (let isDone = false; !isDone; ) {
+    batches.push(...(await timesOf(1, count.step)));
+    const [row] = await database.query<{ is_done: boolean }>(sql`
+      select counted_id = (select last_value from delivery_attempt_id_seq) as is_done from statistics_state`);
+    isDone = row?.is_done ?? false;
+  }
+  const seconds = batches.reduce((sum, ms) => sum + ms, 0) / 1_000;
+  await database.query(sql`vacuum analyze delivery_sum`);
+  await database.query(sql`vacuum analyze record_delivery_sum`);
+  const [sizes] = await database.query<{ sums: number; records: number; attempts: number }>(sql`
+    select (select count(*) from delivery_attempt) as attempts, pg_total_relation_size('delivery_sum') as sums,
+      (select sum(pg_total_relation_size(relid)) from pg_partition_tree('record_delivery_sum'))::bigint as records`);
+  const now = clock.now();
+  const [record] = await database.query<{ id: string }>(sql`
+    select watched_address_id::text as id from record_delivery_sum where shard_id = 1 limit 1`);
+  const scopes: [what: string, scope: StatisticsScope][] = [
+    ['watcher', { watcherId: 1 }],
+    ['one receiver', { watcherId: 1, origin: 'https://receiver1.example:443' }],
+    ['one watched address', { watcherId: 1, recordId: record?.id }],
+    ['all watchers', {}],
+  ];
+  const rows: Record<string, string | number>[] = [
+    {
+      what: 'attempts added up',
+      perSecond: Math.round((sizes?.attempts ?? 0) / seconds),
+      batchP99Ms: percentile(
+        batches.toSorted((one, other) => one - other),
+        0.99,
+      ),
+      sumsMiB: mebibytes(sizes?.sums),
+      recordSumsMiB: mebibytes(sizes?.records),
+    },
+  ];
+  for (const period of ['24h', '30d'] as const) {
+    for (const [what, scope] of scopes)
+      rows.push(await timesRow(`${what}, ${period}`, () => readStatistics(database, scope, { period, now })));
+    for (const [what, watcherId] of [
+      [`${RECEIVERS} receivers`, 1],
+      [`${WIDE_RECEIVERS} receivers`, WIDE_WATCHER],
+      ['receivers of all watchers', undefined],
+    ] as const)
+      rows.push(
+        await timesRow(`${what}, ${period}`, () => readReceivers(database, watcherId, { period, now })),
+      );
+  }
+  return rows;
+}
+
+const readReceivers = (
+  database: Database,
+  watcherId: number | undefined,
+  at: { period: Period; now: Date },
+) => readReceiverStatistics(database, watcherId, { ...at, order: 'slowest', limit: 100 });
+
+const mebibytes = (bytes = 0) => Math.round(bytes / 2 ** 20);
+
+async function timesRow(
+  what: string,
+  work: () => Promise<unknown>,
+): Promise<Record<string, string | number>> {
+  const times = await timesOf(ROUNDS, work);
+  return { what, p50Ms: percentile(times, 0.5), p99Ms: percentile(times, 0.99) };
+}
+
+async function watchAll(database: Database): Promise<void> {
+  const wide = Array.from({ length: WIDE_RECEIVERS }, (_, index) => ({
+    watcherId: WIDE_WATCHER,
+    receiver: index,
+  }));
+  const usual = Array.from({ length: WATCHERS * RECEIVERS }, (_, index) => ({
+    ...{ watcherId: 1 + (index % WATCHERS), receiver: Math.floor(index / WATCHERS) },
+  }));
+  for (const [index, { watcherId, receiver }] of [...usual, ...wide].entries())
+    await watchAddress(database, {
+      watcherId,
+      address: addressOf(0x2000_0000 + index),
+      url: `https://receiver${receiver}.example/hook`,
+    });
+  // Further records of each receiver.
+  await database.query(sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
+    select w.shard_id, (left(gen_random_uuid()::text, 34) || '00')::uuid, w.watcher_id, w.lane_id,
+      decode(lpad(to_hex(x'30000000'::bigint + (row_number() over ())), 40, '0'), 'hex'), true, true, w.webhook_url, w.created_at, w.updated_at
+    from watched_address w cross join generate_series(2, ${RECORDS_PER_RECEIVER}::int) where w.watcher_id <= ${WATCHERS}`);
+}
+
+/** Processed notifications of one day with their attempts, spread over the day. */
+async function fillDay(database: Database, start: Date): Promise<void> {
+  const count = Math.round(ATTEMPTS / DAYS / (1 + 1 / FAILURE_EVERY));
+  await database.query(sql`
+    with records as materialized (
+      select shard_id, id, lane_id, row_number() over (order by random()) - 1 as place, count(*) over () as count from watched_address
+    ), made as materialized (
+      select nextval('notification_id_seq') as id, r.shard_id, r.id as record_id, r.lane_id, n,
+        ${start}::timestamptz + n * ${DAY_MS / count}::double precision * interval '1 ms' as at
+      from generate_series(0, ${count - 1}::int) as n join records r on r.place = n % r.count
+      order by n
+    ), written as (
+      insert into notification (shard_id, id, created_at, block_number, ordinal, kind, watched_address_id, tx_hash, sender,
+        receiver, amount)
+      select shard_id, id, at, n, 0, 'c', record_id, sha256(id::text::bytea), decode(repeat('11', 20), 'hex'),
+        decode(repeat('22', 20), 'hex'), 1 + n
+      from made order by id
+    )
+    insert into delivery_attempt (shard_id, notification_id, lane_id, started_at, duration_ms, outcome, status)
+    select shard_id, m.id, lane_id, at + try * interval '1 minute', 20 + (random() * random() * 900)::int,
+      case when tries > try + 1 then 'http_5xx' else 'success' end, case when tries > try + 1 then 503 else 204 end
+    from made m cross join lateral (select case when n % ${FAILURE_EVERY}::int = 0 then 2 else 1 end as tries) as t
+    cross join lateral generate_series(0, tries - 1) as try
+    order by m.id, try`);
+}
+
+async function measureCost(): Promise<Record<string, string | number>[]> {
+  await using _server = await startDurableServer();
+  await using sink = await startSink('http');
+  const counting = chainbell(20);
+  const without: Contestant = {
+    name: 'without statistics',
+    async prepare(run) {
+      await run.client.query('select pg_advisory_lock($1)', [STATISTICS_LOCK]);
+      return counting.prepare(run);
+    },
+  };
+  const tasks = [{ ...counting, name: 'with statistics' }, without];
+  const rates = new Map(tasks.map(({ name }) => [name, [] as number[]]));
+  const shares: number[] = [];
+  for (let repeat = 1; repeat <= REPEATS; repeat += 1) {
+    const pair: Record<string, number> = {};
+    for (const task of inTurn(tasks, repeat)) {
+      const startedAt = performance.now();
+      const { deliveriesPerSecond = Number.NaN } = await throughput(task, sink, DELIVERIES);
+      pair[task.name] = deliveriesPerSecond;
+      rates.get(task.name)?.push(deliveriesPerSecond);
+      process.stderr.write(
+        `${task.name}: ${deliveriesPerSecond} deliveries/s, ${Math.round((performance.now() - startedAt) / 1_000)} s\n`,
+      );
+    }
+    const [one = Number.NaN, other = Number.NaN] = tasks.map(({ name }) => pair[name]);
+    shares.push(Number((100 * (1 - one / other)).toFixed(1)));
+  }
+  return [
+    ...Array.from(rates, ([what, values]) => ({ what, deliveriesPerSecond: spreadOf(values) })),
+    { what: 'cost of statistics, by pair of runs', percent: spreadOf(shares) },
+  ];
+}

@@ -1,0 +1,99 @@
+/**
+ * Operator routes for statistics of deliveries, of all watchers or of one.
+ */
+import { Type } from 'typebox';
+import { Fault } from '../../core/fault.ts';
+import type { Database } from '../../store/db/db.ts';
+import { readReceiverStatistics, readStatistics } from '../../store/delivery/statistics.ts';
+import { findWatcher } from '../../store/watchers/watchers.ts';
+import type { Api, ApiOptions } from '../context.ts';
+import { parameter, parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
+import { answerOf } from '../notifications/log-json.ts';
+import {
+  PERIOD,
+  PERIOD_DEFAULT,
+  RECEIVERS_DEFAULT,
+  ReceiverStatisticsJson,
+  receiverStatisticsExample,
+  receiverStatisticsJson,
+  receiverStatisticsParameters,
+  StatisticsJson,
+  statisticsExample,
+  statisticsJson,
+} from '../notifications/statistics-json.ts';
+
+const PATH = '/api/admin/statistics';
+
+const watcher = parameter(
+  'the id of a watcher',
+  parseWhole,
+  Type.String({ description: 'Only this watcher.' }),
+);
+const parameters = { period: PERIOD, watcher };
+const receiverParameters = { ...receiverStatisticsParameters, watcher };
+const WatcherReceiverStatistics = Type.Object(
+  { watcher_id: Type.Integer(), watcher: Type.String(), ...ReceiverStatisticsJson.properties },
+  { title: 'WatcherReceiverStatistics' },
+);
+const errors = { 404: 'Watcher not found' };
+const operations = {
+  all: {
+    summary: 'Show statistics of the deliveries of all watchers',
+    description: 'Deliveries of deleted watchers stay in the sums of all watchers.',
+    example: { success: true, data: statisticsExample },
+    errors,
+  },
+  receivers: {
+    summary: 'Show statistics of the receivers of all watchers',
+    description: 'Lists receivers with attempts in the period.',
+    example: { success: true, data: [{ watcher_id: 7, watcher: 'acme', ...receiverStatisticsExample }] },
+    errors,
+  },
+};
+
+export function addAdminStatisticsRoutes(api: Api, { database, clock }: ApiOptions): void {
+  api.get(
+    PATH,
+    {
+      schema: { querystring: querySchema(parameters), response: answerOf(StatisticsJson) },
+      config: { operation: operations.all },
+    },
+    async ({ query }) => {
+      const { period = PERIOD_DEFAULT, watcher: watcherId } = readKeyed(query, parameters);
+      const now = clock.now();
+      await requireKnown(database, watcherId, now);
+      const statistics = await readStatistics(database, { watcherId }, { period, now });
+      return { success: true as const, data: statisticsJson(statistics, { period, now }) };
+    },
+  );
+
+  api.get(
+    `${PATH}/receivers`,
+    {
+      schema: {
+        querystring: querySchema(receiverParameters),
+        response: answerOf(Type.Array(WatcherReceiverStatistics)),
+      },
+      config: { operation: operations.receivers },
+    },
+    async ({ query }) => {
+      const given = readKeyed(query, receiverParameters);
+      const { period = PERIOD_DEFAULT, order = 'slowest', limit = RECEIVERS_DEFAULT } = given;
+      const now = clock.now();
+      await requireKnown(database, given.watcher, now);
+      const receivers = await readReceiverStatistics(database, given.watcher, { period, order, limit, now });
+      return {
+        success: true as const,
+        data: receivers.map((one) => ({
+          ...{ watcher_id: one.watcherId, watcher: one.watcherName, ...receiverStatisticsJson(one) },
+        })),
+      };
+    },
+  );
+}
+
+/** @throws Fault `not_found` for an unknown watcher */
+async function requireKnown(database: Database, watcherId: number | undefined, now: Date): Promise<void> {
+  if (watcherId !== undefined && (await findWatcher(database, watcherId, now)) === undefined)
+    throw new Fault('not_found', 'Watcher not found');
+}

@@ -1,0 +1,46 @@
+/**
+ * Buckets of a histogram of times. Each is at most 10 % wide, so a percentile read from them is at most that much too high.
+ */
+
+/** Below this, each millisecond has a bucket. */
+const EXACT_MS = 10;
+/** Each further bound is this much higher than the one before. */
+const GROWTH = 1.1;
+const BOUNDS = makeBounds();
+
+/** The upper bounds of the buckets in milliseconds, inclusive. The last bucket has no bound. */
+export const bucketBoundsMs: readonly number[] = BOUNDS;
+
+/** Whole milliseconds up to a month. Rounding down keeps each bucket at most 10 % wide. */
+function makeBounds(): number[] {
+  const bounds = Array.from({ length: EXACT_MS + 1 }, (_, ms) => ms);
+  const monthMs = 31 * 86_400_000;
+  for (let last = EXACT_MS; last < monthMs; ) {
+    last = Math.max(last + 1, Math.floor(last * GROWTH));
+    bounds.push(last);
+  }
+  return bounds;
+}
+
+/** How many times are in which bucket, by the number of the bucket. */
+export type TimeHistogram = ReadonlyMap<number, number>;
+
+export type TimePercentiles = { count: number; p50Ms: number; p95Ms: number; p99Ms: number };
+
+/** The percentiles of the times: upper bounds of their buckets. Undefined without times. */
+export function percentilesOf(histogram: TimeHistogram): TimePercentiles | undefined {
+  const buckets = [...histogram].toSorted(([one], [other]) => one - other);
+  const count = buckets.reduce((sum, [, times]) => sum + times, 0);
+  if (count === 0) return undefined;
+  const at = (share: number): number => {
+    let left = Math.ceil(count * share);
+    for (const [bucket, times] of buckets) {
+      left -= times;
+      if (left <= 0) return boundOf(bucket);
+    }
+    return boundOf(buckets.at(-1)?.[0] ?? 0);
+  };
+  return { count, p50Ms: at(0.5), p95Ms: at(0.95), p99Ms: at(0.99) };
+}
+
+const boundOf = (bucket: number): number => BOUNDS[bucket] ?? BOUNDS.at(-1) ?? 0;

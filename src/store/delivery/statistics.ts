@@ -1,0 +1,256 @@
+/**
+ * Reads statistics of deliveries from their sums (count-deliveries.ts).
+ */
+import { shardOfRecord } from '../../domain/shard.ts';
+import { percentilesOf, type TimePercentiles } from '../../domain/time-buckets.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Db } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { ALL_SHARDS, COUNTER_BITS, LATENCY_COUNTERS, recordCounters } from './count-deliveries.ts';
+import { isInShards, listShards, watcherOf } from './shards.ts';
+
+export type DeliveryCounts = {
+  attempts: number;
+  failedAttempts: number;
+  /** Messages that got their first 2xx. */
+  delivered: number;
+  /** Those of them that got it with their first attempt. */
+  firstAttempt: number;
+};
+
+export type Period = '24h' | '30d';
+
+/** A watcher, one of its receivers or of its records; all watchers if empty. */
+export type StatisticsScope = {
+  watcherId?: number | undefined;
+  origin?: string | undefined;
+  recordId?: string | undefined;
+};
+
+export type DeliveryStatistics = {
+  from: Date;
+  /** All attempts recorded before this time are counted; undefined until the first count. */
+  countedUntil: Date | undefined;
+  totals: DeliveryCounts;
+  /** The full hours or days before; undefined if attempts were not counted from then on. */
+  previous: DeliveryCounts | undefined;
+  buckets: (DeliveryCounts & { from: Date })[];
+  /** From the creation of notifications that were not held to their first 2xx. */
+  latency: TimePercentiles | undefined;
+};
+
+const HOUR_MS = 3_600_000;
+/** The unit of a period, and its number of full units. */
+const periods = {
+  '24h': { unit: 'h', unitMs: HOUR_MS, count: 24 },
+  '30d': { unit: 'd', unitMs: 24 * HOUR_MS, count: 30 },
+} as const;
+
+/** Sums are kept for two periods of 30 days, and the current day. */
+export const STATISTICS_RETENTION_MS = 62 * 24 * HOUR_MS;
+
+/** Starts of the units of the period, the oldest first, and of the same number of full units before it. */
+function spansOf(period: Period, now: Date): { starts: Date[]; before: Date[] } {
+  const { unitMs, count } = periods[period];
+  const current = Math.floor(now.getTime() / unitMs) * unitMs;
+  const list = (length: number, last: number) =>
+    Array.from({ length }, (_, index) => new Date(last - (length - 1 - index) * unitMs));
+  const starts = list(count + 1, current);
+  return { starts, before: list(count, current - (count + 1) * unitMs) };
+}
+
+/** The statistics of the last full hours (24h) or days (30d) and the current one. Each takes a few milliseconds. */
+export async function readStatistics(
+  db: Db,
+  scope: StatisticsScope,
+  { period, now }: { period: Period; now: Date },
+): Promise<DeliveryStatistics> {
+  const { starts, before } = spansOf(period, now);
+  const spans = { period, starts, before };
+  const { rows, latencies } =
+    scope.recordId === undefined
+      ? await readSums(db, scope, spans)
+      : await readRecordSums(db, { ...scope, recordId: scope.recordId }, spans);
+  const byStart = new Map(rows.map((row) => [row.startedAt.getTime(), row]));
+  const at = (start: Date): DeliveryCounts => byStart.get(start.getTime()) ?? NONE;
+  const state = await readState(db, now);
+  const [from = now] = starts;
+  const hasBefore = state.countedFrom !== undefined && state.countedFrom <= (before[0] ?? from);
+  return {
+    from,
+    countedUntil: state.countedUntil,
+    totals: starts.map(at).reduce(plus, NONE),
+    previous: hasBefore ? before.map(at).reduce(plus, NONE) : undefined,
+    buckets: starts.map((start) => ({ from: start, ...countsOf(at(start)) })),
+    latency: percentilesOf(latencies),
+  };
+}
+
+const NONE: DeliveryCounts = { attempts: 0, failedAttempts: 0, delivered: 0, firstAttempt: 0 };
+const countsOf = ({ attempts, failedAttempts, delivered, firstAttempt }: DeliveryCounts): DeliveryCounts => ({
+  ...{ attempts, failedAttempts, delivered, firstAttempt },
+});
+const plus = (one: DeliveryCounts, other: DeliveryCounts): DeliveryCounts => ({
+  attempts: one.attempts + other.attempts,
+  failedAttempts: one.failedAttempts + other.failedAttempts,
+  delivered: one.delivered + other.delivered,
+  firstAttempt: one.firstAttempt + other.firstAttempt,
+});
+
+/** Nothing has to be counted while the last id is counted. */
+async function readState(
+  db: Db,
+  now: Date,
+): Promise<{ countedFrom: Date | undefined; countedUntil: Date | undefined }> {
+  const [row] = await db.query<{
+    is_all: boolean;
+    counted_from: Date | null;
+    counted_until: Date | null;
+  }>(sql`
+    select counted_from, counted_until, counted_id = (
+      select case when is_called then last_value else 0 end from delivery_attempt_id_seq) as is_all
+    from statistics_state`);
+  return {
+    countedFrom: row?.counted_from ?? undefined,
+    countedUntil: row?.is_all === true ? now : (row?.counted_until ?? undefined),
+  };
+}
+
+type Spans = { period: Period; starts: readonly Date[]; before: readonly Date[] };
+type Sums = { rows: (DeliveryCounts & { startedAt: Date })[]; latencies: Map<number, number> };
+
+type CountsRow = { attempts: number; failed_attempts: number; delivered: number; first_attempt: number };
+const countColumns = sql`sum(attempts)::bigint as attempts, sum(failed_attempts)::bigint as failed_attempts,
+  sum(delivered)::bigint as delivered, sum(first_attempt)::bigint as first_attempt`;
+const toCounts = (row: CountsRow): DeliveryCounts => ({
+  ...{ attempts: row.attempts, failedAttempts: row.failed_attempts },
+  ...{ delivered: row.delivered, firstAttempt: row.first_attempt },
+});
+
+const anyOf = (times: readonly Date[]): Sql =>
+  sql`any(${listOf(times.map((time) => time.toISOString()))}::timestamptz[])`;
+const numberOf = sql`entry >> ${COUNTER_BITS}::int`;
+const countOf = sql`entry & ${2 ** COUNTER_BITS - 1}::bigint`;
+
+async function readSums(
+  db: Db,
+  { watcherId, origin = '' }: StatisticsScope,
+  { period, starts, before }: Spans,
+): Promise<Sums> {
+  const shards = watcherId === undefined ? [ALL_SHARDS] : await listShards(db, watcherId);
+  const isOwn = sql`${isInShards(sql`shard_id`, shards)} and unit = ${periods[period].unit} and origin = ${origin}`;
+  const all = [...before, ...starts];
+  const rows = await db.query<CountsRow & { started_at: Date }>(sql`
+    select started_at, ${countColumns} from delivery_sum where ${isOwn} and started_at = ${anyOf(all)}
+    group by started_at order by started_at limit ${all.length}`);
+  const buckets = await db.query<{ number: number; count: number }>(sql`
+    select ${numberOf} as number, sum(${countOf})::bigint as count from delivery_sum cross join lateral unnest(latencies) as entry
+    where ${isOwn} and started_at = ${anyOf(starts)} group by 1 order by 1`);
+  return {
+    rows: rows.map((row) => ({ startedAt: row.started_at, ...toCounts(row) })),
+    latencies: new Map(buckets.map(({ number, count }) => [number, count])),
+  };
+}
+
+/** A record's sums are by day, with counters for each hour. Its latencies are those of the days of the period. */
+async function readRecordSums(
+  db: Db,
+  { watcherId, recordId }: StatisticsScope & { recordId: string },
+  { period, starts, before }: Spans,
+): Promise<Sums> {
+  if (watcherId === undefined) throw new Error('a record belongs to a watcher');
+  const isHourly = period === '24h';
+  const day = (time: Date) => Math.floor(time.getTime() / (24 * HOUR_MS)) * 24 * HOUR_MS;
+  const days = [...new Set([...before, ...starts].map(day))].map((ms) => new Date(ms));
+  const firstDay = new Date(day(starts[0] ?? new Date(0)));
+  // Days don't need the hour of a counter.
+  const number = isHourly
+    ? numberOf
+    : sql`case when ${numberOf} < ${LATENCY_COUNTERS}::bigint then ${numberOf} & 3 else ${numberOf} end`;
+  const counters = await db.query<{ started_at: Date; number: number; count: number }>(sql`
+    select started_at, ${number} as number, sum(${countOf})::bigint as count
+    from record_delivery_sum cross join lateral unnest(counters) as entry
+    where shard_id = ${shardOfRecord(watcherId, recordId)} and watched_address_id = ${recordId} and started_at = ${anyOf(days)}
+    group by 1, 2 order by 1, 2`);
+  const rows = new Map<number, DeliveryCounts>();
+  const latencies = new Map<number, number>();
+  for (const one of counters) {
+    const bucket = one.number - LATENCY_COUNTERS;
+    if (bucket >= 0) {
+      if (one.started_at >= firstDay) latencies.set(bucket, (latencies.get(bucket) ?? 0) + one.count);
+      continue;
+    }
+    const name = recordCounters[one.number % recordCounters.length];
+    if (name === undefined) continue;
+    const hour = isHourly ? Math.floor(one.number / recordCounters.length) : 0;
+    const startMs = one.started_at.getTime() + hour * HOUR_MS;
+    const counts = rows.get(startMs) ?? NONE;
+    rows.set(startMs, { ...counts, [name]: counts[name] + one.count });
+  }
+  return { rows: Array.from(rows, ([ms, counts]) => ({ startedAt: new Date(ms), ...counts })), latencies };
+}
+
+export type ReceiverStatistics = DeliveryCounts & {
+  watcherId: number;
+  watcherName: string;
+  origin: string;
+  /** Durations of attempts that were answered. */
+  answer: TimePercentiles | undefined;
+  latency: TimePercentiles | undefined;
+};
+
+export const receiverOrders = ['slowest', 'failing', 'origin'] as const;
+export type ReceiverOrder = (typeof receiverOrders)[number];
+
+/** slowest: by the average duration of answers. failing: by the number of failed attempts. */
+const orders: Record<ReceiverOrder, Sql> = {
+  slowest: sql`r.mean_ms desc nulls last, r.origin, r.watcher_id`,
+  failing: sql`r.failed_attempts desc, r.attempts desc, r.origin, r.watcher_id`,
+  origin: sql`r.origin, r.watcher_id`,
+};
+
+/** The receivers of a watcher or of all watchers that had attempts in the period. */
+export async function readReceiverStatistics(
+  db: Db,
+  watcherId: number | undefined,
+  { period, now, order, limit }: { period: Period; now: Date; order: ReceiverOrder; limit: number },
+): Promise<ReceiverStatistics[]> {
+  const { starts } = spansOf(period, now);
+  const shards = watcherId === undefined ? undefined : await listShards(db, watcherId);
+  const isOwn = sql`${shards === undefined ? sql`shard_id <> ${ALL_SHARDS}::bigint` : isInShards(sql`shard_id`, shards)}
+    and unit = ${periods[period].unit} and started_at = ${anyOf(starts)} and origin <> ''`;
+  const rows = await db.query<CountsRow & { watcher_id: number; name: string; origin: string }>(sql`
+    with receivers as materialized (
+      select ${watcherOf(sql`shard_id`)} as watcher_id, origin, ${countColumns}, sum(answer_ms) / nullif(sum(answered), 0) as mean_ms
+      from delivery_sum where ${isOwn} group by 1, origin
+    )
+    select r.*, w.name from receivers r join watcher w on w.id = r.watcher_id order by ${orders[order]} limit ${limit}`);
+  const histograms = await db.query<{
+    watcher_id: number;
+    origin: string;
+    is_latency: boolean;
+    number: number;
+    count: number;
+  }>(sql`
+    select ${watcherOf(sql`shard_id`)} as watcher_id, origin, is_latency, ${numberOf} as number, sum(${countOf})::bigint as count
+    from delivery_sum
+    cross join lateral (values (true, latencies), (false, answers)) as h (is_latency, counters)
+    cross join lateral unnest(counters) as entry
+    where ${isOwn} and (${watcherOf(sql`shard_id`)}, origin) in (
+      select * from unnest(${listOf(rows.map((row) => row.watcher_id))}::bigint[], ${rows.map(({ origin: one }) => one)}::text[]))
+    group by 1, 2, 3, 4 order by 1, 2, 3, 4`);
+  const keyOf = (one: { watcher_id: number; origin: string }) => `${one.watcher_id} ${one.origin}`;
+  const cells = Map.groupBy(histograms, keyOf);
+  const times = (row: { watcher_id: number; origin: string }, isLatency: boolean) =>
+    percentilesOf(
+      new Map(
+        (cells.get(keyOf(row)) ?? [])
+          .filter((cell) => cell.is_latency === isLatency)
+          .map(({ number, count }) => [number, count]),
+      ),
+    );
+  return rows.map((row) => ({
+    ...{ watcherId: row.watcher_id, watcherName: row.name, origin: row.origin, ...toCounts(row) },
+    ...{ answer: times(row, false), latency: times(row, true) },
+  }));
+}

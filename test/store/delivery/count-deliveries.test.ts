@@ -1,0 +1,447 @@
+/**
+ * The sums of deliveries: equal to a scan of the attempts, whatever happens and wherever the step is killed.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { shardOf } from '../../../src/domain/shard.ts';
+import { bucketBoundsMs } from '../../../src/domain/time-buckets.ts';
+import type { Database, Tx } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { createDeliveryCount } from '../../../src/store/delivery/count-deliveries.ts';
+import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
+import { readReceiverStatistics, readStatistics } from '../../../src/store/delivery/statistics.ts';
+import { beginRemoval, removeBatch } from '../../../src/store/watchers/watcher-removal.ts';
+import { attemptDue } from '../../kit/attempts.ts';
+import { bob, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { createTestClock } from '../../kit/clock.ts';
+import { emptyDatabase, onEachDatabase, onPostgres } from '../../kit/each-database.ts';
+import { rollbackTo } from '../../kit/rollback.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const ATTEMPTS_MS = 30 * DAY_MS;
+const ORIGINS = ['https://one.example:443', 'https://two.example:443'];
+/** Shards of two watchers, of which the first has two slices. */
+const SHARDS = [shardOf(1), shardOf(1, 1), shardOf(2)];
+
+/** A count of this database that is killed at a statement of its transaction, or after the commit, if `killedAt` is given. */
+function countOf(
+  database: Database,
+  { killedAt, batchIds = 1_000 }: { killedAt?: number; batchIds?: number } = {},
+) {
+  let statements = 0;
+  const kill = () => {
+    statements += 1;
+    if (statements === killedAt) throw new Error('killed');
+  };
+  const watched: Database = {
+    ...database,
+    async transaction(work) {
+      const result = await database.transaction(async (tx: Tx) => {
+        const done = await work({
+          ...tx,
+          async query(statement) {
+            kill();
+            return tx.query(statement);
+          },
+        });
+        kill();
+        return done;
+      });
+      kill();
+      return result;
+    },
+  };
+  return createDeliveryCount({
+    database: watched,
+    clock: createTestClock(),
+    attemptsMs: ATTEMPTS_MS,
+    batchIds,
+  });
+}
+
+/** Counts until nothing is left. */
+async function countAll(database: Database, batchIds = 1_000): Promise<void> {
+  const count = countOf(database, { batchIds });
+  for (let last = -1; ; ) {
+    await count.step();
+    const [row] = await database.query<{ counted_id: number | null; last: number }>(sql`
+      select counted_id, (select coalesce(max(id), 0) from delivery_attempt) as last from statistics_state`);
+    if (row === undefined || row.counted_id === null) continue;
+    if (row.counted_id >= row.last || row.counted_id === last) return;
+    last = row.counted_id;
+  }
+}
+
+type Notification = { shard: number; createdMs: number; isHeld: boolean; record: number };
+type Attempt = {
+  notification: number;
+  revision: number;
+  lane: number;
+  afterMs: number;
+  durationMs: number;
+  outcome: 'success' | 'http_5xx' | 'timeout';
+};
+
+const notification: fc.Arbitrary<Notification> = fc.record({
+  shard: fc.integer({ min: 0, max: SHARDS.length - 1 }),
+  createdMs: fc.integer({ min: 0, max: 3 * DAY_MS }),
+  isHeld: fc.boolean(),
+  record: fc.integer({ min: 0, max: 2 }),
+});
+const attempt: fc.Arbitrary<Attempt> = fc.record({
+  notification: fc.nat(),
+  revision: fc.constantFrom(0, 0, 0, 1, 2),
+  lane: fc.nat({ max: 2 }),
+  afterMs: fc.oneof(fc.integer({ min: 0, max: 2_000 }), fc.integer({ min: 0, max: 2 * DAY_MS })),
+  durationMs: fc.integer({ min: 0, max: 10_000 }),
+  outcome: fc.constantFrom('success', 'success', 'http_5xx', 'timeout'),
+});
+type Event = { attempts: Attempt[] } | { count: number | undefined } | { restart: true };
+const event: fc.Arbitrary<Event> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ attempts: fc.array(attempt, { minLength: 1, maxLength: 8 }) }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ count: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }) }),
+  },
+  { weight: 1, arbitrary: fc.record({ restart: fc.constant(true as const) }) },
+);
+
+/** Its last byte is the slice of the shard. */
+const recordId = (shard: number, record: number) =>
+  `00000000-0000-4000-8000-00000000${record}${shard}${shard === 1 ? '01' : '00'}`;
+
+/** What a scan of the attempts gives: sums by their key as text. */
+function scan(notifications: readonly Notification[], attempts: readonly Attempt[]) {
+  const sums = new Map<string, Map<string, number>>();
+  const records = new Map<string, Map<string, number>>();
+  const add = (to: typeof sums, key: string, name: string, count = 1) => {
+    const own = to.get(key) ?? new Map<string, number>();
+    to.set(key, own.set(name, (own.get(name) ?? 0) + count));
+  };
+  const bucketOf = (ms: number) => bucketBoundsMs.findIndex((bound) => ms <= bound);
+  for (const [index, one] of attempts.entries()) {
+    const of = notifications[one.notification];
+    if (of === undefined) continue;
+    const shard = SHARDS[of.shard] ?? 0;
+    const startMs = noon.getTime() + of.createdMs + one.afterMs;
+    const earlier = attempts
+      .slice(0, index)
+      .filter(({ notification: same, revision }) => same === one.notification && revision === one.revision);
+    const isSuccess = one.outcome === 'success';
+    const isDelivered = isSuccess && !earlier.some(({ outcome }) => outcome === 'success');
+    const isAnswered = one.outcome !== 'timeout';
+    const names: [string, number][] = [
+      ['attempts', 1],
+      ...(isSuccess ? [] : [['failed_attempts', 1] as [string, number]]),
+      ...(isDelivered ? [['delivered', 1] as [string, number]] : []),
+      ...(isDelivered && earlier.length === 0 ? [['first_attempt', 1] as [string, number]] : []),
+      ...(isAnswered
+        ? ([
+            ['answered', 1],
+            ['answer_ms', one.durationMs],
+            [`a${bucketOf(one.durationMs)}`, 1],
+          ] as [string, number][])
+        : []),
+      ...(isDelivered && one.revision === 0 && !of.isHeld
+        ? [[`l${bucketOf(one.afterMs + one.durationMs)}`, 1] as [string, number]]
+        : []),
+    ];
+    const origin = ORIGINS[one.lane];
+    for (const [owner, name] of [
+      ...(origin === undefined ? [] : [[shard, origin] as const]),
+      [shard, ''] as const,
+      [0, ''] as const,
+    ])
+      for (const [unit, unitMs] of [
+        ['h', HOUR_MS],
+        ['d', DAY_MS],
+      ] as const) {
+        const start = new Date(Math.floor(startMs / unitMs) * unitMs).toISOString();
+        for (const [counter, count] of names) add(sums, `${owner} ${unit} ${start} ${name}`, counter, count);
+      }
+    const day = new Date(Math.floor(startMs / DAY_MS) * DAY_MS);
+    const hour = Math.floor((startMs - day.getTime()) / HOUR_MS);
+    const kinds = ['attempts', 'failed_attempts', 'delivered', 'first_attempt'];
+    const key = `${shard} ${recordId(of.shard, of.record)} ${day.toISOString()}`;
+    for (const [name, count] of names) {
+      if (kinds.includes(name)) add(records, key, String(4 * hour + kinds.indexOf(name)), count);
+      if (name.startsWith('l')) add(records, key, String(128 + Number(name.slice(1))), count);
+    }
+  }
+  return { sums: plain(sums), records: plain(records) };
+}
+
+/** Without zeros, in the order of their keys. */
+const plain = (sums: ReadonlyMap<string, ReadonlyMap<string, number>>) =>
+  Object.fromEntries(
+    [...sums]
+      .toSorted(([one], [other]) => (one < other ? -1 : 1))
+      .map(([key, counters]) => [
+        key,
+        Object.fromEntries(
+          [...counters].filter(([, count]) => count > 0).toSorted(([one], [other]) => (one < other ? -1 : 1)),
+        ),
+      ]),
+  );
+
+async function readAll(database: Database) {
+  const entries = (array: readonly (string | number)[], prefix: string): [string, number][] =>
+    array.map((entry) => [`${prefix}${BigInt(entry) >> 40n}`, Number(BigInt(entry) & (2n ** 40n - 1n))]);
+  const sums = await database.query<Record<string, never>>(
+    sql`select *, latencies::text[] as l, answers::text[] as a from delivery_sum`,
+  );
+  const records = await database.query<Record<string, never>>(
+    sql`select *, counters::text[] as c from record_delivery_sum`,
+  );
+  const names = ['attempts', 'failed_attempts', 'delivered', 'first_attempt', 'answered', 'answer_ms'];
+  return {
+    sums: plain(
+      new Map(
+        sums.map((row) => [
+          `${row.shard_id} ${row.unit} ${(row.started_at as unknown as Date).toISOString()} ${row.origin}`,
+          new Map([
+            ...names.map((name) => [name, Number(row[name])] as [string, number]),
+            ...entries(row.l ?? [], 'l'),
+            ...entries(row.a ?? [], 'a'),
+          ]),
+        ]),
+      ),
+    ),
+    records: plain(
+      new Map(
+        records.map((row) => [
+          `${row.shard_id} ${row.watched_address_id} ${(row.started_at as unknown as Date).toISOString()}`,
+          new Map(entries(row.c ?? [], '')),
+        ]),
+      ),
+    ),
+  };
+}
+
+async function insertNotification(database: Database, one: Notification): Promise<void> {
+  await database.query(sql`
+    insert into notification (shard_id, created_at, block_number, ordinal, kind, watched_address_id, tx_hash, sender, amount, is_held)
+    values (${SHARDS[one.shard]}, ${later(one.createdMs)}, 1, 0, 'c', ${recordId(one.shard, one.record)},
+      decode(repeat('00', 32), 'hex'), '\\x00', 1, ${one.isHeld})`);
+}
+
+async function insertAttempt(
+  database: Database,
+  notifications: readonly Notification[],
+  one: Attempt,
+): Promise<void> {
+  const of = notifications[one.notification];
+  if (of === undefined) return;
+  const status = { success: 200, http_5xx: 500, timeout: null }[one.outcome];
+  await database.query(sql`
+    insert into delivery_attempt (shard_id, notification_id, lane_id, revision, started_at, duration_ms, outcome, status)
+    values (${SHARDS[of.shard]}, ${one.notification + 1}, (select id from lane where origin = ${ORIGINS[one.lane] ?? ''}),
+      ${one.revision}, ${later(of.createdMs + one.afterMs)}, ${one.durationMs}, ${one.outcome}, ${status})`);
+}
+
+onEachDatabase(({ database, kind }) => {
+  test('the sums equal a scan of the attempts, wherever the step is killed', async () => {
+    const run = async (
+      notifications: readonly Notification[],
+      events: readonly Event[],
+      batchIds: number,
+    ) => {
+      await emptyDatabase(database());
+      await database().query(sql`
+        insert into lane (shard_id, watcher_id, origin) select 1, 1, origin from unnest(${ORIGINS}::text[]) as origin`);
+      for (const one of notifications) await insertNotification(database(), one);
+      const attempts: Attempt[] = [];
+      for (const one of events) {
+        if ('attempts' in one)
+          for (const added of one.attempts) {
+            const known = { ...added, notification: added.notification % notifications.length };
+            await insertAttempt(database(), notifications, known);
+            attempts.push(known);
+          }
+        else if ('restart' in one) await database().query(sql`update statistics_state set counted_id = null`);
+        else
+          await countOf(database(), { ...(one.count !== undefined && { killedAt: one.count }), batchIds })
+            .step()
+            .catch((error: unknown) => assert.match(String(error), /killed/));
+      }
+      await countAll(database(), batchIds);
+      assert.deepEqual(await readAll(database()), scan(notifications, attempts));
+    };
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(notification, { minLength: 1, maxLength: 6 }),
+        fc.array(event, { minLength: 1, maxLength: 14 }),
+        fc.integer({ min: 1, max: 12 }),
+        run,
+      ),
+      { numRuns: kind === 'postgres' ? 40 : 12 },
+    );
+  });
+
+  test('a redelivery counts as an attempt but not as delivered again, and a removal notice is another message', async () => {
+    await watchAddress(database(), { settings: { removed: true } });
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [transferOf()]);
+    const [{ id } = { id: 0 }] = await attemptDue(database(), { now: later(1_000), succeeds: false });
+    await attemptDue(database(), { now: later(61_000), succeeds: true });
+    assert.equal(await redeliverOne(database(), 1, id, later(90_000)), true);
+    await attemptDue(database(), { now: later(90_000), succeeds: true });
+    const statistics = async () => {
+      await countAll(database());
+      return readStatistics(database(), { watcherId: 1 }, { period: '24h', now: later(100_000) });
+    };
+    const { totals, latency } = await statistics();
+    assert.deepEqual(totals, { attempts: 3, failedAttempts: 1, delivered: 1, firstAttempt: 0 });
+    assert.equal(latency?.count, 1);
+    assert.ok(latency.p50Ms >= 61_005 && latency.p50Ms <= 61_005 * 1.1);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now: later(95_000) });
+    await attemptDue(database(), { now: later(95_000), succeeds: true });
+    const after = await statistics();
+    assert.deepEqual(after.totals, { attempts: 4, failedAttempts: 1, delivered: 2, firstAttempt: 1 });
+    assert.equal(after.latency?.count, 1);
+  });
+
+  test('the latency leaves out notifications that were held', async () => {
+    await watchAddress(database(), { settings: { confirmations: 2 } });
+    await watchAddress(database(), { url: 'https://two.example/hook' });
+    await mine(database(), headerOf(1), [transferOf()]);
+    await mine(database(), headerOf(2), []);
+    await mine(database(), headerOf(3), []);
+    await attemptDue(database(), { now: later(10), succeeds: true });
+    await countAll(database());
+    const read = (origin?: string) =>
+      readStatistics(database(), { watcherId: 1, origin }, { period: '24h', now: later(20) });
+    const { totals, latency } = await read();
+    assert.deepEqual([totals.delivered, latency?.count], [2, 1]);
+    assert.deepEqual((await read('https://one.example:443')).latency, undefined);
+    assert.equal((await read('https://two.example:443')).latency?.count, 1);
+  });
+
+  test('a redelivery after retention has deleted the attempts is not counted again', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    const [{ id } = { id: 0 }] = await attemptDue(database(), { now: noon, succeeds: true });
+    await countAll(database());
+    await database().query(sql`delete from delivery_attempt`);
+    const now = new Date(noon.getTime() + ATTEMPTS_MS + DAY_MS);
+    await redeliverOne(database(), 1, id, now);
+    await attemptDue(database(), { now, succeeds: true });
+    await countAll(database());
+    const { totals } = await readStatistics(database(), { watcherId: 1 }, { period: '24h', now });
+    assert.deepEqual(totals, { attempts: 1, failedAttempts: 0, delivered: 0, firstAttempt: 0 });
+  });
+
+  test('buckets without attempts are zero, and the period before is known once attempts were counted that long', async () => {
+    const record = await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    await countAll(database());
+    const now = new Date(noon.getTime() + 25 * HOUR_MS);
+    const read = (period: '24h' | '30d', at: Date, scope = {}) =>
+      readStatistics(database(), { watcherId: 1, ...scope }, { period, now: at });
+    const day = await read('24h', now);
+    assert.equal(day.buckets.length, 25);
+    assert.deepEqual(day.from, new Date(noon.getTime() + HOUR_MS));
+    assert.ok(day.buckets.every(({ attempts }) => attempts === 0));
+    assert.deepEqual(day.previous, undefined);
+    const month = await read('30d', now);
+    assert.equal(month.buckets.length, 31);
+    const one = { attempts: 1, failedAttempts: 0, delivered: 1, firstAttempt: 1 };
+    assert.deepEqual(month.totals, one);
+    assert.deepEqual(month.buckets.at(-2), { from: new Date('2025-11-20T00:00:00Z'), ...one });
+    assert.deepEqual((await read('24h', new Date(noon.getTime() + 48 * HOUR_MS - 1))).previous, undefined);
+    const dayLater = await read('24h', new Date(noon.getTime() + 48 * HOUR_MS));
+    assert.deepEqual(dayLater.previous, one);
+    assert.deepEqual((await read('24h', noon, { recordId: record.id })).buckets.at(-1), {
+      from: noon,
+      ...one,
+    });
+    assert.deepEqual((await read('30d', now, { recordId: record.id })).totals, one);
+    assert.deepEqual((await read('30d', now, { recordId: record.id })).buckets, month.buckets);
+  });
+
+  test('receivers are ordered by the duration of their answers, by failures or by name', async () => {
+    for (const [index, host] of ['one', 'two'].entries())
+      await watchAddress(database(), {
+        url: `https://${host}.example/hook`,
+        watcherId: 1 + index,
+        address: bob,
+      });
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: false });
+    await attemptDue(database(), { now: later(60_000), succeeds: true });
+    await database().query(sql`
+      update delivery_attempt set duration_ms = 900, outcome = 'http_5xx', status = 500 where shard_id % 1024 = 2`);
+    await countAll(database());
+    const read = async (order: 'slowest' | 'failing' | 'origin', watcherId?: number) =>
+      (
+        await readReceiverStatistics(database(), watcherId, {
+          period: '30d',
+          order,
+          limit: 10,
+          now: later(70_000),
+        })
+      ).map(({ origin, watcherName, attempts, failedAttempts, answer }) => [
+        ...[origin, watcherName, attempts, failedAttempts],
+        answer?.p50Ms,
+      ]);
+    const [fast, slow] = [
+      ['https://one.example:443', 'watcher 1', 2, 1, 5],
+      ['https://two.example:443', 'watcher 2', 2, 2, bucketBoundsMs.find((bound) => bound >= 900)],
+    ];
+    assert.deepEqual(await read('slowest'), [slow, fast]);
+    assert.deepEqual(await read('failing'), [slow, fast]);
+    assert.deepEqual(await read('origin'), [fast, slow]);
+    assert.deepEqual(await read('origin', 1), [fast]);
+  });
+
+  test('the sums of a deleted watcher are deleted with it', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    await countAll(database());
+    await beginRemoval(database(), 1, noon);
+    while ((await removeBatch(database(), 1)) !== 'gone');
+    const rows = await database().query<{ shard_id: number }>(sql`
+      select shard_id from delivery_sum union all select shard_id from record_delivery_sum`);
+    assert.ok(rows.length > 0 && rows.every(({ shard_id }) => shard_id === 0));
+  });
+});
+
+onPostgres(({ database }) => {
+  test('an attempt whose transaction is still open is counted later, and counted once', async () => {
+    await insertNotification(database(), { shard: 0, createdMs: 0, isHeld: false, record: 0 });
+    const insert = (db: Pick<Database, 'query'>) =>
+      db.query(sql`
+        insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status)
+        values (1, 1, ${noon}, 1, 'timeout', null)`);
+    const count = countOf(database());
+    const total = async () =>
+      (await readStatistics(database(), {}, { period: '24h', now: noon })).totals.attempts;
+    await database().transaction(async (tx) => {
+      await insert(tx);
+      await insert(database());
+      await count.step();
+      await count.step();
+      assert.equal(await total(), 0);
+    });
+    await count.step();
+    await count.step();
+    assert.equal(await total(), 2);
+  });
+
+  test('while one process adds, others leave it to that one', async () => {
+    await insertNotification(database(), { shard: 0, createdMs: 0, isHeld: false, record: 0 });
+    for (let index = 0; index < 50; index += 1)
+      await insertAttempt(database(), [{ shard: 0, createdMs: 0, isHeld: false, record: 0 }], {
+        ...{ notification: 0, revision: 0, lane: 0, afterMs: index, durationMs: 1, outcome: 'http_5xx' },
+      });
+    const counts = Array.from({ length: 4 }, () => countOf(database(), { batchIds: 3 }));
+    for (let round = 0; round < 20; round += 1) await Promise.all(counts.map((count) => count.step()));
+    await countAll(database());
+    const { totals } = await readStatistics(database(), {}, { period: '24h', now: noon });
+    assert.deepEqual(totals, { attempts: 50, failedAttempts: 50, delivered: 0, firstAttempt: 0 });
+  });
+});
