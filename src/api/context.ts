@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { Clock } from '../core/clock.ts';
+import type { Address } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { KeyRing } from '../domain/key-ring.ts';
@@ -16,7 +17,6 @@ import type { Limits } from '../store/watchers/limits.ts';
 import type { WatchedAddress } from '../store/watchers/watched.ts';
 import type { DeploymentDetails } from './ops/deployment-body.ts';
 import type { StatusBody } from './ops/status-body.ts';
-import type { ChainDescription } from './public/chain.ts';
 import type { SupplyReader } from './public/supply-reader.ts';
 
 export type Api = FastifyInstance<
@@ -53,6 +53,15 @@ export type ApiOptions = {
   adminToken: string | undefined;
 };
 
+/** What the configuration says about the chain and the features of the API. */
+export type ChainDescription = {
+  id: number;
+  name: string;
+  has: { points: boolean; prices: boolean; pairs: boolean; supply: boolean; admin: boolean };
+  /** Tokens whose symbol and decimals are known. */
+  tokens: readonly { address: Address; symbol: string; decimals: number }[];
+};
+
 /** Rings when attempts are settled. It may miss some, so listeners also poll. */
 export type AttemptBell = {
   /** Calls back for the attempts of a watcher, or of all if it is undefined. The returned function ends that. */
@@ -68,7 +77,7 @@ export type InFlight = {
 };
 
 /** The request of a notification as it would be sent now, without secrets. Undefined if it has no URL any longer. */
-export type ShowMessage = (key: {
+type ShowMessage = (key: {
   watcherId: number;
   id: number;
 }) => Promise<{ body: string; headers: Record<string, string> } | undefined>;

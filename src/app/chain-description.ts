@@ -1,7 +1,7 @@
 /**
  * What the configuration says about the chain and the features of the API, for GET /api/chain.
  */
-import type { ChainDescription } from '../api/public/chain.ts';
+import type { ChainDescription } from '../api/context.ts';
 import type { Config } from '../config/schema.ts';
 import type { Address } from '../core/hex.ts';
 import { chainName } from '../domain/chain-name.ts';

@@ -26,7 +26,7 @@ export const deliveryStatuses: readonly DeliveryStatus[] = [...storedStatuses, '
 const FAILING_MIN = 4;
 
 /** A status and the rows that have it. A row must match all parts that are given. */
-export type StatusRule = {
+type StatusRule = {
   status: StoredStatus;
   state: NotificationState;
   /** Failed attempts, both inclusive. */

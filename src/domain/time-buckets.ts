@@ -23,7 +23,7 @@ function makeBounds(): number[] {
 }
 
 /** How many times are in which bucket, by the number of the bucket. */
-export type TimeHistogram = ReadonlyMap<number, number>;
+type TimeHistogram = ReadonlyMap<number, number>;
 
 export type TimePercentiles = { count: number; p50Ms: number; p95Ms: number; p99Ms: number };
 

@@ -19,7 +19,7 @@ const STREAMS_PER_WATCHER_MAX = 5;
 /** Clients reconnect by themselves after that, and a client that has stopped reading cannot hold its stream forever. */
 const STREAM_MS_MAX = 3_600_000;
 
-export const streamParameters = {
+const streamParameters = {
   failures: parameter(
     'true or false',
     oneOf(['true', 'false']),

@@ -147,7 +147,7 @@ export function attemptJson(attempt: Attempt): Static<typeof AttemptJson> {
 }
 
 /** What the response depends on besides the notification. */
-export type LogView = Pick<ApiOptions, 'nativeSymbol' | 'confirmations' | 'inFlight'>;
+type LogView = Pick<ApiOptions, 'nativeSymbol' | 'confirmations' | 'inFlight'>;
 
 export function notificationJson(
   notification: LoggedNotification,

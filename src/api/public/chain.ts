@@ -3,20 +3,10 @@
  */
 import { Type } from 'typebox';
 import packageJson from '../../../package.json' with { type: 'json' };
-import type { Address } from '../../core/hex.ts';
 import { measureBlockTime } from '../../store/blocks/block-time.ts';
 import type { Database } from '../../store/db/db.ts';
-import type { Api } from '../context.ts';
+import type { Api, ChainDescription } from '../context.ts';
 import { addPublicRoute, json } from '../http/public.ts';
-
-/** What the configuration says about the chain and the features of the API. */
-export type ChainDescription = {
-  id: number;
-  name: string;
-  has: { points: boolean; prices: boolean; pairs: boolean; supply: boolean; admin: boolean };
-  /** Tokens whose symbol and decimals are known. */
-  tokens: readonly { address: Address; symbol: string; decimals: number }[];
-};
 
 const CACHE_SECONDS = 10;
 const NATIVE_DECIMALS = 18;

@@ -40,7 +40,7 @@ type AttemptedNotification = TransferFields & {
   nextRetryAt: Date | undefined;
 };
 
-export type EventRange = { after: number; upTo: number; onlyFailures: boolean; limit: number };
+type EventRange = { after: number; upTo: number; onlyFailures: boolean; limit: number };
 
 /** Attempts that one page examines for failures. */
 const EXAMINED_MAX = 5_000;

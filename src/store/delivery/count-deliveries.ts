@@ -28,7 +28,7 @@ export const LATENCY_COUNTERS = 128;
 /** Counters of each hour before those, in this order. */
 export const recordCounters = ['attempts', 'failedAttempts', 'delivered', 'firstAttempt'] as const;
 
-export type DeliveryCount = {
+type DeliveryCount = {
   /** Adds the next attempts. */
   step(): Promise<'idle'>;
   idleMs(): number;

@@ -200,7 +200,7 @@ export type ReceiverStatistics = DeliveryCounts & {
 };
 
 export const receiverOrders = ['slowest', 'failing', 'origin'] as const;
-export type ReceiverOrder = (typeof receiverOrders)[number];
+type ReceiverOrder = (typeof receiverOrders)[number];
 
 /** slowest: by the average duration of answers. failing: by the number of failed attempts. */
 const orders: Record<ReceiverOrder, Sql> = {

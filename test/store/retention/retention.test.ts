@@ -95,6 +95,37 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countAttempts(database()), 3);
   });
 
+  test('sums of deliveries are deleted after 62 days, and those of records whole weeks at a time', async () => {
+    const { clock, prune } = createStory(database());
+    await prune(signal);
+    const add = async (at: Date) => {
+      await database().query(sql`
+        insert into delivery_sum (shard_id, unit, started_at, origin, attempts, failed_attempts, delivered, first_attempt, answered,
+          answer_ms, latencies, answers)
+        values (1, 'h', ${at}, '', 0, 0, 0, 0, 0, 0, '{}', '{}')`);
+      await database().query(sql`
+        insert into record_delivery_sum (shard_id, watched_address_id, started_at, counters)
+        values (1, gen_random_uuid(), ${at}, '{}')`);
+    };
+    const days = async () => {
+      const [row] = await database().query<{ sums: number; records: number }>(sql`
+        select (select count(*) from delivery_sum) as sums, (select count(*) from record_delivery_sum) as records`);
+      return [row?.sums, row?.records];
+    };
+    const DAY_MS = 24 * HOUR_MS;
+    // One day has no partition, so its row is in the default partition.
+    for (const day of [-100, 0, 1, 6]) await add(later(day * DAY_MS));
+    clock.advance(62 * DAY_MS + 1);
+    while ((await prune(signal)) === 'worked');
+    assert.deepEqual(await days(), [2, 3]);
+    clock.advance(5 * DAY_MS);
+    while ((await prune(signal)) === 'worked');
+    assert.deepEqual(await days(), [1, 3]);
+    clock.advance(2 * DAY_MS);
+    while ((await prune(signal)) === 'worked');
+    assert.deepEqual(await days(), [0, 0]);
+  });
+
   test('rows of a partition are dropped together, and its waiting notifications stay', async () => {
     const { clock, prune } = createStory(database());
     await prune(signal);
@@ -318,9 +349,17 @@ onPostgres(({ database }) => {
       insert into price_observation (asset, round_at, source, price, verdict)
       select 'BELL', ${noon}::timestamptz + make_interval(secs => number), 'fixed', 1, 'used'
       from generate_series(1, 50000) as number`);
+    await database().query(sql`
+      insert into delivery_sum (shard_id, unit, started_at, origin, attempts, failed_attempts, delivered, first_attempt, answered,
+        answer_ms, latencies, answers)
+      select 1, 'h', ${noon}::timestamptz + number * interval '1 hour', '', 0, 0, 0, 0, 0, 0, '{}', '{}'
+      from generate_series(1, 50000) as number`);
+    await database().query(sql`
+      insert into record_delivery_sum (shard_id, watched_address_id, started_at, counters)
+      select 1, gen_random_uuid(), ${noon}::timestamptz + number * interval '1 minute', '{}' from generate_series(1, 50000) as number`);
     await database().query(sql`analyze`);
     const { clock } = createStory(database());
-    clock.advance(1_000 * 24 * HOUR_MS);
+    clock.advance(10_000 * 24 * HOUR_MS);
     const { db, plans } = withPlans(database());
     const timing = { clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS, observationsMs: HOUR_MS };
     const planned: Database = {
