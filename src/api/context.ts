@@ -5,7 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { Clock } from '../core/clock.ts';
-import type { Address } from '../core/hex.ts';
+import type { Address, Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { KeyRing } from '../domain/key-ring.ts';
@@ -49,6 +49,7 @@ export type ApiOptions = {
   supply: SupplyReader | undefined;
   pairs: readonly ValuedPair[];
   ops: OpsSources;
+  operator: OperatorSources;
   /** The operator API is off without it. */
   adminToken: string | undefined;
 };
@@ -82,6 +83,38 @@ type ShowMessage = (key: {
   id: number;
 }) => Promise<{ body: string; headers: Record<string, string> } | undefined>;
 
+/** What the operator API needs from the whole program. */
+export type OperatorSources = {
+  /**
+   * Issues a key, and creates the watcher if it is new. @throws Fault `invalid` for a name that isn't allowed, `conflict` if the
+   * watcher has another number of slices or is being deleted
+   */
+  issueKey(watcherName: string, slices?: number): Promise<IssuedKey>;
+  /** @throws Fault `not_found`, `conflict` for a revoked key */
+  rotateKey(keyId: string, overlapMs: number): Promise<IssuedKey>;
+  /** @throws Fault `not_found` */
+  revokeKey(keyId: string): Promise<RevokedKey>;
+  /** The effective configuration without secrets, in the form of the file. */
+  configuration(): object;
+  /**
+   * Why a transaction earned its points, as `chainbell points explain --json` prints it. Undefined if no award is stored and the
+   * nodes know no such transaction. @throws Fault `conflict` for another chain; the signal's reason when it aborts
+   */
+  explain(txHash: Hash, signal: AbortSignal): Promise<object | undefined>;
+};
+
+/** `key` is shown once, to its owner, and is never stored in this form. */
+export type IssuedKey = { watcherId: number; keyId: string; key: string };
+
+export type RevokedKey = {
+  watcherName: string;
+  revokedAt: Date;
+  /** Whether the watcher has another valid key. */
+  hasKey: boolean;
+  /** What follows from having none, and what to do. */
+  remark: string | undefined;
+};
+
 /** Sends a test webhook to the URL of the watched address. It is not logged. Rejects only with the signal's reason. */
 export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<TestResult>;
 /** The outcome of a test webhook. */
@@ -104,6 +137,8 @@ export type OpsSources = {
   deployment?(): Promise<{ state: 'ok' | 'degraded' | 'holding'; message: string | null } | undefined>;
   /** The body of /status. */
   status(): Promise<StatusBody>;
+  /** The same with the hosts of nodes, databases and price sources, for operators only. */
+  fullStatus(): Promise<StatusBody>;
   /** The details for operators only. */
   details(): Promise<DeploymentDetails>;
 };

@@ -4,10 +4,10 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyReply, FastifyRequest, FastifySchema, RouteOptions } from 'fastify';
-import type { TSchema } from 'typebox';
+import { type TObject, type TSchema, Type } from 'typebox';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Api } from './context.ts';
-import { SUSPENDED } from './http/auth.ts';
+import { SUSPENDED, WATCHER_HEADER } from './http/auth.ts';
 import { type Contents, DOCS_PATH, ErrorBody, Failure, type Operation } from './http/operation.ts';
 import { ADMIN_PREFIX, isKeyed } from './http/shared-headers.ts';
 import { webhooks } from './notifications/webhook-document.ts';
@@ -40,6 +40,16 @@ const tags: [prefix: string, name: string, description: string][] = [
   ['/', 'Operation', 'For operators and orchestrators.'],
 ];
 
+/** A header of every path of watchers. The authentication reads it (http/auth.ts). */
+const WatcherHeaders = Type.Object({
+  [WATCHER_HEADER]: Type.Optional(
+    Type.String({
+      description:
+        'Only with the token of the operator, and required then: the id of the watcher for whom the operator acts.',
+    }),
+  ),
+});
+
 const JSON_TYPE = 'application/json; charset=utf-8';
 /** Only what this server serves. Inline styles are allowed because Swagger UI uses style attributes. */
 const DOCS_POLICY =
@@ -69,7 +79,8 @@ export function addDocumentation(api: Api): void {
           adminToken: {
             type: 'http',
             scheme: 'bearer',
-            description: '`http.adminToken` of the configuration.',
+            description:
+              '`http.adminToken` of the configuration. On the paths of watchers, the header `chainbell-watcher` names the watcher.',
           },
         },
       },
@@ -120,6 +131,8 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
   const querystring = operation.querystring ?? schema.querystring;
   const body = operation.body ?? schema.body;
   const isAdmin = url.startsWith(ADMIN_PREFIX);
+  const isOfWatcher = isKeyed(url) && !isAdmin;
+  const headers = isOfWatcher ? withWatcherHeader(operation.headers) : operation.headers;
   const own = (schema.response as Record<number, TSchema> | undefined)?.[200];
   const answer = operation.answer ?? own;
   if (answer === undefined) throw new Error(`${url} has no schema of its response`);
@@ -137,10 +150,11 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
       .filter(([prefix]) => url.startsWith(prefix))
       .slice(0, 1)
       .map(([, name]) => name),
-    ...(isKeyed(url) && { security: [isAdmin ? { adminToken: [] } : { apiKey: [] }] }),
+    ...(isAdmin && { security: [{ adminToken: [] }] }),
+    ...(isOfWatcher && { security: [{ apiKey: [] }, { adminToken: [] }] }),
     ...(params !== undefined && { params }),
     ...(querystring !== undefined && { querystring }),
-    ...(operation.headers !== undefined && { headers: operation.headers }),
+    ...(headers !== undefined && { headers }),
     ...(body !== undefined && { body: contentsOf(body as TSchema | Contents, operation.bodyExample) }),
     response: {
       200: {
@@ -163,6 +177,12 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
   };
 }
 
+/** The headers of a path of watchers. */
+function withWatcherHeader(headers: TSchema | undefined): TObject {
+  const own = (headers as TObject | undefined)?.properties ?? {};
+  return Type.Object({ ...own, ...WatcherHeaders.properties });
+}
+
 /** The meaning of each error status, and an example of its message. */
 const usual: Record<number, [description: string, statusMessage: string]> = {
   400: ['The request is invalid. `errors` says which parts and why.', 'Invalid request'],
@@ -176,7 +196,7 @@ const usual: Record<number, [description: string, statusMessage: string]> = {
     'Unsupported Media Type: send Content-Type: application/json',
   ],
   429: [
-    'This watcher has too many requests under way whose responses it has not read. Read them, then repeat the request.',
+    'Too many requests of this watcher, or of the operator, are under way, whose responses were not read. Read them, then repeat the request.',
     'Too many requests for lists are under way. This one has waited for 30 s',
   ],
   500: ['An internal error. The log of the process has the details.', 'Internal Server Error'],
@@ -185,6 +205,9 @@ const usual: Record<number, [description: string, statusMessage: string]> = {
     'Service Unavailable',
   ],
 };
+
+/** The 404 of paths of watchers that name nothing else. */
+const unknownWatcher = ['The watcher of `chainbell-watcher` does not exist.', 'Watcher not found'] as const;
 
 /** The errors that all routes of its kind have, and its own. */
 function errorsOf(
@@ -196,15 +219,16 @@ function errorsOf(
     ...(isWrapped || kind.mayHaveBody || kind.hasQuery || kind.hasParams ? [400] : []),
     ...(isWrapped ? [401] : []),
     ...(kind.asksFor === 'key' ? [403] : []),
-    ...(kind.hasParams || kind.asksFor === 'token' ? [404] : []),
+    ...(kind.hasParams || isWrapped ? [404] : []),
     ...(kind.mayHaveBody ? [408, 413, 415] : []),
-    ...(kind.asksFor === 'key' && !kind.mayHaveBody ? [429] : []),
+    ...(isWrapped && !kind.mayHaveBody ? [429] : []),
     ...[500, 503],
     ...Object.keys(errors).map(Number),
   ];
   return Object.fromEntries(
     statuses.map((statusCode) => {
-      const [description, message] = usual[statusCode] ?? ['', ''];
+      const isNamed = statusCode === 404 && kind.asksFor === 'key' && !kind.hasParams;
+      const [description, message] = isNamed ? unknownWatcher : (usual[statusCode] ?? ['', '']);
       const statusMessage = errors[statusCode] ?? message;
       const body = { ...(isWrapped && { success: false }), statusCode, statusMessage };
       return [

@@ -4,8 +4,11 @@
 import { randomUUID } from 'node:crypto';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
 import fastify from 'fastify';
+import { addAdminChainRoutes } from './admin/chain.ts';
 import { addAdminDeploymentRoutes } from './admin/deployment.ts';
 import { guardAdmin } from './admin/gate.ts';
+import { addAdminKeyRoutes } from './admin/keys.ts';
+import { addAdminLogRoutes } from './admin/log.ts';
 import { addAdminStatisticsRoutes } from './admin/statistics.ts';
 import { addAdminWatcherRoutes } from './admin/watchers.ts';
 import type { Api, ApiOptions } from './context.ts';
@@ -134,6 +137,9 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addAdminWatcherRoutes(api, options);
   addAdminDeploymentRoutes(api, options);
   addAdminStatisticsRoutes(api, options);
+  addAdminChainRoutes(api, options);
+  addAdminKeyRoutes(api, options);
+  addAdminLogRoutes(api, options);
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
   addSwapRoutes(api, options);

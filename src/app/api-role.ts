@@ -10,6 +10,7 @@ import { describeChain } from './chain-description.ts';
 import { openSupply } from './configured-supply.ts';
 import type { Foundation } from './foundation.ts';
 import { listenFault } from './listen.ts';
+import { createOperatorSources } from './operator.ts';
 import { createPriceBook } from './price-feeds.ts';
 import { valuedPairs } from './valued-pairs.ts';
 import { openLimits } from './watcher-limits.ts';
@@ -52,6 +53,7 @@ export async function startApi(
     inFlight,
     attemptBell,
     adminToken: config.http.adminToken ?? undefined,
+    operator: createOperatorSources(config, { database, clock, keyRing }),
     prices: createPriceBook(config),
     supply: openSupply(config, { database, nodes: contracts, clock, log, signal }),
   });

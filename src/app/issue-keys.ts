@@ -1,7 +1,9 @@
 /**
  * Issues, rotates and ends API keys.
  */
+import type { IssuedKey, RevokedKey } from '../api/context.ts';
 import { Fault } from '../core/fault.ts';
+import { shellWord } from '../core/terminal-text.ts';
 import { encryptKey, generateApiKey, lookupOf } from '../domain/api-key.ts';
 import type { KeyRing } from '../domain/key-ring.ts';
 import { nameProblem } from '../domain/watcher-name.ts';
@@ -9,6 +11,7 @@ import type { Db, Tx } from '../store/db/db.ts';
 import {
   ensureWatcher,
   expireKey,
+  findDeliveryKey,
   findKey,
   findWatcherByName,
   insertKey,
@@ -18,9 +21,6 @@ import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 
 /** The clocks of processes may be behind the database's clock by less than this (src/app/common-clock.ts). */
 const CLOCK_SPREAD_MS = 1_000;
-
-/** `key` is shown once, to its owner, and is never stored in this form. */
-export type IssuedKey = { watcherId: number; keyId: string; key: string };
 
 /**
  * Issues a key for the watcher of that name, and creates the watcher if it is new, with `slices` if given. @throws Fault `invalid`
@@ -71,6 +71,16 @@ export async function endKey(db: Db, keyId: string, now: Date): Promise<{ revoke
   const revokedAt = new Date(now.getTime() - CLOCK_SPREAD_MS);
   if (!(await revokeKey(db, keyId, revokedAt))) throw notFound(keyId);
   return { revokedAt };
+}
+
+/** Revokes a key at once, and says so if its watcher has no other valid one. @throws Fault `not_found` */
+export async function revokeKeyNow(db: Db, keyId: string, now: Date): Promise<RevokedKey> {
+  const { revokedAt } = await endKey(db, keyId, now);
+  const key = await findKey(db, keyId);
+  const watcherName = key?.watcherName ?? '';
+  const hasKey = key !== undefined && (await findDeliveryKey(db, key.watcherId, now)) !== undefined;
+  const remark = `${watcherName} has no valid key left. Its webhooks still go out, without the Authorization header. To stop them: chainbell watchers suspend ${shellWord(watcherName)}. To send the header again: chainbell keys create --watcher ${shellWord(watcherName)}`;
+  return { watcherName, revokedAt, hasKey, remark: hasKey ? undefined : remark };
 }
 
 const notFound = (keyId: string) =>

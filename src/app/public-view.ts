@@ -1,6 +1,6 @@
 /**
  * Redacts /status and /readyz for the public. They show states, and nodes by their position in the configuration. The addresses of
- * nodes, databases and price sources appear only in the log.
+ * nodes, databases and price sources appear only in the log and for the operator.
  */
 import type { Check } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
@@ -27,14 +27,7 @@ export function createPublicView(config: Config): PublicView {
   const labels = config.chain.rpc.map((url, index) => ({ url, label: labelOf(index) }));
   const httpLabels = labels.filter(({ url }) => httpUrls([url]).length > 0);
   const socketLabels = labels.filter(({ url }) => httpUrls([url]).length === 0);
-  const show = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(show);
-    if (typeof value !== 'object' || value === null) return value;
-    const fields = Object.entries(value).map(([name, field]): [string, unknown] =>
-      typeof field === 'string' && TEXT_FIELDS.has(name) ? [name, hide(field)] : [name, show(field)],
-    );
-    return Object.fromEntries(fields);
-  };
+  const show = inTexts(hide);
   return {
     text: hide,
     checks: (checks) => show(checks) as Record<string, Check>,
@@ -51,6 +44,26 @@ export function createPublicView(config: Config): PublicView {
       return show(named) as StatusBody;
     },
   };
+}
+
+/** The operator's view: hosts are shown, and the secrets in the paths and queries of URLs are hidden. */
+export function createOperatorView(config: Config): (body: StatusBody) => StatusBody {
+  const redactors = [...config.chain.rpc, ...pagesOf(config)].map(redactorOf);
+  const show = inTexts((text) => redactors.reduce((shown, redact) => redact(shown), text));
+  return (body) => show(body) as StatusBody;
+}
+
+/** Applies `hide` to the text fields of a body, however deep. */
+function inTexts(hide: (text: string) => string): (value: unknown) => unknown {
+  const show = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(show);
+    if (typeof value !== 'object' || value === null) return value;
+    const fields = Object.entries(value).map(([name, field]): [string, unknown] =>
+      typeof field === 'string' && TEXT_FIELDS.has(name) ? [name, hide(field)] : [name, show(field)],
+    );
+    return Object.fromEntries(fields);
+  };
+  return show;
 }
 
 const labelOf = (index: number) => `chain.rpc[${index}]`;
@@ -79,23 +92,28 @@ function createHide(config: Config): (text: string) => string {
 }
 
 /** The hosts of the database and of price pages. */
-function otherPlaces({ database, prices }: Config): Place[] {
+function otherPlaces(config: Config): Place[] {
+  const { database } = config;
   // A list of several hosts can't be parsed as a URL.
   const authority = database.url.replace(/^[^:]*:\/\//, '').split(/[/?#]/, 1)[0] ?? '';
   const servers = authority.slice(authority.lastIndexOf('@') + 1).split(',');
+  return [
+    ...servers
+      .filter((server) => server !== '')
+      .map((server) => placeOf(`postgres://${server}`, 'the database server')),
+    ...pagesOf(config).map((url, index) => placeOf(url, `page${index + 1}`)),
+  ];
+}
+
+/** The URLs of price sources. */
+function pagesOf({ prices }: Config): string[] {
   const feeds = [...(prices.native === undefined ? [] : [prices.native]), ...Object.values(prices.tokens)];
-  const pages = feeds.flatMap(({ sources }) =>
+  return feeds.flatMap(({ sources }) =>
     sources.flatMap((source) => {
       if (source.type === 'http') return [source.url];
       return 'baseUrl' in source && source.baseUrl !== undefined ? [source.baseUrl] : [];
     }),
   );
-  return [
-    ...servers
-      .filter((server) => server !== '')
-      .map((server) => placeOf(`postgres://${server}`, 'the database server')),
-    ...pages.map((url, index) => placeOf(url, `page${index + 1}`)),
-  ];
 }
 
 function placeOf(url: string, label: string): Place {

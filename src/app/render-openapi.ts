@@ -37,7 +37,11 @@ export async function renderOpenApi(): Promise<string> {
     pairs: [],
     prices: { native: unknown, reward: unknown, tokens: new Map() },
     supply: undefined,
-    ops: { checks: nothing, status: nothing, details: nothing },
+    ops: { checks: nothing, status: nothing, fullStatus: nothing, details: nothing },
+    operator: {
+      ...{ issueKey: nothing, rotateKey: nothing, revokeKey: nothing, explain: nothing },
+      configuration: () => ({}),
+    },
     adminToken: undefined,
   });
   try {

@@ -1,6 +1,7 @@
 /**
  * The whole program, built from a Config. The CLI and the tests construct, start and stop it here.
  */
+import type { IssuedKey } from '../api/context.ts';
 import { createMetricsServer } from '../api/ops/ops.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';
@@ -24,7 +25,7 @@ import { createDeliveryRole, type DeliveryRole } from './delivery-role.ts';
 import { createDeploymentStatus } from './deployment-status.ts';
 import { createFollowerRole } from './follower-role.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
-import { type IssuedKey, issueKey } from './issue-keys.ts';
+import { issueKey } from './issue-keys.ts';
 import { closeServer, listen } from './listen.ts';
 import { START_MS_MAX } from './open-store.ts';
 import { openPriceLoops, type PriceLoops } from './price-feeds.ts';

@@ -36,7 +36,7 @@ import {
 } from './notification-status.ts';
 import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
-import { createPublicView } from './public-view.ts';
+import { createOperatorView, createPublicView } from './public-view.ts';
 import { checkReadiness, DATABASE_MS_MAX } from './readiness.ts';
 
 type StatusOptions = {
@@ -67,6 +67,7 @@ export type Status = OpsSources & {
 export function createStatus(options: StatusOptions): Status {
   const { config, database, nodes, clock } = options;
   const view = createPublicView(config);
+  const hideSecrets = createOperatorView(config);
   const following = createFollowingTrouble(nodes);
   /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
@@ -83,6 +84,17 @@ export function createStatus(options: StatusOptions): Status {
       const message = `${messageOf(error)}. /status can't show what is stored: check that the database runs, and check database.url`;
       return { fault: { state: 'degraded', message, since: unreadSince } };
     }
+  }
+
+  async function readBody(): Promise<StatusBody> {
+    const now = clock.now();
+    const read = await readStored(now);
+    const stored = 'fault' in read ? unread : read;
+    const { tip, deployment } = stored;
+    const chainTrouble =
+      deployment?.leader === undefined ? following.find(tip?.number) : deployment.leader.trouble;
+    const trouble = chainTrouble ?? ('fault' in read ? read.fault : deployment?.trouble);
+    return bodyOf(options, { stored, trouble, now });
   }
 
   return {
@@ -115,16 +127,8 @@ export function createStatus(options: StatusOptions): Status {
       const { state, message } = summaryOf(read, following);
       return { state, message: message === undefined ? null : view.text(message) };
     },
-    async status() {
-      const now = clock.now();
-      const read = await readStored(now);
-      const stored = 'fault' in read ? unread : read;
-      const { tip, deployment } = stored;
-      const chainTrouble =
-        deployment?.leader === undefined ? following.find(tip?.number) : deployment.leader.trouble;
-      const trouble = chainTrouble ?? ('fault' in read ? read.fault : deployment?.trouble);
-      return view.status(bodyOf(options, { stored, trouble, now }));
-    },
+    status: async () => view.status(await readBody()),
+    fullStatus: async () => hideSecrets(await readBody()),
     async refreshMetrics() {
       const now = clock.now();
       // Without the database, the nodes still give their part of the status.

@@ -1,46 +1,9 @@
 /**
- * The output of `chainbell points explain`: awards, and each rule's verdict on each log, as text and as JSON.
+ * The output of `chainbell points explain` for people: awards, and each rule's verdict on each log.
  */
-import type { Explanation } from '../app/explain-transaction.ts';
 import type { ExplainedLog, RuleVerdict } from '../audit/explain.ts';
-import { decimalText, exactNumber } from '../core/decimal.ts';
-import type { Hash } from '../core/hex.ts';
+import { decimalText } from '../core/decimal.ts';
 import type { Award } from '../domain/award.ts';
-
-/** `logs` is null if no node returned them; `missing` says why. */
-export function explanationJson(hash: Hash, { awards, transaction }: Explanation) {
-  const found = 'logs' in transaction ? transaction : undefined;
-  return {
-    hash,
-    block_number: found?.block.number ?? null,
-    block_hash: found?.block.hash ?? null,
-    succeeded: found?.succeeded ?? null,
-    missing: 'missing' in transaction ? { what: transaction.missing, message: transaction.message } : null,
-    awards: awards.map(awardJson),
-    logs:
-      found?.logs.map(({ verdicts, topic = null, ...log }) => ({
-        ...{ ...log, topic },
-        verdicts: verdicts.map(({ version = null, ...verdict }) => ({ ...verdict, version })),
-      })) ?? null,
-  };
-}
-
-function awardJson({ block, points, awardedAt, txHash, ...award }: Award) {
-  return {
-    rule: award.rule,
-    version: award.version,
-    category: award.category,
-    role: award.role,
-    user: award.user,
-    points: exactNumber(points),
-    awarded_at: awardedAt.toISOString(),
-    hash: txHash,
-    ordinal: award.ordinal,
-    block_number: block?.number ?? null,
-    block_hash: block?.hash ?? null,
-    inputs: award.inputs,
-  };
-}
 
 /** The keys of an award's `inputs` and what each means, in the order of the calculation. */
 const STEPS: [prefix: string, meaning: (name: string) => string][] = [

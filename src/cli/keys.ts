@@ -2,14 +2,16 @@
  * `chainbell keys create | list | rotate | revoke | rekey`: the API keys of watchers.
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../app/issue-keys.ts';
-import { shellWord } from '../core/terminal-text.ts';
+import type { IssuedKey, RevokedKey } from '../api/context.ts';
+import { issueKey, newNameProblem, revokeKeyNow, rotateKey } from '../app/issue-keys.ts';
+import { shownText } from '../core/terminal-text.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
-import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
+import { listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 import { parseSlices } from './slices.ts';
+import { table } from './table.ts';
 
 /** The list is for people. An installation with more keys reads them from the database. */
 const LISTED_MAX = 10_000;
@@ -52,12 +54,9 @@ export function addKeysCommands(program: Command): void {
     ),
   );
   add('revoke <id>', 'revoke a key at once').action((id: string, flags: Flags) =>
-    withStore(flags, async ({ database }, now) => {
-      const { revokedAt } = await endKey(database, id, now);
-      const key = await findKey(database, id);
-      const left = key && (await findDeliveryKey(database, key.watcherId, now));
-      showRevoked(flags, { id, revokedAt, watcherName: key?.watcherName ?? '', hasKey: left !== undefined });
-    }),
+    withStore(flags, async ({ database }, now) =>
+      showRevoked(flags, id, await revokeKeyNow(database, id, now)),
+    ),
   );
   add(
     'rekey',
@@ -71,24 +70,13 @@ function parseName(text: string): string {
 }
 
 /** Warns if the watcher has no key left, because its webhooks continue without the Authorization header. */
-function showRevoked(
-  flags: Flags,
-  {
-    id,
-    revokedAt,
-    watcherName,
-    hasKey,
-  }: { id: string; revokedAt: Date; watcherName: string; hasKey: boolean },
-): void {
+function showRevoked(flags: Flags, id: string, { revokedAt, hasKey, remark }: RevokedKey): void {
   if (flags.json === true) {
     writeJson({ key_id: id, revoked_at: revokedAt.toISOString(), watcher_has_valid_key: hasKey });
     return;
   }
   process.stderr.write(`${id} is revoked\n`);
-  if (!hasKey)
-    process.stderr.write(
-      `${watcherName} has no valid key left. Its webhooks still go out, without the Authorization header. To stop them: chainbell watchers suspend ${shellWord(watcherName)}. To send the header again: chainbell keys create --watcher ${shellWord(watcherName)}\n`,
-    );
+  if (remark !== undefined) process.stderr.write(`${remark}\n`);
 }
 
 /** Commits each batch, so that a run after an interruption continues with the rest. */
@@ -133,17 +121,16 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
     writeJson(json);
     return;
   }
+  const rows = keys.map((key) => [
+    ...[key.id, key.createdAt.toISOString(), stateOf(key, now)],
+    ...[String(key.watcherId), shownText(key.watcherName)],
+  ]);
+  process.stdout.write(table([['KEY', 'CREATED', 'STATE', 'WATCHER', 'NAME'], ...rows]));
   if (keys.length === 0)
     process.stderr.write('no keys yet. To issue one: chainbell keys create --watcher NAME\n');
-  for (const key of keys) {
-    const state =
-      key.revokedAt === undefined
-        ? 'valid'
-        : key.revokedAt > now
-          ? `ends ${key.revokedAt.toISOString()}`
-          : 'revoked';
-    process.stdout.write(
-      `${key.id}  ${key.createdAt.toISOString()}  ${state}  ${key.watcherId} ${key.watcherName}\n`,
-    );
-  }
+}
+
+function stateOf({ revokedAt }: StoredKey, now: Date): string {
+  if (revokedAt === undefined) return 'valid';
+  return revokedAt > now ? `ends ${revokedAt.toISOString()}` : 'revoked';
 }

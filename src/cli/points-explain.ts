@@ -10,9 +10,11 @@ import type { Hash } from '../core/hex.ts';
 import { openForCommand } from '../store/db/command-database.ts';
 import { migrate } from '../store/db/migrate.ts';
 import { withConfigOrDemo } from './exit.ts';
-import { describeAward, describeLog, explanationJson } from './explained.ts';
+import { describeAward, describeLog } from './explained.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, writeJson } from './secret-store.ts';
+
+const HASH_DIGITS = 64;
 
 export function addPointsExplainCommand(points: Command): void {
   addStoreCommand(
@@ -36,7 +38,10 @@ async function explain(
   const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
   try {
     await migrate(database);
-    const { explainTransaction } = await import('../app/explain-transaction.ts');
+    const [{ explainTransaction }, { explanationJson }] = await Promise.all([
+      import('../app/explain-transaction.ts'),
+      import('../app/explanation-json.ts'),
+    ]);
     const explanation = await explainTransaction(config, hash, { database, clock: systemClock(), signal });
     if (flags.json === true) writeJson(explanationJson(hash, explanation));
     else process.stdout.write(describe(explanation));
@@ -77,7 +82,11 @@ function reportMissing(hash: Hash, { awards, transaction }: Explanation): void {
 
 function parseHash(text: string): Hash {
   const digits = text.replace(/^0x/i, '').toLowerCase();
-  if (!/^[0-9a-f]{64}$/.test(digits))
-    throw new InvalidArgumentError('64 hexadecimal digits, with or without 0x');
+  if (!/^[0-9a-f]*$/.test(digits))
+    throw new InvalidArgumentError('The hash of a transaction has hexadecimal digits only, after 0x.');
+  if (digits.length !== HASH_DIGITS)
+    throw new InvalidArgumentError(
+      `The hash of a transaction has ${HASH_DIGITS} hexadecimal digits after 0x. This one has ${digits.length}.`,
+    );
   return `0x${digits}`;
 }

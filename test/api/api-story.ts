@@ -5,6 +5,7 @@ import type {
   Api,
   AttemptBell,
   InFlight,
+  OperatorSources,
   OpsSources,
   SendTest,
   WatcherLimits,
@@ -13,7 +14,9 @@ import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
 import type { SupplyReader } from '../../src/api/public/supply-reader.ts';
 import { createApi } from '../../src/api/server.ts';
 import { issueKey } from '../../src/app/issue-keys.ts';
+import { createOperatorSources } from '../../src/app/operator.ts';
 import { renderOpenApi } from '../../src/app/render-openapi.ts';
+import { loadConfig } from '../../src/config/load.ts';
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createMessageView } from '../../src/delivery/shown-message.ts';
@@ -55,6 +58,10 @@ export type ApiStory = {
 
 /** The confirmations that every notification needs. */
 const CONFIRMATIONS = 3;
+const config = loadConfig({
+  env: {},
+  overrides: { chain: { id: 1, rpc: ['https://node.example/v2/f00dfeed'] } },
+});
 /** The policy of production. */
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 /** Shared by all stories, because the document is the same for every API. */
@@ -69,6 +76,7 @@ const CHAIN = {
 const allIsWell: OpsSources = {
   checks: async () => ({}),
   status: async () => STATUS_EXAMPLE,
+  fullStatus: async () => STATUS_EXAMPLE,
   details: async () => ({ processes: [], late_watchers: [] }),
 };
 
@@ -90,6 +98,7 @@ export function createApiStory(
     limits = {},
     inFlight,
     attemptBell = { listen: () => () => {} },
+    operator = {},
   }: {
     prices?: PriceBook;
     supply?: SupplyReader;
@@ -99,6 +108,7 @@ export function createApiStory(
     limits?: WatcherLimits;
     inFlight?: InFlight;
     attemptBell?: AttemptBell;
+    operator?: Partial<OperatorSources>;
   } = {},
 ): ApiStory {
   const clock = createTestClock();
@@ -117,6 +127,7 @@ export function createApiStory(
     prices,
     supply,
     pairs,
+    operator: { ...createOperatorSources(config, { database, clock, keyRing }), ...operator },
     adminToken,
   });
   const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {

@@ -98,6 +98,10 @@ describe('keys on the embedded database', () => {
       ],
     );
     assert.ok(!listed.out.includes(issued.key.slice(22, 60)));
+    const [heading = '', first = ''] = (await keys('list')).out.split('\n');
+    assert.match(heading, /^KEY +CREATED +STATE +WATCHER +NAME$/);
+    assert.match(first, new RegExp(`^${issued.key_id}  \\S+Z  revoked  1 +acme$`));
+    assert.equal(heading.indexOf('STATE'), first.indexOf('revoked'));
   });
 
   test('revoking the last key of a watcher warns that its webhooks continue without a key', async () => {

@@ -18,13 +18,14 @@ export type EventStream = {
 /** Opens a stream. Resolves when the stream has started, or when the response is not a stream. */
 export async function openEventStream(
   url: string,
-  { key, lastEventId }: { key: string; lastEventId?: string },
+  { key, lastEventId, headers }: { key: string; lastEventId?: string; headers?: Record<string, string> },
 ): Promise<EventStream> {
   const hangUp = new AbortController();
   const response = await fetch(url, {
     headers: {
       authorization: `Bearer ${key}`,
       ...(lastEventId !== undefined && { 'last-event-id': lastEventId }),
+      ...headers,
     },
     signal: hangUp.signal,
   });

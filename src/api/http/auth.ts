@@ -1,5 +1,6 @@
 /**
- * `Authorization: Bearer <API_KEY>` names the watcher (spec 5).
+ * `Authorization: Bearer <API_KEY>` names the watcher (spec 5). The operator's token acts for the watcher that the header
+ * `Chainbell-Watcher` names.
  */
 import type { FastifyRequest } from 'fastify';
 import type { Clock } from '../../core/clock.ts';
@@ -8,11 +9,21 @@ import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
 import type { KeyRing } from '../../domain/key-ring.ts';
 import type { Database } from '../../store/db/db.ts';
 import { findKeyByLookup, type PresentedKey } from '../../store/watchers/api-keys.ts';
+import { findWatcher } from '../../store/watchers/watchers.ts';
+import { invalid } from './errors.ts';
+import { bearerOf, createTokenCheck } from './operator-token.ts';
+import { parseWhole } from './parameters.ts';
 
 export const SUSPENDED =
   'This watcher is suspended: its keys are refused, and its webhooks wait until the operator resumes it';
 
-type Authenticator = (authorization: string | undefined) => Promise<PresentedKey>;
+/** The header by which the operator names the watcher of a request. */
+export const WATCHER_HEADER = 'chainbell-watcher';
+/**
+ * Whose part of shared limits the operator's requests use. No watcher has this id, so that the operator and a watcher never
+ * take the other's part.
+ */
+export const OPERATOR = 0;
 
 /** Authentication of a route's requests: the hook that checks the key, and the watcher it found. */
 export type WatcherGate = {
@@ -22,13 +33,20 @@ export type WatcherGate = {
   watcherOf: (request: FastifyRequest) => number;
 };
 
-type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
+type Dependencies = {
+  database: Database;
+  clock: Clock;
+  keyRing: KeyRing;
+  /** Without it, only API keys are accepted. */
+  adminToken: string | undefined;
+};
 
 /** After a body that took longer, the key is checked again because it may have been revoked meanwhile. */
 const BODY_MS_MAX = 1_000;
 const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
 const watchers = new WeakMap<FastifyRequest, number>();
 const keys = new WeakMap<FastifyRequest, PresentedKey>();
+const operatorRequests = new WeakSet<FastifyRequest>();
 
 /** The watcher of an authenticated request. */
 export function watcherOf(request: FastifyRequest): number {
@@ -37,8 +55,17 @@ export function watcherOf(request: FastifyRequest): number {
   return watcherId;
 }
 
-/** The API key of an authenticated request. */
+/** The API key of an authenticated request; undefined for the operator. */
 export const keyOf = (request: FastifyRequest): PresentedKey | undefined => keys.get(request);
+
+/** Notes that the request has the operator's token. */
+export const noteOperator = (request: FastifyRequest): void => void operatorRequests.add(request);
+/** Whether the request has the operator's token. */
+export const isOperator = (request: FastifyRequest): boolean => operatorRequests.has(request);
+
+/** Whose part of limits on memory, streams and rates the request uses: its watcher's, or the operator's. */
+export const accountOf = (request: FastifyRequest): number =>
+  isOperator(request) ? OPERATOR : watcherOf(request);
 
 /** The `preHandler` of all routes: checks the key again after a slow body. Rejects like `onRequest`. */
 export async function passAgain(request: FastifyRequest): Promise<void> {
@@ -51,22 +78,21 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
   const authenticate = createAuthenticator(dependencies);
   return {
     async onRequest(request) {
-      const { authorization } = request.headers;
       const sinceMs = clock.steadyMs();
       rechecks.set(request, async () => {
-        if (clock.steadyMs() - sinceMs >= BODY_MS_MAX) await authenticate(authorization);
+        if (clock.steadyMs() - sinceMs >= BODY_MS_MAX) await authenticate(request);
       });
-      const key = await authenticate(authorization);
-      watchers.set(request, key.watcherId);
-      keys.set(request, key);
+      const { watcherId, key } = await authenticate(request);
+      watchers.set(request, watcherId);
+      if (key !== undefined) keys.set(request, key);
     },
     watcherOf,
   };
 }
 
-/** Whether the error says that the key was refused. */
+/** Whether the error says that the key was refused, or that the operator's request names a watcher that is gone. */
 export const isRefusal = (error: unknown): boolean =>
-  error instanceof Fault && (error.code === 'unauthorized' || error.code === 'forbidden');
+  error instanceof Fault && ['unauthorized', 'forbidden', 'not_found'].includes(error.code);
 
 export const unauthorized = (): Fault => new Fault('unauthorized', 'Unauthorized');
 
@@ -85,13 +111,16 @@ const refusalOf = (state: keyof typeof refusals): Fault =>
   });
 
 /**
- * A valid key. It queries the database every time, so a revoked key stops working at once.
+ * The watcher of a request, and the key that named it. It queries the database every time, so a revoked key stops working at once.
  * @throws Fault `unauthorized` for a missing key, and with a reason for an unknown, revoked or expired one; `forbidden` while the
- * watcher is suspended.
+ * watcher of a key is suspended; `invalid` for the operator's token without the header, and for a key with it; `not_found` when the
+ * header names no watcher, or one that is being deleted.
  */
-function createAuthenticator({ database, clock, keyRing }: Dependencies): Authenticator {
-  return async (authorization) => {
-    const text = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+function createAuthenticator({ database, clock, keyRing, adminToken }: Dependencies) {
+  const hasToken = createTokenCheck(adminToken);
+
+  async function findKey(authorization: string | undefined): Promise<PresentedKey> {
+    const text = bearerOf(authorization);
     if (text === undefined) throw unauthorized();
     if (!isWellFormedKey(text)) throw refusalOf('unknown');
     const key = await findKeyByLookup(database, lookupsOf(text, keyRing), clock.now());
@@ -99,5 +128,34 @@ function createAuthenticator({ database, clock, keyRing }: Dependencies): Authen
     if (key.state !== 'valid') throw refusalOf(key.state);
     if (key.isSuspended) throw new Fault('forbidden', SUSPENDED);
     return key;
+  }
+
+  /** A suspended watcher is found too, because its operator may look into what it has. */
+  async function findNamed(named: string | string[] | undefined): Promise<number> {
+    const id = typeof named === 'string' ? parseWhole(named) : undefined;
+    if (id === undefined)
+      throw invalid(
+        HEADER_PATH,
+        'must be the id of a watcher, because the request has the token of the operator',
+      );
+    const watcher = await findWatcher(database, id, clock.now());
+    if (watcher === undefined) throw new Fault('not_found', 'Watcher not found');
+    if (watcher.deletingAt !== undefined) throw new Fault('not_found', 'The watcher is being deleted');
+    return id;
+  }
+
+  return async (request: FastifyRequest): Promise<{ watcherId: number; key: PresentedKey | undefined }> => {
+    const { authorization, [WATCHER_HEADER]: named } = request.headers;
+    if (hasToken(authorization)) {
+      noteOperator(request);
+      return { watcherId: await findNamed(named), key: undefined };
+    }
+    const key = await findKey(authorization);
+    // A gateway that passes a client's headers on must not let the client believe that it chose the watcher.
+    if (named !== undefined)
+      throw invalid(HEADER_PATH, 'is for the operator: an API key names its watcher itself');
+    return { watcherId: key.watcherId, key };
   };
 }
+
+const HEADER_PATH = `/${WATCHER_HEADER}`;

@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import type { Once } from '../../store/watchers/idempotency.ts';
+import { isOperator } from './auth.ts';
 import { invalid } from './errors.ts';
 
 /** A UUID or a hash, with room for a name before it. */
@@ -38,11 +39,13 @@ export function startOnce(
   if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key) || key.length > KEY_CHARACTERS_MAX) {
     throw invalid('/idempotency-key', `must be 1 to ${KEY_CHARACTERS_MAX} visible ASCII characters`);
   }
+  // No header has a space, so the operator's keys and the watcher's never meet.
+  const storedKey = isOperator(request) ? `operator ${key}` : key;
   const hash = createHash('sha256').update(`${request.method} ${request.url}`);
   let part = 0;
   return (text) => {
     const digest = hash.update(`\n${text}`).copy().digest();
     part += 1;
-    return { watcherId, key, part: part - 1, digest, now };
+    return { watcherId, key: storedKey, part: part - 1, digest, now };
   };
 }

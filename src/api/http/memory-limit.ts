@@ -1,14 +1,16 @@
 /**
  * Limits the memory that requests of watchers hold at once. A large body counts from before it is read until the client has
- * taken the response. A list counts until the client has taken it. Further requests of the watcher wait in turn.
+ * taken the response. A list counts until the client has taken it. Further requests of the watcher wait in turn. The operator's
+ * requests have separate, smaller limits, so that they never wait for those of watchers.
  */
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
+import type { Clock } from '../../core/clock.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { passAgain, watcherOf } from './auth.ts';
+import { accountOf, isOperator, passAgain } from './auth.ts';
 import { liftBodyLimit, restartBodyLimit } from './body-limit.ts';
 import { LINES_TYPE } from './json-lines.ts';
 import { createRoom, type Room } from './memory-queue.ts';
-import { NOTIFICATIONS_PREFIX } from './shared-headers.ts';
+import { ADMIN_PREFIX, NOTIFICATIONS_PREFIX } from './shared-headers.ts';
 
 /** Bytes of bodies. Read, parsed and answered, a body of 8 MiB takes some ten times as much memory. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
@@ -17,13 +19,22 @@ const BODY_BYTES_MIN = 64 * 1024;
 /** Pages under way, each of 1,000 records or attempts and 2.4 MB at most. One watcher gets at most half of them. */
 const PAGES_MAX = 32;
 const PAGE_RECORDS = 1_000;
+/** For the operator: two bodies of the largest size, and one page more than the longest list. */
+const OPERATOR_BODY_BYTES_MAX = 16 * 1024 * 1024;
+const OPERATOR_PAGES_MAX = 11;
 /** Pages that one request counts as: no list has longer pages. */
 const REQUEST_PAGES_MAX = 10;
 
-/** Limits every route of watchers that is added after this call. It runs after the key was checked. */
+/** Limits every such route that is added after this call. It runs after the key or token was checked. */
 export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): void {
-  const bodies = createRoom({ clock, unitsMax: BODY_BYTES_MAX, what: 'requests with many records' });
-  const answers = createRoom({ clock, unitsMax: PAGES_MAX, what: 'requests for lists' });
+  const bodies = createRooms(clock, {
+    ...{ unitsMax: BODY_BYTES_MAX, operatorUnitsMax: OPERATOR_BODY_BYTES_MAX },
+    what: 'requests with many records',
+  });
+  const answers = createRooms(clock, {
+    ...{ unitsMax: PAGES_MAX, operatorUnitsMax: OPERATOR_PAGES_MAX },
+    what: 'requests for lists',
+  });
 
   const admitBody = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { headers, routeOptions } = request;
@@ -49,7 +60,7 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
   };
 
   api.addHook('onRoute', (route: RouteOptions) => {
-    if (!route.url.startsWith(NOTIFICATIONS_PREFIX) || route.config?.isEndless === true) return;
+    if (!isLimited(route)) return;
     const methods = [route.method].flat();
     if (route.bodyLimit !== undefined)
       route.preParsing = [
@@ -61,14 +72,39 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
   });
 }
 
+/** All routes of watchers, and the operator's lists. */
+function isLimited({ url, config, schema }: RouteOptions): boolean {
+  if (config?.isEndless === true) return false;
+  const { properties = {} } = (schema?.querystring ?? {}) as { properties?: object };
+  return url.startsWith(NOTIFICATIONS_PREFIX) || (url.startsWith(ADMIN_PREFIX) && 'limit' in properties);
+}
+
+type Rooms = { watchers: Room; operator: Room };
+
+function createRooms(
+  clock: Clock,
+  { unitsMax, operatorUnitsMax, what }: { unitsMax: number; operatorUnitsMax: number; what: string },
+): Rooms {
+  return {
+    watchers: createRoom({ clock, unitsMax, what }),
+    operator: createRoom({ clock, unitsMax: operatorUnitsMax, what }),
+  };
+}
+
 /** Holds the units until the response has been sent. @throws Fault `limited` */
-async function admit(room: Room, units: number, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+async function admit(
+  rooms: Rooms,
+  units: number,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
   // Fastify runs the hooks of the GET route and those of the HEAD route for a HEAD request.
   if (admitted.has(request)) return;
   admitted.add(request);
   const closed = new AbortController();
   reply.raw.once('close', () => closed.abort());
-  const release = await room.take(watcherOf(request), units, closed.signal);
+  const room = isOperator(request) ? rooms.operator : rooms.watchers;
+  const release = await room.take(accountOf(request), units, closed.signal);
   if (closed.signal.aborted) release();
   else reply.raw.once('close', release);
 }

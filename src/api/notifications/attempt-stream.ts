@@ -8,14 +8,17 @@ import { Type } from 'typebox';
 import { startAbort } from '../../core/abort.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate, isRefusal, type WatcherGate } from '../http/auth.ts';
+import { accountOf, createWatcherGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
+import { hasFreeSlot } from '../http/stream-slots.ts';
 import { createAttemptEvents, EventJson, parseLastEventId } from './attempt-events.ts';
 
 const PATH = '/api/notifications/attempts/stream';
 /** Each holds a connection and queries the database when new outcomes are stored. */
 const STREAMS_MAX = 100;
 const STREAMS_PER_WATCHER_MAX = 5;
+/** Of all people and programs with the operator's token. */
+const OPERATOR_STREAMS_MAX = 20;
 /** Clients reconnect by themselves after that, and a client that has stopped reading cannot hold its stream forever. */
 const STREAM_MS_MAX = 3_600_000;
 
@@ -57,8 +60,9 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
     const watcherId = watcherOf(request);
     const after = parseLastEventId(request.headers['last-event-id']);
     const { failures } = readKeyed(request.query, streamParameters);
-    const own = [...streams.values()].filter((id) => id === watcherId).length;
-    if (own >= STREAMS_PER_WATCHER_MAX || streams.size >= STREAMS_MAX)
+    const account = accountOf(request);
+    const ownMax = account === OPERATOR ? OPERATOR_STREAMS_MAX : STREAMS_PER_WATCHER_MAX;
+    if (!hasFreeSlot(streams.values(), account, { ownMax, watchersMax: STREAMS_MAX }))
       throw new Fault('limited', 'Too many streams are open');
     const limit = startAbort(closing.signal, STREAM_MS_MAX);
     const stream = Readable.from(
@@ -68,7 +72,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
       }),
     );
     const end = () => stream.destroy();
-    streams.set(stream, watcherId);
+    streams.set(stream, account);
     limit.signal.addEventListener('abort', end, { once: true });
     reply.raw.once('close', () => {
       streams.delete(stream);

@@ -15,7 +15,7 @@ import { withinLimits } from '../../store/watchers/limits.ts';
 import { alignChanged, changeWatchedAddresses } from '../../store/watchers/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../../store/watchers/watched-set.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate, type WatcherGate } from '../http/auth.ts';
+import { accountOf, createWatcherGate, type WatcherGate } from '../http/auth.ts';
 import { liftBodyLimit, readRest } from '../http/body-limit.ts';
 import { strict, unknownFields } from '../http/body-names.ts';
 import { untilSilent } from '../http/body-silence.ts';
@@ -25,6 +25,7 @@ import { LINES_TYPE } from '../http/json-lines.ts';
 import { createRoom } from '../http/memory-queue.ts';
 import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
 import { createParser } from '../http/parser.ts';
+import { hasFreeSlot } from '../http/stream-slots.ts';
 import { answerLines } from './bulk-stream.ts';
 import { ChangeRecord, parseChange } from './changes.ts';
 import { LIMIT_REACHED } from './limits.ts';
@@ -127,8 +128,8 @@ const operations = {
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
   const gate = createWatcherGate(options);
   const storing = createRoom({ clock: options.clock, unitsMax: STORED_MAX, what: 'bulk changes' });
-  const inTurn: InTurn = async (watcherId, work) => {
-    const end = await storing.take(watcherId, 1, never);
+  const inTurn: InTurn = async (account, work) => {
+    const end = await storing.take(account, 1, never);
     try {
       return await work();
     } finally {
@@ -139,8 +140,8 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
   addReplaceRoute(api, options, gate, inTurn);
 }
 
-/** Does work that stores many rows when it is the watcher's turn. @throws Fault `limited` when too many calls wait. */
-type InTurn = <T>(watcherId: number, work: () => Promise<T>) => Promise<T>;
+/** Does work that stores many rows when it is the account's turn. @throws Fault `limited` when too many calls wait. */
+type InTurn = <T>(account: number, work: () => Promise<T>) => Promise<T>;
 
 function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn: InTurn): void {
   const { database, clock, webhookPolicy, limits } = options;
@@ -162,7 +163,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
       const once = onceOf(request, watcherId, clock.now());
-      return inTurn(watcherId, async () => {
+      return inTurn(accountOf(request), async () => {
         const answer = await doOnce(database, once, async (tx) => {
           const at = { now: clock.now(), limits };
           const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
@@ -178,25 +179,27 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
 /** Answers a stream of changes, each line with a line, while it arrives. */
 function createStreamAnswer(options: ApiOptions, { onRequest, watcherOf }: WatcherGate, inTurn: InTurn) {
   const { clock } = options;
-  /** The watcher of each open stream. */
+  /** The account of each open stream. */
   const streams = new Map<FastifyRequest, number>();
 
-  function requireFreeStream(watcherId: number): void {
-    const ownCount = [...streams.values()].filter((id) => id === watcherId).length;
+  function requireFreeStream(account: number): void {
+    const max = { ownMax: STREAMS_PER_WATCHER_MAX, watchersMax: STREAMS_MAX };
+    if (hasFreeSlot(streams.values(), account, max)) return;
+    const ownCount = [...streams.values()].filter((one) => one === account).length;
     if (ownCount >= STREAMS_PER_WATCHER_MAX)
       throw new Fault('limited', `${ownCount} streams of this watcher are open, which is the limit`);
-    if (streams.size >= STREAMS_MAX)
-      throw new Fault('limited', `${streams.size} streams of all watchers are open, which is the limit`);
+    throw new Fault('limited', `${STREAMS_MAX} streams of all watchers are open, which is the limit`);
   }
 
   return async (request: FastifyRequest, source: Readable, reply: FastifyReply): Promise<Readable> => {
     const watcherId = watcherOf(request);
     liftBodyLimit(request);
     const once = startOnce(request, watcherId, clock.now());
-    requireFreeStream(watcherId);
+    const account = accountOf(request);
+    requireFreeStream(account);
     // A connection that has already closed emits no further `close`, so its stream would count forever.
     if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
-    streams.set(request, watcherId);
+    streams.set(request, account);
     reply.raw.once('close', () => streams.delete(request));
     request.raw.setTimeout(SOCKET_SILENCE_MS_MAX);
     const check = () => onRequest(request);
@@ -207,7 +210,7 @@ function createStreamAnswer(options: ApiOptions, { onRequest, watcherOf }: Watch
     });
     const answers = await answerLines(options, {
       ...{ watcherId, body, once, check },
-      inTurn: (work) => inTurn(watcherId, work),
+      inTurn: (work) => inTurn(account, work),
     });
     reply.type(LINES_TYPE);
     return Readable.from(answers);
@@ -238,7 +241,7 @@ function addReplaceRoute(
       const watcherId = watcherOf(request);
       const now = clock.now();
       const once = onceOf(request, watcherId, now);
-      return inTurn(watcherId, async () => {
+      return inTurn(accountOf(request), async () => {
         let deletedIds: readonly string[] = [];
         const answer = await doOnce(database, once, async (plain) => {
           const tx = whileConnected(plain, request);

@@ -2,7 +2,7 @@
  * Routes of a watcher's delivery log: its notifications, their delivery attempts, and redelivery of one or of all that match a
  * filter.
  */
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { Fault } from '../../core/fault.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import type { Database } from '../../store/db/db.ts';
@@ -14,6 +14,7 @@ import {
   listLog,
   MATCHES_MAX,
 } from '../../store/delivery/log.ts';
+import type { Scope } from '../../store/delivery/log-of-all.ts';
 import { findLoggedBlock } from '../../store/delivery/logged-block.ts';
 import { redeliverOne, redeliverStep } from '../../store/delivery/redelivery.ts';
 import type { Api, ApiOptions } from '../context.ts';
@@ -48,17 +49,17 @@ const PATH = '/api/notifications/log';
 const STEPS_MAX = 10;
 
 const Params = Type.Object({ id: Type.String() });
-const One = Type.Object({
+export const One = Type.Object({
   ...NotificationJson.properties,
   attempts: Type.Array(AttemptJson),
   block: BlockJson,
   message: MessageJson,
 });
-const Counted = Type.Object({
+export const Counted = Type.Object({
   count: Type.Integer({ description: `Counted up to ${MATCHES_MAX}.` }),
   is_complete: Type.Boolean({ description: 'False if there are or may be more.' }),
 });
-const Redelivered = Type.Object({ redelivered: Type.Integer(), cursor: textOrNull });
+export const Redelivered = Type.Object({ redelivered: Type.Integer(), cursor: textOrNull });
 
 const attempt = {
   id: 9_001,
@@ -123,7 +124,7 @@ const conflict = {
   ...errors,
   409: 'The notification cannot be delivered: its block lacks confirmations or was orphaned, or its watched address was deleted.',
 };
-const operations = {
+export const operations = {
   list: {
     summary: 'List notifications, newest first',
     example: { success: true, data: [notification] },
@@ -217,7 +218,6 @@ function addCount(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: 
 }
 
 function addOne(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
-  const { database } = options;
   api.get(
     `${PATH}/:id`,
     {
@@ -226,20 +226,9 @@ function addOne(api: Api, options: ApiOptions, { onRequest, watcherOf }: Watcher
       config: { operation: operations.get },
     },
     async (request, reply) => {
-      const watcherId = watcherOf(request);
-      const notification = await getLogged(database, watcherId, request.params.id);
-      const page = { limit: LIMIT_DEFAULT, before: undefined };
-      const { attempts, link } = await attemptPage(database, watcherId, notification.id, page);
+      const { data, link } = await showLogged(options, watcherOf(request), request.params.id, PATH);
       if (link !== undefined) reply.header('link', link);
-      return {
-        success: true as const,
-        data: {
-          ...notificationJson(notification, options),
-          attempts,
-          block: blockJson(notification, await findLoggedBlock(database, notification)),
-          message: (await options.showMessage({ watcherId, id: notification.id })) ?? null,
-        },
-      };
+      return { success: true as const, data };
     },
   );
 }
@@ -254,10 +243,8 @@ function addAttempts(api: Api, { database }: ApiOptions, { onRequest, watcherOf 
     `${PATH}/:id/attempts`,
     { onRequest, schema, config: { operation: operations.attempts } },
     async (request, reply) => {
-      const watcherId = watcherOf(request);
-      const page = readPage(request.query);
-      const { id } = await getLogged(database, watcherId, request.params.id);
-      const { attempts, link } = await attemptPage(database, watcherId, id, page);
+      const page = { ...readPage(request.query), path: PATH };
+      const { attempts, link } = await showAttempts(database, watcherOf(request), request.params.id, page);
       if (link !== undefined) reply.header('link', link);
       return { success: true as const, data: attempts };
     },
@@ -265,7 +252,6 @@ function addAttempts(api: Api, { database }: ApiOptions, { onRequest, watcherOf 
 }
 
 function addRedeliverOne(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
-  const { database, clock } = options;
   api.post(
     `${PATH}/:id/redeliver`,
     {
@@ -273,22 +259,14 @@ function addRedeliverOne(api: Api, options: ApiOptions, { onRequest, watcherOf }
       schema: { params: Params, response: answerOf(NotificationJson) },
       config: { operation: operations.redeliver },
     },
-    async (request) => {
-      const watcherId = watcherOf(request);
-      const { id } = await getLogged(database, watcherId, request.params.id);
-      const isChanged = await redeliverOne(database, watcherId, id, clock.now());
-      const notification = await getLogged(database, watcherId, request.params.id);
-      if (!isChanged && notification.state !== 'waiting') throw refusalOf(notification);
-      return { success: true as const, data: notificationJson(notification, options) };
-    },
+    async (request) => ({
+      success: true as const,
+      data: await redeliverLogged(options, watcherOf(request), request.params.id),
+    }),
   );
 }
 
-function addRedeliverMany(
-  api: Api,
-  { database, clock }: ApiOptions,
-  { onRequest, watcherOf }: WatcherGate,
-): void {
+function addRedeliverMany(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
   const path = `${PATH}/redeliver`;
   api.post(
     path,
@@ -298,25 +276,89 @@ function addRedeliverMany(
       config: { operation: operations.redeliverMany },
     },
     async (request, reply) => {
-      const watcherId = watcherOf(request);
-      const { cursor: start, ...wanted } = readKeyed(request.query, redeliverParameters);
-      if (Object.values(wanted).every((value) => value === undefined))
-        throw invalid('', 'name at least one filter');
-      const filter = await filterOf(database, watcherId, wanted);
-      let place = start ?? { startedAt: clock.now(), after: undefined };
-      let redelivered = 0;
-      for (let step = 0; step < STEPS_MAX; step += 1) {
-        const now = clock.now();
-        const { count, next } = await redeliverStep(database, watcherId, filter, { ...place, now });
-        redelivered += count;
-        if (next === undefined) return { success: true as const, data: { redelivered, cursor: null } };
-        place = { ...place, after: next };
-      }
-      const cursor = formatRedeliveryCursor(place);
-      reply.header('link', nextLink(path, { ...request.query, cursor }));
-      return { success: true as const, data: { redelivered, cursor } };
+      const data = await redeliverMatching(options, watcherOf(request), request.query);
+      const { cursor } = data;
+      if (cursor !== null) reply.header('link', nextLink(path, { ...request.query, cursor }));
+      return { success: true as const, data };
     },
   );
+}
+
+type Reader = Pick<
+  ApiOptions,
+  'database' | 'clock' | 'nativeSymbol' | 'confirmations' | 'inFlight' | 'showMessage'
+>;
+/** `path` is that of the log. */
+type AttemptPage = { limit: number; before: number | undefined; path: string };
+
+/**
+ * A notification with its newest attempts, and the link to older ones below `path`.
+ * @throws Fault `not_found`, also for a notification of another watcher
+ */
+export async function showLogged(
+  options: Reader,
+  watcherId: number,
+  id: string,
+  path: string,
+): Promise<{ data: Static<typeof One>; link: string | undefined }> {
+  const { database } = options;
+  const notification = await getLogged(database, watcherId, id);
+  const page = { limit: LIMIT_DEFAULT, before: undefined, path };
+  const { attempts, link } = await attemptPage(database, watcherId, notification.id, page);
+  const data = {
+    ...notificationJson(notification, options),
+    attempts,
+    block: blockJson(notification, await findLoggedBlock(database, notification)),
+    message: (await options.showMessage({ watcherId, id: notification.id })) ?? null,
+  };
+  return { data, link };
+}
+
+/** A page of a notification's attempts, and the link to the next one. @throws Fault `not_found` */
+export async function showAttempts(
+  database: Database,
+  watcherId: number,
+  text: string,
+  page: AttemptPage,
+): ReturnType<typeof attemptPage> {
+  const { id } = await getLogged(database, watcherId, text);
+  return attemptPage(database, watcherId, id, page);
+}
+
+/** Redelivers a notification and returns it. @throws Fault `not_found`, `conflict` if it can't be delivered */
+export async function redeliverLogged(
+  options: Reader,
+  watcherId: number,
+  text: string,
+): Promise<Static<typeof NotificationJson>> {
+  const { database, clock } = options;
+  const { id } = await getLogged(database, watcherId, text);
+  const isChanged = await redeliverOne(database, watcherId, id, clock.now());
+  const notification = await getLogged(database, watcherId, text);
+  if (!isChanged && notification.state !== 'waiting') throw refusalOf(notification);
+  return notificationJson(notification, options);
+}
+
+/** Redelivers what matches the query, of one watcher or of all, up to a limit. @throws Fault `invalid` without a filter */
+export async function redeliverMatching(
+  { database, clock }: Pick<ApiOptions, 'database' | 'clock'>,
+  scope: Scope,
+  query: unknown,
+): Promise<Static<typeof Redelivered>> {
+  const { cursor: start, ...wanted } = readKeyed(query, redeliverParameters);
+  if (Object.values(wanted).every((value) => value === undefined))
+    throw invalid('', 'name at least one filter');
+  const filter = await filterOf(database, scope, wanted);
+  let place = start ?? { startedAt: clock.now(), after: undefined };
+  let redelivered = 0;
+  for (let step = 0; step < STEPS_MAX; step += 1) {
+    const now = clock.now();
+    const { count, next } = await redeliverStep(database, scope, filter, { ...place, now });
+    redelivered += count;
+    if (next === undefined) return { redelivered, cursor: null };
+    place = { ...place, after: next };
+  }
+  return { redelivered, cursor: formatRedeliveryCursor(place) };
 }
 
 /**
@@ -334,13 +376,13 @@ async function attemptPage(
   database: Database,
   watcherId: number,
   id: number,
-  page: { limit: number; before: number | undefined },
+  { path, ...page }: AttemptPage,
 ) {
   const attempts = await listAttempts(database, watcherId, id, page);
   const last = attempts.at(-1);
   const isFull = last !== undefined && attempts.length === page.limit;
   const link = isFull
-    ? nextLink(`${PATH}/${id}/attempts`, { limit: page.limit, cursor: last.id })
+    ? nextLink(`${path}/${id}/attempts`, { limit: page.limit, cursor: last.id })
     : undefined;
   return { attempts: attempts.map(attemptJson), link };
 }

@@ -90,12 +90,12 @@ export function readPage(query: unknown) {
 }
 
 /**
- * The filter of the log for parsed parameters.
+ * The filter of the log of one watcher, or of all, for parsed parameters.
  * @throws Fault `invalid` when the address is that of too many watched addresses
  */
 export async function filterOf(
   database: Database,
-  watcherId: number,
+  watcherId: number | undefined,
   given: Parsed<typeof filterParameters>,
 ): Promise<LogFilter> {
   const { address, watched_address_id: id, until, to } = given;
@@ -132,7 +132,7 @@ export function parseUuid(text: string): string | undefined {
   return UUID.test(text) ? text.toLowerCase() : undefined;
 }
 
-function parseHash(text: string): Hash | undefined {
+export function parseHash(text: string): Hash | undefined {
   const digits = text.replace(/^0x/i, '').toLowerCase();
   return /^[0-9a-f]{64}$/.test(digits) ? `0x${digits}` : undefined;
 }

@@ -8,7 +8,7 @@ import { Fault } from '../../core/fault.ts';
 import { recordStatistics } from '../../store/delivery/record-statistics.ts';
 import { findWatchedAddress, type WatchedAddress } from '../../store/watchers/watched.ts';
 import type { Api, ApiOptions, TestResult } from '../context.ts';
-import { createWatcherGate } from '../http/auth.ts';
+import { accountOf, createWatcherGate } from '../http/auth.ts';
 import { answerOf, textOrNull } from './log-json.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
 
@@ -99,7 +99,7 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
     async (request) => {
       const watcherId = watcherOf(request);
       const record = await getRecord(watcherId, request.params.id);
-      if (!mayTest(watcherId))
+      if (!mayTest(accountOf(request)))
         throw new Fault('limited', `At most ${TESTS_PER_MINUTE_MAX} test webhooks a minute`);
       const { outcome, status, durationMs, responseText } = await sendWithin(record);
       return {
@@ -126,16 +126,16 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
   }
 }
 
-/** Returns whether the watcher may send one more test webhook. Counts restart each minute. */
-function createAllowance(clock: Clock): (watcherId: number) => boolean {
+/** Returns whether the account may send one more test webhook. Counts restart each minute. */
+function createAllowance(clock: Clock): (account: number) => boolean {
   const counts = new Map<number, number>();
   let minute = 0;
-  return (watcherId) => {
+  return (account) => {
     const present = Math.floor(clock.now().getTime() / 60_000);
     if (present !== minute) counts.clear();
     minute = present;
-    const count = counts.get(watcherId) ?? 0;
-    counts.set(watcherId, count + 1);
+    const count = counts.get(account) ?? 0;
+    counts.set(account, count + 1);
     return count < TESTS_PER_MINUTE_MAX;
   };
 }

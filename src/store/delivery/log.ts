@@ -28,6 +28,7 @@ import { type TransferFields, type TransferRow, toTransferFields } from './trans
 
 export type LoggedNotification = TransferFields & {
   id: number;
+  watcherId: number;
   watchedAddressId: string;
   hash: Hash;
   type: NotificationType;
@@ -71,7 +72,7 @@ type LastAttempt = {
 };
 
 /** A page of notifications in the order of their ids, which is the order of their creation, after the id `after`. */
-type LogPage = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
+export type LogPage = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
 
 /**
  * Rows that one page examines, in some ten milliseconds. A filter for something rare gives short or empty pages with a cursor
@@ -96,7 +97,7 @@ export async function listLog(
 }
 
 /** The notifications with these keys. */
-async function readLogged(
+export async function readLogged(
   db: Db,
   keys: readonly ShardKey<number>[],
   order: LogPage['order'],
@@ -216,6 +217,7 @@ function selectExamined(
 
 type LogRow = TransferRow & {
   id: number;
+  watcher_id: number;
   watched_address_id: string;
   tx_hash: Uint8Array;
   kind: string;
@@ -251,7 +253,7 @@ const source = sql`notification_status n
     left join lateral (${lastAttemptOf(sql`a.*`)}) a on true`;
 
 /** Columns of a notification `n`. Only an orphaned one has a reorg or a replacement, so the others need no look-up. */
-const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
+const columns = sql`n.id, n.watcher_id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
       n.state, n.revision, n.replaces,
       (select happened_at from reorg r where r.id = n.reorg_id) as orphaned_at,
       (select hash from orphaned_block o where o.reorg_id = n.reorg_id and o.number = n.block_number) as orphaned_hash,
@@ -268,6 +270,7 @@ const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.r
 function toLogged(row: LogRow): LoggedNotification {
   return {
     id: row.id,
+    watcherId: row.watcher_id,
     watchedAddressId: row.watched_address_id,
     hash: fromBytes(row.tx_hash),
     type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',

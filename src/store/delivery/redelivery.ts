@@ -5,8 +5,9 @@ import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
-import { findKey, findMatches } from './log.ts';
+import { findKey } from './log.ts';
 import type { LogFilter } from './log-filter.ts';
+import { findScopedMatches, type Scope } from './log-of-all.ts';
 import { isRemovalNotice } from './message-kind.ts';
 import { lockRows } from './notification-rows.ts';
 import { isOneOfNotifications, type ShardKey } from './shards.ts';
@@ -28,13 +29,13 @@ type RedeliveryCursor = {
  */
 export async function redeliverStep(
   database: Database,
-  watcherId: number,
+  scope: Scope,
   filter: LogFilter,
   { startedAt, after, now }: RedeliveryCursor & { now: Date },
 ): Promise<{ count: number; next: number | undefined }> {
   return database.transaction(async (tx) => {
     const page = { order: 'oldest first', after, limit: STEP_ROWS } as const;
-    const { keys, next } = await findMatches(tx, watcherId, filter, page);
+    const { keys, next } = await findScopedMatches(tx, scope, filter, page);
     return { count: await redeliver(tx, { keys, startedAt, now }), next };
   });
 }

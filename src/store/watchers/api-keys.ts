@@ -134,6 +134,22 @@ export async function listKeys(db: Db, limit: number): Promise<StoredKey[]> {
   return rows.map(toKey);
 }
 
+/** The last key of the previous page. */
+export type KeyCursor = { createdAt: Date; id: string };
+
+/** A page of the keys of a watcher, or of all, newest first. */
+export async function listNewestKeys(
+  db: Db,
+  { watcherId, after, limit }: { watcherId: number | undefined; after: KeyCursor | undefined; limit: number },
+): Promise<StoredKey[]> {
+  const rows = await db.query<KeyRow>(sql`
+    ${selectKeys}
+    where ${watcherId === undefined ? sql`true` : sql`k.watcher_id = ${watcherId}`}
+      and ${after === undefined ? sql`true` : sql`(k.created_at, k.id) < (${after.createdAt}::timestamptz, ${after.id}::text)`}
+    order by k.created_at desc, k.id desc limit ${limit}`);
+  return rows.map(toKey);
+}
+
 /** The keys of a watcher, newest first, up to `limit`. */
 export async function listWatcherKeys(db: Db, watcherId: number, limit: number): Promise<StoredKey[]> {
   const rows = await db.query<KeyRow>(sql`

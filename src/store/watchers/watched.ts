@@ -92,17 +92,20 @@ export async function findWatchedAddress(
   return rows[0] && toRecord(rows[0]);
 }
 
-/** Ids of up to `limit` records of the watcher that watch this address now. */
+/** Ids of up to `limit` records that watch this address now, of the watcher or of all. */
 export async function listRecordIds(
   db: Db,
-  watcherId: number,
+  watcherId: number | undefined,
   address: Address,
   limit: number,
 ): Promise<string[]> {
-  const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
+  const isOwn =
+    watcherId === undefined
+      ? sql`true`
+      : sql`${isInShards(sql`shard_id`, await listShards(db, watcherId))} and watcher_id = ${watcherId}`;
   const rows = await db.query<{ id: string }>(sql`
     select id from watched_address
-    where address = ${toBytes(address)} and ${isOwn} and watcher_id = ${watcherId}
+    where address = ${toBytes(address)} and ${isOwn}
     order by id
     limit ${limit}`);
   return rows.map(({ id }) => id);

@@ -215,8 +215,14 @@ const EVENTS: Record<string, LogEvent> = {
   },
   'admin.answered': {
     level: 'info',
-    fields: 'method, path, status, requestId',
-    meaning: 'A request of the operator API was answered.',
+    fields: 'method, path, status, watcher, requestId',
+    meaning:
+      'A request of the operator API was answered, or one to a path of watchers with the token of the operator or its header `chainbell-watcher`. `watcher` is the id that the header names.',
+  },
+  'admin.stream_opened': {
+    level: 'info',
+    fields: 'method, path, status, watcher, requestId',
+    meaning: 'The operator opened a stream. `admin.answered` follows when it ends.',
   },
   'delivery.attempted': {
     level: 'debug, or warn if it failed',
