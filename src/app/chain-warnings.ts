@@ -6,7 +6,7 @@ import type { Config } from '../config/schema.ts';
 import { operatorOf } from '../domain/endpoint.ts';
 import { quorumOf } from '../domain/quorum.ts';
 
-type Warning = { path: string; message: string };
+export type Warning = { path: string; message: string };
 
 /** Shown by `chainbell config check` and logged at each start. URLs are named by position, because they may hold keys. */
 export function chainWarnings({ chain }: Pick<Config, 'chain'>): Warning[] {

@@ -3,8 +3,10 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Config } from '../config/schema.ts';
-import { Fault, messageOf } from '../core/fault.ts';
+import { Fault } from '../core/fault.ts';
+import { whyUnreadable } from '../core/file-fault.ts';
 import type { Log } from '../core/log.ts';
+import type { Warning } from './chain-warnings.ts';
 
 /** The file `webhooks.caFile`. @throws Fault `invalid` */
 export async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {
@@ -12,8 +14,31 @@ export async function readCaFile({ webhooks: { caFile } }: Config): Promise<stri
   try {
     return await readFile(caFile, 'utf8');
   } catch (error) {
-    throw new Fault('invalid', `webhooks.caFile cannot be read: ${messageOf(error)}`, { cause: error });
+    throw new Fault('invalid', `webhooks.caFile cannot be read: ${whyUnreadable(error)}`, { cause: error });
   }
+}
+
+/** Shown by `chainbell config check`. */
+export function openingWarnings({ webhooks: { allowHttp, allowCidrs } }: Config): Warning[] {
+  const advice = 'Use this only for development and private networks.';
+  return [
+    ...(allowHttp
+      ? [
+          {
+            path: 'webhooks.allowHttp',
+            message: `is true, so webhooks and their API keys may travel without TLS. ${advice}`,
+          },
+        ]
+      : []),
+    ...(allowCidrs.length > 0
+      ? [
+          {
+            path: 'webhooks.allowCidrs',
+            message: `allows ${allowCidrs.join(', ')}, so watchers may reach private addresses. ${advice}`,
+          },
+        ]
+      : []),
+  ];
 }
 
 /** Warns about settings that are unsafe for a service on the open internet. */

@@ -4,6 +4,7 @@
 import type { Command } from 'commander';
 import { findConfigFile } from '../config/config-file.ts';
 import type { Config } from '../config/schema.ts';
+import { counted } from '../core/plural.ts';
 import { exitCodes, loadFrom } from './exit.ts';
 
 /** Adds `config` and its three subcommands. Data goes to standard output, everything else to standard error. */
@@ -38,10 +39,15 @@ async function check(options: Options, output: Output): Promise<void> {
   const loaded = await load(options, output);
   if (loaded === undefined) return;
   if (options.json === true) output.out(toJson([]));
-  const { chainWarnings } = await import('../app/chain-warnings.ts');
-  for (const { path, message } of chainWarnings(loaded.config))
-    output.err(`${loaded.file ?? 'environment'}: warning: ${path}: ${message}\n`);
-  output.err(`${loaded.file ?? 'environment'}: no problems\n`);
+  const [{ chainWarnings }, { openingWarnings }] = await Promise.all([
+    import('../app/chain-warnings.ts'),
+    import('../app/webhook-opening.ts'),
+  ]);
+  const warnings = [...chainWarnings(loaded.config), ...openingWarnings(loaded.config)];
+  const name = loaded.file ?? 'environment';
+  for (const { path, message } of warnings) output.err(`${name}: warning: ${path}: ${message}\n`);
+  const count = warnings.length === 0 ? '' : `, ${counted(warnings.length, 'warning')}`;
+  output.err(`${name}: no problems${count}\n`);
 }
 
 async function print(options: Options, output: Output): Promise<void> {

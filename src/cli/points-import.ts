@@ -6,7 +6,8 @@ import { addAbortSignal, type Readable } from 'node:stream';
 import type { Command } from 'commander';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { decimalText } from '../core/decimal.ts';
-import { Fault, messageOf } from '../core/fault.ts';
+import { Fault } from '../core/fault.ts';
+import { whyUnreadable } from '../core/file-fault.ts';
 import type { Award } from '../domain/award.ts';
 import { createBatchStore, dryRun, type StoreBatch } from '../store/points/award-import.ts';
 import type { ReadLine } from './award-file.ts';
@@ -57,7 +58,7 @@ async function openFile(file: string): Promise<Readable> {
   if (file === '-') return process.stdin;
   const refuse = (reason: string) => new Fault('not_found', `cannot read ${file}: ${reason}`);
   const handle = await open(file).catch((error: unknown) => {
-    throw refuse(messageOf(error));
+    throw refuse(whyUnreadable(error));
   });
   if ((await handle.stat()).isDirectory()) throw refuse('it is a folder');
   return handle.createReadStream();

@@ -47,11 +47,15 @@ export function addRepairCommand(program: Command): void {
       '\nExample:\n  $ npm run --silent chainbell -- repair --from 17686110 --to 17686121 --dry-run',
     )
     .action(async (flags: Flags, command: Command) => {
-      const { from, to, dryRun = false, apply = false } = flags;
+      const { from, to, dryRun = false, apply = false, allowDoubleCredit = false } = flags;
       if (from > to) command.error(`error: --from ${from} is above --to ${to}`);
       if (dryRun === apply)
         command.error(
           'error: give either --dry-run or --apply. Start with --dry-run, which only prints the plan',
+        );
+      if (dryRun && allowDoubleCredit)
+        command.error(
+          `error: ${DOUBLE_CREDIT_FLAG} needs --apply. The plan that --dry-run prints is the same without it`,
         );
       await untilInterrupted((signal) => withConfigOrDemo(flags, (config) => repair(flags, config, signal)));
     });

@@ -26,6 +26,7 @@ import { requireWatcherId, unknownWatcher } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
 import { parseSlices } from './slices.ts';
+import { table } from './table.ts';
 
 /** Watchers that one statement reads. The command prints all pages. */
 const PAGE_WATCHERS = 1_000;
@@ -113,20 +114,23 @@ type DeleteFlags = Flags & { yes?: boolean };
 
 async function list(flags: Flags, database: Database, now: Date): Promise<void> {
   const { toWatcherJson } = await importApi();
-  const json: unknown[] = [];
+  const watchers: ReturnType<typeof toWatcherJson>[] = [];
   let after: number | undefined;
   do {
     const page = await listWatchers(database, { after, limit: PAGE_WATCHERS, now });
     after = page.length === PAGE_WATCHERS ? page.at(-1)?.id : undefined;
-    for (const one of page.map(toWatcherJson)) {
-      if (flags.json === true) json.push(one);
-      else
-        process.stdout.write(
-          `${one.id}  ${one.created_at}  ${stateOf(one)}  ${one.valid_keys} valid ${one.valid_keys === 1 ? 'key' : 'keys'}  ${shownText(one.name)}\n`,
-        );
-    }
+    watchers.push(...page.map(toWatcherJson));
   } while (after !== undefined);
-  if (flags.json === true) writeJson(json);
+  if (flags.json === true) {
+    writeJson(watchers);
+    return;
+  }
+  const rows = watchers.map((one) => [
+    ...[String(one.id), one.created_at, stateOf(one), String(one.valid_keys), shownText(one.name)],
+  ]);
+  process.stdout.write(table([['ID', 'CREATED', 'STATE', 'VALID KEYS', 'NAME'], ...rows]));
+  if (watchers.length === 0)
+    process.stderr.write('no watchers yet. To create one: chainbell keys create --watcher NAME\n');
 }
 
 /** Reports the watcher as JSON, or in words on standard error. */
@@ -156,7 +160,11 @@ async function remove(
   const id = await requireWatcherId(database, watcher);
   const counts = toLeftJson(await countBelongings(database, id));
   const name = shownText((await findWatcher(database, id, now))?.name ?? watcher);
-  const what = `${name} with ${shownCount(counts.records, counts)} records, ${shownCount(counts.notifications, counts)} notifications and their log`;
+  const [records, notifications] = [
+    countedUpTo(counts.records, 'record', counts),
+    countedUpTo(counts.notifications, 'notification', counts),
+  ];
+  const what = `${name} with ${records}, ${notifications} and their log`;
   if (flags.yes !== true && !(await confirms(what, signal)))
     throw new Fault('not_found', `nothing was deleted. To delete ${what} without being asked, give --yes`);
   if (!(await beginRemoval(database, id, now))) throw unknownWatcher(watcher);
@@ -184,6 +192,9 @@ async function confirms(what: string, signal: AbortSignal): Promise<boolean> {
 const stateOf = ({ state, suspended_at: since }: ReturnType<typeof toWatcherJson>) =>
   state === 'active' ? state : `${state} since ${since}`;
 
+const countedUpTo = (count: number, noun: string, counts: { is_complete: boolean }): string =>
+  count === 1 ? counted(count, noun) : `${shownCount(count, counts)} ${noun}s`;
+
 /** A count that stopped at its limit is shown as `100,000+`. */
 const shownCount = (count: number, { is_complete: isComplete }: { is_complete: boolean }): string =>
   isComplete || count < COUNT_MAX ? String(count) : `${COUNT_MAX.toLocaleString('en-US')}+`;
@@ -194,14 +205,14 @@ function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): 
   const ofQueue = (count: number) => shownCount(count, queue);
   const stored = (
     [
-      [counts.records, 'records'],
-      [counts.notifications, 'notifications'],
-      [counts.attempts, 'attempts'],
-      [counts.answers, 'stored responses'],
-      [counts.signing_secrets, 'signing secrets'],
-      [counts.origins, 'origins'],
+      [counts.records, 'record'],
+      [counts.notifications, 'notification'],
+      [counts.attempts, 'attempt'],
+      [counts.answers, 'stored response'],
+      [counts.signing_secrets, 'signing secret'],
+      [counts.origins, 'origin'],
     ] as const
-  ).map(([count, name]) => `${shownCount(count, counts)} ${name}`);
+  ).map(([count, noun]) => countedUpTo(count, noun, counts));
   const lines = [
     `watcher  ${shown.id} ${shownText(shown.name)}, created ${shown.created_at}`,
     `state    ${stateOf(shown)}`,

@@ -5,7 +5,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { Decode, Default } from 'typebox/value';
-import { messageOf } from '../core/fault.ts';
+import { NO_FILE, whyUnreadable } from '../core/file-fault.ts';
 import { checkBetweenKeys } from './check-between-keys.ts';
 import { checkSchema } from './check-schema.ts';
 import { convertVariables } from './convert-variables.ts';
@@ -84,8 +84,8 @@ function readText(file: string): string {
     if (statSync(file).size > FILE_BYTES_MAX) throw new Error(`is larger than ${FILE_BYTES_MAX} bytes`);
     return readFileSync(file, 'utf8');
   } catch (error) {
-    const isAbsent = error instanceof Error && 'code' in error && error.code === 'ENOENT';
-    throw unreadableFile(file, isAbsent ? 'there is no such file' : `cannot be read: ${messageOf(error)}`);
+    const reason = whyUnreadable(error);
+    throw unreadableFile(file, reason === NO_FILE ? reason : `cannot be read: ${reason}`);
   }
 }
 

@@ -77,21 +77,29 @@ export const CidrText = Type.Refine(
 
 const DURATION_TITLE = 'a duration such as 30d, 12h, 90m or 45s';
 
-/** A whole number of days, hours, minutes or seconds, at least `least`, decoded to milliseconds. */
-const durationText = (least: string) =>
+/** A whole number of days, hours, minutes or seconds from `least` to `most`, decoded to milliseconds. */
+const durationText = (range: DurationRange) =>
   Type.Codec(
     Type.Refine(
       Type.String({ title: DURATION_TITLE }),
-      (text) => durationProblem(text, least) === undefined,
-      (text) => durationProblem(text, least) ?? '',
+      (text) => durationProblem(text, range) === undefined,
+      (text) => durationProblem(text, range) ?? '',
     ),
   )
     .Decode(parseDurationMs)
     .Encode(formatDuration);
 
-export const DurationText = durationText('1s');
-/** At least two days, so that pruning never removes data of the last 24 hours that the API reports. */
-export const DaysText = durationText('2d');
+type DurationRange = { least: string; most: string };
+
+/** Ten years: more than any rule about keeping such data asks for. */
+const RETENTION_MOST = '3650d';
+
+/** A retention of at least `least`. The description says its range. */
+export const retentionText = (least: string, options: { default: string; description: string }) =>
+  Type.With(durationText({ least, most: RETENTION_MOST }), {
+    ...options,
+    description: `${options.description} From ${least} to ${RETENTION_MOST}.`,
+  });
 
 /** An amount as exact decimal digits, at most 18 of them after the decimal point. */
 export const DecimalText = Type.String({
@@ -158,16 +166,14 @@ function isCidr(text: string): boolean {
 }
 
 const UNIT_MS: Record<string, number> = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
-/** A century: beyond it a date computed from a retention has no meaning. */
-const DURATION_MS_MAX = 36_500 * 86_400_000;
 
-function durationProblem(text: string, least: string): string | undefined {
+function durationProblem(text: string, { least, most }: DurationRange): string | undefined {
   const [, count, unit] = /^(\d+)([a-zA-Z]+)$/.exec(text) ?? [];
   if (count === undefined || unit === undefined) return `must be ${DURATION_TITLE}`;
   if (UNIT_MS[unit] === undefined) return `has the unknown unit "${unit}"\nthe units are d, h, m and s`;
   const durationMs = parseDurationMs(text);
-  const fits = durationMs >= parseDurationMs(least) && durationMs <= DURATION_MS_MAX;
-  return fits ? undefined : `must be between ${least} and 36500d`;
+  const fits = durationMs >= parseDurationMs(least) && durationMs <= parseDurationMs(most);
+  return fits ? undefined : `must be between ${least} and ${most}`;
 }
 
 function parseDurationMs(text: string): number {

@@ -12,10 +12,9 @@ import {
   AdminToken,
   CidrText,
   DatabaseUrlText,
-  DaysText,
   DecimalText,
-  DurationText,
   RpcUrlText,
+  retentionText,
   SecretText,
   SymbolText,
   TransactionTypeText,
@@ -294,25 +293,27 @@ export const ConfigSchema = Type.Object(
     points: Points,
     retention: Type.Object(
       {
-        attempts: Type.With(DurationText, {
+        // Shorter than the retry schedule's first hours, the log would not show why a webhook is late.
+        attempts: retentionText('1h', {
           default: '30d',
           description:
             'How long delivery attempts are kept. Deleted in steps of a tenth of this, in whole days (UTC).',
         }),
-        notifications: Type.With(DurationText, {
+        notifications: retentionText('1d', {
           default: '90d',
           description:
             'How long finished notifications are kept after their creation. Deleted in steps of a tenth of this, in whole days (UTC). Waiting ones are always kept.',
         }),
-        observations: Type.With(DurationText, {
+        observations: retentionText('1h', {
           default: '7d',
           description: 'How long the answers of price sources are kept. Prices are always kept.',
         }),
-        swaps: Type.With(DaysText, {
+        // At least two days, so that pruning never removes data of the last 24 hours that the API reports.
+        swaps: retentionText('2d', {
           default: '7d',
           description: 'How long swaps are kept. Their sums are kept for pairHistory.',
         }),
-        pairHistory: Type.With(DaysText, {
+        pairHistory: retentionText('2d', {
           default: '400d',
           description: 'How long hourly volumes and prices of pairs are kept. The newest is always kept.',
         }),

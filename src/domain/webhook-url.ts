@@ -16,6 +16,7 @@ export type WebhookPolicy = {
   ports: readonly number[];
 };
 
+const NOT_ABSOLUTE = 'must be an absolute URL, such as https://example.com/hook';
 const URL_CHARACTERS_MAX = 2048;
 
 /**
@@ -38,13 +39,16 @@ export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
   if (/[\s\p{Cc}\p{Cs}]/u.test(text))
     throw new Fault('invalid', 'must not contain spaces or control characters');
   const url = URL.parse(text);
-  if (url === null) throw new Fault('invalid', 'must be an absolute URL, such as https://example.com/hook');
+  if (url === null) throw new Fault('invalid', NOT_ABSOLUTE);
   if (url.protocol !== 'https:' && !(policy.allowHttp && url.protocol === 'http:')) {
     throw new Fault(
       'invalid',
       policy.allowHttp ? 'must start with https:// or http://' : 'must start with https://',
     );
   }
+  // The URL parser would take https:\\host, https:host and https:///host for https://host.
+  if (/^[^?]*\\/.test(text)) throw new Fault('invalid', 'must not contain a backslash; write / instead');
+  if (!/^https?:\/\/[^/]/i.test(text)) throw new Fault('invalid', NOT_ABSOLUTE);
   // Check the normalized form too, because it is stored, and escaping makes it longer.
   if (text.length > URL_CHARACTERS_MAX || url.href.length > URL_CHARACTERS_MAX) {
     throw new Fault('invalid', `must be at most ${URL_CHARACTERS_MAX} characters long`);

@@ -14,6 +14,13 @@ test('without exactly one of --dry-run and --apply it exits with 64 and advises 
   }
 });
 
+test('--allow-double-credit with --dry-run, which repairs nothing, exits with 64', async () => {
+  const words = [...range, '--dry-run', '--allow-double-credit'];
+  const { code, out, err } = await chainbell(tmpdir(), chain, 'repair', ...words);
+  assert.deepEqual([code, out], [64, '']);
+  assert.match(err, /--allow-double-credit needs --apply/);
+});
+
 test('a missing or invalid range exits with 64', async () => {
   for (const words of [
     ['--dry-run'],

@@ -47,11 +47,12 @@ for (const kind of sampledKinds(import.meta.url))
       const [{ out }, other] = await Promise.all([run('list'), run('list')]);
       assert.equal(other.out, out, other.err);
       assert.deepEqual(
-        out.split('\n').map((line) => line.replace(/^(\d+) {2}\S+Z/, '$1')),
+        out.split('\n').map((line) => line.replace(/^(\d+) +\S+Z/, '$1').replaceAll(/ {2,}/g, '  ')),
         [
-          '1  active  1 valid key  acme',
-          `2  active  1 valid key  ${String.raw`"it's\n\u001b[31m \"odd\""`}`,
-          '3  active  1 valid key  1',
+          'ID  CREATED  STATE  VALID KEYS  NAME',
+          '1  active  1  acme',
+          `2  active  1  ${String.raw`"it's\n\u001b[31m \"odd\""`}`,
+          '3  active  1  1',
           '',
         ],
       );
@@ -165,8 +166,8 @@ for (const kind of sampledKinds(import.meta.url))
       assert.match(
         (await run('show', 'acme')).out,
         kind === 'postgres'
-          ? /^stored {3}1 records, 100,000\+ notifications, 100,000\+ attempts/m
-          : /^stored {3}1 records, 3000 notifications, 3000 attempts/m,
+          ? /^stored {3}1 record, 100,000\+ notifications, 100,000\+ attempts/m
+          : /^stored {3}1 record, 3000 notifications, 3000 attempts/m,
       );
       const first = startChainbell(place.dataDir, env(), 'watchers', 'delete', 'acme', '--yes');
       if (kind === 'postgres') {

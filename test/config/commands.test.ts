@@ -37,10 +37,53 @@ test('config check warns about nodes of one operator and about a quorum that is 
     out: '',
     err: `${config.file}: warning: chain.rpc[3]: chain.rpc[0], chain.rpc[3] are all at one.example. Nodes of one operator or machine tend to fail together, but each has a vote. Use nodes from different operators.
 ${config.file}: warning: chain.quorum: is 1, and 3 nodes need 2. One wrong node can make Chainbell follow a false chain. Use "auto" or 2.
-${config.file}: no problems
+${config.file}: no problems, 2 warnings
 `,
     exitCode: 0,
   });
+});
+
+test('config check warns about everything that the start warns about', async () => {
+  using config = writeConfig(`${GOOD}webhooks: { allowHttp: true, allowCidrs: [10.0.0.0/8] }\n`);
+  const { err, exitCode } = await chainbell('config', 'check', '--config', config.file);
+  assert.equal(exitCode, 0);
+  assert.match(
+    err,
+    /: warning: webhooks\.allowHttp: is true, so webhooks and their API keys may travel without TLS/,
+  );
+  assert.match(err, /: warning: webhooks\.allowCidrs: allows 10\.0\.0\.0\/8/);
+  assert.match(err, /: no problems, 2 warnings\n$/);
+});
+
+test('a folder instead of a file is named in words, and a missing file too', async () => {
+  using config = writeConfig(GOOD);
+  for (const [file, reason] of [
+    [config.folder, 'cannot be read: it is a folder'],
+    [`${config.folder}/none.yaml`, 'there is no such file'],
+    [`${config.file}/inside.yaml`, 'there is no such file'],
+  ] as const) {
+    const run = await chainbell('config', 'check', '--config', file);
+    assert.equal(run.exitCode, 78);
+    assert.ok(run.err.includes(reason), run.err);
+    assert.doesNotMatch(run.err, /E[A-Z]{4,}/);
+  }
+});
+
+test('a retention beyond its range is a problem, and the schema says the range', async () => {
+  const ranges = { attempts: '1h', notifications: '1d', observations: '1h', swaps: '2d', pairHistory: '2d' };
+  const schema = JSON.parse((await chainbell('config', 'schema')).out);
+  for (const [key, least] of Object.entries(ranges)) {
+    for (const value of ['1m', '3651d', '99999999999999999999d']) {
+      using config = writeConfig(GOOD.replace('{ attempts: 90m }', `{ ${key}: ${value} }`));
+      const { err, exitCode } = await chainbell('config', 'check', '--config', config.file);
+      assert.equal(exitCode, 78, `${key}: ${value}`);
+      assert.ok(err.includes(`retention.${key}: must be between ${least} and 3650d`), err);
+    }
+    assert.match(
+      schema.properties.retention.properties[key].description,
+      new RegExp(`From ${least} to 3650d\\.$`),
+    );
+  }
 });
 
 test('config check reports the problems of an invalid file on standard error and exits with 78', async () => {
@@ -110,7 +153,8 @@ test('config print shows the effective configuration under the keys of the file,
     ...{ swaps: '7d', pairHistory: '400d' },
   });
   assert.deepEqual(printed.http, { host: '127.0.0.1', port: 8080, adminToken: '[redacted]' });
-  assert.doesNotMatch(run.out, /KEY|ADMIN-TOKEN|PASSWORD|pw|BwcHBw/);
+  // The name of the folder is random.
+  assert.doesNotMatch(run.out.replaceAll(config.folder, ''), /KEY|ADMIN-TOKEN|PASSWORD|pw|BwcHBw/);
   const json = await chainbell('config', 'print', '--json', '--config', config.file);
   assert.deepEqual(JSON.parse(json.out), printed);
 });

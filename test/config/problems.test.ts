@@ -641,7 +641,7 @@ retention:
   attempts: 0d
 `,
     report: `
-chainbell.yaml:5:13  retention.attempts: must be between 1s and 36500d
+chainbell.yaml:5:13  retention.attempts: must be between 1h and 3650d
     5 |   attempts: 0d
       |             ^^
 `,
@@ -656,7 +656,7 @@ retention:
   swaps: 47h
 `,
     report: `
-chainbell.yaml:5:10  retention.swaps: must be between 2d and 36500d
+chainbell.yaml:5:10  retention.swaps: must be between 2d and 3650d
     5 |   swaps: 47h
       |          ^^^
 `,
@@ -1259,7 +1259,7 @@ test('an unreadable file is reported as one problem', () => {
   using config = writeConfig('');
   assert.throws(() => loadConfig({ file: config.folder, env: {} }), {
     name: 'ConfigError',
-    message: `${config.folder}  cannot be read: EISDIR: illegal operation on a directory, read`,
+    message: `${config.folder}  cannot be read: it is a folder`,
   });
 });
 

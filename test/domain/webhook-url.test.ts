@@ -33,6 +33,11 @@ test('a webhook must be an https URL of a public host, and a refusal says what t
     // A lone surrogate, which the database would replace.
     ['https://example.com/\ud800', /control characters/],
     ['/hook', /absolute URL/],
+    ['https:\\\\example.com', /backslash; write \/ instead/],
+    ['https://example.com\\hook', /backslash/],
+    ['https:example.com', /absolute URL/],
+    ['https:/example.com', /absolute URL/],
+    ['https:///example.com', /absolute URL/],
     ['http://example.com/', /must start with https:\/\/$/],
     ['ftp://example.com/', /must start with https/],
     ['https://user@example.com/', /user name or password/],
@@ -111,13 +116,15 @@ test('a receiver has one origin in all spellings of its URL', () => {
   assert.equal(webhookOrigin('https://[2606:4700::1]:8443/'), 'https://[2606:4700::1]:8443');
 });
 
-/** URLs for which the policy is stricter than the collections expect: a fragment, another port, unassigned IPv6 space. */
+/** URLs for which the policy is stricter than the collections expect: a fragment, another port, unassigned IPv6 space, */
 const REFUSED_BY_POLICY = new Set([
   'https://example.com#frag',
   'https://example.com:22/',
   'https://[0:1:0:1:0:1:0:1]',
   'https://[1:0:1:0:1:0:1:0]',
 ]);
+/** and those that name their host in another way than `//host`, which parsers read differently. */
+const hasOddHost = (text: string) => text.includes('\\') || !/^https:\/\/[^/]/i.test(text);
 
 test('URLs of published SSRF collections are allowed or refused as expected', (context) => {
   const folder = realchainFolder();
@@ -134,7 +141,7 @@ test('URLs of published SSRF collections are allowed or refused as expected', (c
     const isAccepted = refusal(input, strict) === undefined;
     assert.equal(
       isAccepted,
-      expect !== 'reject' && !REFUSED_BY_POLICY.has(input),
+      expect !== 'reject' && !REFUSED_BY_POLICY.has(input) && !hasOddHost(input),
       `${input} (${expect}: ${why})`,
     );
   }
