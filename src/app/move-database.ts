@@ -6,18 +6,29 @@ import path from 'node:path';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
-import { type CopyProgress, copyDatabase } from '../store/db/copy-database.ts';
+import { type CopyProgress, copyDatabase, requireEmpty } from '../store/db/copy-database.ts';
 import { migrate } from '../store/db/migrate.ts';
-import { markMoved, readMove, requireSameTarget } from '../store/db/moved.ts';
+import {
+  abandonIncomingMove,
+  beginIncomingMove,
+  completeIncomingMove,
+  findCompletedMove,
+  markMoved,
+  readMove,
+  requireSameTarget,
+} from '../store/db/moved.ts';
 import { openDatabase } from '../store/db/open.ts';
 import { openKeyRing } from './open-key-ring.ts';
 
 /** The server waits this long for the next statement, because counting a large table of the embedded database takes seconds. */
 const SILENT_MS_MAX = 600_000;
 
+/** What a move did: the rows by table, or the time at which an earlier call had completed it. */
+type MoveOutcome = { rows: Map<string, number> } | { completedAt: Date };
+
 /**
- * Copies the embedded database in `dataDir` to the empty database at `database.url`, and marks the embedded one as moved. Returns the
- * number of rows by table. The mark is written before the copy is committed, so the embedded database is never usable beside a
+ * Copies the embedded database in `dataDir` to the empty database at `database.url`, and marks the embedded one as moved. A move that
+ * is complete isn't repeated. The mark is written before the copy is committed, so the embedded database is never usable beside a
  * complete copy. A move that fails before that leaves both databases as they were.
  * @throws Fault `invalid` without `database.url` or an embedded database, or if `secret` doesn't fit; `conflict` if
  * the service still runs, or if the database at `database.url` is in use or an earlier move had another one; `unavailable` if that server can't be reached
@@ -25,7 +36,7 @@ const SILENT_MS_MAX = 600_000;
 export async function moveDatabase(
   config: Config,
   onProgress: (progress: CopyProgress) => void,
-): Promise<Map<string, number>> {
+): Promise<MoveOutcome> {
   const { dataDir, database: settings } = config;
   if (settings.url === '')
     throw new Fault('invalid', 'database.url is empty. Set it (DATABASE_URL) to the server that takes over');
@@ -49,21 +60,30 @@ export async function moveDatabase(
   });
   await migrate(target);
   await requireSameTarget(dataDir, target);
+  const completedAt = earlier && (await findCompletedMove(target));
+  if (completedAt !== undefined) return { completedAt };
+  // Its service must be able to start again.
+  if (earlier === undefined) await requireEmpty(target);
+  await beginIncomingMove(target, systemClock().now());
   let isMarked = earlier !== undefined;
   try {
-    return await copyDatabase(source, target, {
+    const rows = await copyDatabase(source, target, {
       onProgress,
-      async beforeCommit() {
+      async beforeCommit(tx) {
         isMarked = true;
-        await markMoved(dataDir, target, systemClock().now());
+        const now = systemClock().now();
+        await completeIncomingMove(tx, now);
+        await markMoved(dataDir, target, now);
       },
     });
+    return { rows };
   } catch (error) {
+    if (error instanceof Fault && error.code === 'conflict') await abandonIncomingMove(target);
     if (!isMarked || !(error instanceof Fault)) throw error;
     if (error.code === 'conflict')
       throw new Fault(
         'conflict',
-        `this embedded database has moved already: to the database at database.url, at ${earlier?.at}. Start the service with this database.url. If its watchers are missing there, a service was started before that move was complete: empty that database, and run this command again`,
+        `the database at database.url is in use, and the move to it that began at ${earlier?.at} is not complete. Empty that database, and run this command again`,
       );
     // The answer to the commit was lost.
     throw new Fault(

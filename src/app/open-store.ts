@@ -9,6 +9,7 @@ import type { Log } from '../core/log.ts';
 import { findChain } from '../store/blocks/blocks.ts';
 import type { Share, SharedDatabase } from '../store/db/db.ts';
 import { migrate } from '../store/db/migrate.ts';
+import { requireNoOpenMove } from '../store/db/moved.ts';
 import { openDatabase } from '../store/db/open.ts';
 import { serveDatabase } from '../store/db/socket-server.ts';
 import { requirePairs } from '../store/market/pairs.ts';
@@ -30,6 +31,7 @@ export async function openStore(
     await database.requireSessions();
     const applied = await migrate(database);
     if (applied.length > 0) log.info({ applied }, 'database.migrated');
+    await requireNoOpenMove(database);
     await requirePairs(database, config.pairs);
     const { retryMinutes } = config.webhooks;
     return {

@@ -22,6 +22,7 @@ import {
 import { findTip } from '../store/blocks/blocks.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Db } from '../store/db/db.ts';
+import { readClockState } from '../store/deployment/clock-steps.ts';
 import { listPairStatesOf } from '../store/market/pair-states.ts';
 import { listPairCoverage } from '../store/market/pairs.ts';
 import { listSwapsOf, type StoredSwap } from '../store/market/swaps.ts';
@@ -42,7 +43,7 @@ import { compareNotifications } from './compare-notifications.ts';
 import { compareSwaps } from './compare-swaps.ts';
 
 /** Rows of one comparison. If there are more, blocks are compared one by one; a block with more is not compared. */
-const ROWS_MAX = 100_000;
+export const ROWS_MAX = 100_000;
 
 export type CompareOptions = {
   isProofOn: boolean;
@@ -115,6 +116,7 @@ export async function compareBatch(
     ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
     ...compareNotifications({
       ...{ blocks, events, expected, notifications, told, keptSince },
+      lastStep: (await readClockState(snapshot)).last,
       watches: new Map(watches.map((watch) => [watch.id, watch])),
       delivery: await readDelivery(snapshot, { notifications, watches }, options),
     }),

@@ -31,8 +31,13 @@ export type StoredSide = {
   told: readonly SentOrphan[];
   /** Notifications that were processed before this may have been deleted. */
   keptSince: Date;
+  /** The last step of the database's clock; undefined if there was none. */
+  lastStep?: ClockStep | undefined;
   delivery: DeliverySide;
 };
+
+/** How far the clock moved, and the time after it. */
+type ClockStep = { ms: number; at: Date };
 
 /**
  * The times of blocks and records are taken before their transactions commit. If they are closer together than this, it is
@@ -48,7 +53,7 @@ export function* compareNotifications(side: StoredSide): Generator<ComparisonOut
   const strays = new Set<StoredNotification>();
   for (const one of side.notifications) {
     const expected = pairs.get(one);
-    if (expected !== undefined) yield judgeExpected(one, expected, side.delivery);
+    if (expected !== undefined) yield judgeExpected(one, expected, side);
     else if (contents.has(contentOf(one))) yield judgeUnwanted(side, one);
     else strays.add(one);
   }
@@ -65,7 +70,7 @@ export function* compareNotifications(side: StoredSide): Generator<ComparisonOut
   for (const expected of missing) {
     const before = findTold(side, [...strays], expected);
     if (before !== undefined) creditedBefore.add(before.id);
-    const outcome = judgeMissing(expected, before, side.keptSince);
+    const outcome = judgeMissing(expected, before, side);
     if (outcome !== undefined) yield outcome;
   }
   for (const stray of strays) {
@@ -103,10 +108,11 @@ function pairUp(
 function judgeExpected(
   one: StoredNotification,
   { watch, event: { stored } }: ExpectedNotification,
-  delivery: DeliverySide,
+  { delivery, lastStep }: Pick<StoredSide, 'delivery' | 'lastStep'>,
 ): ComparisonOutcome {
   const isOlder = one.createdAt < stored.storedAt;
-  if (!isOlder && isAfter(watch.createdAt, stored))
+  const isLater = isAfter(watch.createdAt, stored) && !mayPrecedeStep(watch.createdAt, stored, lastStep);
+  if (!isOlder && isLater)
     return difference('unexpected', one, stored.number, 'its watched address was created after the block');
   return judgeState(one, watch, { stored, delivery }) ?? 'equal';
 }
@@ -268,11 +274,12 @@ function findTold(
 function judgeMissing(
   expected: ExpectedNotification,
   before: WrongNotification | undefined,
-  keptSince: Date,
+  { keptSince, lastStep }: Pick<StoredSide, 'keptSince' | 'lastStep'>,
 ): ComparisonOutcome | undefined {
   const { watch, event } = expected;
   const { transfer, stored } = event;
-  if (isAfter(watch.createdAt, stored)) return undefined;
+  if (isAfter(watch.createdAt, stored))
+    return mayPrecedeStep(watch.createdAt, stored, lastStep) ? 'record_new' : undefined;
   if (!isBefore(watch.createdAt, stored)) return 'record_new';
   if (mayHaveChanged(watch, stored)) return 'record_changed';
   if (stored.storedAt < keptSince) return 'pruned';
@@ -289,6 +296,20 @@ function judgeMissing(
 const isBefore = (time: Date, { storedAt }: StoredBlock) =>
   time.getTime() < storedAt.getTime() - ORDER_MS_MIN;
 const isAfter = (time: Date, { storedAt }: StoredBlock) => time.getTime() > storedAt.getTime() + ORDER_MS_MIN;
+
+/**
+ * Whether the clock was set back between this time and the storage of the block, so that the earlier one has the later time.
+ * Only the last step is known.
+ */
+function mayPrecedeStep(time: Date, { storedAt }: StoredBlock, step: ClockStep | undefined): boolean {
+  if (step === undefined || step.ms >= 0) return false;
+  const atMs = step.at.getTime();
+  return (
+    storedAt.getTime() >= atMs - ORDER_MS_MIN &&
+    time.getTime() > atMs - ORDER_MS_MIN &&
+    time.getTime() <= atMs - step.ms + ORDER_MS_MIN
+  );
+}
 
 const mayHaveChanged = ({ createdAt, updatedAt }: StoredWatch, stored: StoredBlock) =>
   updatedAt > createdAt && !isBefore(updatedAt, stored);

@@ -3,10 +3,10 @@
  */
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { Clock } from '../core/clock.ts';
-import type { Fault } from '../core/fault.ts';
+import { type Fault, messageOf } from '../core/fault.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import type { Database } from '../store/db/db.ts';
-import { type CompareStored, notProved } from './compare-batch.ts';
+import { type CompareStored, notProved, ROWS_MAX } from './compare-batch.ts';
 import { relocate } from './relocate.ts';
 import { isReorganising } from './reorg-wait.ts';
 import type { Tally } from './verify-report.ts';
@@ -32,7 +32,9 @@ export async function verifyBatch(
   if (read.length === 0) return 'compared';
   const compared = await options.compareStored(read);
   if (compared === 'too many') {
-    if (read.length === 1) tally.count('too_many');
+    const [only, ...others] = read;
+    if (only !== undefined && others.length === 0)
+      tally.countUncompared(only.header.number, 'too_many', `it has more than ${ROWS_MAX} rows of one kind`);
     else
       for (const block of read)
         if ((await verifyBatch([block], options, tally, signal)) === 'reorganised') return 'reorganised';
@@ -67,7 +69,7 @@ export async function countUnread(
 ): Promise<void> {
   if (fault.code !== 'inconsistent') {
     await nodes.head(signal);
-    return tally.count('not_served');
+    return tally.countUncompared(number, 'not_served', messageOf(fault));
   }
   // The Fault may come from a node that lies, or from nodes that disagree about data that no hash covers. So ask each node.
   const confirmed = hasWitnesses

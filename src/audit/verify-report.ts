@@ -12,7 +12,7 @@ import type { NotCompared, NotComparedCounts } from './not-compared.ts';
 import type { Agreed } from './second-opinion.ts';
 
 export type VerifyReport = {
-  /** `not_compared`: no block of the range is both stored and available from the nodes, or too few nodes answered or agreed. */
+  /** `not_compared`: a block of the range could not be compared, or too few nodes answered or agreed. */
   outcome: 'equal' | 'different' | 'not_compared' | 'reorganised';
   /** Undefined when no block is stored. */
   range: { from: number; to: number } | undefined;
@@ -26,6 +26,8 @@ export type VerifyReport = {
   /** How often a node contradicted the others. */
   dissents: number;
   undecided: Record<UndecidedReason, number>;
+  /** The blocks that could not be compared and why, up to UNCOMPARED_MAX spans. */
+  uncompared: UncomparedBlocks[];
   /** Stored figures that can't be re-derived, and why. */
   notCompared: NotCompared[];
   /** The number of configured nodes, and how many of them must confirm a difference. */
@@ -34,11 +36,23 @@ export type VerifyReport = {
   unanswered: { node: string; message: string }[];
 };
 
+type UncomparedBlocks = {
+  from: number;
+  to: number;
+  outcome: 'not_served' | 'too_many';
+  /** Of the first of them. */
+  reason: string;
+};
+/** Each span is a line. The counts cover all blocks. */
+const UNCOMPARED_MAX = 100;
+
 export type Tally = {
   readonly report: VerifyReport;
   /** Data that can't be re-derived. */
   readonly notCompared: NotComparedCounts;
   count(outcome: ComparisonOutcome): void;
+  /** Counts a block that could not be compared. */
+  countUncompared(number: number, outcome: UncomparedBlocks['outcome'], reason: string): void;
   /** Counts the blocks and equal data of a batch. */
   countCompared(compared: Compared): void;
   countDissent(dissent: Agreed['dissents'][number]): void;
@@ -51,6 +65,10 @@ export type VerifyEvents = {
   onDissent(dissent: Agreed['dissents'][number]): void;
 };
 
+/** Blocks of the stored range that could not be compared. */
+export const uncomparedCount = ({ undecided }: Pick<VerifyReport, 'undecided'>): number =>
+  undecided.not_served + undecided.too_many;
+
 export function createTally(
   quorum: VerifyReport['quorum'],
   { onDifference, onDissent }: VerifyEvents,
@@ -59,6 +77,7 @@ export function createTally(
   const counts = { blocks: 0, notifications: 0, swaps: 0, awards: 0, differences: 0, dissents: 0 };
   const report: VerifyReport = {
     ...{ outcome: 'equal', range: undefined, ...counts, undecided: { ...nothingUndecided } },
+    uncompared: [],
     ...{ notCompared: [], quorum, unanswered: [] },
   };
   return {
@@ -71,6 +90,14 @@ export function createTally(
         report.differences += 1;
         onDifference(outcome);
       }
+    },
+    countUncompared(number, outcome, reason) {
+      report.undecided[outcome] += 1;
+      const last = report.uncompared.at(-1);
+      // The reasons of neighbors differ only in names of blocks.
+      if (last?.to === number - 1 && last.outcome === outcome) last.to = number;
+      else if (report.uncompared.length < UNCOMPARED_MAX)
+        report.uncompared.push({ from: number, to: number, outcome, reason });
     },
     countCompared({ blocks, swaps, awards, accrued, unknownRule }) {
       report.blocks += blocks;

@@ -26,7 +26,13 @@ import { comparePrices, compareSums } from './compare-sums.ts';
 import { listNotCompared } from './not-compared.ts';
 import { createRangeReader } from './read-range.ts';
 import { countUnread, verifyBatch } from './verify-batch.ts';
-import { createTally, type Tally, type VerifyEvents, type VerifyReport } from './verify-report.ts';
+import {
+  createTally,
+  type Tally,
+  uncomparedCount,
+  type VerifyEvents,
+  type VerifyReport,
+} from './verify-report.ts';
 import { createWitnessPanel, type Witness } from './witnesses.ts';
 
 export type VerifyOptions = CompareOptions &
@@ -44,8 +50,8 @@ export type VerifyOptions = CompareOptions &
     /** How long notifications are kept after they are processed, and how long swaps are kept. */
     notificationsMs: number;
     swapsMs: number;
-    /** Called after each batch. */
-    onProgress(progress: { done: number; total: number; differences: number }): void;
+    /** Called after each batch. `done` blocks are behind it, of which `uncompared` could not be compared. */
+    onProgress(progress: { done: number; total: number; uncompared: number; differences: number }): void;
   };
 
 /**
@@ -82,7 +88,8 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     else times = extend(times, read);
     next += read instanceof Fault ? 1 : Math.max(1, read.length);
     const total = range.to - range.from + 1;
-    options.onProgress({ done: next - range.from, total, differences: report.differences });
+    const { differences } = report;
+    options.onProgress({ done: next - range.from, total, uncompared: uncomparedCount(report), differences });
   }
   if (times !== undefined) {
     const { pairs } = options;
@@ -155,5 +162,6 @@ async function countSums(
 
 function outcomeOf({ differences, blocks, undecided }: VerifyReport): VerifyReport['outcome'] {
   if (differences > 0) return 'different';
-  return blocks > 0 && undecided.unconfirmed === 0 ? 'equal' : 'not_compared';
+  const isComplete = uncomparedCount({ undecided }) === 0 && undecided.unconfirmed === 0;
+  return blocks > 0 && isComplete ? 'equal' : 'not_compared';
 }

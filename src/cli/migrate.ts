@@ -36,11 +36,21 @@ export function addMigrateCommand(program: Command): void {
 async function move(flags: Flags, config: Config): Promise<void> {
   const { moveDatabase } = await import('../app/move-database.ts');
   let printedMs = machineSteadyMs();
-  const counts = await moveDatabase(config, ({ table, copied, rows }) => {
+  const outcome = await moveDatabase(config, ({ table, copied, rows }) => {
     if (machineSteadyMs() - printedMs < PROGRESS_MS) return;
     printedMs = machineSteadyMs();
     process.stderr.write(`${table}: ${copied} of ${rows} rows\n`);
   });
+  if ('completedAt' in outcome) {
+    const at = outcome.completedAt.toISOString();
+    if (flags.json === true) process.stdout.write(`${JSON.stringify({ completed_at: at })}\n`);
+    else
+      process.stderr.write(
+        `nothing to do: this embedded database moved to the one at database.url at ${at}. Start the service with the same database.url and secret\n`,
+      );
+    return;
+  }
+  const counts = outcome.rows;
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
   if (flags.json === true)
     process.stdout.write(`${JSON.stringify({ rows: total, tables: Object.fromEntries(counts) })}\n`);

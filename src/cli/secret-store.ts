@@ -35,17 +35,24 @@ export async function withStore(
   { mayCreate = false }: { mayCreate?: boolean } = {},
 ): Promise<void> {
   await withConfigOrDemo(flags, async (config: Config) => {
-    const [{ openKeyRing }, { openForCommand, requireDatabase }, { readTime }, { migrate }] =
-      await Promise.all([
-        import('../app/open-key-ring.ts'),
-        import('../store/db/command-database.ts'),
-        import('../store/db/database-time.ts'),
-        import('../store/db/migrate.ts'),
-      ]);
+    const [
+      { openKeyRing },
+      { openForCommand, requireDatabase },
+      { readTime },
+      { migrate },
+      { requireNoOpenMove },
+    ] = await Promise.all([
+      import('../app/open-key-ring.ts'),
+      import('../store/db/command-database.ts'),
+      import('../store/db/database-time.ts'),
+      import('../store/db/migrate.ts'),
+      import('../store/db/moved.ts'),
+    ]);
     if (!mayCreate) requireDatabase({ url: config.database.url, dataDir: config.dataDir });
     const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
     try {
       await migrate(database);
+      await requireNoOpenMove(database);
       const now = database.kind === 'embedded' ? systemClock().now() : await readTime(database);
       await work({ database, keyRing: await openKeyRing(config, database) }, now);
     } finally {

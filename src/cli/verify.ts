@@ -109,28 +109,33 @@ export function createProgressLines(
   output: { write(text: string): unknown },
 ): VerifyOptions['onProgress'] {
   let shownMs = clock.now().getTime();
-  return ({ done, total, differences }) => {
+  return ({ done, total, uncompared, differences }) => {
     const nowMs = clock.now().getTime();
     if (nowMs - shownMs < PROGRESS_MS) return;
     shownMs = nowMs;
-    output.write(`${done} of ${total} blocks, ${counted(differences, 'difference')}\n`);
+    const left = uncompared === 0 ? '' : `${uncompared} not compared, `;
+    output.write(`${done} of ${total} blocks, ${left}${counted(differences, 'difference')}\n`);
   };
 }
 
 /** The report as it is printed. */
-export function reportJson({ range, undecided, notCompared, ...counts }: VerifyReport) {
+export function reportJson({ range, undecided, uncompared, notCompared, ...counts }: VerifyReport) {
   const { from = null, to = null } = range ?? {};
-  return { from, to, ...counts, not_comparable: undecided, not_compared: notCompared };
+  return {
+    ...{ from, to, ...counts, not_comparable: undecided },
+    ...{ blocks_not_compared: uncompared, not_compared: notCompared },
+  };
 }
 
 /** Says what was left out and why, then the outcome. */
 export function describe(report: VerifyReport): string {
-  const { range, differences, dissents, undecided, notCompared, quorum, unanswered } = report;
+  const { range, differences, dissents, undecided, uncompared, notCompared, quorum, unanswered } = report;
   if (range === undefined) return 'no block is stored, so there is nothing to compare\n';
   const lines = [
     ...Object.entries(undecided).flatMap(([reason, count]) =>
       count > 0 ? [`not comparable, ${reason.replaceAll('_', ' ')}: ${count}`] : [],
     ),
+    ...uncompared.map(({ from, to, reason }) => `not compared, ${spanText(from, to)}: ${reason}`),
     ...notCompared.map(
       ({ figure, count, reason }) =>
         `not compared, ${figure}${count === undefined ? '' : ` (${count})`}: ${reason}`,
@@ -155,19 +160,25 @@ export function describe(report: VerifyReport): string {
 function outcomeText(report: VerifyReport, { from, to }: { from: number; to: number }): string {
   const { outcome, blocks, differences } = report;
   const compared = `${counted(blocks, 'block')} of ${from} to ${to} compared, ${factsOf(report)} equal`;
+  const leftCount = report.undecided.not_served + report.undecided.too_many;
+  const left = `${counted(leftCount, 'block')} could not be compared`;
   switch (outcome) {
     case 'equal':
       return `equal: ${compared}, no differences`;
     case 'different':
-      return `different: ${compared}, ${counted(differences, 'difference')}`;
+      return `different: ${compared}, ${counted(differences, 'difference')}${leftCount === 0 ? '' : `, ${left}`}`;
     case 'not_compared':
-      return blocks === 0
-        ? `not compared: no block of ${from} to ${to} could be compared`
+      if (blocks === 0) return `not compared: no block of ${from} to ${to} could be compared`;
+      return leftCount > 0
+        ? `incomplete: ${compared}, no differences, but ${left}`
         : `not confirmed: ${compared}. The rest is neither confirmed as equal nor as different`;
     case 'reorganised':
       return 'a reorg changed these blocks during the comparison. Run the command again';
   }
 }
+
+const spanText = (from: number, to: number): string =>
+  from === to ? `block ${from}` : `blocks ${from} to ${to}`;
 
 function factsOf({ notifications, swaps, awards }: VerifyReport): string {
   const facts = [

@@ -330,3 +330,29 @@ test('a missing notification of a block older than the retention may have been d
   assert.deepEqual(missing(1), ['pruned']);
   assert.deepEqual(missing(1, watchOf({ updatedAt: later(1) })), ['record_changed']);
 });
+
+test('a record that was created before the clock was set back is not called younger than a block after that', () => {
+  const block = blockOf(1, [transferOf()]);
+  const [transfer] = block.read.transfers;
+  assert.ok(transfer !== undefined);
+  // The clock said 12:59, and was set back by an hour a minute before the block was stored.
+  const hour = 3_600_000;
+  const lastStep = { ms: -hour, at: later(-60_000) };
+  const watch = watchOf({ createdAt: later(hour - 120_000) });
+  const notice = noticeOf(transfer, block, watch);
+  assert.deepEqual(outline(judge([block], [watch], [notice])), ['unexpected in 1']);
+  assert.deepEqual(outline(judge([block], [watch], [notice], { lastStep })), ['equal']);
+  // Whether a missing one was due is unknown then.
+  assert.deepEqual(outline(judge([block], [watch], [], { lastStep })), ['record_new']);
+  assert.deepEqual(outline(judge([block], [watch])), []);
+  for (const [createdMs, step] of [
+    // Later than the old clock ever was, a clock that was set forward, and a block that was stored before the step.
+    [2 * hour, lastStep],
+    [hour - 120_000, { ...lastStep, ms: hour }],
+    [hour - 120_000, { ...lastStep, at: later(60_000) }],
+  ] as const) {
+    const young = watchOf({ createdAt: later(createdMs) });
+    const outcomes = judge([block], [young], [noticeOf(transfer, block, young)], { lastStep: step });
+    assert.deepEqual(outline(outcomes), ['unexpected in 1']);
+  }
+});

@@ -104,7 +104,25 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       gaps.includes(number) ? undefined : headerOf(number),
     );
     assert.deepEqual(waitsMs, [...RETRIES_MS, ...RETRIES_MS]);
-    assert.deepEqual([report.outcome, report.blocks, report.undecided.not_served], ['equal', BLOCKS - 6, 6]);
+    assert.deepEqual([report.blocks, report.undecided.not_served], [BLOCKS - 6, 6]);
+  });
+
+  test('blocks that no node serves are named with the reason, and the comparison is not called equal', async () => {
+    const progress: Parameters<VerifyOptions['onProgress']>[0][] = [];
+    const isServed = (number: number) => number === 1 || number === BLOCKS;
+    const { report, differences } = await verify(
+      (number) => (isServed(number) ? headerOf(number) : undefined),
+      { onProgress: (one) => progress.push(one) },
+    );
+    assert.deepEqual([report.outcome, report.blocks, differences], ['not_compared', 2, []]);
+    assert.deepEqual(
+      report.uncompared.map(({ from, to, outcome }) => [from, to, outcome]),
+      [[2, BLOCKS - 1, 'not_served']],
+    );
+    assert.notEqual(report.uncompared[0]?.reason, '');
+    assert.deepEqual(progress.at(-1), {
+      ...{ done: BLOCKS, total: BLOCKS, uncompared: BLOCKS - 2, differences: 0 },
+    });
   });
 
   test('a block that becomes available during the wait is compared; after a single failure there is no wait', async () => {

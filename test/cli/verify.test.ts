@@ -35,9 +35,11 @@ test('a long comparison prints its progress every ten seconds', () => {
   const onProgress = createProgressLines(clock, { write: (text) => lines.push(text) });
   for (let done = 1; done <= 25; done += 1) {
     clock.advance(1_000);
-    onProgress({ done, total: 100, differences: 3 });
+    onProgress({ done, total: 100, uncompared: done < 15 ? 0 : done - 14, differences: 3 });
   }
-  assert.deepEqual(lines, ['10 of 100 blocks, 3 differences\n', '20 of 100 blocks, 3 differences\n']);
+  assert.deepEqual(lines, [
+    ...['10 of 100 blocks, 3 differences\n', '20 of 100 blocks, 6 not compared, 3 differences\n'],
+  ]);
 });
 
 test('a database without blocks is reported as having nothing to compare', async () => {

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { markMoved } from '../../src/store/db/moved.ts';
+import { beginIncomingMove, markMoved } from '../../src/store/db/moved.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { chainbell, chain as chainEnv } from '../cli/chainbell.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
@@ -96,11 +96,8 @@ test('after a move to a server, keys, records, waiting webhooks and ids go on, a
   assert.match(elsewhere.err, /moved to another database at .* run: rm .*moved-to-postgresql.* sent again/);
   assert.deepEqual(await (await other.open()).query(sql`select from watcher`), []);
   const again = await move(old, server);
-  assert.equal(again.code, 78);
-  assert.match(
-    again.err,
-    /has moved already: to the database at database\.url, at .*Start the service with this database\.url/,
-  );
+  assert.equal(again.code, 0, again.err);
+  assert.ok(Date.parse(JSON.parse(again.out).completed_at) <= Date.now());
   await assert.rejects(
     startTestService({ ...options, database: old }),
     /moved to PostgreSQL at .*Set database.url .* run: rm .*moved-to-postgresql.* only if no service has started/,
@@ -139,10 +136,37 @@ test('a move that is refused says why and leaves both databases as they were', a
   assert.match(foreign.err, /has tables of another program: mine/);
   await target.script('drop table mine');
 
+  // A database that a move was refused is not marked, so that its own service can start again.
+  assert.deepEqual(await target.query(sql`select from incoming_move`), []);
+});
+
+test('on the target of an interrupted move nothing starts before the move is complete, and a repeated move says that it is', async () => {
+  await using old = await createTestDatabase('embedded');
+  await using server = await createTestDatabase('postgres');
+  const source = await old.open();
+  await source.query(sql`insert into watcher (name, created_at) values ('acme', now())`);
+  await source.close();
+  const target = await server.open();
+  const env = { ...chainEnv, CHAINBELL_DATABASE_URL: server.url, CHAINBELL_SECRET: SECRET };
+
   // As if the process had ended while the commit was on its way.
+  await beginIncomingMove(target, new Date());
   await markMoved(old.dataDir, target, new Date());
   await assert.rejects(old.open(), /moved to PostgreSQL at/);
+  const refused = /is not complete\. To complete it, run: chainbell migrate --from-embedded\./;
+  await assert.rejects(startTestService({ rpc: [chain.url], database: server }), refused);
+  const issue = await chainbell(server.dataDir, env, 'keys', 'create', '--watcher', 'acme');
+  assert.equal(issue.code, 78);
+  assert.match(issue.err, refused);
+  assert.deepEqual(await target.query(sql`select from watcher`), []);
+
   const done = await move(old, server);
   assert.equal(done.code, 0, done.err);
   assert.deepEqual(await target.query(sql`select name from watcher`), [{ name: 'acme' }]);
+  await using _service = await startTestService({ rpc: [chain.url], database: server });
+  const again = await chainbell(
+    ...([old.dataDir, { ...env, CHAINBELL_DATA_DIR: old.dataDir }, 'migrate', '--from-embedded'] as const),
+  );
+  assert.equal(again.code, 0);
+  assert.match(again.err, /^nothing to do: this embedded database moved to the one at database\.url at /);
 });

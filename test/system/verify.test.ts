@@ -339,7 +339,7 @@ test('a missing end of the range defaults to the stored one, or to the given end
 
 test('progress is reported after each batch, up to the last block', async () => {
   const { progress } = await verify();
-  assert.deepEqual(progress.at(-1), { done: last, total: last, differences: 0 });
+  assert.deepEqual(progress.at(-1), { done: last, total: last, uncompared: 0, differences: 0 });
   const places = progress.map(({ done }) => done);
   assert.deepEqual(
     places,
@@ -356,6 +356,7 @@ test('a block with too many records to compare is counted, and the others are co
   assert.deepEqual(differences, []);
   // The payment, the split one and the token.
   assert.deepEqual([report.blocks, report.notifications, report.undecided.too_many], [last - 3, 1, 3]);
+  assert.equal(report.outcome, 'not_compared');
 });
 
 test('a block that no node can prove is reported, one that no node has is not compared, and the others are compared', async () => {
@@ -447,6 +448,7 @@ function reportOf({
       blocks: last,
       notifications: NOTIFICATIONS,
       ...{ swaps: 0, awards: 0, notCompared: [], quorum: { nodes: 1, needed: 1 }, unanswered: [] },
+      uncompared: [],
       differences: 0,
       dissents: 0,
     },

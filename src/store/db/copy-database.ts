@@ -6,8 +6,8 @@ import { Fault } from '../../core/fault.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { raw, type Sql, sql } from './sql.ts';
 
-/** `process` holds heartbeats of processes that use the old database, and `migration` is there already. */
-const LEFT_OUT = ['migration', 'process'];
+/** `process` holds heartbeats of processes that use the old database. `migration` and `incoming_move` are of the new one. */
+const LEFT_OUT = ['migration', 'process', 'incoming_move'];
 /** Tables whose rows show that a database is in use. */
 const USED = ['chain', 'watcher', 'block', 'point', 'price'];
 /** Rows of one statement. */
@@ -17,8 +17,8 @@ export type CopyProgress = { table: string; copied: number; rows: number };
 
 type CopyOptions = {
   onProgress(progress: CopyProgress): void;
-  /** Called when everything is copied and nothing is committed. */
-  beforeCommit?(): Promise<void>;
+  /** Called when everything is copied and nothing is committed, with the transaction of the target. */
+  beforeCommit?(to: Tx): Promise<void>;
 };
 
 type Table = { name: string; columns: { name: string; type: string }[] };
@@ -44,12 +44,13 @@ export async function copyDatabase(
       return copied;
     });
     for (const [table, count] of counts) await requireCount(to, table, count);
-    await beforeCommit?.();
+    await beforeCommit?.(to);
     return counts;
   });
 }
 
-async function requireEmpty(to: Tx): Promise<void> {
+/** @throws Fault `conflict` if the database is in use */
+export async function requireEmpty(to: Db): Promise<void> {
   for (const table of USED) {
     const rows = await to.query(sql`select from ${name(table)} limit 1`);
     if (rows.length === 0) continue;

@@ -6,7 +6,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Fault } from '../../core/fault.ts';
 import { shellWord } from '../../core/terminal-text.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { withFolderFaults } from './folder-fault.ts';
 import { sql } from './sql.ts';
 
@@ -50,6 +50,44 @@ export async function requireSameTarget(dataDir: string, target: Db): Promise<vo
   throw new Fault(
     'conflict',
     `the embedded database in ${dataDir} moved to another database at ${move.at}, or was about to: ${move.target}. Start the service on that database, or run this command again with it. To move to this one instead, run: rm ${shellWord(markOf(dataDir))}. Do this only if no service has started on the other one, because webhooks would be sent again`,
+  );
+}
+
+/** Notes in the database at `database.url` that a move to it has begun. */
+export async function beginIncomingMove(target: Db, now: Date): Promise<void> {
+  await target.query(sql`
+    insert into incoming_move (began_at) values (${now}) on conflict (only_row) do update set began_at = excluded.began_at
+    where incoming_move.completed_at is null`);
+}
+
+/** Takes `beginIncomingMove` back, because the database belongs to another installation. */
+export async function abandonIncomingMove(target: Db): Promise<void> {
+  await target.query(sql`delete from incoming_move where completed_at is null`);
+}
+
+/** Notes in the transaction of the copy that the move is complete. */
+export async function completeIncomingMove(tx: Tx, now: Date): Promise<void> {
+  await tx.query(sql`update incoming_move set completed_at = ${now}`);
+}
+
+/** When a move to this database was completed; undefined if none was. */
+export async function findCompletedMove(db: Db): Promise<Date | undefined> {
+  const [row] = await db.query<{ completed_at: Date | null }>(sql`select completed_at from incoming_move`);
+  return row?.completed_at ?? undefined;
+}
+
+/**
+ * @throws Fault `conflict` if a move to this database was begun and isn't complete: a service would begin an empty installation, and
+ * the move could not be completed any more.
+ */
+export async function requireNoOpenMove(db: Db): Promise<void> {
+  const [row] = await db.query<{ began_at: Date }>(
+    sql`select began_at from incoming_move where completed_at is null`,
+  );
+  if (row === undefined) return;
+  throw new Fault(
+    'conflict',
+    `a move of an embedded database to the one at database.url began at ${row.began_at.toISOString()} and is not complete. To complete it, run: chainbell migrate --from-embedded. To begin an empty installation instead, create another database and set database.url to it`,
   );
 }
 

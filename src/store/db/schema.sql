@@ -230,6 +230,16 @@ comment on table idempotent_answer is 'Responses to requests with an Idempotency
 comment on column idempotent_answer.part is 'A long request is answered in several parts, each with its own transaction';
 comment on column idempotent_answer.digest is 'Hash of the request, which must be the same when it is repeated';
 
+create table incoming_move (
+  only_row boolean not null default true,
+  began_at timestamp with time zone not null,
+  completed_at timestamp with time zone,
+  constraint incoming_move_pkey PRIMARY KEY (only_row),
+  constraint incoming_move_only_row_check CHECK (only_row)
+);
+comment on table incoming_move is 'The move of an embedded database to this one: one row or none';
+comment on column incoming_move.completed_at is 'Null until everything is copied: no service may start here before';
+
 create table lane (
   id bigint not null generated always as identity,
   shard_id bigint not null,

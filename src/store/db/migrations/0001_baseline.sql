@@ -63,6 +63,14 @@ comment on column watcher.slices is
   'Slices among which its new records are spread. Each has a shard: shard_id is the watcher''s id plus 2^40 times the slice';
 comment on column watcher.signs_v1a is 'Whether its webhooks are also signed with ed25519';
 
+create table incoming_move (
+  only_row boolean primary key default true check (only_row),
+  began_at timestamptz not null,
+  completed_at timestamptz
+);
+comment on table incoming_move is 'The move of an embedded database to this one: one row or none';
+comment on column incoming_move.completed_at is 'Null until everything is copied: no service may start here before';
+
 create table api_key (
   id text primary key,
   watcher_id bigint not null references watcher,

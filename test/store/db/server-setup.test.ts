@@ -1,0 +1,73 @@
+/**
+ * Mistakes in the setup of a PostgreSQL server: the messages say what to run, and running it helps.
+ */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { test } from 'node:test';
+import pg from 'pg';
+import { migrate } from '../../../src/store/db/migrate.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
+import { onPostgres } from '../../kit/each-database.ts';
+
+onPostgres(({ place }) => {
+  /** Runs each statement on the server, outside of transactions. */
+  async function onServer(...statements: string[]): Promise<void> {
+    const client = new pg.Client({ connectionString: place().url });
+    await client.connect();
+    try {
+      for (const statement of statements) await client.query(statement);
+    } finally {
+      await client.end();
+    }
+  }
+
+  /** The URL of another database on the server, as another role if one is given. */
+  function urlOf(name: string, role?: { name: string; password: string }): string {
+    const url = new URL(place().url);
+    url.pathname = `/${name}`;
+    if (role !== undefined) Object.assign(url, { username: role.name, password: role.password });
+    return url.href;
+  }
+
+  test('a database with another encoding than UTF8 is refused with the command that creates a right one', async () => {
+    const name = `chainbell_ascii_${randomBytes(6).toString('hex')}`;
+    await onServer(
+      `create database ${name} encoding 'SQL_ASCII' template template0 lc_collate 'C' lc_ctype 'C'`,
+    );
+    try {
+      await assert.rejects(openDatabase({ url: urlOf(name), dataDir: '' }), {
+        code: 'invalid',
+        message:
+          'database: its encoding is SQL_ASCII, but names need UTF8. Create the database with: createdb --encoding UTF8 --template template0',
+      });
+    } finally {
+      await onServer(`drop database ${name} with (force)`);
+    }
+  });
+
+  test('a role that may not create tables is told to become the owner of its database, which helps', async () => {
+    const name = `chainbell_rights_${randomBytes(6).toString('hex')}`;
+    const role = { name, password: randomBytes(12).toString('hex') };
+    await onServer(
+      `create role ${role.name} login password '${role.password}'`,
+      `create database ${name} encoding 'UTF8' template template0`,
+    );
+    try {
+      const url = urlOf(name, role);
+      const database = await openDatabase({ url, dataDir: '' });
+      try {
+        await assert.rejects(migrate(database), {
+          code: 'invalid',
+          message:
+            /^database: permission denied for schema public\. Make the role the owner of its database: alter database … owner to …$/,
+        });
+        await onServer(`alter database ${name} owner to ${role.name}`);
+        assert.notDeepEqual(await migrate(database), []);
+      } finally {
+        await database.close();
+      }
+    } finally {
+      await onServer(`drop database ${name} with (force)`, `drop role ${role.name}`);
+    }
+  });
+});
