@@ -131,11 +131,10 @@ async function findByIndex(
     recordIds === undefined
       ? sql`select n.shard_id, n.id from notification_status n where ${all(conditions)} ${page}`
       : sql`
-        select n.shard_id, n.id from ${eachShard}
-        cross join unnest(${listOf(recordIds)}::uuid[]) as r (id)
+        select n.shard_id, n.id from unnest(${listOf(recordIds)}::uuid[]) as r (id)
         cross join lateral (
           select n.shard_id, n.id from notification_status n
-          where n.shard_id = s.id and n.watched_address_id = r.id and ${all(conditions)} ${page}) as n
+          where n.watched_address_id = r.id and ${all(conditions)} ${page}) as n
         ${page}`,
   );
   const keys = rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
