@@ -310,7 +310,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ['POST', PATH],
       ['GET', `${PATH}/1`],
       ['GET', '/api/notifications/signing-secrets'],
-      ['GET', '/api/notifications/attempts/stream'],
+      ['GET', '/api/notifications/watcher'],
     ] as const) {
       const { status, text } = await ask(method, `${path}?a=1`, { key });
       assert.equal(status, 400, path);
