@@ -17,6 +17,7 @@ type KillMoment = AnyMoment & { name: string; before?: 'a reorg' | 'an unbound d
 
 const binding = { statements: ['insert into chain'], before: 'an unbound database' } as const;
 const block = (...then: string[]) => ({ statements: ['insert into block', ...then] });
+const counting = { statements: ['update statistics_state', 'commit'] };
 const inReorg = (...statements: string[]) => ({ statements, before: 'a reorg' }) as const;
 
 /** Inside a transaction, after one statement is before the next. Statements outside this list write in no story. */
@@ -45,6 +46,8 @@ const moments: readonly KillMoment[] = [
   { name: 'after next visits were noted', when: 'answered', statements: ['set next_due = (', 'commit'] },
   { name: 'before webhooks are settled', when: 'asked', statements: ['insert into delivery_attempt'] },
   { name: 'after webhooks were settled', when: 'answered', statements: ['insert into delivery_attempt'] },
+  { name: 'before deliveries are counted', when: 'asked', ...counting },
+  { name: 'after deliveries were counted', when: 'answered', ...counting },
   { name: 'before lanes are given back', when: 'asked', statements: ['set owner = null', 'commit'] },
   { name: 'after lanes were given back', when: 'answered', statements: ['set owner = null', 'commit'] },
 ];
@@ -80,6 +83,8 @@ const writes: ReadonlySet<string> = new Set([
     'delete from idempotent_answer',
   ],
   'delete from price_observation',
+  ...['insert into delivery_sum', 'insert into record_delivery_sum', 'update statistics_state'],
+  ...['delete from delivery_sum', 'delete from record_delivery_sum_default'],
   // Fewer addresses are watched than the address filter needs, so a follower only removes what an earlier one left.
   ...['delete from address_filter', 'delete from address_change'],
   // Heartbeats, and the state of failing receivers.
