@@ -25,6 +25,8 @@ export type DemoConfigOptions = {
   /** URL of the price feed. The price of ETH is at /ETH. */
   priceFeedUrl: string;
   market: Market;
+  /** Further tokens of the traffic, by symbol. */
+  tokens: Readonly<Record<string, { address: Address; decimals: number }>>;
   deployer: Address;
   /** Coins of all accounts at genesis, in whole coins. */
   initialCoins: number;
@@ -63,6 +65,7 @@ export function demoConfigText(options: DemoConfigOptions): ConfigOverrides {
       SOL: tokenOf('SOL'),
       DOGE: tokenOf('DOGE'),
       XRP: tokenOf('XRP'),
+      ...options.tokens,
     },
     pairs: pairTable.map(({ id, token0, usdValueFrom, rewardPid }) => ({
       id,

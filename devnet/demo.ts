@@ -121,6 +121,13 @@ export async function startDemo(
     retryMinutes: options.retryMinutes,
     priceFeedUrl: priceFeed.url,
     market: scene.market,
+    tokens: {
+      [tokenFormats.token.symbol]: { address: scene.contracts.token, decimals: tokenFormats.token.decimals },
+      [tokenFormats.feeToken.symbol]: {
+        address: scene.contracts.feeToken,
+        decimals: tokenFormats.feeToken.decimals,
+      },
+    },
     deployer: scene.deployer,
     initialCoins: genesis.accounts * genesis.coinsEach,
   };

@@ -275,7 +275,7 @@ export const ConfigSchema = Type.Object(
     limits: LimitsSection,
     tokens: Type.Record(Type.String(), Token, {
       default: {},
-      description: 'Tokens with a price, by symbol.',
+      description: 'Tokens by symbol. The console shows their amounts in units of the token.',
     }),
     pairs: Type.Array(Pair, { maxItems: 1_000, default: [], description: 'Swap pairs.' }),
     prices: Type.Object(

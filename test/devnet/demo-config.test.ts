@@ -18,6 +18,7 @@ test('the configuration of the demo loads, with the six pairs of spec 2.3 and wh
     retryMinutes: undefined,
     priceFeedUrl: 'http://127.0.0.1:8091',
     market,
+    tokens: { DUSD: { address: deployer, decimals: 6 } },
     deployer,
     initialCoins: 200_000,
   });
@@ -35,7 +36,7 @@ test('the configuration of the demo loads, with the six pairs of spec 2.3 and wh
     ],
   );
   for (const { token0, token1 } of pairs) assert.ok(token0 < token1 && token1 === market.wrapped);
-  assert.deepEqual(Object.keys(tokens), ['USDT', 'USDC', 'SOL', 'DOGE', 'XRP']);
+  assert.deepEqual(Object.keys(tokens), ['USDT', 'USDC', 'SOL', 'DOGE', 'XRP', 'DUSD']);
   assert.deepEqual(Object.keys(supply?.locked.vesting ?? {}), ['team', 'advisors']);
   assert.deepEqual(webhooks.retryMinutes, [1, 3, 10, 15, 60]);
 });

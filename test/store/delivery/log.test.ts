@@ -125,6 +125,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
         isOrphanedTransfer: false,
         laneId: 1,
         origin: 'https://one.example:443',
+        watcherId: WATCHER,
         webhookUrl: 'https://one.example/hook',
         confirmations: 0,
         recordConfirmations: undefined,
