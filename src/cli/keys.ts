@@ -130,7 +130,8 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
     process.stderr.write('no keys yet. To issue one: chainbell keys create --watcher NAME\n');
 }
 
-function stateOf({ revokedAt }: StoredKey, now: Date): string {
+function stateOf({ revokedAt, expiresAt }: StoredKey, now: Date): string {
   if (revokedAt === undefined) return 'valid';
-  return revokedAt > now ? `ends ${revokedAt.toISOString()}` : 'revoked';
+  if (revokedAt > now) return `ends ${revokedAt.toISOString()}`;
+  return revokedAt.getTime() === expiresAt?.getTime() ? 'expired' : 'revoked';
 }

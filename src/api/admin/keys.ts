@@ -14,7 +14,7 @@ import { cursorParameter, nextLink } from '../http/paging.ts';
 import { querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf, textOrNull } from '../notifications/log-json.ts';
 import { LIMIT, LIMIT_DEFAULT } from '../notifications/log-query.ts';
-import { watcherParameter } from './log.ts';
+import { watcherParameter } from './scope.ts';
 
 const PATH = '/api/admin/keys';
 const MINUTE_MS = 60_000;
@@ -31,7 +31,7 @@ const KeyJson = Type.Object(
     watcher: Type.String({ description: 'Name of the watcher.' }),
     created_at: Type.String(),
     expires_at: Type.Union([Type.String(), Type.Null()], {
-      description: 'When a rotated key is refused, because its overlap with the new key ends.',
+      description: 'When a rotated key is or was refused, because its overlap with the new key ends.',
     }),
     revoked_at: textOrNull,
   },
@@ -130,7 +130,7 @@ export function addAdminKeyRoutes(api: Api, options: ApiOptions): void {
   addRevoke(api, options);
 }
 
-function addList(api: Api, { database, clock }: ApiOptions): void {
+function addList(api: Api, { database }: ApiOptions): void {
   api.get(
     PATH,
     {
@@ -143,7 +143,7 @@ function addList(api: Api, { database, clock }: ApiOptions): void {
       const last = keys.at(-1);
       if (last !== undefined && keys.length === limit)
         reply.header('link', nextLink(PATH, { ...query, cursor: formatCursor(last) }));
-      return success(keys.map((one) => keyJson(one, clock.now())));
+      return success(keys.map(keyJson));
     },
   );
 }
@@ -217,13 +217,14 @@ async function getKey(db: Db, id: string): Promise<StoredKey> {
   return found;
 }
 
-function keyJson(one: StoredKey, now: Date): Static<typeof KeyJson> {
-  const { id, watcherId, watcherName, createdAt, revokedAt } = one;
-  const endsLater = revokedAt !== undefined && revokedAt > now;
-  const endsAt = revokedAt?.toISOString() ?? null;
+function keyJson({ revokedAt, expiresAt, ...one }: StoredKey): Static<typeof KeyJson> {
+  const { id, watcherId, watcherName, createdAt } = one;
+  // A key that only expires was not revoked.
+  const isRevoked = revokedAt?.getTime() !== expiresAt?.getTime();
   return {
     ...{ id, watcher_id: watcherId, watcher: watcherName, created_at: createdAt.toISOString() },
-    ...{ expires_at: endsLater ? endsAt : null, revoked_at: endsLater ? null : endsAt },
+    expires_at: expiresAt?.toISOString() ?? null,
+    revoked_at: isRevoked ? (revokedAt?.toISOString() ?? null) : null,
   };
 }
 

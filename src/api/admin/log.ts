@@ -4,12 +4,16 @@
  */
 import { Type } from 'typebox';
 import { Fault } from '../../core/fault.ts';
-import { findWatcherOfNotification, listScopedLog } from '../../store/delivery/log-of-all.ts';
-import { findWatcher } from '../../store/watchers/watchers.ts';
+import {
+  countScopedMatches,
+  findWatcherOfNotification,
+  listScopedLog,
+} from '../../store/delivery/log-of-all.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { nextLink } from '../http/paging.ts';
-import { parameter, parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
+import { parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
 import {
+  Counted,
   One,
   Redelivered,
   redeliverLogged,
@@ -20,6 +24,7 @@ import {
 } from '../notifications/delivery-log.ts';
 import { AttemptJson, answerOf, NotificationJson, notificationJson } from '../notifications/log-json.ts';
 import {
+  countParameters,
   filterOf,
   LIMIT_DEFAULT,
   listParameters,
@@ -27,17 +32,10 @@ import {
   readPage,
   redeliverParameters,
 } from '../notifications/log-query.ts';
+import { scopeOf, watcherParameter } from './scope.ts';
 
 const PATH = '/api/admin/log';
 
-/** The parameter that limits a list of all watchers to one. */
-export const watcherParameter = {
-  watcher: parameter(
-    'the id of a watcher',
-    parseWhole,
-    Type.String({ description: 'Only what belongs to the watcher with this id.' }),
-  ),
-};
 const watcherId = { watcher_id: Type.Integer() };
 const Params = Type.Object({ id: Type.String() });
 const ofOne = { params: Params, querystring: querySchema(watcherParameter) };
@@ -47,7 +45,7 @@ const Notification = Type.Object(
 );
 const WithAttempts = Type.Object({ ...watcherId, ...One.properties });
 
-const { list, get, attempts, redeliver, redeliverMany } = watcherOperations;
+const { list, count, get, attempts, redeliver, redeliverMany } = watcherOperations;
 const [listed] = list.example.data;
 const ofAll =
   'A page looks through at most 10,000 notifications, so it may be short or empty. While there is more, the header `link` leads to the next page.';
@@ -60,6 +58,7 @@ const operations = {
     example: { success: true, data: [{ watcher_id: 7, ...listed }] },
     errors,
   },
+  count: { ...count, summary: 'Count the notifications of all watchers that match the filters', errors },
   get: {
     ...get,
     summary: 'Show a notification of any watcher with its newest attempts',
@@ -87,6 +86,7 @@ const operations = {
 
 export function addAdminLogRoutes(api: Api, options: ApiOptions): void {
   addList(api, options);
+  addCount(api, options);
   addOne(api, options);
   addAttempts(api, options);
   addRedeliverOne(api, options);
@@ -117,6 +117,25 @@ function addList(api: Api, options: ApiOptions): void {
           ...notificationJson(one, options),
         })),
       );
+    },
+  );
+}
+
+function addCount(api: Api, options: ApiOptions): void {
+  api.get(
+    `${PATH}/count`,
+    {
+      schema: {
+        querystring: querySchema({ ...watcherParameter, ...countParameters }),
+        response: answerOf(Counted),
+      },
+      config: { operation: operations.count },
+    },
+    async ({ query }) => {
+      const scope = await scopeOf(options, query);
+      const filter = await filterOf(options.database, scope, readKeyed(query, countParameters));
+      const { count, isComplete } = await countScopedMatches(options.database, scope, filter);
+      return success({ count, is_complete: isComplete });
     },
   );
 }
@@ -187,14 +206,6 @@ function addRedeliverMany(api: Api, options: ApiOptions): void {
 }
 
 type Reader = Pick<ApiOptions, 'database' | 'clock'>;
-
-/** The watcher that the query names, or undefined for all. @throws Fault `not_found` */
-async function scopeOf({ database, clock }: Reader, query: unknown): Promise<number | undefined> {
-  const { watcher: id } = readKeyed(query, watcherParameter);
-  if (id !== undefined && (await findWatcher(database, id, clock.now())) === undefined)
-    throw new Fault('not_found', 'Watcher not found');
-  return id;
-}
 
 /** The watcher of the notification with this id. @throws Fault `not_found` */
 async function ownerOf(options: Reader, id: string, query: unknown): Promise<number> {

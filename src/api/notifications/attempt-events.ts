@@ -62,6 +62,8 @@ export type Following = {
   /** The id of the last event that the client has; undefined to begin with new attempts. */
   after: number | undefined;
   onlyFailures: boolean;
+  /** The data of an event. */
+  toJson(event: AttemptEvent): object;
   /** Whether the client may still read the stream. */
   isAllowed(): Promise<boolean>;
   signal: AbortSignal;
@@ -72,8 +74,7 @@ export function createAttemptEvents({
   database,
   clock,
   attemptBell,
-  nativeSymbol,
-}: Pick<ApiOptions, 'database' | 'clock' | 'attemptBell' | 'nativeSymbol'>) {
+}: Pick<ApiOptions, 'database' | 'clock' | 'attemptBell'>) {
   const safeWatermark = createSafeWatermark(database);
   let openCount = 0;
   const lookMs = () => Math.min(Math.max(LOOK_MS_MIN, openCount * LOOK_MS_PER_STREAM), POLL_MS);
@@ -114,7 +115,7 @@ export function createAttemptEvents({
         if (page.events.length > 0 || nowMs - spokeMs >= HEARTBEAT_MS) {
           spokeMs = nowMs;
           yield page.events.length > 0
-            ? page.events.map((event) => toText(event, nativeSymbol)).join('')
+            ? page.events.map((event) => toText(event.attempt.id, following.toJson(event))).join('')
             : ': heartbeat\n\n';
         }
         if (nowMs - checkedMs >= CHECK_MS) {
@@ -141,10 +142,13 @@ export function parseLastEventId(id: string | string[] | undefined): number | un
   });
 }
 
-const toText = (event: AttemptEvent, nativeSymbol: string): string =>
-  `id: ${event.attempt.id}\nevent: attempt\ndata: ${JSON.stringify(eventJson(event, nativeSymbol))}\n\n`;
+const toText = (id: number, data: object): string =>
+  `id: ${id}\nevent: attempt\ndata: ${JSON.stringify(data)}\n\n`;
 
-function eventJson({ attempt, notification }: AttemptEvent, nativeSymbol: string): Static<typeof EventJson> {
+export function eventJson(
+  { attempt, notification }: AttemptEvent,
+  nativeSymbol: string,
+): Static<typeof EventJson> {
   return {
     ...attemptJson(attempt),
     notification:

@@ -3,7 +3,7 @@
  * is the id of the attempt, so a client that reconnects with `Last-Event-ID` misses no attempt that is still stored.
  */
 import { Readable } from 'node:stream';
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { startAbort } from '../../core/abort.ts';
 import { Fault } from '../../core/fault.ts';
@@ -11,7 +11,13 @@ import type { Api, ApiOptions } from '../context.ts';
 import { accountOf, createWatcherGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { hasFreeSlot } from '../http/stream-slots.ts';
-import { createAttemptEvents, EventJson, parseLastEventId } from './attempt-events.ts';
+import {
+  createAttemptEvents,
+  EventJson,
+  eventJson,
+  type Following,
+  parseLastEventId,
+} from './attempt-events.ts';
 
 const PATH = '/api/notifications/attempts/stream';
 /** Each holds a connection and queries the database when new outcomes are stored. */
@@ -22,7 +28,7 @@ const OPERATOR_STREAMS_MAX = 20;
 /** Clients reconnect by themselves after that, and a client that has stopped reading cannot hold its stream forever. */
 const STREAM_MS_MAX = 3_600_000;
 
-const streamParameters = {
+export const streamParameters = {
   failures: parameter(
     'true or false',
     oneOf(['true', 'false']),
@@ -30,7 +36,7 @@ const streamParameters = {
   ),
 };
 
-const operation = {
+export const streamOperation = {
   summary: 'Stream delivery attempts',
   description:
     'Server-sent events. The data of each `attempt` event is a JSON object: the attempt as in the delivery log, and its notification as of the attempt. An event is sent within 0.1 s after the attempt was recorded, while few streams are open. Reconnect with the id of the last event to continue after it. A stream lasts an hour at most.',
@@ -45,46 +51,65 @@ const operation = {
   },
 };
 
-const config = { operation, isEndless: true } as const;
+const config = { operation: streamOperation, isEndless: true } as const;
 
-export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
-  const { onRequest, watcherOf } = createWatcherGate(options);
+export type AttemptStreams = {
+  /** Answers a request with a stream of attempts. @throws Fault `invalid` for a wrong last id, `limited` if too many are open */
+  open(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    following: Pick<Following, 'watcherId' | 'toJson' | 'isAllowed'>,
+  ): FastifyReply;
+};
+
+/** The open streams of all routes, which share their limits. */
+export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStreams {
   const follow = createAttemptEvents(options);
+  /** The account of each. */
   const streams = new Map<Readable, number>();
   const closing = new AbortController();
   api.addHook('preClose', async () => closing.abort());
 
-  // A HEAD request would read the whole stream.
+  return {
+    open(request, reply, following) {
+      const after = parseLastEventId(request.headers['last-event-id']);
+      const { failures } = readKeyed(request.query, streamParameters);
+      const account = accountOf(request);
+      const ownMax = account === OPERATOR ? OPERATOR_STREAMS_MAX : STREAMS_PER_WATCHER_MAX;
+      if (!hasFreeSlot(streams.values(), account, { ownMax, watchersMax: STREAMS_MAX }))
+        throw new Fault('limited', 'Too many streams are open');
+      const limit = startAbort(closing.signal, STREAM_MS_MAX);
+      const stream = Readable.from(
+        follow({ ...following, after, onlyFailures: failures === 'true', signal: limit.signal }),
+      );
+      const end = () => stream.destroy();
+      streams.set(stream, account);
+      limit.signal.addEventListener('abort', end, { once: true });
+      reply.raw.once('close', () => {
+        streams.delete(stream);
+        // Ends the wait of the generator, and so the generator.
+        limit.abort();
+        limit.release();
+      });
+      return reply
+        .type('text/event-stream; charset=utf-8')
+        .headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'close' })
+        .send(stream);
+    },
+  };
+}
+
+export function addAttemptStreamRoute(api: Api, options: ApiOptions, { open }: AttemptStreams): void {
+  const { onRequest, watcherOf } = createWatcherGate(options);
   const schema = { querystring: querySchema(streamParameters) };
-  api.get(PATH, { onRequest, exposeHeadRoute: false, schema, config }, async (request, reply) => {
-    const watcherId = watcherOf(request);
-    const after = parseLastEventId(request.headers['last-event-id']);
-    const { failures } = readKeyed(request.query, streamParameters);
-    const account = accountOf(request);
-    const ownMax = account === OPERATOR ? OPERATOR_STREAMS_MAX : STREAMS_PER_WATCHER_MAX;
-    if (!hasFreeSlot(streams.values(), account, { ownMax, watchersMax: STREAMS_MAX }))
-      throw new Fault('limited', 'Too many streams are open');
-    const limit = startAbort(closing.signal, STREAM_MS_MAX);
-    const stream = Readable.from(
-      follow({
-        ...{ watcherId, after, onlyFailures: failures === 'true', signal: limit.signal },
-        isAllowed: () => isAllowed(request, onRequest),
-      }),
-    );
-    const end = () => stream.destroy();
-    streams.set(stream, account);
-    limit.signal.addEventListener('abort', end, { once: true });
-    reply.raw.once('close', () => {
-      streams.delete(stream);
-      // Ends the wait of the generator, and so the generator.
-      limit.abort();
-      limit.release();
-    });
-    return reply
-      .type('text/event-stream; charset=utf-8')
-      .headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'close' })
-      .send(stream);
-  });
+  // A HEAD request would read the whole stream.
+  api.get(PATH, { onRequest, exposeHeadRoute: false, schema, config }, async (request, reply) =>
+    open(request, reply, {
+      watcherId: watcherOf(request),
+      toJson: (event) => eventJson(event, options.nativeSymbol),
+      isAllowed: () => isAllowed(request, onRequest),
+    }),
+  );
 }
 
 async function isAllowed(request: FastifyRequest, onRequest: WatcherGate['onRequest']): Promise<boolean> {

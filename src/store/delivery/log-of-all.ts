@@ -6,11 +6,13 @@ import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import {
+  countPages,
   EXAMINED_MAX,
   findMatches,
   type LoggedNotification,
   type LogPage,
   listLog,
+  type MatchCount,
   readLogged,
 } from './log.ts';
 import { all, innerConditions, type LogFilter, outerConditions } from './log-filter.ts';
@@ -34,6 +36,10 @@ export async function listScopedLog(
 /** The notifications of a page of one watcher or of all. */
 export const findScopedMatches = (db: Db, scope: Scope, filter: LogFilter, page: LogPage) =>
   scope === undefined ? findMatchesOfAll(db, filter, page) : findMatches(db, scope, filter, page);
+
+/** How many notifications of one watcher or of all match. */
+export const countScopedMatches = (db: Db, scope: Scope, filter: LogFilter): Promise<MatchCount> =>
+  countPages((page) => findScopedMatches(db, scope, filter, page));
 
 /** The watcher of a notification. It looks into each shard, because the id alone doesn't say where it is. */
 export async function findWatcherOfNotification(db: Db, id: number): Promise<number | undefined> {

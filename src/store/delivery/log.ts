@@ -126,17 +126,21 @@ export const MATCHES_MAX = 10_000;
 /** Pages that one count examines, some tenths of a second. */
 const COUNTED_PAGES_MAX = 10;
 
-/** How many notifications match, up to MATCHES_MAX. `isComplete` is false if there are or may be more. */
-export async function countMatches(
-  db: Db,
-  watcherId: number,
-  filter: LogFilter,
-): Promise<{ count: number; isComplete: boolean }> {
+/** How many notifications match, up to MATCHES_MAX. */
+export const countMatches = (db: Db, watcherId: number, filter: LogFilter): Promise<MatchCount> =>
+  countPages((page) => findMatches(db, watcherId, filter, page));
+
+/** `isComplete` is false if there are or may be more. */
+export type MatchCount = { count: number; isComplete: boolean };
+type Matches = { keys: ShardKey<number>[]; next: number | undefined };
+
+/** Counts the matches of pages, newest first. */
+export async function countPages(readPage: (page: LogPage) => Promise<Matches>): Promise<MatchCount> {
   let count = 0;
   let after: number | undefined;
   for (let pages = 0; pages < COUNTED_PAGES_MAX; pages += 1) {
     const page = { order: 'newest first', after, limit: MATCHES_MAX + 1 - count } as const;
-    const { keys, next } = await findMatches(db, watcherId, filter, page);
+    const { keys, next } = await readPage(page);
     count += keys.length;
     if (count > MATCHES_MAX) return { count: MATCHES_MAX, isComplete: false };
     if (next === undefined) return { count, isComplete: true };

@@ -17,6 +17,8 @@ export type StoredKey = {
   createdAt: Date;
   /** The key is refused from then on. This is in the future while a rotated key overlaps with its successor. */
   revokedAt: Date | undefined;
+  /** The end of that overlap; undefined for a key that was not rotated with one. */
+  expiresAt: Date | undefined;
 };
 
 /**
@@ -182,10 +184,11 @@ type KeyRow = {
   kek_id: string;
   created_at: Date;
   revoked_at: Date | null;
+  expires_at: Date | null;
 };
 
 const selectKeys = sql`
-  select k.id, k.watcher_id, w.name, k.kek_id, k.created_at, k.revoked_at
+  select k.id, k.watcher_id, w.name, k.kek_id, k.created_at, k.revoked_at, k.expires_at
   from api_key k join watcher w on w.id = k.watcher_id`;
 
 function toKey(row: KeyRow): StoredKey {
@@ -196,6 +199,7 @@ function toKey(row: KeyRow): StoredKey {
     kekId: row.kek_id,
     createdAt: row.created_at,
     revokedAt: row.revoked_at ?? undefined,
+    expiresAt: row.expires_at ?? undefined,
   };
 }
 

@@ -66,6 +66,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(listed.find((one) => one.id === old.keyId)?.expires_at, ends);
     assert.equal(listed.find((one) => one.id === id)?.expires_at, null);
     clock.advance(1.5 * HOUR_MS);
+    // It has expired, and was not revoked.
+    const ended = dataOf((await admin('GET', KEYS)).json).find((one: { id: string }) => one.id === old.keyId);
+    assert.deepEqual([ended.expires_at, ended.revoked_at], [ends, null]);
     assert.equal((await ask('GET', PATH, { key: old.key })).status, 401);
     assert.equal((await ask('GET', PATH, { key })).status, 200);
     // Without a body the overlap is a day.

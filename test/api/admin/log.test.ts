@@ -95,6 +95,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       `watched_address_id=${beta.record.id}&address=${acme.record.address}`,
       'from_block=2&to_block=3',
       'to_block=1&state=cancelled',
+      'status=cancelled',
+      'status=delivered&token=native&min_amount=1&max_amount=1',
+      'origin=https://one.example:443&code=200',
+      'origin=https://two.example:443',
+      'code=timeout',
       'from=2025-11-20T12:00:12Z&until=2025-11-20T12:00:22Z',
       'from=2999-01-01&state=processed',
     ]) {
@@ -102,6 +107,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       for (const { key } of [acme, beta])
         expected.push(...idsOf(dataOf((await story.ask('GET', `${OWN}?${query}`, { key })).json)));
       for (const limit of [3, 100]) {
+        const count = await story.admin('GET', `${LOG}/count?${query}`);
+        assert.deepEqual(dataOf(count.json), { count: expected.length, is_complete: true }, query);
         const { rows } = await readAll(story, `${LOG}?${query}&limit=${limit}`);
         assert.deepEqual(
           idsOf(rows),
@@ -173,6 +180,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { admin, ask, acme, audited } = story;
     for (const [method, url] of [
       ['GET', `${LOG}?watcher=77`],
+      ['GET', `${LOG}/count?watcher=77`],
       ['POST', `${LOG}/redeliver?watcher=77&state=waiting`],
       ['GET', `${LOG}/999`],
       ['GET', `${LOG}/acme`],
@@ -189,11 +197,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (const options of [{}, { key: acme.key }])
       for (const [method, url] of [
         ['GET', LOG],
+        ['GET', `${LOG}/count`],
         ['GET', `${LOG}/1`],
         ['POST', `${LOG}/1/redeliver`],
         ['POST', `${LOG}/redeliver?state=waiting`],
       ] as const)
         assert.equal((await ask(method, url, options)).status, 401, url);
-    assert.equal(audited().length, before + 8);
+    assert.equal(audited().length, before + 10);
   });
 });
