@@ -26,6 +26,8 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   /** Replaces the secret that all services share. */
   secret?: string;
   formerSecrets?: readonly string[];
+  /** Turns the operator API on. */
+  adminToken?: string;
   /** No output by default. */
   log?: Log;
   /** Further sections of the configuration. */
@@ -76,6 +78,7 @@ export const SECRET = randomBytes(32).toString('base64');
 /** The configuration that `startTestService` uses, for a service on loopback. */
 export function testConfig(options: TestServiceOptions): Config {
   const { database, rpc, receivers = [], retryMinutes, secret = SECRET, formerSecrets = [] } = options;
+  const { adminToken = null } = options;
   return loadConfig({
     env: {},
     overrides: {
@@ -85,7 +88,7 @@ export function testConfig(options: TestServiceOptions): Config {
       dataDir: database.dataDir,
       secret,
       formerSecrets: [...formerSecrets],
-      http: { port: 0 },
+      http: { port: 0, adminToken },
       metrics: { port: 0 },
       webhooks: {
         allowHttp: true,

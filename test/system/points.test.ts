@@ -31,6 +31,7 @@ type Explained = {
   missing: { what: string } | null;
 };
 
+const ADMIN_TOKEN = 'f00d'.repeat(8);
 const HOUR = 3_600;
 /** Seconds after the chain's start, which is two hours before midnight. */
 const midnight = (day: number): number => 2 * HOUR + (day - 1) * 24 * HOUR;
@@ -107,6 +108,7 @@ for (const kind of sampledKinds(import.meta.url)) {
           rpc: [chain.url],
           chain: { startBlock: 0, internalTransfers: 'off' },
           sections,
+          adminToken: ADMIN_TOKEN,
           roles: ['follower', 'api'],
         }),
       );
@@ -219,6 +221,11 @@ for (const kind of sampledKinds(import.meta.url)) {
       const json = await chainbell(place.dataDir, env, 'points', 'explain', row.hash, '--json');
       const { awards, logs, missing } = JSON.parse(json.out) as Explained;
       assert.deepEqual([awards[0]?.rule, awards[0]?.hash, missing], ['pay', row.hash, null]);
+      // The operator API explains it in the same words.
+      const answer = await fetch(`${service.apiUrl}/api/admin/points/explain/${row.hash}`, {
+        headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+      });
+      assert.deepEqual(await answer.json(), { success: true, data: JSON.parse(json.out) });
       // The first log earned, and another version is not in force yet; the last one met the cap.
       const [first, last] = [logs?.[0], logs?.at(-1)];
       assert.deepEqual(
