@@ -104,6 +104,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
     assert.deepEqual(notifications, [
       {
         id: logged?.id,
+        watcherId: WATCHER,
         watchedAddressId: record.id,
         hash: token.txHash,
         type: 'TOKEN_TRANSFER',
