@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
 import { test } from 'node:test';
 import { renderOpenApi } from '../../../src/app/render-openapi.ts';
 import { sql } from '../../../src/store/db/sql.ts';
@@ -157,6 +159,34 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await story.admin('POST', PATH, { body: bodyOf(1), headers })).status, 200);
     assert.equal((await story.admin('POST', PATH, { body: bodyOf(2), headers })).status, 409);
     assert.equal((await story.ask('POST', PATH, { key, body: bodyOf(2) })).status, 409);
+  });
+
+  test('a stream of changes by the operator stores for the named watcher, and ends when that is deleted', async () => {
+    const story = createAdminStory(database());
+    await using parts = new AsyncDisposableStack();
+    parts.defer(() => story.api.close());
+    const [{ watcherId }, other] = await issueTwo(story);
+    const url = `${await story.api.listen({ host: '127.0.0.1', port: 0 })}${PATH}/bulk`;
+    const headers = {
+      ...{ authorization: `Bearer ${TOKEN}`, 'content-type': 'application/x-ndjson' },
+      ...forWatcher(watcherId),
+    };
+    const line = (number: number) => `${JSON.stringify(bodyOf(number))}\n`;
+    const stored = await fetch(url, { method: 'POST', headers, body: line(1) });
+    assert.equal(JSON.parse(await stored.text()).data.watcher_id, watcherId);
+    assert.deepEqual(dataOf((await story.ask('GET', PATH, { key: other.key })).json), []);
+
+    const stream = request(url, { method: 'POST', agent: false, headers });
+    const responded = once(stream, 'response');
+    stream.write(line(2));
+    await waitUntil(() => story.clock.waits().includes(2_500));
+    await beginRemoval(database(), watcherId, noon);
+    story.clock.advance(2_500);
+    const [response] = await responded;
+    assert.equal(response.statusCode, 404);
+    stream.on('error', () => {}).destroy();
+    const rows = await database().query(sql`select from watched_address`);
+    assert.equal(rows.length, 1);
   });
 
   test('test webhooks of the operator and of the watcher are counted apart', async () => {
