@@ -104,7 +104,6 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
     assert.deepEqual(notifications, [
       {
         id: logged?.id,
-        watcherId: WATCHER,
         watchedAddressId: record.id,
         hash: token.txHash,
         type: 'TOKEN_TRANSFER',
