@@ -104,6 +104,13 @@ const SECTIONS: Record<string, Limit[]> = {
       '429',
     ),
     limit(
+      'Attempt streams of the operator',
+      'api/notifications/attempt-stream',
+      'OPERATOR_STREAMS_MAX',
+      'count',
+      '429',
+    ),
+    limit(
       'Length of an attempt stream',
       'api/notifications/attempt-stream',
       'STREAM_MS_MAX',
