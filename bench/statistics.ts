@@ -151,19 +151,24 @@ async function watchAll(database: Database): Promise<void> {
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
     select w.shard_id, (left(gen_random_uuid()::text, 34) || '00')::uuid, w.watcher_id, w.lane_id,
       decode(lpad(to_hex(x'30000000'::bigint + (row_number() over ())), 40, '0'), 'hex'), true, true, w.webhook_url, w.created_at, w.updated_at
-    from watched_address w cross join generate_series(2, ${RECORDS_PER_RECEIVER}::int) where w.watcher_id <= ${WATCHERS}`);
+    from watched_address w cross join generate_series(2, ${RECORDS_PER_RECEIVER}::int) 
+    where w.watcher_id <= ${WATCHERS} and w.address >= decode(lpad('20000000', 40, '0'), 'hex')`);
+  await database.query(sql`analyze watched_address`);
 }
 
 /** Processed notifications of one day with their attempts, spread over the day. */
 async function fillDay(database: Database, start: Date): Promise<void> {
+  const [{ records } = { records: 1 }] = await database.query<{ records: number }>(
+    sql`select count(*) as records from watched_address`,
+  );
   const count = Math.round(ATTEMPTS / DAYS / (1 + 1 / FAILURE_EVERY));
   await database.query(sql`
     with records as materialized (
-      select shard_id, id, lane_id, row_number() over (order by random()) - 1 as place, count(*) over () as count from watched_address
+      select shard_id, id, lane_id, row_number() over (order by random()) - 1 as place from watched_address
     ), made as materialized (
       select nextval('notification_id_seq') as id, r.shard_id, r.id as record_id, r.lane_id, n,
         ${start}::timestamptz + n * ${DAY_MS / count}::double precision * interval '1 ms' as at
-      from generate_series(0, ${count - 1}::int) as n join records r on r.place = n % r.count
+      from generate_series(0, ${count - 1}::int) as n join records r on r.place = n % ${records}::bigint
       order by n
     ), written as (
       insert into notification (shard_id, id, created_at, block_number, ordinal, kind, watched_address_id, tx_hash, sender,
