@@ -7,19 +7,21 @@ import type { Database } from '../../store/db/db.ts';
 import { readReceiverStatistics, readStatistics } from '../../store/delivery/statistics.ts';
 import { findWatcher } from '../../store/watchers/watchers.ts';
 import type { Api, ApiOptions } from '../context.ts';
+import { invalid } from '../http/errors.ts';
 import { parameter, parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf } from '../notifications/log-json.ts';
 import {
-  PERIOD,
   PERIOD_DEFAULT,
   RECEIVERS_DEFAULT,
   ReceiverStatisticsJson,
   receiverStatisticsExample,
   receiverStatisticsJson,
   receiverStatisticsParameters,
+  requireOneScope,
   StatisticsJson,
   statisticsExample,
   statisticsJson,
+  statisticsParameters,
 } from '../notifications/statistics-json.ts';
 
 const PATH = '/api/admin/statistics';
@@ -29,7 +31,7 @@ const watcher = parameter(
   parseWhole,
   Type.String({ description: 'Only this watcher.' }),
 );
-const parameters = { period: PERIOD, watcher };
+const parameters = { ...statisticsParameters, watcher };
 const receiverParameters = { ...receiverStatisticsParameters, watcher };
 const WatcherReceiverStatistics = Type.Object(
   { watcher_id: Type.Integer(), watcher: Type.String(), ...ReceiverStatisticsJson.properties },
@@ -39,7 +41,8 @@ const errors = { 404: 'Watcher not found' };
 const operations = {
   all: {
     summary: 'Show statistics of the deliveries of all watchers',
-    description: 'Deliveries of deleted watchers stay in the sums of all watchers.',
+    description:
+      'Of all watchers, of one, or of a watched address or a receiver of one. Deliveries of deleted watchers stay in the sums of all watchers.',
     example: { success: true, data: statisticsExample },
     errors,
   },
@@ -59,10 +62,14 @@ export function addAdminStatisticsRoutes(api: Api, { database, clock }: ApiOptio
       config: { operation: operations.all },
     },
     async ({ query }) => {
-      const { period = PERIOD_DEFAULT, watcher: watcherId } = readKeyed(query, parameters);
+      const given = readKeyed(query, parameters);
+      const { period = PERIOD_DEFAULT, watcher: watcherId, origin, watched_address_id: recordId } = given;
+      requireOneScope(given);
+      if (watcherId === undefined && (origin !== undefined || recordId !== undefined))
+        throw invalid('/watcher', 'is required for a receiver or a watched address');
       const now = clock.now();
       await requireKnown(database, watcherId, now);
-      const statistics = await readStatistics(database, { watcherId }, { period, now });
+      const statistics = await readStatistics(database, { watcherId, origin, recordId }, { period, now });
       return { success: true as const, data: statisticsJson(statistics, { period, now }) };
     },
   );

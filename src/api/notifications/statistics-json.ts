@@ -10,14 +10,16 @@ import {
   type ReceiverStatistics,
   receiverOrders,
 } from '../../store/delivery/statistics.ts';
+import { invalid } from '../http/errors.ts';
 import { limitParameter } from '../http/paging.ts';
-import { oneOf, parameter } from '../http/parameters.ts';
+import { oneOf, type Parsed, parameter } from '../http/parameters.ts';
+import { parseOrigin, parseUuid } from './log-query.ts';
 
 const RECEIVERS_MAX = 100;
 const periods = ['24h', '30d'] as const;
 
 export const PERIOD_DEFAULT = '24h';
-export const PERIOD = parameter(
+const PERIOD = parameter(
   '24h or 30d',
   oneOf(periods),
   Type.String({
@@ -25,6 +27,15 @@ export const PERIOD = parameter(
       '`24h` (the default): the last 24 full hours and the current one. `30d`: the last 30 full days (UTC) and the current one.',
   }),
 );
+export const statisticsParameters = {
+  period: PERIOD,
+  watched_address_id: parameter('a UUID', parseUuid),
+  origin: parameter(
+    'scheme, host and port of a webhook URL',
+    parseOrigin,
+    Type.String({ description: 'Only this receiver.' }),
+  ),
+};
 export const receiverStatisticsParameters = {
   period: PERIOD,
   order: parameter(
@@ -38,6 +49,12 @@ export const receiverStatisticsParameters = {
   limit: limitParameter(RECEIVERS_MAX),
 };
 export const RECEIVERS_DEFAULT = RECEIVERS_MAX;
+
+/** @throws Fault `invalid` for both a watched address and a receiver: the sums of a watched address are of all its receivers. */
+export function requireOneScope(given: Parsed<typeof statisticsParameters>): void {
+  if (given.watched_address_id !== undefined && given.origin !== undefined)
+    throw invalid('/origin', 'is for all watched addresses: give it or watched_address_id');
+}
 
 const countFields = {
   attempts: Type.Integer(),

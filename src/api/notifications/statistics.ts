@@ -6,35 +6,25 @@ import { readReceiverStatistics, readStatistics } from '../../store/delivery/sta
 import { findWatchedAddress } from '../../store/watchers/watched.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
-import { invalid } from '../http/errors.ts';
-import { parameter, querySchema, readKeyed } from '../http/parameters.ts';
+import { querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf } from './log-json.ts';
-import { parseOrigin, parseUuid } from './log-query.ts';
 import {
-  PERIOD,
   PERIOD_DEFAULT,
   RECEIVERS_DEFAULT,
   ReceiverStatisticsJson,
   receiverStatisticsExample,
   receiverStatisticsJson,
   receiverStatisticsParameters,
+  requireOneScope,
   StatisticsJson,
   statisticsExample,
   statisticsJson,
+  statisticsParameters,
 } from './statistics-json.ts';
 import { found } from './watched-addresses.ts';
 
 const PATH = '/api/notifications/statistics';
 
-const parameters = {
-  period: PERIOD,
-  watched_address_id: parameter('a UUID', parseUuid),
-  origin: parameter(
-    'scheme, host and port of a webhook URL',
-    parseOrigin,
-    Type.String({ description: 'Only this receiver.' }),
-  ),
-};
 const operations = {
   all: {
     summary: 'Show statistics of deliveries',
@@ -57,15 +47,14 @@ export function addStatisticsRoutes(api: Api, options: ApiOptions): void {
     PATH,
     {
       onRequest,
-      schema: { querystring: querySchema(parameters), response: answerOf(StatisticsJson) },
+      schema: { querystring: querySchema(statisticsParameters), response: answerOf(StatisticsJson) },
       config: { operation: operations.all },
     },
     async (request) => {
       const watcherId = watcherOf(request);
-      const given = readKeyed(request.query, parameters);
+      const given = readKeyed(request.query, statisticsParameters);
       const { period = PERIOD_DEFAULT, watched_address_id: recordId, origin } = given;
-      if (recordId !== undefined && origin !== undefined)
-        throw invalid('/origin', 'is for all watched addresses: give it or watched_address_id');
+      requireOneScope(given);
       if (recordId !== undefined) found(await findWatchedAddress(database, watcherId, recordId));
       const now = clock.now();
       const scope = { watcherId, origin, recordId };

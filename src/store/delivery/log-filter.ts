@@ -99,10 +99,15 @@ function hasStatus(status: StoredStatus): Sql {
 
 const isOrphanedTransfer = sql`n.reorg_id is not null and ${isTransferMessage}`;
 
-/** A column of the last attempt `a` of notification `n`. It is never older than a day before the notification (clocks.md). */
+/**
+ * Columns of the last attempt `a` of notification `n`, which is never older than a day before the notification (clocks.md). The
+ * offset keeps the planner from reading the shard's attempts backward until one of this notification comes.
+ */
 export const lastAttemptOf = (columns: Sql): Sql => sql`
-  select ${columns} from delivery_attempt a
-  where a.shard_id = n.shard_id and a.notification_id = n.id and a.started_at >= n.created_at - interval '1 day'
+  select ${columns} from (
+    select * from delivery_attempt
+    where shard_id = n.shard_id and notification_id = n.id and started_at >= n.created_at - interval '1 day' offset 0
+  ) as a
   order by a.id desc limit 1`;
 
 export const all = (conditions: readonly Sql[]): Sql =>

@@ -88,7 +88,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   test('an operator sees the deliveries of all watchers, or of one', async () => {
-    const { get, ask } = await createStory(database());
+    const { get, ask, records } = await createStory(database());
     assert.deepEqual((await get(`${ADMIN}?period=30d`, TOKEN)).totals, counts(8, 4, 4, 0));
     assert.deepEqual((await get(`${ADMIN}?watcher=2`, TOKEN)).totals, counts(4, 2, 2, 0));
     const names = async (query: string) =>
@@ -97,6 +97,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     assert.deepEqual(await names(''), ['acme', 'beta', 'acme', 'beta']);
     assert.deepEqual(await names('&watcher=2'), ['beta', 'beta']);
+    const { totals } = await get(`${ADMIN}?watcher=1&watched_address_id=${records[1]}`, TOKEN);
+    assert.deepEqual(totals, counts(2, 1, 1, 0));
+    assert.equal((await ask('GET', `${ADMIN}?origin=https://one.example:443`, { key: TOKEN })).status, 400);
     for (const path of [ADMIN, `${ADMIN}/receivers`]) {
       assert.equal((await ask('GET', `${path}?watcher=9`, { key: TOKEN })).status, 404);
       assert.equal((await ask('GET', path)).status, 401);
