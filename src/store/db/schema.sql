@@ -805,15 +805,6 @@ create view notification_status as
      LEFT JOIN ended e ON (((e.shard_id = n.shard_id) AND (e.id = n.id))))
      LEFT JOIN watched_address w ON (((w.shard_id = n.shard_id) AND (w.id = n.watched_address_id))));
 
-CREATE OR REPLACE FUNCTION public.add_counters(one bigint[], other bigint[])
- RETURNS bigint[]
- LANGUAGE sql
- IMMUTABLE PARALLEL SAFE
-AS $function$
-  select coalesce(array_agg(entry order by entry), '{}') from (
-    select (e >> 40 << 40) + sum(e & 1099511627775)::bigint as entry from unnest(one || other) as e group by e >> 40) as added
-$function$;
-
 CREATE OR REPLACE FUNCTION public.count_records()
  RETURNS trigger
  LANGUAGE plpgsql

@@ -465,13 +465,7 @@ comment on column statistics_state.counted_id is
 comment on column statistics_state.counted_until is 'All attempts recorded before this time are in the sums';
 comment on column statistics_state.counted_from is 'Start of the first attempt in the sums';
 
--- Counters by number in one sorted array: the number times 2^40 plus the count. Only numbers that occur are stored.
-create function add_counters(one bigint[], other bigint[]) returns bigint[] language sql immutable parallel safe as $$
-  select coalesce(array_agg(entry order by entry), '{}') from (
-    select (e >> 40 << 40) + sum(e & 1099511627775)::bigint as entry from unnest(one || other) as e group by e >> 40) as added
-$$;
-comment on function add_counters is 'Adds two arrays of counters';
-
+-- Counters are sorted arrays. An entry is the number of a counter times 2^40 plus its count, and only numbers that occur are stored.
 create table delivery_sum (
   shard_id bigint not null,
   unit "char" not null check (unit in ('h', 'd')),
