@@ -209,8 +209,8 @@ const timeOf = (hour: Sql): Sql => sql`to_timestamp((${hour})::float8 * 3600)`;
 const millisecondsOf = (interval: Sql): Sql => sql`round(date_part('epoch', ${interval}) * 1000)::bigint`;
 
 /**
- * What each attempt adds. Its notification is nearly always recent: asking only the partitions of that time first is most of what
- * makes this fast. A message is delivered by its first success. A success long after the notification, without an earlier attempt, is
+ * What each attempt adds. Its notification is nearly always recent, so only the partitions of that time are asked first. The limits
+ * keep the planner from reading whole partitions. A message is delivered by its first success. A success long after the notification, without an earlier attempt, is
  * that of a redelivery if retention has deleted the earlier attempts.
  */
 function factsOf({ after, upTo, first, last = first, attemptsMs }: Span): Sql {
@@ -226,8 +226,11 @@ function factsOf({ after, upTo, first, last = first, attemptsMs }: Span): Sql {
         then ${bucketOf(sql`greatest(0, ${millisecondsOf(sql`a.started_at - n.created_at`)} + a.duration_ms)`)} end as latency_bucket,
       case when a.status is not null then ${bucketOf(sql`a.duration_ms`)} end as answer_bucket
     from delivery_attempt a
-    left join notification r on r.shard_id = a.shard_id and r.id = a.notification_id
-      and r.created_at >= ${recentFrom} and r.created_at <= ${recentUntil}
+    left join lateral (
+      select id, created_at, watched_address_id, is_held from notification r
+      where r.shard_id = a.shard_id and r.id = a.notification_id and r.created_at >= ${recentFrom} and r.created_at <= ${recentUntil}
+      limit 1
+    ) r on true
     left join lateral (
       select created_at, watched_address_id, is_held from notification o
       where r.id is null and o.shard_id = a.shard_id and o.id = a.notification_id and o.created_at < ${recentFrom} limit 1
