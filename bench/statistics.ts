@@ -2,6 +2,7 @@
  * Measures statistics: how long they take over ten million attempts of 30 days, how fast attempts are added up, and in pairs of
  * runs what that costs deliveries. A run without it holds the lock under which attempts are added up.
  */
+import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { Database } from '../src/store/db/db.ts';
 import { sql } from '../src/store/db/sql.ts';
@@ -31,6 +32,8 @@ const RECORDS_PER_RECEIVER = 250;
 const WIDE_WATCHER = WATCHERS + 1;
 const WIDE_RECEIVERS = 1_000;
 const ROUNDS = 300;
+/** USER_HZ of Linux. */
+const TICKS_PER_SECOND = 100;
 const REPEATS = 5;
 /** Enough for several counts in each run. */
 const DELIVERIES = 100_000;
@@ -66,7 +69,10 @@ async function measureReads(): Promise<Record<string, string | number>[]> {
   }
   await database.query(sql`vacuum analyze notification`);
   await database.query(sql`vacuum analyze delivery_attempt`);
-  const count = createDeliveryCount({ database, clock, attemptsMs: 2 * DAYS * DAY_MS });
+  const processor = createProcessorTimer(database);
+  const count = createDeliveryCount({
+    ...{ database: processor.database, clock, attemptsMs: 2 * DAYS * DAY_MS },
+  });
   const batches: number[] = [];
   for (let isDone = false; !isDone; ) {
     batches.push(...(await timesOf(1, count.step)));
@@ -93,6 +99,7 @@ async function measureReads(): Promise<Record<string, string | number>[]> {
     {
       what: 'attempts added up',
       perSecond: Math.round((sizes?.attempts ?? 0) / seconds),
+      processorMicrosecondsEach: Number(((1e6 * processor.seconds()) / (sizes?.attempts ?? 1)).toFixed(1)),
       batchP99Ms: percentile(
         batches.toSorted((one, other) => one - other),
         0.99,
@@ -114,6 +121,29 @@ async function measureReads(): Promise<Record<string, string | number>[]> {
       );
   }
   return rows;
+}
+
+/** A database whose transactions add the processor time of their server process to a sum. proc(5): utime and stime. */
+function createProcessorTimer(database: Database): { database: Database; seconds(): number } {
+  let seconds = 0;
+  const read = (pid: number): number => {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+    return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+  };
+  return {
+    database: {
+      ...database,
+      transaction: (work) =>
+        database.transaction(async (tx) => {
+          const [row] = await tx.query<{ pid: number }>(sql`select pg_backend_pid() as pid`);
+          const before = read(row?.pid ?? 0);
+          const result = await work(tx);
+          seconds += read(row?.pid ?? 0) - before;
+          return result;
+        }),
+    },
+    seconds: () => seconds,
+  };
 }
 
 const readReceivers = (
