@@ -57,7 +57,9 @@ function startWorker(
     close: async () => {},
   };
   const metrics = createMetrics('test');
+  const settled: number[] = [];
   const deliverer = createDeliverer({
+    onSettled: (watcherIds) => settled.push(...watcherIds),
     ...{ database, clock, metrics, log: silentLog(), keyRing: deriveKeyRing(Buffer.alloc(32)) },
     nativeSymbol: 'ETH',
     retryMinutes: [1],
@@ -86,6 +88,8 @@ function startWorker(
   return {
     step: () => deliverer.step(never),
     heartbeat: () => deliverer.heartbeat(never),
+    inFlight: deliverer.inFlight,
+    settled,
     end,
     loseSession: () => lost.abort(),
     /** Waits until `count` attempts are under way, and returns their URLs. */
@@ -131,6 +135,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     story.end('success');
     assert.deepEqual(new Set(await story.underWay(2 * LEFT)), urlsOf(1, 2));
     await story.stop();
+  });
+
+  test('a worker knows its attempts under way, how many a receiver takes, and whose attempts it has recorded', async () => {
+    const story = await startStory(database(), { watchers: 1 });
+    const { inFlight, settled } = story;
+    const origin = 'https://1.example:443';
+    const rows = await database().query<{ id: number; lane_id: number }>(
+      sql`select id, lane_id from queue order by id`,
+    );
+    const states = () => rows.map(({ id, lane_id }) => inFlight.isUnderWay(lane_id, id));
+    assert.deepEqual(inFlight.receiver(1, origin), undefined);
+    await story.step();
+    await story.underWay(AT_ONCE);
+    assert.deepEqual(states(), [...Array(AT_ONCE).fill(true), ...Array(LEFT).fill(false)]);
+    assert.deepEqual(inFlight.receiver(1, origin), { open: AT_ONCE, limit: AT_ONCE });
+    assert.deepEqual(settled, []);
+    story.end('success');
+    await story.underWay(LEFT);
+    await waitUntil(() => settled.length > 0);
+    assert.equal(new Set(settled).size, 1);
+    await story.stop();
+    assert.ok(!states().includes(true));
   });
 
   test('a lane that has had its turn gives way to waiting lanes, and sends the rest after them', async () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { sql } from '../../../src/store/db/sql.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
@@ -50,6 +51,26 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(json, { success: true, data: [failing, two] });
     const only = await ask('GET', `${PATH}?failing=true`, { key });
     assert.deepEqual(only.json, { success: true, data: [failing] });
+  });
+
+  test('a process that sends to a receiver says how many attempts are under way, and a receiver that hangs is named so', async () => {
+    const receiver = (watcherId: number, origin: string) =>
+      watcherId === 1 && origin === 'https://one.example:443' ? { open: 3, limit: 8 } : undefined;
+    const inFlight = { isUnderWay: () => false, receiver };
+    const { ask, issue } = createApiStory(database(), {}, undefined, { inFlight });
+    const { key, watcherId } = await issue('acme');
+    await watchAddress(database(), { watcherId, address: addressOf(1) });
+    await mine(
+      database(),
+      headerOf(1),
+      [1, 1].map(() => transferOf({ receiver: addressOf(1) })),
+    );
+    await attemptDue(database(), { now: noon, succeeds: false });
+    await database().query(sql`update receiver_failure set last_outcome = 'timeout', last_status = null`);
+    await mine(database(), headerOf(2), [transferOf({ receiver: addressOf(1) })]);
+    const read = async () => ((await ask('GET', PATH, { key })).json as { data: object[] }).data[0] ?? {};
+    const { state, waiting, pending, under_way, concurrency } = (await read()) as Record<string, unknown>;
+    assert.deepEqual([state, waiting, pending, under_way, concurrency], ['hung', 3, 2, 3, 8]);
   });
 
   test('pages are linked, and end', async () => {
