@@ -24,7 +24,7 @@ import { watchMethods } from './http/methods.ts';
 import { cacheResponses } from './http/public.ts';
 import { checkQueryNames } from './http/query-names.ts';
 import { answerClientError, answerConnect, answerExpectation } from './http/raw-errors.ts';
-import { NO_SNIFF } from './http/shared-headers.ts';
+import { isKeyed, NO_SNIFF } from './http/shared-headers.ts';
 import { addAttemptStreamRoute, createAttemptStreams } from './notifications/attempt-stream.ts';
 import { addBulkRoutes } from './notifications/bulk.ts';
 import { addDeliveryLogRoutes } from './notifications/delivery-log.ts';
@@ -90,7 +90,13 @@ export function createApi(options: ApiOptions): Api {
     reply.header('x-request-id', request.id).headers(NO_SNIFF);
     const { httpVersion, headers } = request.raw;
     const lacksHost = headers.host === undefined && httpVersion === '1.1';
-    done(lacksHost ? invalid('', 'has no Host header') : undefined);
+    if (lacksHost) return done(invalid('', 'has no Host header'));
+    if (!isKeyed(request.url)) return done();
+    // One URL has the data of many watchers, so not even a cache of one's own may keep it.
+    reply.header('cache-control', 'no-store');
+    // Node would use the first one. A proxy that appends its own must not be overridden by its client.
+    const isDoubled = countHeader(request.raw.rawHeaders, 'authorization') > 1;
+    done(isDoubled ? invalid('/authorization', 'must be sent once') : undefined);
   });
   api.addHook('preHandler', passAgain);
   api.addHook('onResponse', (request, reply, done) => {
@@ -170,4 +176,9 @@ function readJsonBodies(api: Api): void {
 /** The caller's request id, if it is short and safe to log. */
 function acceptedRequestId(header: string | string[] | undefined): string | undefined {
   return typeof header === 'string' && /^[\w.:-]{1,128}$/.test(header) ? header : undefined;
+}
+
+/** `rawHeaders`: names and values in turn, as Node gives them. */
+function countHeader(rawHeaders: readonly string[], wanted: string): number {
+  return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === wanted).length;
 }

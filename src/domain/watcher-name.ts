@@ -3,14 +3,15 @@
  */
 
 const NAME_CHARACTERS_MAX = 100;
-/** Control characters, lone surrogates, line and paragraph separators, and marks that change the text direction. */
-const UNPRINTABLE = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/u;
+/** Control and format characters (some change the text direction, some are invisible), lone surrogates, separators of lines. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 
 /** Why a new watcher can't have the name. Undefined if it can. Existing watchers keep such a name. */
 export function nameProblem(name: string): string | undefined {
   if (name.trim() === '') return 'a watcher needs a name';
   if (UNPRINTABLE.test(name))
     return 'the name of a watcher must not contain line breaks or control characters';
+  if (name.trim() !== name) return 'the name of a watcher must not begin or end with a space';
   if (Array.from(name).length > NAME_CHARACTERS_MAX)
     return `the name of a watcher may have ${NAME_CHARACTERS_MAX} characters`;
   return undefined;

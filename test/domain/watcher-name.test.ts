@@ -14,6 +14,8 @@ test('the name of a new watcher is one printable line of at most 100 characters'
     ['half \ud800', /control characters/],
     ['right\u202eleft', /control characters/],
     ['line\u2028separator', /control characters/],
+    ['invisible\u200bmark', /control characters/],
+    ['space ', /begin or end with a space/],
     ['x'.repeat(101), /may have 100 characters/],
   ] as const)
     assert.match(nameProblem(name) ?? 'accepted', problem, JSON.stringify(name));

@@ -129,9 +129,9 @@ const lies: readonly Lie[] = [
     name: 'the value of a transaction altered, and its type to one that cannot be encoded',
     fault: block((one) => ({
       ...one,
-      transactions: change(listOf(one.transactions), 0, { type: '0x7e', value: '0x7' }),
+      transactions: change(listOf(one.transactions), 0, { type: '0x7d', value: '0x7' }),
     })),
-    seen: ['holding', /of type 0x7e, .* set chain\.unprovedTypes/],
+    seen: ['holding', /of type 0x7d, .* set chain\.unprovedTypes/],
     isBrief: true,
   },
   {
@@ -336,7 +336,7 @@ const aboutChains: Story[] = [
 /** No lie: the chain has this type, and neither the transactions nor the receipts of the blocks can be encoded. */
 const exotic: NodeFault = block((one) => ({
   ...one,
-  transactions: change(listOf(one.transactions), 4, { type: '0x7e' }),
+  transactions: change(listOf(one.transactions), 4, { type: '0x7d' }),
 }));
 
 const aboutTypes: Story[] = [
@@ -360,7 +360,7 @@ const aboutTypes: Story[] = [
       node.inject(exotic);
       await stage.payUntil(() => node.struck() >= 2, 'the type to be seen again');
       await stage.settled();
-      assert.deepEqual((await stage.status()).proof?.unproved_types, ['0x7e']);
+      assert.deepEqual((await stage.status()).proof?.unproved_types, ['0x7d']);
       await stage.service.stop();
       await stage.restart();
       await stage.payUntil(() => node.struck() >= 4, 'the type to be seen after a restart');
@@ -379,12 +379,12 @@ const aboutTypes: Story[] = [
         const { state, problem } = await stage.status();
         return (
           state === 'holding' &&
-          /^block \d+ .* of type 0x7e, .* set chain\.unprovedTypes: \["0x7e"\]/.test(problem?.message ?? '')
+          /^block \d+ .* of type 0x7d, .* set chain\.unprovedTypes: \["0x7d"\]/.test(problem?.message ?? '')
         );
       };
       await stage.payUntil(isHeld, '/status to say what to do');
       await stage.service.stop();
-      await stage.restart(undefined, { unprovedTypes: ['0x7e'] });
+      await stage.restart(undefined, { unprovedTypes: ['0x7d'] });
       await stage.payBlock();
       await stage.settled();
       assert.equal((await stage.status()).state, 'ok');
@@ -399,7 +399,7 @@ const aboutTypes: Story[] = [
       await stage.payUntil(() => stage.nodes.every((node) => node.struck() >= 2), 'the type to be seen');
       const isObserved = async () => {
         const { proof } = await stage.status();
-        return proof?.unproved_types.includes('0x7e') === true;
+        return proof?.unproved_types.includes('0x7d') === true;
       };
       await stage.payUntil(isObserved, 'a quorum to show the type');
       await stage.settled();

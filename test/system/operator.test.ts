@@ -3,6 +3,7 @@
  * and acts for both.
  */
 import assert from 'node:assert/strict';
+import { request } from 'node:http';
 import { Writable } from 'node:stream';
 import { after, before, test } from 'node:test';
 import pino from 'pino';
@@ -152,4 +153,18 @@ test('every request of the operator is in the log, and neither the token nor a k
     logged.some(({ msg, path }) => msg === 'admin.stream_opened' && path === '/api/admin/attempts/stream'),
   );
   assert.doesNotMatch(JSON.stringify(logged), new RegExp(`${TOKEN}|cb_live_`));
+});
+
+test('a request with two Authorization headers is refused, and no cache may keep what a key reads', async () => {
+  const answer = (...headers: string[]) =>
+    new Promise<{ status: number | undefined; cache: string | undefined }>((resolve, reject) => {
+      const sent = request(`${service.apiUrl}/api/admin/keys`, { headers }, (response) => {
+        response.resume();
+        resolve({ status: response.statusCode, cache: response.headers['cache-control'] });
+      });
+      sent.once('error', reject).end();
+    });
+  const own = ['host', 'chainbell.example', 'authorization', `Bearer ${TOKEN}`];
+  assert.deepEqual(await answer(...own), { status: 200, cache: 'no-store' });
+  assert.equal((await answer(...own, 'Authorization', 'Bearer another')).status, 400);
 });

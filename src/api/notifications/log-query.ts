@@ -46,6 +46,9 @@ const parseAnswer = (text: string) => (/^[1-5]\d\d$/.test(text) ? Number(text) :
 const parseToken = (text: string): Address | 'native' | undefined =>
   text === 'native' ? text : parseAddress(text);
 
+/** An origin as lists show it: scheme, host and port. */
+export const parseReceiver = (text: string) =>
+  /^https?:\/\/[^\s/\p{Cc}]{1,300}$/u.test(text) ? text : undefined;
 /** Undefined for a text with characters that no origin contains. */
 export const parseOrigin = (text: string) => (/[\s\p{Cc}]/u.test(text) ? undefined : text);
 
@@ -69,7 +72,7 @@ const filterParameters = {
   min_amount: AMOUNT,
   max_amount: AMOUNT,
   direction: parameter(`one of ${directions.join(', ')}`, oneOf(directions)),
-  origin: parameter('scheme, host and port of a webhook URL', parseOrigin),
+  origin: parameter('scheme, host and port of a webhook URL', parseReceiver),
   code: parameter(
     `an HTTP status or one of ${outcomes.join(', ')}`,
     parseAnswer,

@@ -13,7 +13,7 @@ import {
 import { invalid } from '../http/errors.ts';
 import { limitParameter } from '../http/paging.ts';
 import { oneOf, type Parsed, parameter } from '../http/parameters.ts';
-import { parseOrigin, parseUuid } from './log-query.ts';
+import { parseReceiver, parseUuid } from './log-query.ts';
 
 const RECEIVERS_MAX = 100;
 const periods = ['24h', '30d'] as const;
@@ -32,7 +32,7 @@ export const statisticsParameters = {
   watched_address_id: parameter('a UUID', parseUuid),
   origin: parameter(
     'scheme, host and port of a webhook URL',
-    parseOrigin,
+    parseReceiver,
     Type.String({ description: 'Only this receiver.' }),
   ),
 };

@@ -10,6 +10,7 @@ import {
   encodeTransaction,
   encodeWithdrawal,
   headerHash,
+  isDeposit,
   rootOf,
   transactionHash,
   unencodableType,
@@ -46,10 +47,11 @@ export function proveBlock(
     const bytes = encoded[index];
     return bytes !== undefined && transactionHash(bytes) === hash;
   });
+  const deposits = transactions.map(isDeposit);
+  const isSigned = (index: number) => types[index] === undefined && deposits[index] !== true;
   for (const [index, transaction] of transactions.entries()) {
     const bytes = encoded[index];
-    if (bytes !== undefined && isHashed[index] === true && types[index] === undefined)
-      onHashed(transaction, bytes);
+    if (bytes !== undefined && isHashed[index] === true && isSigned(index)) onHashed(transaction, bytes);
   }
   const areOthersHashed = types.every((type, index) => type !== undefined || isHashed[index] === true);
   return {
@@ -66,10 +68,15 @@ export function proveBlock(
     }, otherwise),
   };
 
-  /** Only blocks whose transactions root can't be computed need this check, because the root covers the hashes. */
+  /**
+   * Only blocks whose transactions root can't be computed need this check, because the root covers the hashes. A chain may have
+   * deposits of another form, which have other hashes.
+   */
   function hashesResult(): CheckResult {
-    if (isWhole || !types.includes(undefined)) return 'none';
-    return areOthersHashed ? 'holds' : 'fails';
+    const isRootKnown = isWhole && deposits.every((is, index) => !is || isHashed[index] === true);
+    const signed = transactions.flatMap((_, index) => (isSigned(index) ? [isHashed[index] === true] : []));
+    if (isRootKnown || signed.length === 0) return 'none';
+    return signed.every(Boolean) ? 'holds' : 'fails';
   }
 
   function rootResult(): CheckResult {

@@ -56,16 +56,20 @@ export function transactionHash(encoded: Uint8Array): Hash {
 }
 
 /**
- * Why Chainbell can't encode the transaction: its type, such as `0x7e`, or `unsigned`. Undefined if it has a type from 0
- * to 4 and a signature. Some chains create transactions, list them with an empty signature, and leave them out of the
+ * Why Chainbell can't encode the transaction: its type, such as `0x6a`, or `unsigned`. Undefined for a deposit, and if it has a type
+ * from 0 to 4 and a signature. Some chains create transactions, list them with an empty signature, and leave them out of the
  * roots. Anvil gives an empty signature to transactions of impersonated senders.
  */
 export function unencodableType(transaction: Json): string | undefined {
+  if (isDeposit(transaction)) return undefined;
   const type = typeOf(transaction);
   // Any other value counts as encodable here, because no chain has such a type. Encoding it then fails.
   if (type > TYPE_MAX && type <= ONE_BYTE_MAX && Number.isInteger(type)) return `0x${type.toString(16)}`;
   return isZero(transaction.r) && isZero(transaction.s) ? 'unsigned' : undefined;
 }
+
+/** Whether it is a deposit of the OP Stack, which has no signature: the chain itself creates it. */
+export const isDeposit = (transaction: Json): boolean => typeOf(transaction) === OP_DEPOSIT;
 
 /** A type is the first byte of an encoding (EIP-2718). */
 const ONE_BYTE_MAX = 0xff;
@@ -73,7 +77,7 @@ const ONE_BYTE_MAX = 0xff;
 const isZero = (value: unknown) => typeof value === 'string' && /^0x0*$/.test(value);
 
 /**
- * Encodes a transaction as it was signed and mined. Source: EIP-155, 2930, 1559, 4844, 7702.
+ * Encodes a transaction as it was signed and mined. Source: EIP-155, 2930, 1559, 4844, 7702, OP Stack specification (deposits).
  * @throws Fault `inconsistent`.
  */
 export function encodeTransaction(transaction: Json): Buffer {
@@ -81,6 +85,7 @@ export function encodeTransaction(transaction: Json): Buffer {
   const to = transaction.to === undefined || transaction.to === null ? '0x' : bytes(transaction, 'to');
   const number = (name: string) => quantity(transaction, name);
   const call = [number('gas'), to, number('value'), bytes(transaction, 'input')];
+  if (type === OP_DEPOSIT) return encodeDeposit(transaction, to);
   const signature = [number('r'), number('s')];
   // The fields are the same with EIP-155 and without it. `v` says which.
   if (type === 0) {
@@ -91,6 +96,16 @@ export function encodeTransaction(transaction: Json): Buffer {
   const parity = number(transaction.yParity === undefined ? 'v' : 'yParity');
   const own = [accessList(transaction), ...ownFields(transaction, type)];
   return typed(type, [...head, ...fees, ...call, ...own, parity, ...signature]);
+}
+
+/** A node leaves out `mint` if nothing is minted, and `isSystemTx` if it is false. */
+function encodeDeposit(transaction: Json, to: string): Buffer {
+  const { mint, isSystemTx } = transaction;
+  const minted = mint === undefined || mint === null ? '0x' : quantity(transaction, 'mint');
+  const isSystem = isSystemTx === true ? '0x01' : '0x';
+  const head = [bytes(transaction, 'sourceHash'), bytes(transaction, 'from'), to, minted];
+  const number = (name: string) => quantity(transaction, name);
+  return typed(OP_DEPOSIT, [...head, number('value'), number('gas'), isSystem, bytes(transaction, 'input')]);
 }
 
 function ownFields(transaction: Json, type: number): RlpItem[] {

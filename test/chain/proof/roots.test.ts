@@ -3,8 +3,9 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { keccak256, type TransactionSerializable } from 'viem';
+import { keccak256, type TransactionSerializable, toHex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { serializeTransaction as serializeDeposit } from 'viem/op-stack';
 import type { CheckName, Checks } from '../../../src/chain/proof/block-checks.ts';
 import { proveBlock } from '../../../src/chain/proof/prove-block.ts';
 import { encodeRlp, type RlpItem } from '../../../src/chain/proof/rlp.ts';
@@ -136,7 +137,6 @@ testWithRealchain(
     for (const [place, type] of [
       ['chains/arbitrum-150000000/', '0x6a'],
       ['chains/arb-sepolia/185232421.', '0x6a'],
-      ['chains/rise-8138510/', '0x7e'],
     ] as const) {
       const { block, receipts } = readBlock(folder, place);
       const { transactionsRoot, transactionHashes, unencodableTypes } = proveBlock(block, receipts);
@@ -150,6 +150,61 @@ testWithRealchain(
     }
   },
 );
+
+testWithRealchain(
+  'a block with OP-stack deposits has its transactions root, and no field can be changed',
+  (folder) => {
+    const read = () => readBlock(folder, 'chains/rise-8138510/');
+    const { block, receipts } = read();
+    const { transactionsRoot, transactionHashes, unencodableTypes } = proveBlock(block, receipts);
+    assert.deepEqual([transactionsRoot, transactionHashes, unencodableTypes], ['holds', 'none', []]);
+    for (const [index, transaction] of block.transactions.entries()) {
+      const names = transaction.type === '0x7e' ? ['sourceHash', 'from', 'value', 'gas', 'input'] : ['value'];
+      for (const name of names) {
+        const changed = read();
+        flip(changed.block.transactions[index], name);
+        assert.equal(proveBlock(changed.block, receipts).transactionsRoot, 'fails', `${index} ${name}`);
+      }
+    }
+  },
+);
+
+testWithRealchain(
+  'if a chain has deposits of another form, the signed transactions must have their hashes',
+  (folder) => {
+    const { block, receipts } = readBlock(folder, 'chains/rise-8138510/');
+    const deposit = block.transactions.find(({ type }) => type === '0x7e');
+    assert.ok(deposit !== undefined);
+    delete deposit.sourceHash;
+    const { transactionsRoot, transactionHashes } = proveBlock(block, receipts);
+    assert.deepEqual([transactionsRoot, transactionHashes], ['fails', 'holds']);
+    flip(
+      block.transactions.findLast(({ type }) => type !== '0x7e'),
+      'value',
+    );
+    assert.equal(proveBlock(block, receipts).transactionHashes, 'fails');
+  },
+);
+
+for (const [name, more] of Object.entries({
+  'that mints coins': { mint: 10n ** 18n },
+  'of the system': { isSystemTx: true },
+  'that mints nothing': {},
+}))
+  test(`a deposit ${name} is encoded as by viem`, () => {
+    const deposit = {
+      ...{ sourceHash: makeHash(0, 1, 1), from: makeAddress(1), to: makeAddress(2) },
+      ...{ value: 5n, gas: 21_000n, data: '0x1234' as const, type: 'deposit' as const },
+      ...more,
+    } as const;
+    const json = {
+      ...{ sourceHash: deposit.sourceHash, from: deposit.from, to: deposit.to, type: '0x7e', value: '0x5' },
+      ...{ gas: '0x5208', input: '0x1234', r: '0x0', s: '0x0', v: '0x0' },
+      ...('mint' in more && { mint: toHex(more.mint) }),
+      ...('isSystemTx' in more && { isSystemTx: true }),
+    };
+    assert.equal(`0x${encodeTransaction(json).toString('hex')}`, serializeDeposit(deposit));
+  });
 
 testWithRealchain(
   'the receipts root shows whether a transaction has the type that the node says',
