@@ -13,6 +13,7 @@ import {
   deleteWatchedAddress,
   findWatchedAddress,
   insertWatchedAddress,
+  listRecordsOfAddress,
   listWatchedAddresses,
   type NewWatchedAddress,
   updateWatchedAddress,
@@ -25,7 +26,7 @@ import { invalidRequest } from '../http/errors.ts';
 import { onceOf } from '../http/idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
 import { cursorParameter, limitParameter, nextLink } from '../http/paging.ts';
-import { querySchema, readKeyed } from '../http/parameters.ts';
+import { parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { LIMIT_REACHED } from './limits.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
@@ -71,6 +72,11 @@ const listParameters = {
   cursor: cursorParameter(
     parseCursor,
     Type.String({ description: 'From the `link` header of the previous page.' }),
+  ),
+  address: parameter(
+    '40 hexadecimal characters',
+    parseAddress,
+    Type.String({ description: 'Only the watched addresses with this address.' }),
   ),
 };
 
@@ -143,13 +149,17 @@ function addList(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: W
   const schema = { querystring: querySchema(listParameters) };
   api.get(PATH, { onRequest, schema, config: { operation: operations.list } }, async (request, reply) => {
     const watcherId = watcherOf(request);
-    const { limit, cursor: after } = readKeyed(request.query, listParameters);
+    const { limit: given, cursor: after, address } = readKeyed(request.query, listParameters);
     reply.type('application/json; charset=utf-8');
-    if (limit === undefined) return Readable.from(streamList(database, watcherId, after));
-    const records = await listWatchedAddresses(database, watcherId, { after, limit });
+    if (given === undefined && address === undefined)
+      return Readable.from(streamList(database, watcherId, after));
+    const limit = given ?? LIMIT_MAX;
+    const records = await (address === undefined
+      ? listWatchedAddresses(database, watcherId, { after, limit })
+      : listRecordsOfAddress(database, watcherId, address, { after, limit }));
     const last = records.at(-1);
     if (last !== undefined && records.length === limit)
-      reply.header('link', nextLink(PATH, { limit, cursor: formatCursor(last) }));
+      reply.header('link', nextLink(PATH, { limit, address, cursor: formatCursor(last) }));
     return { success: true, data: records.map(toJson) };
   });
 }

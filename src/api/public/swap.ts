@@ -15,6 +15,7 @@ import type { Api } from '../context.ts';
 import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
 import { getPair, PAIR_ID, pairErrors } from './pair-parameter.ts';
 import { addSwapHistoryRoutes } from './swap-history.ts';
+import { addSwapListRoute } from './swap-list.ts';
 
 type SwapOptions = { database: Database; clock: Clock; pairs: readonly ValuedPair[] };
 type PairRoutes = { database: Database; clock: Clock; pairs: ReadonlyMap<string, ValuedPair> };
@@ -105,6 +106,7 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
   addLpValue(api, options);
   addPairs(api, options);
   addSwapHistoryRoutes(api, options);
+  addSwapListRoute(api, options);
 }
 
 function addVolume(api: Api, options: PairRoutes): void {

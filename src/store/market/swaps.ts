@@ -174,6 +174,22 @@ const floorToBucket = (time: Date) => new Date(Math.floor(time.getTime() / BUCKE
 /** The start of the first five minutes that lie wholly after this time. */
 const ceilToBucket = (time: Date) => new Date((Math.floor(time.getTime() / BUCKET_MS) + 1) * BUCKET_MS);
 
+/** The newest swaps of a pair, newest first. */
+export async function listNewestSwaps(db: Db, pairId: number, limit: number): Promise<StoredSwap[]> {
+  const rows = await db.query<SwapRow & { usd_value: string | null; price_id: number | null }>(sql`
+    select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in::text, amount1_in::text, amount0_out::text,
+      amount1_out::text, usd_value::text, price_id
+    from swap
+    where pair_id = ${pairId}
+    order by mined_at desc, block_number desc, ordinal desc
+    limit ${limit}`);
+  return rows.map((row) => ({
+    ...toSwap(row),
+    usdValue: row.usd_value === null ? undefined : decimal(row.usd_value),
+    priceId: row.price_id ?? undefined,
+  }));
+}
+
 export type VolumeHour = { hour: Date; usdValue: Decimal; swapCount: number };
 
 /** The volumes of the hours (UTC) with swaps, from `from` up to but not including `to`, oldest first. */

@@ -58,6 +58,9 @@ export const placedId = (
   { id, address }: Pick<NewWatchedAddress, 'id' | 'address'>,
 ): string => recordIdIn(sliceForAddress(address, slices), id);
 
+/** Before every other id. */
+const NIL_ID = '00000000-0000-0000-0000-000000000000';
+
 /** A page of the watcher's records in the order of their creation, after the record `after`. */
 export async function listWatchedAddresses(
   db: Db,
@@ -78,6 +81,27 @@ export async function listWatchedAddresses(
   // The server merges these scans of the index. With a condition on several shards it would read and sort all records.
   const merged = others.reduce((together, one) => sql`${together} union all (${one})`, sql`(${first})`);
   const rows = await db.query<WatchedRow>(others.length === 0 ? first : sql`${merged} ${page}`);
+  return rows.map(toRecord);
+}
+
+/** The watcher's records with this address, in the order of their creation, after the record `after`. */
+export async function listRecordsOfAddress(
+  db: Db,
+  watcherId: number,
+  address: Address,
+  { after, limit }: { after: { createdAt: Date; id: string } | undefined; limit: number },
+): Promise<WatchedAddress[]> {
+  const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
+  const { createdAt = new Date(0), id = NIL_ID } = after ?? {};
+  // `offset 0` makes the address the start of the plan. Otherwise PostgreSQL may walk through all records in their order.
+  const rows = await db.query<WatchedRow>(sql`
+    select * from (
+      select ${columns} from watched_address
+      where address = ${toBytes(address)} and ${isOwn} and watcher_id = ${watcherId}
+      offset 0) as record
+    where (created_at, id) > (${createdAt}::timestamptz, ${id}::uuid)
+    order by created_at, id
+    limit ${limit}`);
   return rows.map(toRecord);
 }
 

@@ -39,6 +39,31 @@ async function insertMany(database: Database, watcherId: number, count: number):
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
+  test('a list can be limited to an address, in pages, and shows no one else’s records', async () => {
+    const story = await createStory(database());
+    const { key, record } = story;
+    const second = await createRecord(story, key, { ...valid, webhook_url: 'https://hooks.example.com/b' });
+    await createRecord(story, key, { ...valid, address: `0x${'ee'.repeat(20)}` });
+    const other = await story.issue('other');
+    await createRecord(story, other.key, valid);
+    const list = async (query: string) => {
+      const { status, json, headers, text } = await story.ask('GET', `${PATH}?${query}`, { key });
+      assert.equal(status, 200, text);
+      return { ids: (json as Many).data.map(({ id }) => id), link: String(headers.link ?? '') };
+    };
+    // Both are of the same moment, so their ids decide.
+    const ids = [record.id, second.id].toSorted();
+    assert.deepEqual((await list(`address=${DIGITS.toUpperCase()}`)).ids, ids);
+    const first = await list(`address=0x${DIGITS}&limit=1`);
+    assert.deepEqual(first.ids, ids.slice(0, 1));
+    const next = /<[^?]*\?([^>]*)>/.exec(first.link)?.[1] ?? '';
+    assert.match(next, /address=0x/);
+    assert.deepEqual((await list(next)).ids, ids.slice(1));
+    assert.deepEqual((await list(`address=${'dd'.repeat(20)}`)).ids, []);
+    const { status } = await story.ask('GET', `${PATH}?address=0x12`, { key });
+    assert.equal(status, 400);
+  });
+
   test('creating returns the record with exactly these fields in this order (spec 2.6, 4.5)', async () => {
     const story = createApiStory(database());
     const { key, watcherId } = await story.issue('acme');
@@ -303,7 +328,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       statusMessage: 'Invalid request',
       errors: ['/limt', '/cursor_'].map((path) => ({
         path,
-        message: 'is unknown; known: limit, cursor',
+        message: 'is unknown; known: limit, cursor, address',
       })),
     });
     for (const [method, path] of [

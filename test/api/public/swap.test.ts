@@ -50,6 +50,24 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(text, '{"vol24h":0.300000000000000000000000000000000001,"pair":"RWD/ETH"}');
   });
 
+  test('the newest swaps of a pair are listed exactly, newest first', async () => {
+    const { ask } = tell();
+    await swapAt(later(-3_000), '0.1');
+    await swapAt(later(-1_000), '0.3');
+    await swapAt(later(-2_000), '0.2');
+    await swapAt(noon, '9', 2);
+    const { text } = await ask('GET', '/api/swap/swaps/1?limit=2');
+    const swaps = JSON.parse(text) as { usd_value: number; mined_at: string; amount0_in: string }[];
+    assert.deepEqual(
+      swaps.map(({ usd_value }) => usd_value),
+      [0.3, 0.2],
+    );
+    assert.equal(swaps[0]?.mined_at, later(-1_000).toISOString());
+    assert.match(swaps[0]?.amount0_in ?? '', /^\d+$/);
+    assert.equal((await ask('GET', '/api/swap/swaps/77')).status, 404);
+    assert.equal((await ask('GET', '/api/swap/swaps/1?limit=0')).status, 400);
+  });
+
   test('until its 24 hours are read, a volume is cached for 5 seconds and the headers say so', async () => {
     const { ask, clock } = tell();
     const see = async (path: string) => {
