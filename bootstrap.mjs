@@ -24,6 +24,7 @@ const root = dirname(fileURLToPath(import.meta.url));
 /** Programs with one package per platform have a separate lock file, so that `npm ci --omit=dev` works everywhere. */
 const toolsFolder = join(root, 'tools');
 const lockFile = join(root, '.install.lock');
+const consoleBuild = join(root, 'console', 'build.ts');
 
 /** EX_UNAVAILABLE of sysexits.h. */
 const UNAVAILABLE = 69;
@@ -79,6 +80,17 @@ async function main() {
   }
   const cache = join(root, 'node_modules', '.cache', 'compile');
   const node = findNode();
+  if (mayBuildConsole()) {
+    const built = await run(
+      node,
+      [consoleBuild],
+      { cwd: root, stdio: ['ignore', 'ignore', 'inherit'] },
+      (child, signal) => child.kill(signal),
+    ).catch((error) => giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`));
+    if (built.signal !== null) return built;
+    if (built.code !== 0)
+      say('The console could not be built (the reason is above). The API is served without it.');
+  }
   if (node === process.execPath && isShort()) {
     runHere(cache);
     return undefined;
@@ -98,6 +110,12 @@ function isChainbell() {
 
 function isShort() {
   return isChainbell() && !LARGE_COMMANDS.includes(process.argv[3]);
+}
+
+/** The console is built, if it is missing or old, wherever its packages are. `npm ci --omit=dev` installs none of them. */
+function mayBuildConsole() {
+  const isServed = isChainbell() && ['start', 'demo'].includes(process.argv[3]);
+  return isServed && existsSync(consoleBuild) && isInstalled(root) && isInstalled(toolsFolder);
 }
 
 /** Runs the script in this process. Nothing awaits it, so it ends as it would without the bootstrap. */

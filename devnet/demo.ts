@@ -1,6 +1,7 @@
 /**
  * The demo: a chain, Chainbell, a receiver and traffic in one process, from the first block to the first webhook.
  */
+import { randomBytes } from 'node:crypto';
 import type { startService } from '../src/app/service.ts';
 import { type Clock, systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';
@@ -57,6 +58,7 @@ export type Demo = {
 
 const WATCHER_NAME = 'demo';
 const API_MS_MAX = 10_000;
+const ADMIN_TOKEN_BYTES = 32;
 /** How long to wait until the service has caught up. After that the demo starts, and the service continues to catch up. */
 const FOLLOW_MS_MAX = 30_000;
 const FOLLOW_POLL_MS = 50;
@@ -131,7 +133,10 @@ export async function startDemo(
     deployer: scene.deployer,
     initialCoins: genesis.accounts * genesis.coinsEach,
   };
-  const config = demoConfig(configOptions);
+  const given = demoConfig(configOptions);
+  // A new one at each start, so that the links on the screen are the only way in.
+  const adminToken = randomBytes(ADMIN_TOKEN_BYTES).toString('base64url');
+  const config = { ...given, http: { ...given.http, adminToken } };
   const service = await startOnFreePorts(surroundings, config, {
     apiPort,
     isFixed: options.port !== undefined,
@@ -183,6 +188,7 @@ export async function startDemo(
       metricsUrl: service.metricsUrl,
       dataFolder: folder.folder,
       apiKey,
+      adminToken,
       receiverUrl: receiver.url,
       priceFeedUrl: priceFeed.url,
       month: clock.now().toISOString().slice(0, 'YYYY-MM'.length),

@@ -3,6 +3,7 @@
  */
 import { styleText } from 'node:util';
 import type { Address } from '../src/core/hex.ts';
+import { consoleLink } from '../src/domain/console-link.ts';
 import { REWARD_SYMBOL } from './demo-config.ts';
 import { tokenSymbols } from './market.ts';
 import { type Scene, tokenFormats } from './scene.ts';
@@ -15,6 +16,8 @@ export type DemoFacts = {
   metricsUrl: string;
   dataFolder: string;
   apiKey: string;
+  /** The token of the operator API. */
+  adminToken: string;
   receiverUrl: string;
   priceFeedUrl: string;
   /** The month in UTC in which the demo started: `2026-11`. */
@@ -52,6 +55,11 @@ export function renderScreen(facts: DemoFacts, paint: Paint): string {
 function renderFacts(facts: DemoFacts, paint: Paint): string[] {
   const { chain, retryMinutes } = facts;
   const rows: [string, string][] = [
+    [
+      'console',
+      `${paint('bold', consoleLink(facts.apiUrl, { key: facts.apiKey }))}  ${paint('dim', '(signed in)')}`,
+    ],
+    ['operator', `${consoleLink(facts.apiUrl, { admin: facts.adminToken })}`],
     ['API', facts.apiUrl],
     ['API key', `${facts.apiKey}  ${paint('dim', '(of this demo only)')}`],
     ['metrics', `${facts.metricsUrl}`],

@@ -144,7 +144,7 @@ test('a short command takes one process, and a service gets one with the memory 
 test('versions are resolved afresh where the lock file lacks the packages of this platform', async (context) => {
   const clone = await makeClone(context);
   await editLock(path.join(clone.folder, 'tools/package-lock.json'), ({ packages }) => {
-    for (const one of Object.values(packages)) if (one.os !== undefined) one.os = ['plan9'];
+    for (const [name, one] of Object.entries(packages)) if (one.os !== undefined) delete packages[name];
   });
   await runClone(clone, ['src/main.ts', 'demo']);
   assert.deepEqual(await readCalls(clone.calls), [

@@ -1,5 +1,5 @@
 /**
- * `npm run generate`, second part: writes src/store/db/schema.sql from the migrations, docs/api/openapi.json from the routes, and
+ * `npm run generate`, second part: writes src/store/db/schema.sql from the migrations, docs/api/openapi.json and the console's types from the routes, and
  * the generated parts of pages in docs/. After an upgrade of PGlite, it also makes the archive of an empty database. With `--check` it changes nothing and fails if a file is out of date.
  */
 import { existsSync } from 'node:fs';
@@ -13,6 +13,7 @@ import { emptyDatabaseFile } from '../src/store/db/empty-database.ts';
 import { migrate } from '../src/store/db/migrate.ts';
 import { openDatabase } from '../src/store/db/open.ts';
 import { sql } from '../src/store/db/sql.ts';
+import { renderApiTypes } from './kit/api-types.ts';
 import { packEmptyDatabase } from './kit/empty-database.ts';
 import { renderPlan } from './kit/floor-plan.ts';
 import { renderCacheTimes } from './kit/reference/cache-times.ts';
@@ -25,6 +26,7 @@ import { renderMetrics } from './kit/reference/metrics.ts';
 
 export const schemaFile = new URL('../src/store/db/schema.sql', import.meta.url);
 const openApiFile = new URL('../docs/api/openapi.json', import.meta.url);
+const apiTypesFile = new URL('../console/src/api/openapi.ts', import.meta.url);
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -54,7 +56,9 @@ if (import.meta.main) await main();
 async function main(): Promise<void> {
   await generateEmptyDatabase();
   await generate(schemaFile, await renderFresh());
-  await generate(openApiFile, await renderOpenApi());
+  const openApi = await renderOpenApi();
+  await generate(openApiFile, openApi);
+  await generate(apiTypesFile, renderApiTypes(openApi));
   for (const { page, part, render } of pages) {
     const file = new URL(`../docs/${page}`, import.meta.url);
     await generate(file, withPart(await readFile(file, 'utf8'), { page, part, generated: await render() }));

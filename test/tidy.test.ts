@@ -106,6 +106,7 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
 
 const LINES_MAX = { program: 400, test: 600 };
 const LONGER: Record<string, string> = {
+  'console/src/texts.ts': 'every text of the console is in this file',
   'test/config/problems.test.ts': 'one example for each message about a configuration',
 };
 
@@ -115,12 +116,13 @@ const PHRASES =
 /** Folders of test/ that mirror no folder of the program. */
 const TEST_FOLDERS = ['kit', 'system', 'sim', 'realchain', 'faults', 'abuse'];
 
-const programs = listFiles('{src,devnet,bench}/**/*.ts');
+const consoleFiles = listFiles('console/{*.ts,src/**/*.{ts,tsx}}');
+const programs = [...listFiles('{src,devnet,bench}/**/*.ts'), ...consoleFiles];
 const tests = listFiles('test/**/*.ts');
 const sources = programs.filter((file) => file.startsWith('src/'));
-const texts = listFiles('{*.{md,json,mjs,yaml},{src,devnet,bench,test,docs,.ci}/**/*}').filter(
-  (file) => path.extname(file) !== '' || file.startsWith('.ci/'),
-);
+const texts = listFiles(
+  '{*.{md,json,mjs,yaml},{src,devnet,bench,test,docs,.ci}/**/*,console/{*,src/**/*}}',
+).filter((file) => path.extname(file) !== '' || file.startsWith('.ci/'));
 
 test('every import follows the floor plan', () => {
   const broken = programs.flatMap((file) =>
@@ -165,6 +167,21 @@ test('every file of the program is reached from src/main.ts', () => {
   assertNone(sources.filter((file) => !reached.has(file)).map((file) => `${file} is used by nothing`));
 });
 
+test('every file of the console is reached from its entry', () => {
+  const reached = new Set(['console/src/main.tsx', 'console/build.ts']);
+  for (const file of reached) for (const target of listImports(file)) reached.add(target);
+  assertNone(consoleFiles.filter((file) => !reached.has(file)).map((file) => `${file} is used by nothing`));
+});
+
+test('the console writes no style attribute, no markup from text, and no secret that outlives its tab', () => {
+  const pattern = /\sstyle=|innerHTML|outerHTML|insertAdjacentHTML|document\.write|document\.cookie|eval\(/i;
+  assertNone(consoleFiles.filter((file) => pattern.test(codeOf(file))).map((file) => `${file} does`));
+  const stores = consoleFiles.filter((file) =>
+    /\b(localStorage|sessionStorage|indexedDB)\b/.test(codeOf(file)),
+  );
+  assert.deepEqual(stores, ['console/src/state/preferences.ts', 'console/src/state/session.ts']);
+});
+
 test('every export is used by another file', () => {
   const files = [...programs, ...tests];
   const wordsOf = new Map(files.map((file) => [file, new Set(codeOf(file).match(/[\w$]+/g))]));
@@ -201,7 +218,7 @@ test('the folders of test/ mirror the folders of the program', () => {
 
 test('prose has none of the phrases that read like a translation', () => {
   const prose = texts.filter(
-    (file) => /^(src|docs|README|CHANGELOG|CONTRIBUTING)/.test(file) && /\.(ts|md)$/.test(file),
+    (file) => /^(src|docs|console|README|CHANGELOG|CONTRIBUTING)/.test(file) && /\.(tsx?|md)$/.test(file),
   );
   assertNone(
     prose.flatMap((file) =>
@@ -262,7 +279,7 @@ test('generated files are what `npm run generate` makes', async () => {
 
 /** The project's own files that a file imports or starts, as paths from the root. */
 function listImports(file: string): string[] {
-  const specifiers = codeOf(file).matchAll(/(?:\bfrom|\bimport|\bimport\(|\bnew URL\()\s*'(\.[^']+\.ts)'/g);
+  const specifiers = codeOf(file).matchAll(/(?:\bfrom|\bimport|\bimport\(|\bnew URL\()\s*'(\.[^']+\.tsx?)'/g);
   return Array.from(specifiers, ([, specifier = '']) => path.posix.join(path.posix.dirname(file), specifier));
 }
 
@@ -294,7 +311,7 @@ function read(file: string): string {
 
 function listFiles(pattern: string): string[] {
   const isGenerated = (name: string) =>
-    name.startsWith('bench/results') || name.endsWith('package-lock.json');
+    name.startsWith('bench/results') || name.endsWith('package-lock.json') || /^console\/dist/.test(name);
   return globSync(pattern, { cwd: ROOT, exclude: isGenerated }).sort();
 }
 

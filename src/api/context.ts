@@ -15,6 +15,7 @@ import type { WebhookPolicy } from '../domain/webhook-url.ts';
 import type { Database } from '../store/db/db.ts';
 import type { Limits } from '../store/watchers/limits.ts';
 import type { WatchedAddress } from '../store/watchers/watched.ts';
+import type { ConsoleFiles } from './http/console-files.ts';
 import type { DeploymentDetails } from './ops/deployment-body.ts';
 import type { StatusBody } from './ops/status-body.ts';
 import type { SupplyReader } from './public/supply-reader.ts';
@@ -52,6 +53,8 @@ export type ApiOptions = {
   operator: OperatorSources;
   /** The operator API is off without it. */
   adminToken: string | undefined;
+  /** The console is off without them. */
+  console?: ConsoleFiles | undefined;
 };
 
 /** What the configuration says about the chain and the features of the API. */

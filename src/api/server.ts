@@ -12,6 +12,7 @@ import { addAdminLogRoutes } from './admin/log.ts';
 import { addAdminStatisticsRoutes } from './admin/statistics.ts';
 import { addAdminStreamRoute } from './admin/stream.ts';
 import { addAdminWatcherRoutes } from './admin/watchers.ts';
+import { addConsoleRoutes } from './console-routes.ts';
 import type { Api, ApiOptions } from './context.ts';
 import { passAgain } from './http/auth.ts';
 import { limitBodies } from './http/body-limit.ts';
@@ -131,6 +132,7 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addOpsRoutes(api, options.ops);
   addChainRoute(api, options);
   addWatcherRoute(api, options);
+  addConsoleRoutes(api, options);
   addWatchedAddressRoutes(api, options);
   addRecordDeliveryRoutes(api, options);
   addDeliveryLogRoutes(api, options);

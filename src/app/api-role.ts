@@ -2,7 +2,9 @@
  * The role `api`: serves the HTTP API. A process without the role doesn't load its code.
  */
 import type { AttemptBell, InFlight, OpsSources } from '../api/context.ts';
+import type { ConsoleFiles } from '../api/http/console-files.ts';
 import type { ContractReader } from '../chain/contracts/contracts.ts';
+import type { Log } from '../core/log.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import { createMessageView } from '../delivery/shown-message.ts';
 import { createTestSender } from '../delivery/test-webhook.ts';
@@ -34,7 +36,10 @@ export async function startApi(
   },
   parts: AsyncDisposableStack,
 ): Promise<string> {
-  const { createApi } = await import('../api/server.ts');
+  const [{ createApi }, { readConsole }] = await Promise.all([
+    import('../api/server.ts'),
+    import('../api/http/console-files.ts'),
+  ]);
   const database = shares.api;
   // A separate sender, so that delivery never waits for a connection that a test webhook holds.
   const { send, close } = createSender(sender);
@@ -54,6 +59,7 @@ export async function startApi(
     attemptBell,
     adminToken: config.http.adminToken ?? undefined,
     operator: createOperatorSources(config, { database, clock, keyRing }),
+    console: config.http.console ? openConsole(log, readConsole) : undefined,
     prices: createPriceBook(config),
     supply: openSupply(config, { database, nodes: contracts, clock, log, signal }),
   });
@@ -64,4 +70,11 @@ export async function startApi(
   } catch (error) {
     throw listenFault(error, { section: 'http', ...config.http });
   }
+}
+
+/** The files of the console. Without them the API is served all the same, and /console says how to build it. */
+function openConsole(log: Log, read: () => ConsoleFiles): ConsoleFiles {
+  const files = read();
+  if (files.size === 0) log.warn({ command: 'npm run console' }, 'service.no_console');
+  return files;
 }

@@ -7,6 +7,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import type { DemoFacts } from '../../devnet/screen.ts';
 import { abortOf } from '../core/abort.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import { consoleLink } from '../domain/console-link.ts';
 import { exitCodes } from './exit.ts';
 
 type Flags = {
@@ -140,6 +141,8 @@ function factsOnTheWire({ chain, scene, watched, ...facts }: DemoFacts) {
     version: facts.version,
     api_url: facts.apiUrl,
     api_key: facts.apiKey,
+    admin_token: facts.adminToken,
+    console_url: consoleLink(facts.apiUrl, { key: facts.apiKey }),
     metrics_url: facts.metricsUrl,
     receiver_url: facts.receiverUrl,
     price_feed_url: facts.priceFeedUrl,

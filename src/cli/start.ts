@@ -8,6 +8,7 @@ import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';
 import { collectGarbage } from '../core/garbage.ts';
+import { consoleLink } from '../domain/console-link.ts';
 import { withConfig } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { barDisplay, createStatusLine } from './status-line.ts';
@@ -41,6 +42,8 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
     ...(role !== undefined && { roles: role }),
     ...terminal,
   });
+  if (terminal !== undefined && config.http.console && service.apiUrl !== '')
+    showConsole(service.apiUrl, config);
   // The start leaves 30 MiB of garbage, which V8 would keep until the service has made much more of it.
   if (service.database.kind === 'embedded') collectGarbage();
   const bug = await Promise.race([abortOf(signal), service.failed]);
@@ -50,6 +53,12 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
   if (bug === undefined) return;
   process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
   process.exitCode = 1;
+}
+
+/** Only on a terminal, because the link may hold the admin token, which must not get into a log. */
+function showConsole(apiUrl: string, { http: { adminToken } }: Config): void {
+  const link = consoleLink(apiUrl, adminToken === null ? undefined : { admin: adminToken });
+  process.stderr.write(`\nConsole: ${link}\n\n`);
 }
 
 /** Shows the progress of a backfill as a bar below the log. */

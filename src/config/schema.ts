@@ -264,6 +264,7 @@ export const ConfigSchema = Type.Object(
         host: Type.With(Host, { default: '127.0.0.1' }),
         port: Type.With(Port, { default: 8080 }),
         adminToken: AdminToken,
+        console: Type.Boolean({ default: true, description: 'The web page at /console is served.' }),
       },
       { ...section, description: 'The API.' },
     ),

@@ -152,7 +152,7 @@ test('config print shows the effective configuration under the keys of the file,
     ...{ attempts: '90m', notifications: '90d', observations: '7d' },
     ...{ swaps: '7d', pairHistory: '400d' },
   });
-  assert.deepEqual(printed.http, { host: '127.0.0.1', port: 8080, adminToken: '[redacted]' });
+  assert.deepEqual(printed.http, { host: '127.0.0.1', port: 8080, adminToken: '[redacted]', console: true });
   // The name of the folder is random.
   assert.doesNotMatch(run.out.replaceAll(config.folder, ''), /KEY|ADMIN-TOKEN|PASSWORD|pw|BwcHBw/);
   const json = await chainbell('config', 'print', '--json', '--config', config.file);

@@ -13,6 +13,7 @@ const facts: DemoFacts = {
   apiUrl: 'http://127.0.0.1:2',
   metricsUrl: 'http://127.0.0.1:3/metrics',
   dataFolder: '/data',
+  adminToken: 'a'.repeat(43),
   apiKey: 'cb_live_key',
   receiverUrl: 'http://127.0.0.1:4',
   priceFeedUrl: 'http://127.0.0.1:5',

@@ -18,8 +18,8 @@ export type Given = {
 
 export type Describes = (given: Given) => void;
 
-/** Documentation pages and the OpenAPI document. */
-const UNDESCRIBED = /^\/(docs|openapi\.json)(\/|$)/;
+/** Documentation pages, the OpenAPI document and the console. */
+const UNDESCRIBED = /^\/(docs|openapi\.json|console)(\/|$)/;
 const WITHOUT_BODY = new Set([204, 304]);
 
 /** Creates a check against this document. The check throws an Error that says what is not described. */

@@ -28,6 +28,10 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   formerSecrets?: readonly string[];
   /** Turns the operator API on. */
   adminToken?: string;
+  /** The console is on by default. */
+  console?: boolean;
+  /** The port of the API; a free one by default. */
+  port?: number;
   /** No output by default. */
   log?: Log;
   /** Further sections of the configuration. */
@@ -88,7 +92,11 @@ export function testConfig(options: TestServiceOptions): Config {
       dataDir: database.dataDir,
       secret,
       formerSecrets: [...formerSecrets],
-      http: { port: 0, adminToken },
+      http: {
+        port: options.port ?? 0,
+        adminToken,
+        ...(options.console !== undefined && { console: options.console }),
+      },
       metrics: { port: 0 },
       webhooks: {
         allowHttp: true,

@@ -26,6 +26,9 @@ export function runStaticChecks(root: string): Promise<StaticCheckResult[]> {
     check('types (tsc)', async () =>
       problemOf(await runTool(root, ['node_modules/typescript/bin/tsc', '--noEmit', '-p', '.'])),
     ),
+    check('types of the console (tsc)', async () =>
+      problemOf(await runTool(root, ['node_modules/typescript/bin/tsc', '--noEmit', '-p', 'console'])),
+    ),
     check('format and lint (biome)', async () =>
       problemOf(
         await runTool(root, [

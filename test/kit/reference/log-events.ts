@@ -18,6 +18,11 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'api, metrics, chain, database, roles, process',
     meaning: 'The process is ready. `api` and `metrics` are its URLs.',
   },
+  'service.no_console': {
+    level: 'warn',
+    fields: 'command',
+    meaning: 'The console is not built, so `/console` answers 404. `command` builds it in a clone.',
+  },
   'service.stopped': { level: 'info', fields: '', meaning: 'The process has stopped cleanly.' },
   'config.warning': {
     level: 'warn',

@@ -1,0 +1,215 @@
+/**
+ * Requests to the HTTP API. Each is an operation of the OpenAPI document, so the compiler knows its parameters and its answer.
+ */
+import { signal } from '@preact/signals';
+import { noteServerTime } from '../state/clock.ts';
+import { session, signOut } from '../state/session.ts';
+import { texts } from '../texts.ts';
+import type { Body, Data, Exact, Operation, Query } from './types.ts';
+
+/** Longer than the service waits for anything. */
+const REQUEST_MS_MAX = 35_000;
+
+type Problem = { path: string; message: string };
+
+/** An answer that is an error, or no answer at all (status 0). Its message can be shown. */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly problems: readonly Problem[];
+  constructor(status: number, message: string, problems: readonly Problem[] = []) {
+    super(message);
+    this.status = status;
+    this.problems = problems;
+  }
+}
+
+export type CallOptions<O extends Operation> = {
+  /** Values for `{id}` and its like in the path. */
+  path?: Record<string, string | number>;
+  query?: Query<O>;
+  body?: Body<O>;
+  signal?: AbortSignal;
+  headers?: Record<string, string>;
+  /** The watcher of this request, when the operator acts for one that isn't chosen. */
+  watcherId?: number | undefined;
+};
+
+/** A page of a list. `next` is the cursor of the next one. */
+export type Page<T> = { data: T; next: string | undefined };
+
+/** Since when no request has got an answer. */
+export const unreachableSince = signal<number | undefined>(undefined);
+
+/** Operations that the operator API has for all watchers together. */
+const TWINS = /^\w+ \/api\/notifications\/(log|statistics|receivers|attempts)\b(?!.*\/attempts$)/;
+
+/** The data of an answer. @throws ApiError */
+export async function call<O extends Operation>(
+  operation: O,
+  options: CallOptions<O> = {},
+): Promise<Data<O>> {
+  return (await callPage(operation, options)).data;
+}
+
+/** The data of an answer, and the cursor of the next page. @throws ApiError */
+export async function callPage<O extends Operation>(
+  operation: O,
+  options: CallOptions<O> = {},
+): Promise<Page<Data<O>>> {
+  const response = await send(operation, options);
+  const data = unwrap(JSON.parse(await readText(response)));
+  return { data: data as Data<O>, next: cursorOf(response.headers.get('link')) };
+}
+
+/** Like `callPage`, with each number as the exact text that the server sent. @throws ApiError */
+export async function callExact<O extends Operation>(
+  operation: O,
+  options: CallOptions<O> = {},
+): Promise<Page<Exact<Data<O>>>> {
+  const response = await send(operation, options);
+  const exact = (_name: string, value: unknown, context?: { source?: string }): unknown =>
+    typeof value === 'number' ? (context?.source ?? String(value)) : value;
+  const data = unwrap(JSON.parse(await readText(response), exact));
+  return { data: data as Exact<Data<O>>, next: cursorOf(response.headers.get('link')) };
+}
+
+/** Sends a request and returns an answer with a status of 2xx. Its body is the caller's to read. @throws ApiError */
+export async function send<O extends Operation>(
+  operation: O,
+  options: CallOptions<O> = {},
+  timeoutMs: number | undefined = REQUEST_MS_MAX,
+): Promise<Response> {
+  const [method = 'GET'] = operation.split(' ', 1);
+  const signals = [options.signal ?? [], timeoutMs === undefined ? [] : AbortSignal.timeout(timeoutMs)];
+  const { body } = options;
+  const headers = headersOf(operation, options);
+  const token = headers.authorization;
+  const response = await fetch(urlOf(operation, options), {
+    method,
+    headers,
+    ...(body !== undefined &&
+      body !== null && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    signal: AbortSignal.any(signals.flat()),
+    cache: 'no-store',
+    credentials: 'omit',
+    redirect: 'error',
+  }).catch((error: unknown) => {
+    throw options.signal?.aborted === true ? error : unreachable();
+  });
+  unreachableSince.value = undefined;
+  noteServerTime(response.headers.get('date'));
+  if (response.ok) return response;
+  const error = await errorOf(response);
+  // The key of another session is none of this one's business.
+  if (response.status === 401 && token !== undefined && token === tokenHeader()) signOut(error.message);
+  throw error;
+}
+
+/** The address of an operation, with the parameters that are given. */
+export function urlOf<O extends Operation>(
+  operation: O,
+  { path = {}, query }: Pick<CallOptions<O>, 'path' | 'query'> = {},
+): string {
+  const template = (isForAll(operation) ? operation.replace('/api/notifications/', '/api/admin/') : operation)
+    .split(' ')
+    .slice(1)
+    .join('');
+  const filled = template.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(String(path[name] ?? '')),
+  );
+  const given = Object.entries((query ?? {}) as Record<string, unknown>).filter(
+    ([, value]) => value !== undefined && value !== '',
+  );
+  const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return search === '' ? filled : `${filled}?${search}`;
+}
+
+/** The same request as a command, with the key left to a variable. */
+export function curlOf<O extends Operation>(operation: O, options: CallOptions<O> = {}): string {
+  const [method] = operation.split(' ', 1);
+  const headers = headersOf(operation, options);
+  const words = [
+    `curl -sS${method === 'GET' ? '' : ` -X ${method}`} '${location.origin}${urlOf(operation, options)}'`,
+  ];
+  for (const [name, value] of Object.entries(headers)) {
+    const isSecret = name === 'authorization';
+    words.push(
+      isSecret
+        ? `-H "${name}: Bearer $${isAdminPath(operation) ? 'ADMIN_TOKEN' : 'KEY'}"`
+        : `-H '${name}: ${value}'`,
+    );
+  }
+  if (options.body !== undefined && options.body !== null)
+    words.push(`-d '${JSON.stringify(options.body).replaceAll("'", "'\\''")}'`);
+  return words.join(' \\\n  ');
+}
+
+/** Headers of a request: the key, the operator's chosen watcher, the content type. */
+export function headersOf<O extends Operation>(
+  operation: O,
+  { body, headers = {}, watcherId }: CallOptions<O> = {},
+): Record<string, string> {
+  const { value } = session;
+  const isKeyed = operation.includes('/api/notifications/') || operation.includes('/api/admin/');
+  const watcher = watcherId ?? (value.kind === 'operator' ? value.watcher?.id : undefined);
+  const needsWatcher = operation.includes('/api/notifications/') && !isForAll(operation);
+  const token = tokenHeader();
+  return {
+    ...(isKeyed && token !== undefined && { authorization: token }),
+    ...(value.kind === 'operator' &&
+      needsWatcher &&
+      watcher !== undefined && { 'chainbell-watcher': String(watcher) }),
+    ...(body !== undefined &&
+      body !== null &&
+      typeof body !== 'string' && { 'content-type': 'application/json' }),
+    ...headers,
+  };
+}
+
+function isForAll(operation: string): boolean {
+  const { value } = session;
+  return value.kind === 'operator' && value.watcher === undefined && TWINS.test(operation);
+}
+
+const isAdminPath = (operation: string): boolean =>
+  session.value.kind === 'operator' || operation.includes('/api/admin/');
+
+function tokenHeader(): string | undefined {
+  return session.value.kind === 'visitor' ? undefined : `Bearer ${session.value.token}`;
+}
+
+function unreachable(): ApiError {
+  unreachableSince.value ??= Date.now();
+  return new ApiError(0, texts.errors.unreachable);
+}
+
+async function readText(response: Response): Promise<string> {
+  return response.text().catch(() => {
+    throw unreachable();
+  });
+}
+
+/** The error of an answer in the form of the API, or of a proxy before it. */
+export async function errorOf(response: Response): Promise<ApiError> {
+  const text = await response.text().catch(() => '');
+  try {
+    const { statusMessage, errors, code }: Record<string, unknown> = { ...Object(JSON.parse(text)) };
+    const refused = texts.errors.refusals[String(code)];
+    const message =
+      refused ?? (typeof statusMessage === 'string' ? statusMessage : texts.errors.status(response.status));
+    return new ApiError(response.status, message, Array.isArray(errors) ? (errors as Problem[]) : []);
+  } catch {
+    return new ApiError(response.status, texts.errors.status(response.status));
+  }
+}
+
+function unwrap(body: unknown): unknown {
+  return typeof body === 'object' && body !== null && 'success' in body ? Object(body).data : body;
+}
+
+function cursorOf(link: string | null): string | undefined {
+  const [, url] = /<([^>]*)>;\s*rel="?next"?/.exec(link ?? '') ?? [];
+  return url === undefined
+    ? undefined
+    : (new URL(url, location.origin).searchParams.get('cursor') ?? undefined);
+}

@@ -1,0 +1,121 @@
+/**
+ * Watched addresses from a CSV, created by the bulk stream. Requests are of at most 5,000 lines, which is what a client may send
+ * before it reads the answers.
+ */
+import { texts } from '../texts.ts';
+import { ApiError, send } from './client.ts';
+
+type ImportLine = { line: number; text: string; body: Record<string, unknown> };
+export type ImportReport = {
+  /** Lines that have an answer. */
+  done: number;
+  refused: { line: number; text: string; message: string }[];
+  isOver: boolean;
+  error?: string;
+};
+
+const LINES_AT_ONCE = 5_000;
+
+/**
+ * The lines of a CSV with the columns address, webhook_url, watch_coin and watch_token, in this order or as its first line names
+ * them. Lines without a URL take `defaultUrl`. Comma, semicolon and tab separate.
+ */
+export function parseCsv(
+  text: string,
+  defaultUrl: string,
+): { lines: ImportLine[]; problems: ImportReport['refused'] } {
+  const lines: ImportLine[] = [];
+  const problems: ImportReport['refused'] = [];
+  let columns = ['address', 'webhook_url', 'watch_coin', 'watch_token'];
+  text.split(/\r?\n/).forEach((raw, index) => {
+    if (raw.trim() === '') return;
+    const cells = raw.split(/[,;\t]/).map((cell) => cell.trim().replace(/^"(.*)"$/, '$1'));
+    if (lines.length === 0 && problems.length === 0 && cells.includes('address')) {
+      columns = cells;
+      return;
+    }
+    const line = index + 1;
+    const cellOf = (name: string) => cells[columns.indexOf(name)] ?? '';
+    const address = cellOf('address');
+    const url = cellOf('webhook_url') === '' ? defaultUrl : cellOf('webhook_url');
+    if (!/^(0x)?[0-9a-fA-F]{40}$/.test(address))
+      problems.push({ line, text: address, message: texts.filters.badAddress });
+    else if (url === '') problems.push({ line, text: address, message: texts.import.noUrl });
+    else {
+      const flags = Object.fromEntries(
+        ['watch_coin', 'watch_token'].flatMap((name) =>
+          cellOf(name) === '' ? [] : [[name, /^(true|1|yes)$/i.test(cellOf(name))]],
+        ),
+      );
+      lines.push({ line, text: address, body: { address, webhook_url: url, ...flags } });
+    }
+  });
+  return { lines, problems };
+}
+
+/** Sends the lines and calls `show` with each answer. Resolves when all are answered, or the signal has stopped it. */
+export async function importRecords(
+  lines: readonly ImportLine[],
+  show: (report: ImportReport) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const report: ImportReport = { done: 0, refused: [], isOver: false };
+  const update = () => show({ ...report, refused: [...report.refused] });
+  update();
+  try {
+    for (let from = 0; from < lines.length && !signal.aborted; from += LINES_AT_ONCE)
+      await importGroup(lines.slice(from, from + LINES_AT_ONCE), report, update, signal);
+  } catch (error) {
+    if (!signal.aborted) report.error = error instanceof ApiError ? error.message : texts.errors.unreachable;
+  }
+  report.isOver = true;
+  update();
+}
+
+async function importGroup(
+  group: readonly ImportLine[],
+  report: ImportReport,
+  update: () => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const body = group.map((one) => `${JSON.stringify(one.body)}\n`).join('');
+  const headers = { 'content-type': 'application/x-ndjson', 'idempotency-key': randomName() };
+  const response = await send(
+    'POST /api/notifications/watched-addresses/bulk',
+    { body: body as never, headers, signal },
+    undefined,
+  );
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let pending = '';
+  for (;;) {
+    const { done, value = '' } = (await reader?.read()) ?? { done: true };
+    pending += value;
+    const texts = pending.split('\n');
+    pending = texts.pop() ?? '';
+    for (const text of texts) note(text, group, report);
+    update();
+    if (done) return;
+  }
+}
+
+function note(text: string, group: readonly ImportLine[], report: ImportReport): void {
+  if (text === '') return;
+  const answer: { index?: number; success: boolean; statusMessage?: string; errors?: { message: string }[] } =
+    JSON.parse(text);
+  if (answer.index === undefined) throw new ApiError(0, answer.statusMessage ?? '');
+  report.done += 1;
+  const line = group[answer.index];
+  if (answer.success || line === undefined) return;
+  const reasons = answer.errors?.map(({ message }) => message) ?? [];
+  report.refused.push({
+    line: line.line,
+    text: line.text,
+    message: reasons.length === 0 ? (answer.statusMessage ?? '') : reasons.join('; '),
+  });
+}
+
+/** `crypto.randomUUID` exists only in pages of https and of this machine. */
+function randomName(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

@@ -1,0 +1,131 @@
+/**
+ * A page of the delivery log that lives: attempts change its rows in place, and new deliveries are added or counted. It reads
+ * the stream first and the page second, so that nothing falls between them.
+ */
+import { type Signal, signal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import { announceSoon } from '../state/announce.ts';
+import { scope } from '../state/session.ts';
+import { texts } from '../texts.ts';
+import { ApiError, callPage } from './client.ts';
+import { type DeliveryFilter, matches, queryOf } from './filter.ts';
+import { type AttemptEvent, followAttempts } from './stream.ts';
+import { ROWS_MAX, rowOf, type TailRow } from './tail.ts';
+
+type RowDelivery = TailRow['delivery'];
+
+export type LiveList = {
+  rows: Signal<RowDelivery[] | undefined>;
+  next: Signal<string | undefined>;
+  error: Signal<ApiError | undefined>;
+  /** Deliveries that arrived while the list stood still. */
+  fresh: Signal<number>;
+  /** More than a thousand attempts were missed, and the newest page was loaded instead. */
+  hasMissed: Signal<boolean>;
+  reload(): Promise<void>;
+};
+
+export const PAGE_ROWS = 50;
+/** Deliveries that are counted while the list stands still. Beyond that, one may be counted twice. */
+const SEEN_MAX = 10_000;
+
+type Options = {
+  filter: DeliveryFilter;
+  cursor: string | undefined;
+  isLive: boolean;
+  /** Whether rows must not move now. */
+  isStill(): boolean;
+};
+
+export function useLiveList({ filter, cursor, isLive, isStill }: Options): LiveList {
+  const key = `${scope.value} ${JSON.stringify(filter)} ${cursor ?? ''}`;
+  const list = useMemo(() => createList(filter, cursor, isStill), [key]);
+  useEffect(() => {
+    void list.reload();
+    return list.stop;
+  }, [list]);
+  useEffect(() => {
+    if (!isLive || cursor !== undefined) return undefined;
+    return followAttempts({ onAttempts: list.apply, onFresh: list.begin });
+  }, [list, isLive, cursor]);
+  return list;
+}
+
+function createList(filter: DeliveryFilter, cursor: string | undefined, isStill: () => boolean) {
+  const rows = signal<RowDelivery[] | undefined>(undefined);
+  const next = signal<string | undefined>(undefined);
+  const error = signal<ApiError | undefined>(undefined);
+  const hasMissed = signal(false);
+  const fresh = signal(0);
+  const seen = new Set<number>();
+  let early: AttemptEvent[] = [];
+  let abort: AbortController | undefined;
+
+  async function reload(): Promise<void> {
+    abort?.abort();
+    const own = new AbortController();
+    abort = own;
+    early = [];
+    try {
+      const query = { ...queryOf(filter), limit: String(PAGE_ROWS), cursor };
+      const page = await callPage('GET /api/notifications/log', { query, signal: own.signal });
+      if (own.signal.aborted) return;
+      rows.value = page.data;
+      next.value = page.next;
+      error.value = undefined;
+      fresh.value = 0;
+      seen.clear();
+      // Attempts that ended while the page was on its way.
+      apply(early);
+    } catch (failure) {
+      if (own.signal.aborted) return;
+      if (!(failure instanceof ApiError)) throw failure;
+      error.value = failure;
+    }
+  }
+
+  function apply(attempts: readonly AttemptEvent[]): void {
+    const { value: present } = rows;
+    if (present === undefined) {
+      early.push(...attempts);
+      return;
+    }
+    const byId = new Map(present.map((row) => [row.id, row]));
+    const added: RowDelivery[] = [];
+    for (const attempt of attempts) {
+      const { delivery } = rowOf(attempt);
+      const row = byId.get(delivery.id);
+      if (row !== undefined) {
+        if ((row.last_attempt?.id ?? 0) <= attempt.id) byId.set(delivery.id, { ...row, ...delivery });
+      } else if (isNewer(delivery, present) && matches(attempt, filter) && !seen.has(delivery.id)) {
+        if (seen.size >= SEEN_MAX) seen.clear();
+        seen.add(delivery.id);
+        added.push(delivery);
+      }
+    }
+    const kept = present.map((row) => byId.get(row.id) ?? row);
+    if (added.length > 0 && isStill()) {
+      fresh.value += added.length;
+      announceSoon(() => texts.deliveries.announce(fresh.value));
+      rows.value = kept;
+    } else {
+      rows.value = [...added.sort(newestFirst), ...kept].slice(0, ROWS_MAX);
+      seen.clear();
+    }
+  }
+
+  return {
+    ...{ rows, next, error, fresh, hasMissed, reload, apply },
+    begin(missed: boolean): void {
+      if (missed) hasMissed.value = true;
+      void reload();
+    },
+    stop: () => abort?.abort(),
+  };
+}
+
+/** An old delivery that is attempted again belongs to another page. */
+const isNewer = (delivery: RowDelivery, rows: readonly RowDelivery[]): boolean =>
+  rows[0] === undefined || delivery.id > rows[0].id || delivery.created_at > rows[0].created_at;
+
+const newestFirst = (one: RowDelivery, other: RowDelivery): number => other.id - one.id;

@@ -1,0 +1,135 @@
+/**
+ * Data of the API as a signal: it loads, loads again in time, keeps the last value through a failure, and rests while the tab
+ * is hidden.
+ */
+import { type Signal, signal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import { scope } from '../state/session.ts';
+import { ApiError } from './client.ts';
+
+export type Loaded<T> = {
+  data: T | undefined;
+  /** When the data arrived, by this machine's clock. */
+  at: number | undefined;
+  /** The reason why loading fails now. The data is then that of `at`. */
+  error: ApiError | undefined;
+};
+
+export type Resource<T> = {
+  state: Signal<Loaded<T>>;
+  /** Loads now. Resolves when that has succeeded or failed. */
+  reload(): Promise<void>;
+  /** Changes the data before the server confirms it. */
+  change(edit: (data: T) => T): void;
+};
+
+type Options = {
+  /** Loads again after this time. Without it, only `reload` does. */
+  everyMs?: number;
+  /** False: nothing is loaded. */
+  when?: boolean;
+};
+
+/** Pages that were seen lately appear at once when the visitor comes back to them. */
+const KEPT_MAX = 40;
+const kept = new Map<string, Loaded<unknown>>();
+const RETRY_MS_MIN = 2_000;
+const RETRY_MS_MAX = 30_000;
+
+/** A resource outside of components. It loads from now on. */
+export function createResource<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  everyMs: number,
+): Resource<T> {
+  const resource = startResource(key, load, everyMs);
+  resource.start();
+  return resource;
+}
+
+/** Loads what `key` names. Another key or another session starts from nothing. */
+export function useResource<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  { everyMs, when = true }: Options = {},
+): Resource<T> {
+  const fullKey = `${scope.value} ${key}`;
+  const resource = useMemo(() => startResource(fullKey, load, everyMs), [fullKey, everyMs]);
+  useEffect(() => {
+    if (!when) return undefined;
+    resource.start();
+    return resource.stop;
+  }, [resource, when]);
+  return resource;
+}
+
+/** Forgets everything, so that the next one who signs in sees nothing of it. */
+export const forgetAll = (): void => kept.clear();
+
+function startResource<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  everyMs: number | undefined,
+) {
+  const state = signal<Loaded<T>>(
+    (kept.get(key) as Loaded<T> | undefined) ?? { data: undefined, at: undefined, error: undefined },
+  );
+  let abort: AbortController | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let failures = 0;
+
+  async function reload(): Promise<void> {
+    abort?.abort();
+    clearTimeout(timer);
+    const own = new AbortController();
+    abort = own;
+    try {
+      const data = await load(own.signal);
+      if (own.signal.aborted) return;
+      failures = 0;
+      set({ data, at: Date.now(), error: undefined });
+    } catch (error) {
+      if (own.signal.aborted) return;
+      if (!(error instanceof ApiError)) throw error;
+      failures += 1;
+      state.value = { ...state.value, error };
+    }
+    plan();
+  }
+
+  function plan(): void {
+    const isPassing =
+      state.value.error !== undefined && (state.value.error.status === 0 || state.value.error.status >= 500);
+    const waitMs = isPassing ? Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX) : everyMs;
+    if (waitMs !== undefined && abort !== undefined) timer = setTimeout(onTime, waitMs);
+  }
+
+  function onTime(): void {
+    if (document.hidden) timer = setTimeout(onTime, RETRY_MS_MIN);
+    else void reload();
+  }
+
+  function set(next: Loaded<T>): void {
+    state.value = next;
+    kept.delete(key);
+    kept.set(key, next);
+    const [oldest] = kept.keys();
+    if (kept.size > KEPT_MAX && oldest !== undefined) kept.delete(oldest);
+  }
+
+  return {
+    state,
+    reload,
+    change(edit: (data: T) => T): void {
+      if (state.value.data !== undefined) set({ ...state.value, data: edit(state.value.data) });
+    },
+    start(): void {
+      void reload();
+    },
+    stop(): void {
+      abort?.abort();
+      abort = undefined;
+      clearTimeout(timer);
+    },
+  };
+}

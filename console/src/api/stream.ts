@@ -1,0 +1,222 @@
+/**
+ * The stream of delivery attempts: one connection for the page, shared by its parts. It backs off, resumes after the last event,
+ * and closes while the tab is hidden, because a browser opens only six connections to a host.
+ */
+import { effect, type Signal, signal } from '@preact/signals';
+import { serverNow } from '../state/clock.ts';
+import { scope, session } from '../state/session.ts';
+import { ApiError, send } from './client.ts';
+import { createEventReader } from './sse.ts';
+import type { Attempt, Delivery } from './types.ts';
+
+/** An attempt with its notification as of that attempt. */
+export type AttemptEvent = Attempt & { notification: EventDelivery };
+type EventDelivery = Pick<
+  Delivery,
+  | 'status'
+  | 'type'
+  | 'sender'
+  | 'receiver'
+  | 'amount'
+  | 'asset'
+  | 'hash'
+  | 'block_number'
+  | 'origin'
+  | 'watched_address_id'
+  | 'created_at'
+  | 'retry_count'
+  | 'next_retry_at'
+>;
+
+type StreamState =
+  | { kind: 'off' | 'connecting' | 'live' | 'hidden' }
+  | { kind: 'broken'; since: number; retryAt: number };
+
+type Listener = {
+  /** Called with attempts in the order of their ids, in batches. */
+  onAttempts(attempts: AttemptEvent[]): void;
+  /**
+   * The stream is open and begins with new attempts only: at the start, and when more than MISSED_MAX attempts were missed. Load
+   * the newest page, so that nothing is missing between both.
+   */
+  onFresh(hasMissed: boolean): void;
+};
+
+/** While few attempts arrive, each is shown soon. While many do, they come in batches. */
+const BATCH_MS = { few: 50, many: 250 } as const;
+const FEW_PER_SECOND_MAX = 10;
+const BACK_OFF_MS_MAX = 30_000;
+/** The server sends a comment every 15 s. */
+const SILENCE_MS_MAX = 40_000;
+const MISSED_MAX = 1_000;
+
+export const streamState: Signal<StreamState> = signal({ kind: 'off' });
+
+const listeners = new Set<Listener>();
+let connection: AbortController | undefined;
+let lastId: string | undefined;
+let timer: ReturnType<typeof setTimeout> | undefined;
+let failures = 0;
+let brokenSince: number | undefined;
+let waiting: AttemptEvent[] = [];
+let flushTimer: ReturnType<typeof setTimeout> | undefined;
+let flushedAt = 0;
+/** When the newest attempts arrived. */
+let arrivals: number[] = [];
+let hasSkipped = false;
+
+/** Follows the attempts until the returned function is called. The first follower opens the connection. */
+export function followAttempts(listener: Listener): () => void {
+  listeners.add(listener);
+  if (connection === undefined && timer === undefined) connect();
+  return () => {
+    listeners.delete(listener);
+    // The next screen usually follows at once.
+    setTimeout(() => {
+      if (listeners.size === 0) close('off');
+    });
+  };
+}
+
+/** Watches the tab, the network and the session. Called once. */
+export function watchPage(): void {
+  document.addEventListener('visibilitychange', () => (document.hidden ? close('hidden') : reconnect()));
+  addEventListener('pagehide', () => close('hidden'));
+  addEventListener('pageshow', () => reconnect());
+  addEventListener('online', () => reconnect());
+  let former = scope.peek();
+  effect(() => {
+    if (scope.value === former) return;
+    former = scope.value;
+    lastId = undefined;
+    close('off');
+    reconnect();
+  });
+}
+
+function reconnect(): void {
+  if (listeners.size === 0 || document.hidden || connection !== undefined) return;
+  clearTimeout(timer);
+  connect();
+}
+
+function close(kind: 'off' | 'hidden'): void {
+  connection?.abort();
+  connection = undefined;
+  clearTimeout(timer);
+  timer = undefined;
+  clearTimeout(flushTimer);
+  flushTimer = undefined;
+  if (kind === 'off') lastId = undefined;
+  // The stream resumes after these.
+  if (kind === 'hidden') hand();
+  waiting = [];
+  hasSkipped = false;
+  failures = 0;
+  brokenSince = undefined;
+  streamState.value = { kind };
+}
+
+function connect(): void {
+  timer = undefined;
+  if (session.peek().kind === 'visitor') return;
+  if (document.hidden) {
+    streamState.value = { kind: 'hidden' };
+    return;
+  }
+  const own = new AbortController();
+  connection = own;
+  if (brokenSince === undefined) streamState.value = { kind: 'connecting' };
+  read(own).then(
+    () => end(own, undefined),
+    (error: unknown) => end(own, error),
+  );
+}
+
+async function read(own: AbortController): Promise<void> {
+  const response = await send(
+    'GET /api/notifications/attempts/stream',
+    { signal: own.signal, headers: lastId === undefined ? {} : { 'last-event-id': lastId } },
+    undefined,
+  );
+  if (response.body === null) return;
+  streamState.value = { kind: 'live' };
+  failures = 0;
+  brokenSince = undefined;
+  const connectedAt = serverNow();
+  let missed = 0;
+  if (lastId === undefined) {
+    for (const listener of [...listeners]) listener.onFresh(hasSkipped);
+    hasSkipped = false;
+  }
+  const readEvents = createEventReader();
+  let silence = setTimeout(() => own.abort(), SILENCE_MS_MAX);
+  try {
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      clearTimeout(silence);
+      silence = setTimeout(() => own.abort(), SILENCE_MS_MAX);
+      for (const event of readEvents(value)) {
+        if (event.type !== 'attempt') continue;
+        lastId = event.id ?? lastId;
+        const attempt = JSON.parse(event.data) as AttemptEvent;
+        const isMissed = Date.parse(attempt.started_at) + attempt.duration_ms < connectedAt;
+        if (isMissed) missed += 1;
+        if (missed > MISSED_MAX) return skip();
+        waiting.push(attempt);
+        if (arrivals.length <= FEW_PER_SECOND_MAX) arrivals.push(performance.now());
+      }
+      if (waiting.length > 0) planFlush();
+    }
+  } finally {
+    clearTimeout(silence);
+  }
+}
+
+/** The next connection begins with new attempts only. */
+function skip(): void {
+  lastId = undefined;
+  waiting = [];
+  hasSkipped = true;
+}
+
+function end(own: AbortController, error: unknown): void {
+  // A stream that was left before its end still has its connection.
+  own.abort();
+  if (connection !== own) return;
+  connection = undefined;
+  if (listeners.size === 0) return;
+  if (error instanceof ApiError && error.status === 401) return;
+  failures += 1;
+  // A stream ends after an hour, and begins again at once.
+  const usual = error === undefined && failures === 1;
+  const waitMs = usual
+    ? 0
+    : Math.min(1_000 * 2 ** (failures - 1), BACK_OFF_MS_MAX) * (0.75 + Math.random() / 2);
+  if (!usual) {
+    brokenSince ??= serverNow();
+    streamState.value = { kind: 'broken', since: brokenSince, retryAt: serverNow() + waitMs };
+  }
+  timer = setTimeout(connect, waitMs);
+}
+
+/** At once after a pause, otherwise in batches. */
+function planFlush(): void {
+  if (flushTimer !== undefined) return;
+  const now = performance.now();
+  arrivals = arrivals.filter((at) => now - at < 1_000);
+  const batchMs = arrivals.length > FEW_PER_SECOND_MAX ? BATCH_MS.many : BATCH_MS.few;
+  flushTimer = setTimeout(hand, Math.max(0, flushedAt + batchMs - now));
+}
+
+/** Hands the waiting attempts to the listeners. */
+function hand(): void {
+  clearTimeout(flushTimer);
+  flushTimer = undefined;
+  flushedAt = performance.now();
+  const attempts = waiting;
+  waiting = [];
+  if (attempts.length > 0) for (const listener of [...listeners]) listener.onAttempts(attempts);
+}

@@ -1,0 +1,86 @@
+/**
+ * The pages and their addresses. Pages that few visitors open are loaded when they are opened.
+ */
+
+import type { ComponentType } from 'preact';
+import { ErrorBoundary, LocationProvider, lazy, Route, Router } from 'preact-iso';
+import { Frame, isOutdated, More } from './frame.tsx';
+import { NotFound } from './screens/not-found.tsx';
+import { Overview } from './screens/overview.tsx';
+import { SignIn } from './screens/sign-in.tsx';
+import { isOperator, session } from './state/session.ts';
+
+const Deliveries = page(() => import('./screens/deliveries.tsx').then((module) => module.Deliveries));
+const Addresses = page(() => import('./screens/addresses.tsx').then((module) => module.Addresses));
+const AddressPage = page(() => import('./screens/address.tsx').then((module) => module.AddressPage));
+const Receivers = page(() => import('./screens/receivers.tsx').then((module) => module.Receivers));
+const Secrets = page(() => import('./screens/secrets.tsx').then((module) => module.Secrets));
+
+const Points = page(() => import('./screens/points.tsx').then((module) => module.Points));
+const Market = page(() => import('./screens/market.tsx').then((module) => module.Market));
+const PairPage = page(() => import('./screens/pair.tsx').then((module) => module.PairPage));
+const Supply = page(() => import('./screens/supply.tsx').then((module) => module.Supply));
+const System = page(() => import('./screens/system.tsx').then((module) => module.System));
+const Watchers = page(() => import('./screens/watchers.tsx').then((module) => module.Watchers));
+const Keys = page(() => import('./screens/keys.tsx').then((module) => module.Keys));
+const Explain = page(() => import('./screens/explain.tsx').then((module) => module.Explain));
+
+/** A page that is loaded when it is opened. After an update of the service its file may be gone. */
+function page(load: () => Promise<ComponentType>): ComponentType {
+  return lazy(() =>
+    load().catch(() => {
+      isOutdated.value = true;
+      return () => null;
+    }),
+  );
+}
+
+/** A page for those who are signed in. Others get the form, at the same address. */
+function forWatchers(Page: ComponentType): ComponentType {
+  return () => (session.value.kind === 'visitor' ? <SignIn /> : <Page />);
+}
+
+function forOperators(Page: ComponentType): ComponentType {
+  return () => (isOperator.value ? <Page /> : <SignIn />);
+}
+
+const OverviewPage = forWatchers(Overview);
+const DeliveriesPage = forWatchers(Deliveries);
+const AddressesPage = forWatchers(Addresses);
+const OneAddressPage = forWatchers(AddressPage);
+const ReceiversPage = forWatchers(Receivers);
+const SecretsPage = forWatchers(Secrets);
+const SystemPage = forOperators(System);
+const WatchersPage = forOperators(Watchers);
+const KeysPage = forOperators(Keys);
+const ExplainPage = forOperators(Explain);
+
+export function App() {
+  return (
+    <LocationProvider scope="/console">
+      <ErrorBoundary>
+        <Frame>
+          <Router>
+            <Route path="/console" component={OverviewPage} />
+            <Route path="/console/deliveries/:id?" component={DeliveriesPage} />
+            <Route path="/console/addresses" component={AddressesPage} />
+            <Route path="/console/addresses/:id" component={OneAddressPage} />
+            <Route path="/console/receivers" component={ReceiversPage} />
+            <Route path="/console/secrets" component={SecretsPage} />
+            <Route path="/console/points/:user?" component={Points} />
+            <Route path="/console/market" component={Market} />
+            <Route path="/console/market/:id" component={PairPage} />
+            <Route path="/console/supply" component={Supply} />
+            <Route path="/console/system" component={SystemPage} />
+            <Route path="/console/watchers" component={WatchersPage} />
+            <Route path="/console/keys" component={KeysPage} />
+            <Route path="/console/explain/:hash" component={ExplainPage} />
+            <Route path="/console/more" component={More} />
+            <Route path="/console/sign-in" component={SignIn} />
+            <Route default component={NotFound} />
+          </Router>
+        </Frame>
+      </ErrorBoundary>
+    </LocationProvider>
+  );
+}

@@ -1,0 +1,149 @@
+/**
+ * The frame around every page: the rail with the screens, the bar with search, head and live dot, and the tab bar of small
+ * screens.
+ */
+import { signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLocation } from 'preact-iso';
+import { unreachableSince } from './api/client.ts';
+import { forgetAll } from './api/resource.ts';
+import { formatAge } from './format/number.ts';
+import { formatInstant } from './format/time.ts';
+import { Icon } from './parts/icon.tsx';
+import { WatcherChoice } from './parts/watcher-choice.tsx';
+import { Help } from './screens/help.tsx';
+import { type Entry, openEntries, operators, own, Rail, secrets } from './screens/rail.tsx';
+import { Bar } from './screens/top-bar.tsx';
+import { announcement } from './state/announce.ts';
+import { now } from './state/clock.ts';
+import { switchTheme, zone } from './state/preferences.ts';
+import { isOperator, session, signOut } from './state/session.ts';
+import { useShortcut } from './state/shortcuts.ts';
+import { texts } from './texts.ts';
+
+export function Frame({ children }: { children: ComponentChildren }) {
+  const isIn = session.value.kind !== 'visitor';
+  const main = useRef<HTMLElement>(null);
+  const { path } = useLocation();
+  useFocusOnNewPage(main, path);
+  const [hasHelp, setHelp] = useState(false);
+  useShortcut('?', () => setHelp(true));
+  useShortcut('t', switchTheme);
+  return (
+    <>
+      <button type="button" class="skip button" onClick={() => main.current?.focus()}>
+        {texts.skip}
+      </button>
+      <div class="app">
+        <Rail isIn={isIn} />
+        <div>
+          <Bar isIn={isIn} onHelp={() => setHelp(true)} />
+          <Strip />
+          <main id="main" tabIndex={-1} ref={main}>
+            {children}
+          </main>
+        </div>
+        <Tabs isIn={isIn} />
+      </div>
+      <div class="hidden" role="status">
+        {announcement.value}
+      </div>
+      {hasHelp && <Help onClose={() => setHelp(false)} />}
+    </>
+  );
+}
+
+/** Screen readers start to read at the page, not at the link that led to it. */
+function useFocusOnNewPage(main: { current: HTMLElement | null }, path: string): void {
+  const former = useRef(path);
+  useEffect(() => {
+    const screenOf = (one: string) => one.split('/')[2] ?? '';
+    if (screenOf(former.current) !== screenOf(path)) main.current?.focus({ preventScroll: true });
+    former.current = path;
+  }, [main, path]);
+}
+
+/** Whether a part of the page could not be loaded, because the service has a newer console now or doesn't answer. */
+export const isOutdated = signal(false);
+
+/** Says that the server doesn't answer, since when, and that the page goes on by itself. */
+function Strip() {
+  const since = unreachableSince.value;
+  if (isOutdated.value)
+    return (
+      <div class="strip" role="status">
+        <Icon name="alert" />
+        <span>{texts.outdated}</span>
+        <button type="button" class="button is-small" onClick={() => location.reload()}>
+          {texts.reload}
+        </button>
+      </div>
+    );
+  if (since === undefined) return null;
+  const at = formatInstant(since, { ms: now.value, zone: zone.value });
+  return (
+    <div class="strip" role="status">
+      <Icon name="alert" />
+      <span>{texts.unreachable(at, formatAge(Date.now() - since))}</span>
+    </div>
+  );
+}
+
+function Tabs({ isIn }: { isIn: boolean }) {
+  const { path } = useLocation();
+  const entries: Entry[] = isIn ? [...own] : openEntries();
+  const more: Entry = { icon: 'menu', href: '/console/more', name: texts.screens.more };
+  return (
+    <nav class="tabs" aria-label={texts.mainMenu}>
+      {[
+        ...entries,
+        isIn ? more : { icon: 'secrets' as const, href: '/console/sign-in', name: texts.signIn.submit },
+      ].map(({ icon, href, name }) => (
+        <a
+          key={href}
+          href={href}
+          aria-current={
+            (href === '/console' ? /^\/console\/?$/.test(path) : path.startsWith(href)) ? 'page' : undefined
+          }
+        >
+          <Icon name={icon} />
+          {name}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+/** The screens that don't fit into the tab bar. */
+export function More() {
+  const entries = [...openEntries(), ...(isOperator.value ? operators : []), secrets];
+  return (
+    <>
+      <h1>{texts.screens.more}</h1>
+      {isOperator.value && <WatcherChoice />}
+      <ul class="menu-list">
+        {entries.map(({ icon, href, name }) => (
+          <li key={href}>
+            <a href={href}>
+              <Icon name={icon} />
+              {name}
+            </a>
+          </li>
+        ))}
+      </ul>
+      <p class="below">
+        <button
+          type="button"
+          class="button"
+          onClick={() => {
+            forgetAll();
+            signOut();
+          }}
+        >
+          {texts.signOut}
+        </button>
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,27 @@
+/**
+ * Starts the console: takes a key from the address, then renders.
+ */
+import { render } from 'preact';
+import { checkSession, signInWith } from './api/sign-in.ts';
+import { watchPage } from './api/stream.ts';
+import { App } from './app.tsx';
+import { applyPreferences } from './state/preferences.ts';
+import { takeFragment } from './state/session.ts';
+import { listenForShortcuts } from './state/shortcuts.ts';
+
+const ENTER_MS_MAX = 1_500;
+
+applyPreferences();
+listenForShortcuts();
+watchPage();
+// Without a pause, the form would flash before the page of the key. A server that doesn't answer must not leave the page empty.
+await Promise.race([enter(), new Promise((resolve) => setTimeout(resolve, ENTER_MS_MAX))]);
+addEventListener('hashchange', () => void enter());
+render(<App />, document.getElementById('app') ?? document.body);
+
+/** Signs in with the key of the address, or checks the one that this tab has kept. */
+async function enter(): Promise<void> {
+  const token = takeFragment();
+  if (token !== undefined) await signInWith(token);
+  else void checkSession();
+}

@@ -1,0 +1,140 @@
+/**
+ * One delivery in a list: as a row of a table, or as two lines on a small screen.
+ */
+
+import { signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { ownAddressOf } from '../api/records.ts';
+import type { Delivery } from '../api/types.ts';
+import { formatAttempt, formatCount } from '../format/number.ts';
+import { hostOf } from '../format/short.ts';
+import { showsAll } from '../state/session.ts';
+import { texts } from '../texts.ts';
+import { Icon } from './icon.tsx';
+import { answerOf, DeliveryState, lookOf } from './state.tsx';
+import { LinkRow } from './table.tsx';
+import { Address, AmountCells, amountText, Countdown, isSame, Time, Transfer } from './values.tsx';
+
+/** The fields that a row shows. The stream's events have them too. */
+export type RowDelivery = Pick<
+  Delivery,
+  | 'id'
+  | 'status'
+  | 'type'
+  | 'sender'
+  | 'receiver'
+  | 'amount'
+  | 'asset'
+  | 'hash'
+  | 'block_number'
+  | 'origin'
+  | 'watched_address_id'
+  | 'created_at'
+  | 'retry_count'
+  | 'next_retry_at'
+  | 'confirmations'
+  | 'confirmations_needed'
+  | 'last_attempt'
+> & { watcher_id?: number; watcher?: string; attempts?: number };
+
+const small = matchMedia('(max-width: 767px)');
+/** Whether lists have rows of two lines. */
+export const isSmall = signal(small.matches);
+small.addEventListener('change', () => {
+  isSmall.value = small.matches;
+});
+
+type RowProps = {
+  delivery: RowDelivery;
+  href: string;
+  isCurrent?: boolean;
+  /** The time of the last attempt instead of the creation. */
+  at?: string;
+  pick?: ComponentChildren;
+  hasReceiver?: boolean;
+};
+
+export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasReceiver = false }: RowProps) {
+  const { text, tone } = answerOf(delivery);
+  const { last_attempt: attempt } = delivery;
+  return (
+    <LinkRow isCurrent={isCurrent}>
+      {pick !== undefined && <td class="pick">{pick}</td>}
+      <td>
+        <a class="row-link" href={href}>
+          <DeliveryState status={delivery.status} />
+          <span class="hidden"> {texts.deliveries.open(delivery.id)}</span>
+        </a>
+      </td>
+      <td class="quiet">
+        <Time at={at ?? delivery.created_at} />
+      </td>
+      {showsAll.value && (
+        <td class="second second-rank">{delivery.watcher ?? delivery.watcher_id ?? texts.none}</td>
+      )}
+      <AmountCells amount={delivery.amount} asset={delivery.asset} />
+      <td>
+        <Transfer
+          sender={delivery.sender}
+          receiver={delivery.receiver}
+          own={ownAddressOf(delivery.watched_address_id)}
+        />
+      </td>
+      {hasReceiver ? (
+        <td class="second long">{delivery.origin === null ? texts.none : hostOf(delivery.origin)}</td>
+      ) : (
+        <td class="right second-rank">
+          {formatCount(delivery.retry_count + (delivery.status === 'delivered' ? 1 : 0))}
+        </td>
+      )}
+      <td class={`right ${tone}`}>
+        {text}
+        {hasReceiver && attempt !== null && attempt !== undefined && (
+          <span class="quiet"> · {formatAttempt(attempt.duration_ms)}</span>
+        )}
+      </td>
+    </LinkRow>
+  );
+}
+
+/** The same in two lines: amount and time, then counterparty and answer. */
+export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' | 'href' | 'at'>) {
+  const { icon, tone } = lookOf(delivery.status);
+  const own = ownAddressOf(delivery.watched_address_id);
+  const isOut = isSame(delivery.sender, own);
+  const isIn = isSame(delivery.receiver, own);
+  const { text: amount, unit } = amountText(delivery.amount, delivery.asset);
+  const answer = answerOf(delivery);
+  const isWaiting = delivery.status === 'failing' || delivery.status === 'retrying';
+  return (
+    <li>
+      <a class="row-link" href={href}>
+        <Icon name={icon} tone={tone} />
+        <b>
+          <span class="hidden">{texts.states[delivery.status]}: </span>
+          {isOut ? '−' : isIn ? '+' : ''}
+          {amount} <span>{unit}</span>
+        </b>
+        <Time at={at ?? delivery.created_at} />
+        <span class="below-line">
+          <span>
+            {isOut ? texts.to : texts.fromLower}{' '}
+            <Address value={isOut ? delivery.receiver : delivery.sender} />
+          </span>
+          <span class={answer.tone}>
+            {answer.text}
+            {isWaiting && delivery.next_retry_at !== null && (
+              <>
+                {' '}
+                · {texts.nextIn} <Countdown to={delivery.next_retry_at} />
+              </>
+            )}
+            {!isWaiting && delivery.last_attempt !== null && delivery.last_attempt !== undefined && (
+              <> · {formatAttempt(delivery.last_attempt.duration_ms)}</>
+            )}
+          </span>
+        </span>
+      </a>
+    </li>
+  );
+}

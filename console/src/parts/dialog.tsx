@@ -1,0 +1,51 @@
+/**
+ * A native modal dialog. The browser traps the focus, closes it on Escape and gives the focus back.
+ */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef } from 'preact/hooks';
+import { texts } from '../texts.ts';
+import { Icon } from './icon.tsx';
+
+type Props = {
+  title: string;
+  onClose(): void;
+  isWide?: boolean;
+  /** Where given, the contents are a form that this submits. */
+  onSubmit?(): void;
+  children: ComponentChildren;
+};
+
+export function Dialog({ title, onClose, isWide = false, onSubmit, children }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const { current } = dialog;
+    current?.showModal();
+    return () => current?.close();
+  }, []);
+  const contents = (
+    <>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </>
+  );
+  return (
+    <dialog ref={dialog} class={isWide ? 'is-wide' : ''} aria-labelledby={id} onClose={onClose}>
+      {onSubmit === undefined ? (
+        <div>{contents}</div>
+      ) : (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            onSubmit();
+          }}
+        >
+          {contents}
+        </form>
+      )}
+      <button type="button" class="icon-button close" aria-label={texts.close} onClick={onClose}>
+        <Icon name="close" />
+      </button>
+    </dialog>
+  );
+}

@@ -1,0 +1,203 @@
+/**
+ * What every page has: a heading with its actions, choices that are links, and what stands in the place of data that is missing,
+ * loading or failing.
+ */
+import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { useLocation } from 'preact-iso';
+import { type ApiError, type CallOptions, curlOf } from '../api/client.ts';
+import type { Loaded } from '../api/resource.ts';
+import type { Operation } from '../api/types.ts';
+import { formatInstant } from '../format/time.ts';
+import { now } from '../state/clock.ts';
+import { zone } from '../state/preferences.ts';
+import { texts } from '../texts.ts';
+import { Icon } from './icon.tsx';
+import { Copy } from './values.tsx';
+
+/** The heading, also as the document's title. */
+export function PageHead({
+  title,
+  note,
+  children,
+}: {
+  title: string;
+  note?: ComponentChildren;
+  children?: ComponentChildren;
+}) {
+  useEffect(() => {
+    document.title = `${title} · Chainbell`;
+  }, [title]);
+  return (
+    <div class="head">
+      <div>
+        <h1>{title}</h1>
+        {note !== undefined && <p>{note}</p>}
+      </div>
+      {children !== undefined && <div class="actions">{children}</div>}
+    </div>
+  );
+}
+
+/** Copies the page's request as a command. */
+export function CopyCurl<O extends Operation>({
+  operation,
+  options = {},
+}: {
+  operation: O;
+  options?: CallOptions<O>;
+}) {
+  return (
+    <span class="unless-small">
+      <Copy text={() => curlOf(operation, options)} label={texts.copyCurl}>
+        {texts.copyCurl}
+      </Copy>
+    </span>
+  );
+}
+
+/** Values of the address bar's query, and links that change some of them. */
+export function usePageQuery(): {
+  query: Record<string, string>;
+  hrefWith(changes: Record<string, string | undefined>): string;
+  change(changes: Record<string, string | undefined>): void;
+} {
+  const { path, query, route } = useLocation();
+  const hrefWith = (changes: Record<string, string | undefined>) => {
+    const next = new URLSearchParams();
+    for (const [name, value] of Object.entries({ ...query, ...changes }))
+      if (value !== undefined && value !== '') next.set(name, value);
+    const text = next.toString();
+    return text === '' ? path : `${path}?${text}`;
+  };
+  return { query, hrefWith, change: (changes) => route(hrefWith(changes)) };
+}
+
+/** One of a few values, each a link, so that the choice is in the address. */
+export function Choice({
+  label,
+  options,
+  value,
+  hrefOf,
+}: {
+  label: string;
+  options: readonly { value: string; text: string; count?: string }[];
+  value: string;
+  hrefOf(value: string): string;
+}) {
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields, and these are links
+    <div class="choice" role="group" aria-label={label}>
+      {options.map((one) => (
+        <a key={one.value} href={hrefOf(one.value)} aria-current={one.value === value ? 'true' : undefined}>
+          {one.text}
+          {one.count !== undefined && <span>{one.count}</span>}
+        </a>
+      ))}
+    </div>
+  );
+}
+
+/** The period of statistics, 24 hours or 30 days. */
+export type Period = '24h' | '30d';
+export const periodOf = (query: Record<string, string>): Period => (query.period === '30d' ? '30d' : '24h');
+
+export function PeriodChoice() {
+  const { query, hrefWith } = usePageQuery();
+  return (
+    <Choice
+      label={texts.period}
+      value={periodOf(query)}
+      hrefOf={(value) => hrefWith({ period: value === '24h' ? undefined : value })}
+      options={[
+        { value: '24h', text: texts.periods['24h'] },
+        { value: '30d', text: texts.periods['30d'] },
+      ]}
+    />
+  );
+}
+
+/** Why data is missing, in its place. */
+export function Failed({ error, onRetry }: { error: ApiError; onRetry(): void }) {
+  return (
+    <div class="notice is-bad" role="alert">
+      <Icon name="failing" />
+      <div>
+        <p>{error.message}</p>
+        {error.problems.map(({ path, message }) => (
+          <p key={`${path}${message}`} class="second">
+            {path} {message}
+          </p>
+        ))}
+      </div>
+      <div class="actions">
+        <button type="button" class="button is-small" onClick={onRetry}>
+          {texts.tryAgain}
+        </button>
+      </div>
+    </div>
+  );
+}
+
+/** Data, or what stands in its place. Old data stays, with a line that says of when it is. */
+export function Loading<T>({
+  loaded,
+  reload,
+  ghost = <Ghosts />,
+  children,
+}: {
+  loaded: Loaded<T>;
+  reload(): Promise<void>;
+  ghost?: ComponentChildren;
+  children(data: T): ComponentChildren;
+}) {
+  const { data, error, at } = loaded;
+  if (data === undefined && error !== undefined)
+    return <Failed error={error} onRetry={() => void reload()} />;
+  if (data === undefined) return <div class="is-late">{ghost}</div>;
+  return (
+    <>
+      {error !== undefined && at !== undefined && (
+        <p class="below is-warn">
+          {texts.asOf(formatInstant(at, { ms: now.value, zone: zone.value }))} {error.message}
+        </p>
+      )}
+      {children(data)}
+    </>
+  );
+}
+
+/** Bars where rows will be. They appear only if loading takes a while. */
+export function Ghosts({ rows = 8 }: { rows?: number }) {
+  return (
+    <div class="table" role="status" aria-label={texts.loading}>
+      <table aria-hidden="true">
+        <tbody>
+          {Array.from({ length: rows }, (_, index) => (
+            <tr key={index}>
+              <td>
+                <span class="ghost" />
+              </td>
+              <td>
+                <span class="ghost" />
+              </td>
+              <td>
+                <span class="ghost" />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Says that there is nothing, why, and what to do. */
+export function Empty({ text, children }: { text: ComponentChildren; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p class="prose">{text}</p>
+      {children}
+    </div>
+  );
+}

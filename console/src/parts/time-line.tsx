@@ -1,0 +1,178 @@
+/**
+ * The attempts of a delivery, newest first: the next one with its countdown, each past one with its answer, and the block at the
+ * bottom. Long runs of the same outcome are one entry.
+ */
+import { useState } from 'preact/hooks';
+import type { Attempt, DeliveryDetail } from '../api/types.ts';
+import { groupDigits } from '../format/amount.ts';
+import { formatAttempt, formatDuration } from '../format/number.ts';
+import { texts } from '../texts.ts';
+import { Icon } from './icon.tsx';
+import { Countdown, Time } from './values.tsx';
+
+/** Entries at the top that are always shown one by one. */
+const SHOWN_FIRST = 10;
+/** Shorter runs are shown one by one. */
+const RUN_MIN = 4;
+
+type Entry = { attempt: Attempt; number: number; before: Attempt | undefined };
+
+export function TimeLine({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
+  const [isWhole, setWhole] = useState(false);
+  const { attempts, block, created_at: createdAt } = delivery;
+  const entries = attempts.map(
+    (attempt, index): Entry => ({ attempt, number: attempts.length - index, before: attempts[index + 1] }),
+  );
+  const shown = isWhole ? entries.map((entry) => [entry]) : groupRuns(entries);
+  return (
+    <ol class="timeline">
+      <Next delivery={delivery} onDeliver={onDeliver} />
+      {shown.map((run) => (
+        <Run key={run[0]?.attempt.id} run={run} createdAt={createdAt} onOpen={() => setWhole(true)} />
+      ))}
+      <li>
+        <Icon name="waiting" />
+        <div class="first-line">
+          <span>
+            {texts.timeline.inBlock} <span class="mono">#{groupDigits(String(delivery.block_number))}</span>
+          </span>
+          <span>
+            <Time at={block.mined_at ?? createdAt} />
+          </span>
+        </div>
+      </li>
+    </ol>
+  );
+}
+
+function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
+  const { status, attempts, next_retry_at: nextAt, confirmations, confirmations_needed: needed } = delivery;
+  if (status === 'sending')
+    return (
+      <li class="is-next">
+        <Icon name="sending" tone="is-busy" />
+        <div class="first-line">
+          <span class="medium">{texts.timeline.underWay(attempts.length + 1)}</span>
+          <span />
+        </div>
+      </li>
+    );
+  if (status === 'held')
+    return (
+      <li class="is-next">
+        <Icon name="held" />
+        <div class="next-box is-calm">
+          <div>
+            {texts.timeline.held(confirmations, needed)}
+            <p class="second-line">{texts.timeline.heldNote}</p>
+          </div>
+        </div>
+      </li>
+    );
+  if (delivery.state !== 'waiting') return null;
+  return (
+    <li class="is-next">
+      <Icon name="waiting" tone={status === 'failing' || status === 'retrying' ? 'is-warn' : ''} />
+      <div class={`next-box ${status === 'waiting' ? 'is-calm' : ''}`}>
+        <div>
+          {texts.timeline.next(attempts.length + 1)}{' '}
+          <span class="countdown">
+            <Countdown to={nextAt} />
+          </span>
+          <p class="second-line">
+            <Time at={nextAt} />
+            {attempts[0] !== undefined &&
+              nextAt !== null &&
+              `, ${texts.timeline.after(gap(endOf(attempts[0]), nextAt), attempts.length)}`}
+          </p>
+        </div>
+        <button type="button" class="button is-first is-small" onClick={onDeliver}>
+          {texts.timeline.deliverNow}
+        </button>
+      </div>
+    </li>
+  );
+}
+
+function Run({ run, createdAt, onOpen }: { run: Entry[]; createdAt: string; onOpen(): void }) {
+  const [first] = run;
+  const last = run.at(-1);
+  if (first === undefined || last === undefined) return null;
+  const { attempt, number, before } = first;
+  const isGood = attempt.outcome === 'success';
+  if (run.length > 1)
+    return (
+      <li>
+        <Icon name={isGood ? 'delivered' : 'failing'} tone={isGood ? 'is-ok' : 'is-bad'} />
+        <div class="first-line">
+          <span>{texts.timeline.run(titleOf(attempt), run.length)}</span>
+          <button type="button" class="link" onClick={onOpen}>
+            {texts.timeline.show(run.length)}
+          </button>
+        </div>
+        <p class="second-line">
+          <Time at={last.attempt.started_at} /> {texts.to} <Time at={attempt.started_at} />
+        </p>
+      </li>
+    );
+  return (
+    <li>
+      <Icon name={isGood ? 'delivered' : 'failing'} tone={isGood ? 'is-ok' : 'is-bad'} />
+      <div class="first-line">
+        <span class="medium">{titleOf(attempt)}</span>
+        <span>
+          <Time at={attempt.started_at} /> · {formatAttempt(attempt.duration_ms)}
+        </span>
+      </div>
+      <p class="second-line">
+        {before === undefined
+          ? texts.timeline.firstAfter(number, gap(createdAt, attempt.started_at))
+          : texts.timeline.afterAttempt(number, gap(endOf(before), attempt.started_at))}
+        {attempt.revision % 2 === 1 && ` · ${texts.delivery.removal}`}
+        {attempt.requests === 2 && ` · ${texts.timeline.repeated}`}
+        {attempt.requests === 0 && ` · ${texts.timeline.nothingSent}`}
+      </p>
+      {attempt.response !== null && attempt.response.trim() !== '' && <Answer text={attempt.response} />}
+    </li>
+  );
+}
+
+/** What the receiver answered, only ever as text. Marks that would change the direction of the page's text are kept inside. */
+export function Answer({ text }: { text: string }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by keyboard
+    <pre class="answer" dir="ltr" tabIndex={0}>
+      <bdi>{text}</bdi>
+    </pre>
+  );
+}
+
+/** `503 Service Unavailable`, or why there is no answer. */
+export function titleOf({ status, outcome }: Pick<Attempt, 'status' | 'outcome'>): string {
+  if (status === null) return texts.outcomes[outcome] ?? outcome;
+  const name = texts.httpStatus[status];
+  return name === undefined ? String(status) : `${status} ${name}`;
+}
+
+/** The first entries alone, then runs of the same outcome together. */
+function groupRuns(entries: readonly Entry[]): Entry[][] {
+  const groups: Entry[][] = entries.slice(0, SHOWN_FIRST).map((entry) => [entry]);
+  const rest = entries.slice(SHOWN_FIRST);
+  for (let index = 0; index < rest.length; ) {
+    const start = rest[index];
+    if (start === undefined) break;
+    let end = index;
+    while (end < rest.length && titleOf(rest[end]?.attempt ?? start.attempt) === titleOf(start.attempt))
+      end += 1;
+    const run = rest.slice(index, end);
+    groups.push(...(run.length < RUN_MIN ? run.map((entry) => [entry]) : [run]));
+    index = end;
+  }
+  return groups;
+}
+
+const endOf = ({ started_at, duration_ms }: Attempt): string =>
+  new Date(Date.parse(started_at) + duration_ms).toISOString();
+
+const gap = (from: string, until: string): string =>
+  formatDuration(Math.max(0, Date.parse(until) - Date.parse(from)));

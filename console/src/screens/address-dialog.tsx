@@ -1,0 +1,100 @@
+/**
+ * Creates or changes a watched address. The server decides which URLs are allowed, and its reason stands beside the field.
+ */
+import { useState } from 'preact/hooks';
+import { ApiError, call } from '../api/client.ts';
+import type { WatchedAddress } from '../api/types.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Check, TextField } from '../parts/fields.tsx';
+import { texts } from '../texts.ts';
+
+type Props = { record?: WatchedAddress; onClose(): void; onSaved(record: WatchedAddress): void };
+
+export function AddressDialog({ record, onClose, onSaved }: Props) {
+  const [address, setAddress] = useState(record?.address ?? '');
+  const [url, setUrl] = useState(record?.webhook_url ?? '');
+  const [coin, setCoin] = useState(record?.watch_coin ?? true);
+  const [token, setToken] = useState(record?.watch_token ?? true);
+  const [error, setError] = useState<ApiError | undefined>(undefined);
+  const [isSaving, setSaving] = useState(false);
+  const problemOf = (path: string) => error?.problems.find((one) => one.path.startsWith(path))?.message;
+  const isPlaced = error?.problems.some(({ path }) => /^\/(address|webhook_url)/.test(path)) ?? false;
+
+  async function save(): Promise<void> {
+    setSaving(true);
+    setError(undefined);
+    const body = {
+      address: normalize(address),
+      webhook_url: url.trim(),
+      watch_coin: coin,
+      watch_token: token,
+    };
+    try {
+      const saved =
+        record === undefined
+          ? await call('POST /api/notifications/watched-addresses', { body })
+          : await call('PATCH /api/notifications/watched-addresses/{id}', { path: { id: record.id }, body });
+      onClose();
+      onSaved(saved);
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure);
+      setSaving(false);
+    }
+  }
+
+  return (
+    <Dialog
+      title={record === undefined ? texts.addresses.create : texts.addresses.edit}
+      onClose={onClose}
+      onSubmit={() => void save()}
+    >
+      <TextField
+        label={texts.addresses.address}
+        value={address}
+        onInput={setAddress}
+        placeholder="0x…"
+        isMono
+        isRequired
+        problem={problemOf('/address')}
+      />
+      <TextField
+        label={texts.addresses.url}
+        value={url}
+        onInput={setUrl}
+        placeholder="https://hooks.example.com/deposits"
+        note={texts.addresses.urlNote}
+        isRequired
+        problem={problemOf('/webhook_url')}
+      />
+      <div class="fields is-pair">
+        <Check label={texts.addresses.coin} note={texts.addresses.coinNote} value={coin} onChange={setCoin} />
+        <Check
+          label={texts.addresses.token}
+          note={texts.addresses.tokenNote}
+          value={token}
+          onChange={setToken}
+        />
+      </div>
+      {error !== undefined && !isPlaced && (
+        <p class="problem" role="alert">
+          {[error.message, ...error.problems.map(({ message }) => message)].join(': ')}
+        </p>
+      )}
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class="button is-first" disabled={isSaving}>
+          {record === undefined ? texts.addresses.watch : texts.save}
+        </button>
+      </footer>
+    </Dialog>
+  );
+}
+
+/** An address may be pasted without its prefix. */
+function normalize(text: string): string {
+  const trimmed = text.trim();
+  return /^[0-9a-fA-F]{40}$/.test(trimmed) ? `0x${trimmed}` : trimmed;
+}

@@ -1,0 +1,353 @@
+/**
+ * One watched address: its facts and settings, a test webhook, and its deliveries.
+ */
+
+import { useCallback, useEffect, useState } from 'preact/hooks';
+import { useLocation, useRoute } from 'preact-iso';
+import { ApiError, call } from '../api/client.ts';
+import { noteRecords } from '../api/records.ts';
+import { useResource } from '../api/resource.ts';
+import { useTailOf } from '../api/tail.ts';
+import type { TestResult, WatchedAddress } from '../api/types.ts';
+import { formatAttempt, formatCount } from '../format/number.ts';
+import { longAddress, withoutScheme } from '../format/short.ts';
+import { DeliveryChart } from '../parts/delivery-chart.tsx';
+import { DeliveryLines, DeliveryRow, isSmall } from '../parts/delivery-row.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { Figure, Figures } from '../parts/figures.tsx';
+import { Icon } from '../parts/icon.tsx';
+import {
+  CopyCurl,
+  Empty,
+  Ghosts,
+  Loading,
+  PageHead,
+  PeriodChoice,
+  periodOf,
+  usePageQuery,
+} from '../parts/page.tsx';
+import { Table } from '../parts/table.tsx';
+import { Answer, titleOf } from '../parts/time-line.tsx';
+import { Age, Copy, Time } from '../parts/values.tsx';
+import { zone } from '../state/preferences.ts';
+import { useShortcut } from '../state/shortcuts.ts';
+import { texts } from '../texts.ts';
+import { AddressDialog } from './address-dialog.tsx';
+import { SettingsForm } from './settings-form.tsx';
+
+const DELIVERIES = 20;
+
+export function AddressPage() {
+  const { params } = useRoute();
+  const id = params.id ?? '';
+  const record = useResource(`address ${id}`, (signal) =>
+    call('GET /api/notifications/watched-addresses/{id}', { path: { id }, signal }),
+  );
+  const { data } = record.state.value;
+  useEffect(() => noteRecords(data === undefined ? [] : [data]), [data]);
+  return (
+    <Loading loaded={record.state.value} reload={record.reload}>
+      {(one) => <Record record={one} onChanged={() => void record.reload()} />}
+    </Loading>
+  );
+}
+
+function Record({ record, onChanged }: { record: WatchedAddress; onChanged(): void }) {
+  const [open, setOpen] = useState<'edit' | 'delete' | undefined>(undefined);
+  const { route } = useLocation();
+  return (
+    <>
+      <PageHead
+        title={texts.address.title}
+        note={
+          <>
+            <span class="mono second">{record.address}</span>{' '}
+            <Copy text={record.address} label={texts.addresses.copy} />
+          </>
+        }
+      >
+        <PeriodChoice />
+        <CopyCurl
+          operation="GET /api/notifications/watched-addresses/{id}"
+          options={{ path: { id: record.id } }}
+        />
+        <button type="button" class="button" onClick={() => setOpen('edit')}>
+          {texts.address.edit}
+        </button>
+        <button type="button" class="button is-bad" onClick={() => setOpen('delete')}>
+          {texts.address.delete}
+        </button>
+      </PageHead>
+      <Counts id={record.id} />
+      <Chart id={record.id} />
+      <div class="columns">
+        <Deliveries record={record} />
+        <div>
+          <section aria-labelledby="facts">
+            <h2 id="facts">{texts.address.facts}</h2>
+            <dl class="facts">
+              <dt>{texts.addresses.url}</dt>
+              <dd>{withoutScheme(record.webhook_url)}</dd>
+              <dt>{texts.addresses.watches}</dt>
+              <dd>{texts.addresses.kinds(record.watch_coin, record.watch_token)}</dd>
+              <dt>{texts.address.id}</dt>
+              <dd>
+                <span class="mono" title={record.id}>
+                  {longAddress(record.id)}
+                </span>{' '}
+                <Copy text={record.id} label={texts.address.copyId} />
+              </dd>
+              <dt>{texts.address.created}</dt>
+              <dd>
+                <Time at={record.created_at} />
+              </dd>
+            </dl>
+          </section>
+          <TestSection record={record} />
+          <SettingsForm id={record.id} />
+        </div>
+      </div>
+      {open === 'edit' && (
+        <AddressDialog record={record} onClose={() => setOpen(undefined)} onSaved={onChanged} />
+      )}
+      {open === 'delete' && (
+        <DeleteDialog
+          record={record}
+          onClose={() => setOpen(undefined)}
+          onDeleted={() => route('/console/addresses')}
+        />
+      )}
+    </>
+  );
+}
+
+function Counts({ id }: { id: string }) {
+  const { state } = useResource(
+    `address stats ${id}`,
+    (signal) => call('GET /api/notifications/watched-addresses/{id}/stats', { path: { id }, signal }),
+    { everyMs: 15_000 },
+  );
+  const { data } = state.value;
+  const plus = data?.is_complete === false ? '+' : '';
+  const count = (value: number | undefined) =>
+    value === undefined ? undefined : `${formatCount(value)}${plus}`;
+  return (
+    <Figures>
+      <Figure
+        label={texts.address.delivered}
+        value={count(data?.processed)}
+        note={
+          <>
+            {texts.address.lastSuccess} <Time at={data?.last_success_at} />
+          </>
+        }
+      />
+      <Figure
+        label={texts.address.waiting}
+        value={count(data?.waiting)}
+        note={
+          data?.oldest_due_at == null ? (
+            data?.waiting === 0 ? (
+              texts.overview.nothingWaits
+            ) : (
+              texts.address.noneDue
+            )
+          ) : (
+            <>
+              {texts.address.dueSince} <Age since={data.oldest_due_at} />
+            </>
+          )
+        }
+        tone={data?.oldest_due_at == null ? '' : 'is-warn'}
+      />
+      <Figure label={texts.address.held} value={count(data?.held)} note={texts.address.heldNote} />
+      <Figure
+        label={texts.address.failed}
+        value={
+          data === undefined ? undefined : data.last_failure_at === null ? (
+            texts.address.never
+          ) : (
+            <Age since={data.last_failure_at} />
+          )
+        }
+        unit={data?.last_failure_at == null ? '' : texts.ago}
+        note={<Time at={data?.last_failure_at} />}
+      />
+    </Figures>
+  );
+}
+
+function Chart({ id }: { id: string }) {
+  const { query } = usePageQuery();
+  const period = periodOf(query);
+  const statistics = useResource(
+    `statistics ${id} ${period}`,
+    (signal) =>
+      call('GET /api/notifications/statistics', { query: { period, watched_address_id: id }, signal }),
+    { everyMs: 15_000 },
+  );
+  return (
+    <Loading loaded={statistics.state.value} reload={statistics.reload} ghost={<Ghosts rows={5} />}>
+      {(data) => <DeliveryChart statistics={data} />}
+    </Loading>
+  );
+}
+
+function Deliveries({ record }: { record: WatchedAddress }) {
+  const rows = useTailOf(record.id, DELIVERIES);
+  const { value } = rows;
+  const hrefOf = (id: number) => `/console/deliveries/${id}?watched_address_id=${record.id}`;
+  return (
+    <section aria-labelledby="deliveries">
+      <div class="section-head">
+        <h2 id="deliveries">{texts.address.deliveries}</h2>
+        <span>{texts.overview.tailNote}</span>
+        <div class="actions">
+          <a class="link" href={`/console/deliveries?watched_address_id=${record.id}`}>
+            {texts.overview.allDeliveries}
+          </a>
+        </div>
+      </div>
+      {value === undefined ? (
+        <div class="is-late">
+          <Ghosts />
+        </div>
+      ) : value.length === 0 ? (
+        <Empty text={texts.address.none} />
+      ) : isSmall.value ? (
+        <ul class="rows">
+          {value.map(({ delivery, at }) => (
+            <DeliveryLines key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
+          ))}
+        </ul>
+      ) : (
+        <Table caption={texts.address.deliveries}>
+          <thead>
+            <tr>
+              <th>{texts.deliveries.state}</th>
+              <th>{texts.timeIn(zone.value)}</th>
+              <th class="amount">{texts.deliveries.amount}</th>
+              <th>
+                <span class="hidden">{texts.deliveries.unit}</span>
+              </th>
+              <th>{texts.deliveries.fromTo}</th>
+              <th class="right second-rank">{texts.deliveries.attempts}</th>
+              <th class="right">{texts.deliveries.lastAnswer}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {value.map(({ delivery, at }) => (
+              <DeliveryRow key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
+            ))}
+          </tbody>
+        </Table>
+      )}
+    </section>
+  );
+}
+
+type Test =
+  | { kind: 'idle' }
+  | { kind: 'running' }
+  | { kind: 'over'; result: TestResult }
+  | { kind: 'failed'; message: string };
+
+function TestSection({ record }: { record: WatchedAddress }) {
+  const [test, setTest] = useState<Test>({ kind: 'idle' });
+  const run = useCallback(async () => {
+    setTest({ kind: 'running' });
+    try {
+      const result = await call('POST /api/notifications/watched-addresses/{id}/test', {
+        path: { id: record.id },
+      });
+      setTest({ kind: 'over', result });
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      setTest({ kind: 'failed', message: error.message });
+    }
+  }, [record.id]);
+  useShortcut('Shift+T', () => void run());
+  return (
+    <section aria-labelledby="test">
+      <div class="section-head">
+        <h2 id="test">{texts.address.test}</h2>
+        <div class="actions">
+          <button
+            type="button"
+            class="button is-small"
+            disabled={test.kind === 'running'}
+            onClick={() => void run()}
+          >
+            {texts.address.sendTest}
+          </button>
+        </div>
+      </div>
+      <div aria-live="polite">
+        {test.kind === 'idle' && <p class="quiet">{texts.address.testNote}</p>}
+        {test.kind === 'running' && <p class="quiet">{texts.address.testing}</p>}
+        {test.kind === 'failed' && <p class="problem">{test.message}</p>}
+        {test.kind === 'over' && <Verdict result={test.result} record={record} />}
+      </div>
+    </section>
+  );
+}
+
+function Verdict({ result, record }: { result: TestResult; record: WatchedAddress }) {
+  const isGood = result.outcome === 'success';
+  return (
+    <>
+      <div class={isGood ? 'notice is-ok' : 'notice is-bad'}>
+        <Icon name={isGood ? 'delivered' : 'failing'} />
+        <div>
+          <p class="medium">
+            {titleOf(result)} · {formatAttempt(result.duration_ms)}
+          </p>
+          <p>{isGood ? texts.address.good : (texts.advice[result.outcome] ?? texts.address.bad)}</p>
+        </div>
+      </div>
+      <pre class="answer">{texts.address.request(record.webhook_url)}</pre>
+      {result.response !== null && result.response !== '' && <Answer text={result.response} />}
+    </>
+  );
+}
+
+function DeleteDialog({
+  record,
+  onClose,
+  onDeleted,
+}: {
+  record: WatchedAddress;
+  onClose(): void;
+  onDeleted(): void;
+}) {
+  const [error, setError] = useState<string | undefined>(undefined);
+  const { state } = useResource(`address stats ${record.id}`, (signal) =>
+    call('GET /api/notifications/watched-addresses/{id}/stats', { path: { id: record.id }, signal }),
+  );
+  const remove = async () => {
+    try {
+      await call('DELETE /api/notifications/watched-addresses/{id}', { path: { id: record.id } });
+      onClose();
+      onDeleted();
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure.message);
+    }
+  };
+  const { data } = state.value;
+  return (
+    <Dialog title={texts.address.deleteTitle} onClose={onClose} onSubmit={() => void remove()}>
+      <p class="mono">{record.address}</p>
+      <p class="prose">{texts.address.deleteNote(formatCount((data?.waiting ?? 0) + (data?.held ?? 0)))}</p>
+      {error !== undefined && <p class="problem">{error}</p>}
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class="button is-bad">
+          {texts.address.deleteNow}
+        </button>
+      </footer>
+    </Dialog>
+  );
+}

@@ -1,0 +1,308 @@
+/**
+ * The delivery log: filters that are in the address, rows that live, and the delivery that is open beside them.
+ */
+import { useSignal } from '@preact/signals';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useLocation, useRoute } from 'preact-iso';
+import { call } from '../api/client.ts';
+import { filterFrom, hasFilter, queryOf } from '../api/filter.ts';
+import { type LiveList, PAGE_ROWS, useLiveList } from '../api/live-list.ts';
+import { noteRecords } from '../api/records.ts';
+import { useResource } from '../api/resource.ts';
+import { formatCount } from '../format/number.ts';
+import { DeliveryLines, DeliveryRow, isSmall, type RowDelivery } from '../parts/delivery-row.tsx';
+import { LiveLine } from '../parts/live-line.tsx';
+import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery } from '../parts/page.tsx';
+import { Table } from '../parts/table.tsx';
+import { zone } from '../state/preferences.ts';
+import { showsAll } from '../state/session.ts';
+import { useShortcut } from '../state/shortcuts.ts';
+import { texts } from '../texts.ts';
+import { DeliveryPanel } from './delivery.tsx';
+import { FilterChips } from './filters.tsx';
+import { RedeliverDialog } from './redeliver-dialog.tsx';
+
+const RECORDS_KNOWN = 200;
+
+export function Deliveries() {
+  const { params } = useRoute();
+  const { route } = useLocation();
+  const { query, hrefWith } = usePageQuery();
+  const openId = params.id === undefined || params.id === '' ? undefined : params.id;
+  const filter = filterFrom(query);
+  const { cursor } = query;
+  const isLive = useSignal(true);
+  const picked = useSignal<ReadonlySet<number>>(new Set());
+  const [redelivers, setRedelivers] = useState(false);
+  const list = useRef<HTMLDivElement>(null);
+  // Rows stand still while somebody is about to use one of them.
+  const isStill = useCallback(
+    () =>
+      openIdRef.current !== undefined ||
+      scrollY > 80 ||
+      picked.value.size > 0 ||
+      list.current?.querySelector('tbody:hover, ul:hover, tbody :focus, ul :focus') != null ||
+      getSelection()?.isCollapsed === false,
+    [picked],
+  );
+  const openIdRef = useRef(openId);
+  openIdRef.current = openId;
+  const live = useLiveList({ filter, cursor, isLive: isLive.value, isStill });
+  useKnownRecords();
+
+  const search = (id: number | undefined) => {
+    const [, text = ''] = hrefWith({}).split('?');
+    return `/console/deliveries${id === undefined ? '' : `/${id}`}${text === '' ? '' : `?${text}`}`;
+  };
+  const close = useCallback(() => {
+    const row = list.current?.querySelector<HTMLElement>(
+      `a.row-link[href^="/console/deliveries/${openIdRef.current}"]`,
+    );
+    route(search(undefined));
+    setTimeout(() => row?.focus());
+  }, [route, search]);
+  useShortcut('Escape', openId === undefined ? undefined : close);
+  useShortcut('l', () => {
+    isLive.value = !isLive.value;
+  });
+  useShortcut('.', () => void showFresh(live));
+  useShortcut('Shift+R', openId === undefined ? () => setRedelivers(true) : undefined);
+  useShortcut('x', () => {
+    const row = document.activeElement?.closest('tr')?.querySelector<HTMLElement>('input[type=checkbox]');
+    row?.click();
+  });
+
+  return (
+    <div class={openId === undefined ? '' : 'split has-detail'}>
+      <div class="list" ref={list}>
+        <PageHead title={texts.deliveries.title} note={<Matches filter={filter} />}>
+          <button
+            type="button"
+            class="switch"
+            role="switch"
+            aria-checked={isLive.value}
+            onClick={() => {
+              isLive.value = !isLive.value;
+            }}
+          >
+            <i aria-hidden="true" />
+            {texts.live.name}
+          </button>
+          {openId === undefined && (
+            <CopyCurl operation="GET /api/notifications/log" options={{ query: queryOf(filter) }} />
+          )}
+          <button
+            type="button"
+            class="button"
+            disabled={picked.value.size === 0 && !hasFilter(filter)}
+            title={picked.value.size === 0 && !hasFilter(filter) ? texts.deliveries.redeliverWhy : undefined}
+            onClick={() => setRedelivers(true)}
+          >
+            {picked.value.size === 0
+              ? texts.deliveries.redeliver
+              : texts.deliveries.redeliverSome(picked.value.size)}
+          </button>
+        </PageHead>
+        <FilterChips filter={filter} />
+        <LiveLine
+          isOn={isLive.value && cursor === undefined}
+          isPast={cursor !== undefined}
+          fresh={live.fresh.value}
+          hasMissed={live.hasMissed.value}
+          note={openId === undefined ? undefined : texts.live.still}
+          onShow={() => void showFresh(live)}
+        />
+        <Rows live={live} picked={picked} openId={openId} hrefOf={search} />
+        <Pages live={live} cursor={cursor} />
+      </div>
+      {openId !== undefined && (
+        <DeliveryPanel key={openId} id={openId} onClose={close} onChanged={() => void live.reload()} />
+      )}
+      {redelivers && (picked.value.size > 0 || hasFilter(filter)) && (
+        <RedeliverDialog
+          ids={[...picked.value]}
+          filter={filter}
+          rows={live.rows.value ?? []}
+          onClose={() => {
+            setRedelivers(false);
+            picked.value = new Set();
+            void live.reload();
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+async function showFresh(live: LiveList): Promise<void> {
+  live.hasMissed.value = false;
+  await live.reload();
+  scrollTo({ top: 0 });
+}
+
+/** The addresses of the visitor's records, for telling them from the others. */
+function useKnownRecords(): void {
+  const records = useResource(
+    'known records',
+    (signal) =>
+      call('GET /api/notifications/watched-addresses', { query: { limit: String(RECORDS_KNOWN) }, signal }),
+    { when: !showsAll.value },
+  );
+  const { data } = records.state.value;
+  useEffect(() => noteRecords(data ?? []), [data]);
+}
+
+/** How many deliveries match, counted up to 10,000. */
+function Matches({ filter }: { filter: ReturnType<typeof filterFrom> }) {
+  const key = JSON.stringify(filter);
+  const { state } = useResource(`count ${key}`, (signal) =>
+    call('GET /api/notifications/log/count', { query: queryOf(filter), signal }),
+  );
+  const { data } = state.value;
+  if (data === undefined) return <>&nbsp;</>;
+  const count = `${formatCount(data.count)}${data.is_complete ? '' : '+'}`;
+  return <>{hasFilter(filter) ? texts.deliveries.match(count) : texts.deliveries.total(count)}</>;
+}
+
+function Rows({
+  live,
+  picked,
+  openId,
+  hrefOf,
+}: {
+  live: LiveList;
+  picked: { value: ReadonlySet<number> };
+  openId: string | undefined;
+  hrefOf(id: number): string;
+}) {
+  const rows = live.rows.value;
+  const error = live.error.value;
+  const { query } = usePageQuery();
+  const toggle = useCallback(
+    (id: number) => {
+      const next = new Set(picked.value);
+      if (!next.delete(id)) next.add(id);
+      picked.value = next;
+    },
+    [picked],
+  );
+  if (rows === undefined && error !== undefined)
+    return <Failed error={error} onRetry={() => void live.reload()} />;
+  if (rows === undefined)
+    return (
+      <div class="is-late">
+        <Ghosts />
+      </div>
+    );
+  if (rows.length === 0)
+    return <Empty text={hasFilter(filterFrom(query)) ? texts.deliveries.noMatch : texts.deliveries.none} />;
+  if (isSmall.value)
+    return (
+      <ul class="rows">
+        {rows.map((row) => (
+          <DeliveryLines key={row.id} delivery={row} href={hrefOf(row.id)} />
+        ))}
+      </ul>
+    );
+  const areAll = rows.every(({ id }) => picked.value.has(id));
+  return (
+    <Table caption={texts.deliveries.caption}>
+      <thead>
+        <tr>
+          <th class="pick">
+            <input
+              type="checkbox"
+              checked={areAll}
+              aria-label={texts.deliveries.pickAll}
+              onChange={() => {
+                picked.value = areAll ? new Set() : new Set(rows.map(({ id }) => id));
+              }}
+            />
+          </th>
+          <th>{texts.deliveries.state}</th>
+          <th>{texts.timeIn(zone.value)}</th>
+          {showsAll.value && <th class="second-rank">{texts.watcherChoice.label}</th>}
+          <th class="amount">{texts.deliveries.amount}</th>
+          <th>
+            <span class="hidden">{texts.deliveries.unit}</span>
+          </th>
+          <th>{texts.deliveries.fromTo}</th>
+          {openId === undefined ? (
+            <th>{texts.deliveries.receiver}</th>
+          ) : (
+            <th class="right second-rank">{texts.deliveries.attempts}</th>
+          )}
+          <th class="right">{texts.deliveries.lastAnswer}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <ListRow
+            key={row.id}
+            delivery={row}
+            href={hrefOf(row.id)}
+            isCurrent={String(row.id) === openId}
+            hasReceiver={openId === undefined}
+            isPicked={picked.value.has(row.id)}
+            onPick={toggle}
+          />
+        ))}
+      </tbody>
+    </Table>
+  );
+}
+
+type ListRowProps = {
+  delivery: RowDelivery;
+  href: string;
+  isCurrent: boolean;
+  hasReceiver: boolean;
+  isPicked: boolean;
+  onPick(id: number): void;
+};
+
+/** A row that is compared with its former self only if one of its values has changed, because a busy list changes often. */
+function ListRow({ delivery, href, isCurrent, hasReceiver, isPicked, onPick }: ListRowProps) {
+  return useMemo(
+    () => (
+      <DeliveryRow
+        delivery={delivery}
+        href={href}
+        isCurrent={isCurrent}
+        hasReceiver={hasReceiver}
+        pick={
+          <input
+            type="checkbox"
+            checked={isPicked}
+            aria-label={texts.deliveries.pick(delivery.id)}
+            onChange={() => onPick(delivery.id)}
+          />
+        }
+      />
+    ),
+    [delivery, href, isCurrent, hasReceiver, isPicked, onPick],
+  );
+}
+
+function Pages({ live, cursor }: { live: LiveList; cursor: string | undefined }) {
+  const { hrefWith } = usePageQuery();
+  const { value: rows = [] } = live.rows;
+  const { value: next } = live.next;
+  return (
+    <p class="below">
+      {cursor !== undefined && (
+        <a class="link" href={hrefWith({ cursor: undefined })}>
+          {texts.newest}
+        </a>
+      )}
+      {next !== undefined && (
+        <>
+          {rows.length < PAGE_ROWS && <span>{texts.deliveries.lookedThrough}</span>}
+          <a class="link" href={hrefWith({ cursor: next })}>
+            {texts.older}
+          </a>
+        </>
+      )}
+    </p>
+  );
+}

@@ -1,0 +1,308 @@
+/**
+ * The filters of the deliveries: one chip for each that is set, and a dialog to set them.
+ */
+import { useState } from 'preact/hooks';
+import { assetOf, chain } from '../api/chain.ts';
+import type { DeliveryFilter, FilterName } from '../api/filter.ts';
+import { formatAmount, parseAmount } from '../format/amount.ts';
+import { hostOf, shortAddress } from '../format/short.ts';
+import { formatExact } from '../format/time.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { usePageQuery } from '../parts/page.tsx';
+import { zone } from '../state/preferences.ts';
+import { useShortcut } from '../state/shortcuts.ts';
+import { texts } from '../texts.ts';
+
+const STATUSES = ['waiting', 'retrying', 'failing', 'held', 'delivered', 'orphaned', 'cancelled'] as const;
+const OUTCOMES = ['timeout', 'connect', 'dns', 'tls', 'network', 'refused'] as const;
+/** Offered as chips while they are not set. The others are in the dialog. */
+const OFFERED: readonly FilterName[] = ['status', 'address', 'token', 'code'];
+
+export function FilterChips({ filter }: { filter: DeliveryFilter }) {
+  const { hrefWith, change } = usePageQuery();
+  const [focus, setFocus] = useState<FilterName | undefined>(undefined);
+  useShortcut('f', () => setFocus('status'));
+  const set = Object.entries(filter) as [FilterName, string][];
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields
+    <div class="chips" role="group" aria-label={texts.filters.label}>
+      {set.map(([name, value]) => (
+        <a
+          key={name}
+          class="chip is-set"
+          href={hrefWith({ [name]: undefined, cursor: undefined })}
+          aria-label={texts.filters.remove(texts.filters.names[name], valueText(name, value, filter))}
+        >
+          {texts.filters.names[name]} <b>{valueText(name, value, filter)}</b>
+          <Icon name="close" />
+        </a>
+      ))}
+      {OFFERED.filter((name) => filter[name] === undefined).map((name) => (
+        <button key={name} type="button" class="chip" onClick={() => setFocus(name)}>
+          <Icon name="plus" />
+          {texts.filters.names[name]}
+        </button>
+      ))}
+      <button type="button" class="chip" onClick={() => setFocus('from')}>
+        <Icon name="plus" />
+        {texts.filters.more}
+      </button>
+      {focus !== undefined && (
+        <FilterDialog
+          filter={filter}
+          focus={focus}
+          onClose={() => setFocus(undefined)}
+          onApply={(changes) => {
+            setFocus(undefined);
+            change({ ...changes, cursor: undefined });
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+/** The value of a filter as people read it. */
+function valueText(name: FilterName, value: string, { token }: DeliveryFilter): string {
+  switch (name) {
+    case 'status':
+      return texts.states[value as keyof typeof texts.states] ?? value;
+    case 'type':
+      return texts.filters.types[value as 'COIN_TRANSFER'] ?? value;
+    case 'direction':
+      return texts.filters.directions[value as 'in'] ?? value;
+    case 'token':
+      return assetName(value);
+    case 'min_amount':
+    case 'max_amount': {
+      const { decimals, symbol, isKnown } = assetOf(assetFor(token));
+      return token !== undefined && isKnown
+        ? `${formatAmount(value, decimals)} ${symbol}`
+        : `${formatAmount(value, 0)} ${texts.units}`;
+    }
+    case 'address':
+    case 'watched_address_id':
+    case 'hash':
+      return shortAddress(value);
+    case 'origin':
+      return hostOf(value);
+    case 'from':
+    case 'until':
+      return formatExact(Date.parse(value), zone.value);
+    case 'code':
+      return /^\d+$/.test(value) ? value : texts.shortOutcome(value);
+    case 'from_block':
+    case 'to_block':
+      return `#${formatAmount(value, 0)}`;
+  }
+}
+
+const assetFor = (token: string | undefined): string =>
+  token === 'native' ? (chain.state.value.data?.native_symbol ?? '') : (token ?? '');
+
+function assetName(token: string): string {
+  const { symbol, isKnown } = assetOf(assetFor(token));
+  return isKnown ? symbol : shortAddress(token);
+}
+
+function FilterDialog({
+  filter,
+  focus,
+  onClose,
+  onApply,
+}: {
+  filter: DeliveryFilter;
+  focus: FilterName;
+  onClose(): void;
+  onApply(changes: Record<FilterName, string | undefined>): void;
+}) {
+  const [draft, setDraft] = useState<Record<string, string>>({
+    ...filter,
+    ...asTyped(filter),
+  });
+  const [problem, setProblem] = useState<{ name: FilterName; message: string } | undefined>(undefined);
+  const put = (name: FilterName) => (value: string) =>
+    setDraft((present) => ({ ...present, [name]: value.trim() }));
+  const field = (name: FilterName) => ({
+    ...{ name, value: draft[name] ?? '', isFirst: name === focus, onInput: put(name) },
+    problem: problem?.name === name ? problem.message : undefined,
+  });
+  const tokens = chain.state.value.data?.tokens ?? [];
+  return (
+    <Dialog
+      title={texts.filters.title}
+      isWide
+      onClose={onClose}
+      onSubmit={() => {
+        const checked = toFilter(draft);
+        if ('problem' in checked) setProblem(checked.problem);
+        else onApply(checked.filter);
+      }}
+    >
+      <div class="fields is-pair">
+        <Select {...field('status')} options={STATUSES.map((value) => [value, texts.states[value]])} />
+        <Select
+          {...field('type')}
+          options={(['COIN_TRANSFER', 'TOKEN_TRANSFER'] as const).map((value) => [
+            value,
+            texts.filters.types[value],
+          ])}
+        />
+        <Select
+          {...field('token')}
+          options={[
+            ['native', chain.state.value.data?.native_symbol ?? texts.filters.native],
+            ...tokens.map(({ address, symbol }): [string, string] => [address, symbol]),
+          ]}
+        />
+        <Text {...field('code')} hint={texts.filters.codeHint} list={OUTCOMES} />
+        <Text {...field('min_amount')} hint={texts.filters.amountHint(assetName(draft.token ?? ''))} />
+        <Text {...field('max_amount')} />
+        <Text {...field('address')} hint="0x…" />
+        <Text {...field('hash')} hint="0x…" />
+        <Text {...field('origin')} hint="https://hooks.example.com" />
+        <Text {...field('watched_address_id')} />
+        <Select
+          {...field('direction')}
+          options={(['in', 'out'] as const).map((value) => [value, texts.filters.directions[value]])}
+        />
+        <Text {...field('from')} hint={texts.zones[zone.value]} type="datetime-local" />
+        <Text {...field('until')} type="datetime-local" />
+        <Text {...field('from_block')} />
+        <Text {...field('to_block')} />
+      </div>
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class="button is-first">
+          {texts.filters.apply}
+        </button>
+      </footer>
+    </Dialog>
+  );
+}
+
+/** Amounts in whole units and times in the visitor's zone, as they are typed. */
+function asTyped(filter: DeliveryFilter): Record<string, string> {
+  const { decimals } = assetOf(assetFor(filter.token));
+  const scale = filter.token === undefined ? 0 : (decimals ?? 0);
+  const typed: Record<string, string> = {};
+  for (const name of ['min_amount', 'max_amount'] as const)
+    if (filter[name] !== undefined) typed[name] = formatAmount(filter[name], scale).replaceAll(',', '');
+  for (const name of ['from', 'until'] as const)
+    if (filter[name] !== undefined) typed[name] = toInput(filter[name]);
+  return typed;
+}
+
+function toFilter(
+  draft: Record<string, string>,
+): { filter: Record<FilterName, string | undefined> } | { problem: { name: FilterName; message: string } } {
+  const filter = { ...draft } as Record<FilterName, string | undefined>;
+  const { decimals } = assetOf(assetFor(draft.token));
+  for (const name of ['min_amount', 'max_amount'] as const) {
+    const typed = draft[name];
+    if (typed === undefined || typed === '') continue;
+    const units = parseAmount(typed, draft.token === undefined || draft.token === '' ? 0 : (decimals ?? 0));
+    if (units === undefined) return { problem: { name, message: texts.filters.badAmount } };
+    filter[name] = units;
+  }
+  for (const name of ['from', 'until'] as const) {
+    const typed = draft[name];
+    if (typed === undefined || typed === '') continue;
+    filter[name] = new Date(zone.value === 'utc' ? `${typed}Z` : typed).toISOString();
+  }
+  if (draft.address !== undefined && draft.address !== '' && !/^(0x)?[0-9a-fA-F]{40}$/.test(draft.address))
+    return { problem: { name: 'address', message: texts.filters.badAddress } };
+  if (draft.hash !== undefined && draft.hash !== '' && !/^(0x)?[0-9a-fA-F]{64}$/.test(draft.hash))
+    return { problem: { name: 'hash', message: texts.filters.badHash } };
+  return { filter };
+}
+
+/** An instant as a `datetime-local` field takes it. */
+function toInput(iso: string): string {
+  const date = new Date(iso);
+  const shifted = zone.value === 'utc' ? date : new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
+  return shifted.toISOString().slice(0, 'YYYY-MM-DDTHH:MM'.length);
+}
+
+type FieldProps = {
+  name: FilterName;
+  value: string;
+  isFirst: boolean;
+  problem: string | undefined;
+  onInput(value: string): void;
+};
+
+function Select({
+  name,
+  value,
+  isFirst,
+  onInput,
+  options,
+}: FieldProps & { options: readonly (readonly [string, string])[] }) {
+  return (
+    <div class="field">
+      <label for={`filter-${name}`}>{texts.filters.names[name]}</label>
+      <select
+        id={`filter-${name}`}
+        class="input"
+        value={value}
+        autofocus={isFirst}
+        onChange={(event) => onInput(event.currentTarget.value)}
+      >
+        <option value="">{texts.filters.any}</option>
+        {options.map(([one, text]) => (
+          <option key={one} value={one}>
+            {text}
+          </option>
+        ))}
+        {value !== '' && !options.some(([one]) => one === value) && <option value={value}>{value}</option>}
+      </select>
+    </div>
+  );
+}
+
+function Text({
+  name,
+  value,
+  isFirst,
+  problem,
+  onInput,
+  hint = '',
+  type = 'text',
+  list,
+}: FieldProps & { hint?: string; type?: 'text' | 'datetime-local'; list?: readonly string[] }) {
+  return (
+    <div class="field">
+      <label for={`filter-${name}`}>{texts.filters.names[name]}</label>
+      <input
+        id={`filter-${name}`}
+        class="input"
+        type={type}
+        value={value}
+        placeholder={hint}
+        autofocus={isFirst}
+        autocomplete="off"
+        spellcheck={false}
+        list={list === undefined ? undefined : `list-${name}`}
+        aria-invalid={problem !== undefined}
+        onInput={(event) => onInput(event.currentTarget.value)}
+      />
+      {list !== undefined && (
+        <datalist id={`list-${name}`}>
+          {list.map((one) => (
+            <option key={one} value={one} />
+          ))}
+        </datalist>
+      )}
+      {problem !== undefined && (
+        <p class="problem" role="alert">
+          <Icon name="failing" />
+          {problem}
+        </p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,195 @@
+/**
+ * Creates thousands of watched addresses from a CSV: pasted or dropped, checked here for its form, sent as one stream of lines,
+ * and reported line by line.
+ */
+import { useRef, useState } from 'preact/hooks';
+import { type ImportReport, importRecords, parseCsv } from '../api/import.ts';
+import { formatCount } from '../format/number.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { TextField } from '../parts/fields.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Table } from '../parts/table.tsx';
+import { Copy } from '../parts/values.tsx';
+import { texts } from '../texts.ts';
+
+const REFUSED_SHOWN_MAX = 100;
+
+export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChanged(): void }) {
+  const [text, setText] = useState('');
+  const [url, setUrl] = useState('');
+  const [isOver, setOver] = useState(false);
+  const [report, setReport] = useState<ImportReport | undefined>(undefined);
+  const abort = useRef<AbortController | undefined>(undefined);
+  const { lines, problems } = parseCsv(text, url.trim());
+  const isRunning = report !== undefined && !report.isOver;
+
+  const start = async () => {
+    const own = new AbortController();
+    abort.current = own;
+    await importRecords(lines, setReport, own.signal);
+    onChanged();
+  };
+  const take = async (files: FileList | null | undefined) => {
+    const file = files?.[0];
+    if (file !== undefined) setText(await file.text());
+  };
+
+  return (
+    <Dialog
+      title={texts.import.title}
+      isWide
+      onClose={() => {
+        abort.current?.abort();
+        onClose();
+      }}
+      onSubmit={() => void start()}
+    >
+      {report === undefined ? (
+        <>
+          <p class="prose second">{texts.import.note}</p>
+          {/* biome-ignore lint/a11y/noStaticElementInteractions: the button in it does the same */}
+          <div
+            class={isOver ? 'drop is-over' : 'drop'}
+            onDragOver={(event) => {
+              event.preventDefault();
+              setOver(true);
+            }}
+            onDragLeave={() => setOver(false)}
+            onDrop={(event) => {
+              event.preventDefault();
+              setOver(false);
+              void take(event.dataTransfer?.files);
+            }}
+          >
+            <label class="button">
+              <Icon name="upload" />
+              {texts.import.choose}
+              <input
+                type="file"
+                class="hidden"
+                accept=".csv,.txt,text/csv,text/plain"
+                onChange={(event) => void take(event.currentTarget.files)}
+              />
+            </label>
+            {texts.import.drop}
+          </div>
+          <div class="field">
+            <label for="import-text">{texts.import.paste}</label>
+            <textarea
+              id="import-text"
+              class="input"
+              rows={8}
+              spellcheck={false}
+              value={text}
+              placeholder={texts.import.example}
+              onInput={(event) => setText(event.currentTarget.value)}
+            />
+          </div>
+          <TextField
+            label={texts.import.url}
+            value={url}
+            onInput={setUrl}
+            placeholder="https://hooks.example.com/deposits"
+            note={texts.import.urlNote}
+          />
+          {text !== '' && (
+            <p class={problems.length > 0 ? 'is-warn' : 'second'} role="status">
+              {texts.import.found(
+                formatCount(lines.length),
+                lines.length,
+                formatCount(problems.length),
+                problems.length,
+              )}
+            </p>
+          )}
+          <Refused rows={problems} />
+        </>
+      ) : (
+        <Report report={report} total={lines.length} />
+      )}
+      <footer>
+        {isRunning && (
+          <button type="button" class="button" onClick={() => abort.current?.abort()}>
+            {texts.redeliver.stop}
+          </button>
+        )}
+        {!isRunning && (
+          <button type="button" class="button" onClick={onClose}>
+            {report === undefined ? texts.cancel : texts.close}
+          </button>
+        )}
+        {report === undefined && (
+          <button type="submit" class="button is-first" disabled={lines.length === 0}>
+            {texts.import.start(formatCount(lines.length), lines.length)}
+          </button>
+        )}
+      </footer>
+    </Dialog>
+  );
+}
+
+function Report({ report, total }: { report: ImportReport; total: number }) {
+  const { done, refused, isOver, error } = report;
+  return (
+    <>
+      <div role="status">
+        <progress max={Math.max(1, total)} value={done} aria-label={texts.import.title} />
+        <p>
+          {isOver
+            ? texts.import.over(
+                formatCount(done - refused.length),
+                formatCount(refused.length),
+                refused.length,
+              )
+            : texts.import.running(formatCount(done), formatCount(total))}
+        </p>
+      </div>
+      {error !== undefined && (
+        <p class="problem" role="alert">
+          <Icon name="failing" />
+          {error}
+        </p>
+      )}
+      <Refused rows={refused} />
+    </>
+  );
+}
+
+function Refused({ rows }: { rows: ImportReport['refused'] }) {
+  if (rows.length === 0) return null;
+  const csv = () =>
+    [
+      'line,address,reason',
+      ...rows.map(({ line, text, message }) => `${line},${quote(text)},${quote(message)}`),
+    ].join('\n');
+  return (
+    <>
+      <Table caption={texts.import.refused}>
+        <thead>
+          <tr>
+            <th class="right">{texts.import.line}</th>
+            <th>{texts.import.text}</th>
+            <th>{texts.import.reason}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.slice(0, REFUSED_SHOWN_MAX).map(({ line, text, message }) => (
+            <tr key={line}>
+              <td class="right">{line}</td>
+              <td class="mono">{text.slice(0, 48)}</td>
+              <td>{message}</td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+      <p class="below">
+        {rows.length > REFUSED_SHOWN_MAX && texts.import.shown(REFUSED_SHOWN_MAX, formatCount(rows.length))}
+        <Copy text={csv} label={texts.import.copyReport}>
+          {texts.import.copyReport}
+        </Copy>
+      </p>
+    </>
+  );
+}
+
+const quote = (text: string): string => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);

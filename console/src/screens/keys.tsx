@@ -1,0 +1,295 @@
+/**
+ * The operator's API keys: list, issue, rotate with an overlap, revoke. A key is shown once.
+ */
+import { useState } from 'preact/hooks';
+import { ApiError, call, callPage } from '../api/client.ts';
+import { useResource } from '../api/resource.ts';
+import type { Data } from '../api/types.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { TextField } from '../parts/fields.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
+import { Table } from '../parts/table.tsx';
+import { Command, Countdown, Time } from '../parts/values.tsx';
+import { zone } from '../state/preferences.ts';
+import { session } from '../state/session.ts';
+import { texts } from '../texts.ts';
+
+type Key = Data<'GET /api/admin/keys'>[number];
+type Issued = Data<'POST /api/admin/keys'>;
+type Open = { kind: 'create' } | { kind: 'rotate' | 'revoke'; key: Key };
+
+const PAGE_ROWS = '50';
+
+export function Keys() {
+  const { query, hrefWith } = usePageQuery();
+  const [open, setOpen] = useState<Open | undefined>(undefined);
+  const watcher = session.value.kind === 'operator' ? session.value.watcher : undefined;
+  const options = {
+    query: {
+      limit: PAGE_ROWS,
+      cursor: query.cursor,
+      watcher: watcher === undefined ? undefined : String(watcher.id),
+    },
+  };
+  const keys = useResource(`keys ${query.cursor ?? ''}`, (signal) =>
+    callPage('GET /api/admin/keys', { ...options, signal }),
+  );
+  const close = () => {
+    setOpen(undefined);
+    void keys.reload();
+  };
+  return (
+    <>
+      <PageHead title={texts.keys.title} note={texts.keys.note}>
+        <CopyCurl operation="GET /api/admin/keys" options={options} />
+        <button type="button" class="button is-first" onClick={() => setOpen({ kind: 'create' })}>
+          {texts.keys.create}
+        </button>
+      </PageHead>
+      <Loading loaded={keys.state.value} reload={keys.reload}>
+        {({ data, next }) => (
+          <>
+            {data.length === 0 ? <Empty text={texts.keys.none} /> : <KeyTable keys={data} onOpen={setOpen} />}
+            <p class="below">
+              {query.cursor !== undefined && (
+                <a class="link" href={hrefWith({ cursor: undefined })}>
+                  {texts.newest}
+                </a>
+              )}
+              {next !== undefined && (
+                <a class="link" href={hrefWith({ cursor: next })}>
+                  {texts.older}
+                </a>
+              )}
+            </p>
+          </>
+        )}
+      </Loading>
+      {open?.kind === 'create' && <CreateDialog first={watcher?.name ?? ''} onClose={close} />}
+      {open?.kind === 'rotate' && <RotateDialog one={open.key} onClose={close} />}
+      {open?.kind === 'revoke' && <RevokeDialog one={open.key} onClose={close} />}
+    </>
+  );
+}
+
+function KeyTable({ keys, onOpen }: { keys: readonly Key[]; onOpen(open: Open): void }) {
+  return (
+    <Table caption={texts.keys.title}>
+      <thead>
+        <tr>
+          <th>{texts.keys.watcher}</th>
+          <th>{texts.keys.id}</th>
+          <th>{texts.deliveries.state}</th>
+          <th class="right">{texts.addresses.created(texts.zones[zone.value])}</th>
+          <th class="right">{texts.keys.ends}</th>
+          <th>
+            <span class="hidden">{texts.keys.actions}</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {keys.map((key) => (
+          <tr key={key.id}>
+            <th scope="row" class="medium">
+              {key.watcher}
+            </th>
+            <td class="mono second">{key.id}</td>
+            <td>
+              {key.revoked_at !== null ? (
+                <State icon="cancelled" tone="" word={texts.keys.revoked} />
+              ) : key.expires_at !== null ? (
+                <State icon="retrying" tone="is-warn" word={texts.keys.ending} />
+              ) : (
+                <State icon="delivered" tone="is-ok" word={texts.keys.valid} />
+              )}
+            </td>
+            <td class="right quiet">
+              <Time at={key.created_at} />
+            </td>
+            <td class="right quiet">
+              {key.revoked_at !== null ? (
+                <Time at={key.revoked_at} />
+              ) : key.expires_at !== null ? (
+                <>
+                  {texts.in} <Countdown to={key.expires_at} />
+                </>
+              ) : (
+                texts.none
+              )}
+            </td>
+            <td class="right">
+              {key.revoked_at === null && (
+                <>
+                  {key.expires_at === null && (
+                    <button
+                      type="button"
+                      class="button is-small"
+                      onClick={() => onOpen({ kind: 'rotate', key })}
+                    >
+                      {texts.keys.rotate}
+                      <span class="hidden"> {key.id}</span>
+                    </button>
+                  )}{' '}
+                  <button
+                    type="button"
+                    class="button is-small is-bad"
+                    onClick={() => onOpen({ kind: 'revoke', key })}
+                  >
+                    {texts.keys.revoke}
+                    <span class="hidden"> {key.id}</span>
+                  </button>
+                </>
+              )}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
+  );
+}
+
+/** A new key is shown this one time. */
+function Shown({ issued, onClose }: { issued: Issued; onClose(): void }) {
+  return (
+    <>
+      <div class="notice is-warn">
+        <Icon name="failing" />
+        <p>{texts.keys.once}</p>
+      </div>
+      <Command text={issued.key} />
+      <p class="prose second">{texts.keys.of(issued.watcher, issued.id)}</p>
+      <footer>
+        <button type="button" class="button is-first" onClick={onClose}>
+          {texts.keys.kept}
+        </button>
+      </footer>
+    </>
+  );
+}
+
+/** Runs a request, and keeps the reason if it is refused. */
+function useAttempt(): { problem: string | undefined; attempt(work: () => Promise<void>): void } {
+  const [problem, setProblem] = useState<string | undefined>(undefined);
+  return {
+    problem,
+    attempt(work) {
+      setProblem(undefined);
+      work().catch((error: unknown) => {
+        if (!(error instanceof ApiError)) throw error;
+        setProblem([error.message, ...error.problems.map(({ message }) => message)].join(': '));
+      });
+    },
+  };
+}
+
+function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
+  const [name, setName] = useState(first);
+  const [issued, setIssued] = useState<Issued | undefined>(undefined);
+  const { problem, attempt } = useAttempt();
+  const create = async () =>
+    setIssued(await call('POST /api/admin/keys', { body: { watcher: name.trim() } }));
+  if (issued !== undefined)
+    return (
+      <Dialog title={texts.keys.created} onClose={onClose}>
+        <Shown issued={issued} onClose={onClose} />
+      </Dialog>
+    );
+  return (
+    <Dialog title={texts.keys.createTitle} onClose={onClose} onSubmit={() => attempt(create)}>
+      <TextField
+        label={texts.keys.watcher}
+        value={name}
+        onInput={setName}
+        note={texts.keys.watcherNote}
+        isRequired
+        problem={problem}
+      />
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class="button is-first">
+          {texts.keys.createNow}
+        </button>
+      </footer>
+    </Dialog>
+  );
+}
+
+function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
+  const [minutes, setMinutes] = useState('1440');
+  const [issued, setIssued] = useState<Issued | undefined>(undefined);
+  const { problem, attempt } = useAttempt();
+  const isGood = /^\d+$/.test(minutes);
+  const rotate = async () =>
+    setIssued(
+      await call('POST /api/admin/keys/{id}/rotate', {
+        path: { id: one.id },
+        body: { overlap_minutes: Number(minutes) },
+      }),
+    );
+  if (issued !== undefined)
+    return (
+      <Dialog title={texts.keys.created} onClose={onClose}>
+        <Shown issued={issued} onClose={onClose} />
+      </Dialog>
+    );
+  return (
+    <Dialog title={texts.keys.rotateTitle(one.watcher)} onClose={onClose} onSubmit={() => attempt(rotate)}>
+      <p class="prose">{texts.keys.rotateNote}</p>
+      <TextField
+        label={texts.keys.overlap}
+        value={minutes}
+        inputMode="numeric"
+        onInput={setMinutes}
+        problem={isGood ? problem : texts.settings.wholeNumber}
+      />
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class="button is-first" disabled={!isGood}>
+          {texts.keys.rotateNow}
+        </button>
+      </footer>
+    </Dialog>
+  );
+}
+
+function RevokeDialog({ one, onClose }: { one: Key; onClose(): void }) {
+  const [remark, setRemark] = useState<string | null | undefined>(undefined);
+  const { problem, attempt } = useAttempt();
+  const revoke = async () => {
+    const answer = await call('DELETE /api/admin/keys/{id}', { path: { id: one.id } });
+    setRemark(answer.remark);
+    if (answer.remark === null) onClose();
+  };
+  if (typeof remark === 'string')
+    return (
+      <Dialog title={texts.keys.revokedTitle} onClose={onClose}>
+        <p class="prose">{remark}</p>
+        <footer>
+          <button type="button" class="button is-first" onClick={onClose}>
+            {texts.close}
+          </button>
+        </footer>
+      </Dialog>
+    );
+  return (
+    <Dialog title={texts.keys.revokeTitle(one.watcher)} onClose={onClose} onSubmit={() => attempt(revoke)}>
+      <p class="mono">{one.id}</p>
+      <p class="prose">{texts.keys.revokeNote}</p>
+      {problem !== undefined && <p class="problem">{problem}</p>}
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class="button is-bad">
+          {texts.keys.revokeNow}
+        </button>
+      </footer>
+    </Dialog>
+  );
+}

@@ -1,0 +1,177 @@
+/**
+ * Prices with the sources behind them, and the swap pairs.
+ */
+import { chain, status } from '../api/chain.ts';
+import { callExact } from '../api/client.ts';
+import { useResource } from '../api/resource.ts';
+import type { Data, Exact, Status } from '../api/types.ts';
+import { formatAmount, formatMoney, formatPrice } from '../format/amount.ts';
+import { formatDuration } from '../format/number.ts';
+import { CopyCurl, Empty, Loading, PageHead } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
+import { LinkRow, Table } from '../parts/table.tsx';
+import { Age } from '../parts/values.tsx';
+import { texts } from '../texts.ts';
+
+export type Pair = Exact<Data<'GET /api/swap/pairs'>>[number];
+type Price = Status['prices'][number];
+
+const REFRESH_MS = 30_000;
+
+/** The token that prices of the pair are in, which also determines its USD value, and the token that they are of. */
+export function unitsOf({ name, usd_value_from: from }: Pick<Pair, 'name' | 'usd_value_from'>): {
+  unit: string;
+  of: string;
+} {
+  const [first = '', second = ''] = name.split('/');
+  return from === '0' ? { unit: first, of: second } : { unit: second, of: first };
+}
+
+export function Market() {
+  const pairs = useResource('pairs', (signal) => callExact('GET /api/swap/pairs', { signal }), {
+    everyMs: REFRESH_MS,
+  });
+  const prices = status.state.value;
+  return (
+    <>
+      <PageHead title={texts.market.title} note={texts.market.note}>
+        <CopyCurl operation="GET /api/swap/pairs" />
+      </PageHead>
+      <section aria-labelledby="prices">
+        <div class="section-head">
+          <h2 id="prices">{texts.market.prices}</h2>
+          <span>{texts.market.pricesNote}</span>
+        </div>
+        <Loading loaded={prices} reload={status.reload}>
+          {(data) =>
+            data.prices.length === 0 ? (
+              <Empty text={texts.market.noPrices} />
+            ) : (
+              <Prices prices={data.prices} />
+            )
+          }
+        </Loading>
+      </section>
+      <section aria-labelledby="pairs">
+        <div class="section-head">
+          <h2 id="pairs">{texts.market.pairs}</h2>
+        </div>
+        <Loading loaded={pairs.state.value} reload={pairs.reload}>
+          {({ data }) => (data.length === 0 ? <Empty text={texts.market.noPairs} /> : <Pairs pairs={data} />)}
+        </Loading>
+      </section>
+    </>
+  );
+}
+
+function Prices({ prices }: { prices: readonly Price[] }) {
+  return (
+    <Table caption={texts.market.prices}>
+      <thead>
+        <tr>
+          <th>{texts.market.asset}</th>
+          <th>{texts.deliveries.state}</th>
+          <th class="right">{texts.market.usd}</th>
+          <th class="right">{texts.market.age}</th>
+          <th>{texts.market.sources}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {prices.map((price) => (
+          <tr key={price.asset}>
+            <th scope="row" class="medium">
+              {price.asset}
+            </th>
+            <td>
+              <PriceState price={price} />
+            </td>
+            <td class="right medium">{price.price === null ? texts.none : formatPrice(price.price)}</td>
+            <td class="right quiet">
+              {price.age_seconds === null ? texts.none : formatDuration(Math.floor(price.age_seconds) * 1000)}
+            </td>
+            <td class="second sources">
+              {price.sources.map((source) => (
+                <span key={source.source} title={source.message ?? undefined}>
+                  {source.source}{' '}
+                  <b class={source.verdict === 'used' ? 'is-ok' : 'is-warn'}>
+                    {texts.market.verdicts[source.verdict]}
+                  </b>
+                </span>
+              ))}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
+  );
+}
+
+export function PriceState({ price }: { price: Price }) {
+  if (price.price === null) return <State icon="failing" tone="is-bad" word={texts.market.missing} />;
+  if (price.stale) return <State icon="retrying" tone="is-warn" word={texts.market.stale} />;
+  return <State icon="delivered" tone="is-ok" word={texts.market.fresh} />;
+}
+
+function Pairs({ pairs }: { pairs: readonly Pair[] }) {
+  const native = chain.state.value.data?.native_symbol ?? '';
+  const states = status.state.value.data?.pairs ?? [];
+  return (
+    <Table caption={texts.market.pairs}>
+      <thead>
+        <tr>
+          <th>{texts.market.pair}</th>
+          <th class="right">{texts.market.price}</th>
+          <th class="right">{texts.market.volume}</th>
+          <th class="right">{texts.market.lp}</th>
+          <th class="right second-rank">{texts.market.reserves}</th>
+          <th>{texts.market.check}</th>
+          <th class="right third-rank">{texts.market.updated}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {pairs.map((pair) => {
+          const [first = '', second = native] = pair.name.split('/');
+          const state = states.find(({ id }) => String(id) === pair.id);
+          return (
+            <LinkRow key={pair.id}>
+              <th scope="row">
+                <a class="row-link medium" href={`/console/market/${pair.id}`}>
+                  {pair.name}
+                </a>
+              </th>
+              <td class="right">
+                {pair.latestPrice === null
+                  ? texts.none
+                  : `${formatPrice(pair.latestPrice)} ${unitsOf(pair).unit}`}
+              </td>
+              <td class="right medium">
+                ${formatMoney(pair.vol24h)}
+                {state?.volume_complete === false && <span class="is-warn"> {texts.market.incomplete}</span>}
+              </td>
+              <td class="right">
+                {pair.lpPriceInUsd === null ? texts.none : `$${formatMoney(pair.lpPriceInUsd)}`}
+              </td>
+              <td class="right quiet second-rank">
+                {pair.reserve0 === null || pair.reserve1 === null
+                  ? texts.none
+                  : `${formatMoney(formatAmount(pair.reserve0, Number(pair.token0_decimals)).replaceAll(',', ''))} ${first} · ${formatMoney(formatAmount(pair.reserve1, Number(pair.token1_decimals)).replaceAll(',', ''))} ${second}`}
+              </td>
+              <td>
+                {state === undefined || state.price_deviation === null ? (
+                  <span class="quiet">{texts.market.unchecked}</span>
+                ) : state.deviates ? (
+                  <State icon="failing" tone="is-bad" word={texts.market.deviates} />
+                ) : (
+                  <State icon="delivered" tone="is-ok" word={texts.market.agrees} />
+                )}
+              </td>
+              <td class="right quiet third-rank">
+                <Age since={pair.updated_at} />
+              </td>
+            </LinkRow>
+          );
+        })}
+      </tbody>
+    </Table>
+  );
+}

@@ -1,0 +1,264 @@
+/**
+ * The overview: is it working, and if not, where and since when.
+ */
+
+import { useEffect } from 'preact/hooks';
+import { lazy } from 'preact-iso';
+import { chain, headOf, status } from '../api/chain.ts';
+import { call } from '../api/client.ts';
+import { noteRecords } from '../api/records.ts';
+import { useResource } from '../api/resource.ts';
+import { useTail } from '../api/tail.ts';
+import type { Receiver, Statistics } from '../api/types.ts';
+import { groupDigits } from '../format/amount.ts';
+import { formatAge, formatCount, formatDuration, formatShare, splitUnit } from '../format/number.ts';
+import { formatLong } from '../format/time.ts';
+import { Attention } from '../parts/attention.tsx';
+import { DeliveryChart } from '../parts/delivery-chart.tsx';
+import { DeliveryLines, DeliveryRow, isSmall } from '../parts/delivery-row.tsx';
+import { Figure, Figures } from '../parts/figures.tsx';
+import {
+  CopyCurl,
+  Empty,
+  Ghosts,
+  Loading,
+  PageHead,
+  PeriodChoice,
+  periodOf,
+  usePageQuery,
+} from '../parts/page.tsx';
+import { Table } from '../parts/table.tsx';
+import { now } from '../state/clock.ts';
+import { zone } from '../state/preferences.ts';
+import { session, showsAll } from '../state/session.ts';
+import { texts } from '../texts.ts';
+
+const FirstRun = lazy(() => import('./first-run.tsx').then((module) => module.FirstRun));
+
+const STATISTICS_MS = 15_000;
+const RECEIVERS_MAX = 100;
+const TAIL_ROWS = 10;
+/** An older head is worth a look. */
+const HEAD_BLOCKS_MAX = 3;
+
+export function Overview() {
+  const { query } = usePageQuery();
+  const period = periodOf(query);
+  const options = { query: { period } };
+  const statistics = useResource(
+    `statistics ${period}`,
+    (signal) => call('GET /api/notifications/statistics', { ...options, signal }),
+    { everyMs: STATISTICS_MS },
+  );
+  const receivers = useResource(
+    'receivers',
+    (signal) => call('GET /api/notifications/receivers', { query: { limit: String(RECEIVERS_MAX) }, signal }),
+    { everyMs: STATISTICS_MS },
+  );
+  const records = useResource(
+    'first records',
+    (signal) => call('GET /api/notifications/watched-addresses', { query: { limit: '200' }, signal }),
+    { when: !showsAll.value },
+  );
+  const { data: known } = records.state.value;
+  useEffect(() => noteRecords(known ?? []), [known]);
+  const loaded = statistics.state.value;
+  const isNew = known?.length === 0 && loaded.data?.totals.attempts === 0;
+  if (isNew) return <FirstRun onCreated={() => void records.reload()} />;
+  return (
+    <>
+      <PageHead
+        title={texts.overview.title}
+        note={`${formatLong(now.value, zone.value)} ${texts.zones[zone.value]} · ${whose()}`}
+      >
+        <PeriodChoice />
+        <CopyCurl operation="GET /api/notifications/statistics" options={options} />
+      </PageHead>
+      <Summary
+        statistics={loaded.data}
+        receivers={receivers.state.value.data}
+        isOld={loaded.error !== undefined}
+      />
+      <Loading loaded={loaded} reload={statistics.reload} ghost={<Ghosts rows={5} />}>
+        {(data) => <DeliveryChart statistics={data} />}
+      </Loading>
+      <div class="columns is-overview">
+        <Tail />
+        <Attention receivers={receivers} />
+      </div>
+    </>
+  );
+}
+
+function whose(): string {
+  const { value } = session;
+  if (value.kind === 'visitor') return '';
+  return value.watcher === undefined
+    ? texts.overview.allWatchers
+    : texts.overview.receiversOf(value.watcher.name);
+}
+
+function Summary({
+  statistics,
+  receivers,
+  isOld,
+}: {
+  statistics: Statistics | undefined;
+  receivers: Receiver[] | undefined;
+  isOld: boolean;
+}) {
+  const latency = statistics?.latency ?? undefined;
+  const [p95, unit] = latency === undefined ? [undefined, ''] : splitUnit(formatDuration(latency.p95_ms));
+  return (
+    <Figures>
+      <Figure
+        label={texts.overview.deliveredIn(statistics?.period ?? '24h')}
+        value={statistics === undefined ? undefined : formatCount(statistics.totals.delivered)}
+        note={statistics === undefined ? '' : comparedTo(statistics)}
+        isOld={isOld}
+      />
+      <Figure
+        label={texts.overview.onFirst}
+        value={
+          statistics === undefined || statistics.totals.delivered === 0
+            ? undefined
+            : formatShare(statistics.totals.first_attempt, statistics.totals.delivered)
+        }
+        unit="%"
+        note={statistics === undefined ? '' : failedNote(statistics)}
+        isOld={isOld}
+      />
+      <Figure
+        label={texts.overview.latency}
+        value={p95}
+        unit={unit}
+        note={
+          latency === undefined
+            ? texts.overview.noLatency
+            : texts.overview.percentiles(formatDuration(latency.p50_ms), formatDuration(latency.p99_ms))
+        }
+        isOld={isOld}
+      />
+      <Waiting receivers={receivers} />
+      <HeadFigure />
+    </Figures>
+  );
+}
+
+function comparedTo({ totals, previous, period }: Statistics): string {
+  if (previous === null || previous.delivered === 0) return texts.overview.noPrevious[period];
+  const isMore = totals.delivered >= previous.delivered;
+  const difference = Math.abs(totals.delivered - previous.delivered);
+  const percent = (Math.round((difference / previous.delivered) * 1000) / 10).toFixed(1);
+  return texts.overview.compared(percent, isMore, period);
+}
+
+function failedNote({ totals }: Statistics): string {
+  if (totals.attempts === 0) return texts.overview.noAttempts;
+  if (totals.failed_attempts === 0) return texts.overview.noneFailed;
+  return texts.overview.failedShare(formatShare(totals.failed_attempts, totals.attempts));
+}
+
+function Waiting({ receivers }: { receivers: Receiver[] | undefined }) {
+  if (receivers === undefined) return <Figure label={texts.overview.waiting} value={undefined} />;
+  const count = receivers.reduce((sum, { waiting }) => sum + (waiting ?? 0), 0);
+  const isPart =
+    receivers.length === RECEIVERS_MAX || receivers.some((one) => one.waiting_is_complete === false);
+  const oldest = receivers
+    .flatMap(({ oldest_waiting_at: at }) => (at === null ? [] : Date.parse(at)))
+    .reduce((least, at) => Math.min(least, at), Number.POSITIVE_INFINITY);
+  const hasFailing = receivers.some(({ state }) => state === 'failing' || state === 'hung');
+  return (
+    <Figure
+      label={texts.overview.waiting}
+      value={`${formatCount(count)}${isPart ? '+' : ''}`}
+      note={
+        Number.isFinite(oldest)
+          ? texts.overview.oldest(formatAge(now.value - oldest))
+          : texts.overview.nothingWaits
+      }
+      noteIcon={hasFailing && count > 0 ? 'alert' : undefined}
+      tone={hasFailing && count > 0 ? 'is-warn' : ''}
+    />
+  );
+}
+
+function HeadFigure() {
+  const head = headOf(status.state.value);
+  if (head === undefined)
+    return <Figure label={texts.overview.head} value={undefined} note={texts.noBlock} />;
+  const ageMs = Math.max(0, now.value - head.minedAt);
+  const [value, unit] = splitUnit(formatAge(ageMs));
+  const blockMs = chain.state.value.data?.block_time_ms;
+  const isLate = blockMs !== null && blockMs !== undefined && ageMs > HEAD_BLOCKS_MAX * blockMs + 2_000;
+  return (
+    <Figure
+      label={texts.overview.head}
+      value={value}
+      unit={unit === '' ? '' : `${unit} ${texts.ago}`}
+      note={<span class="mono">#{groupDigits(String(head.number))}</span>}
+      noteIcon={isLate ? 'alert' : undefined}
+      tone={isLate ? 'is-warn' : ''}
+    />
+  );
+}
+
+function Tail() {
+  const rows = useTail(TAIL_ROWS);
+  const hrefOf = (id: number) => `/console/deliveries/${id}`;
+  const { value } = rows;
+  return (
+    <section aria-labelledby="tail">
+      <div class="section-head">
+        <h2 id="tail">{texts.overview.tail}</h2>
+        <span>{texts.overview.tailNote}</span>
+        <div class="actions">
+          <a class="link" href="/console/deliveries">
+            {texts.overview.allDeliveries}
+          </a>
+        </div>
+      </div>
+      {value === undefined ? (
+        <div class="is-late">
+          <Ghosts rows={TAIL_ROWS} />
+        </div>
+      ) : value.length === 0 ? (
+        <Empty text={texts.overview.noTail} />
+      ) : isSmall.value ? (
+        <ul class="rows">
+          {value.map(({ delivery, at }) => (
+            <DeliveryLines key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
+          ))}
+        </ul>
+      ) : (
+        <Table caption={texts.overview.tailCaption}>
+          <thead>
+            <tr>
+              <th>{texts.deliveries.state}</th>
+              <th>{texts.timeIn(zone.value)}</th>
+              {showsAll.value && <th class="second-rank">{texts.watcherChoice.label}</th>}
+              <th class="amount">{texts.deliveries.amount}</th>
+              <th>
+                <span class="hidden">{texts.deliveries.unit}</span>
+              </th>
+              <th>{texts.deliveries.fromTo}</th>
+              <th>{texts.deliveries.receiver}</th>
+              <th class="right">{texts.deliveries.answer}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {value.map(({ delivery, at }) => (
+              <DeliveryRow
+                key={delivery.id}
+                delivery={delivery}
+                href={hrefOf(delivery.id)}
+                at={at}
+                hasReceiver
+              />
+            ))}
+          </tbody>
+        </Table>
+      )}
+    </section>
+  );
+}

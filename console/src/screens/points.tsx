@@ -1,0 +1,156 @@
+/**
+ * Points: the leaderboard of a month, and a user's month beside it.
+ */
+
+import { useCallback } from 'preact/hooks';
+import { useLocation, useRoute } from 'preact-iso';
+import { callExact } from '../api/client.ts';
+import { useResource } from '../api/resource.ts';
+import { formatDecimal } from '../format/amount.ts';
+import { formatMonth, shiftMonth } from '../format/time.ts';
+import { AddressSearch } from '../parts/address-search.tsx';
+import { Meter } from '../parts/chart.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
+import { LinkRow, Table } from '../parts/table.tsx';
+import { Address } from '../parts/values.tsx';
+import { serverNow } from '../state/clock.ts';
+import { useShortcut } from '../state/shortcuts.ts';
+import { texts } from '../texts.ts';
+import { PointsUser } from './points-user.tsx';
+
+const PAGE_ROWS = 50;
+const DECIMALS_MAX = 3;
+
+export function Points() {
+  const { params } = useRoute();
+  const { route } = useLocation();
+  const { query, hrefWith } = usePageQuery();
+  const user = params.user === undefined || params.user === '' ? undefined : params.user;
+  const present = new Date(serverNow()).toISOString().slice(0, 'YYYY-MM'.length);
+  const month = /^\d{4}-\d{2}$/.test(query.month ?? '') ? (query.month ?? present) : present;
+  const rankFrom = Number(query.rank ?? '1');
+  const options = { query: { month, limit: PAGE_ROWS, cursor: query.cursor } };
+  const leaders = useResource(`leaders ${month} ${query.cursor ?? ''}`, (signal) =>
+    callExact('GET /api/points/leaderboard', { ...options, signal }),
+  );
+  const search = hrefWith({}).split('?')[1];
+  const hrefOf = (one: string | undefined) =>
+    `/console/points${one === undefined ? '' : `/${one}`}${search === undefined ? '' : `?${search}`}`;
+  const close = useCallback(() => route(hrefOf(undefined)), [route, hrefOf]);
+  useShortcut('Escape', close);
+  const toMonth = (offset: number) =>
+    hrefWith({ month: shiftMonth(month, offset), cursor: undefined, rank: undefined });
+  return (
+    <div class={user === undefined ? '' : 'split has-detail'}>
+      <div class="list">
+        <PageHead title={texts.points.title} note={texts.points.note}>
+          <a
+            class="icon-button"
+            href={toMonth(-1)}
+            aria-label={texts.points.before}
+            title={texts.points.before}
+          >
+            <Icon name="left" />
+          </a>
+          <b class="medium">{formatMonth(month)}</b>
+          {month < present && (
+            <a
+              class="icon-button"
+              href={toMonth(1)}
+              aria-label={texts.points.after}
+              title={texts.points.after}
+            >
+              <Icon name="right" />
+            </a>
+          )}
+          {user === undefined && <CopyCurl operation="GET /api/points/leaderboard" options={options} />}
+        </PageHead>
+        <AddressSearch
+          label={texts.points.find}
+          value={user ?? ''}
+          onSearch={(found) => route(hrefOf(found))}
+        />
+        <Loading loaded={leaders.state.value} reload={leaders.reload}>
+          {({ data, next }) => (
+            <>
+              {data.length === 0 ? (
+                <Empty text={texts.points.none(formatMonth(month))} />
+              ) : (
+                <Leaders leaders={data} rankFrom={rankFrom} user={user} hrefOf={hrefOf} />
+              )}
+              <p class="below">
+                {data.length > 0 && texts.points.ranks(rankFrom, rankFrom + data.length - 1)}
+                {query.cursor !== undefined && (
+                  <a class="link" href={hrefWith({ cursor: undefined, rank: undefined })}>
+                    {texts.firstPage}
+                  </a>
+                )}
+                {next !== undefined && (
+                  <a class="link" href={hrefWith({ cursor: next, rank: String(rankFrom + data.length) })}>
+                    {texts.nextPage}
+                  </a>
+                )}
+              </p>
+            </>
+          )}
+        </Loading>
+      </div>
+      {user !== undefined && (
+        <PointsUser
+          key={`${user} ${month}`}
+          user={user}
+          month={month}
+          isPresent={month === present}
+          onClose={close}
+        />
+      )}
+    </div>
+  );
+}
+
+function Leaders({
+  leaders,
+  rankFrom,
+  user,
+  hrefOf,
+}: {
+  leaders: readonly { user: string; points: string }[];
+  rankFrom: number;
+  user: string | undefined;
+  hrefOf(user: string): string;
+}) {
+  const most = Number(leaders[0]?.points ?? 1);
+  return (
+    <Table caption={texts.points.caption}>
+      <thead>
+        <tr>
+          <th class="right narrow">{texts.points.rank}</th>
+          <th>{texts.points.user}</th>
+          <th class="right">{texts.points.points}</th>
+          <th>
+            <span class="hidden">{texts.points.share}</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {leaders.map((one, index) => (
+          <LinkRow key={one.user} isCurrent={one.user.toLowerCase() === user?.toLowerCase()}>
+            <td class="right quiet">{rankFrom + index}</td>
+            <th scope="row">
+              <a class="row-link" href={hrefOf(one.user)}>
+                <Address value={one.user} isLong isOwn />
+              </a>
+            </th>
+            <td class="right medium" title={one.points}>
+              {formatDecimal(one.points, DECIMALS_MAX)}
+            </td>
+            <td class="bar-cell">
+              <Meter share={Number(one.points) / most} />
+            </td>
+          </LinkRow>
+        ))}
+      </tbody>
+    </Table>
+  );
+}

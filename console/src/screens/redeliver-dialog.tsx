@@ -1,0 +1,177 @@
+/**
+ * Sends several deliveries again: the chosen ones, or all of a filter. It says how many and to whom before it starts, shows its
+ * progress, and can be stopped.
+ */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError, call, callPage } from '../api/client.ts';
+import { type DeliveryFilter, queryOf } from '../api/filter.ts';
+import { formatCount } from '../format/number.ts';
+import { hostOf } from '../format/short.ts';
+import type { RowDelivery } from '../parts/delivery-row.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { texts } from '../texts.ts';
+
+type Props = {
+  ids: readonly number[];
+  filter: DeliveryFilter;
+  rows: readonly RowDelivery[];
+  onClose(): void;
+};
+type Progress = { done: number; failed: { id: number; message: string }[]; isOver: boolean; error?: string };
+
+const SHOWN_FAILURES_MAX = 5;
+
+export function RedeliverDialog({ ids, filter, rows, onClose }: Props) {
+  const [count, setCount] = useState<{ count: number; is_complete: boolean } | undefined>(
+    ids.length > 0 ? { count: ids.length, is_complete: true } : undefined,
+  );
+  const [progress, setProgress] = useState<Progress | undefined>(undefined);
+  const [error, setError] = useState<string | undefined>(undefined);
+  const stopped = useRef(false);
+  useEffect(() => {
+    if (ids.length > 0) return;
+    call('GET /api/notifications/log/count', { query: queryOf(filter) }).then(setCount, (failure: unknown) =>
+      setError(messageOf(failure)),
+    );
+  }, []);
+  useEffect(
+    () => () => {
+      stopped.current = true;
+    },
+    [],
+  );
+  const start = () => {
+    const run = ids.length > 0 ? sendEach(ids, setProgress, stopped) : sendAll(filter, setProgress, stopped);
+    run.catch((failure: unknown) => {
+      setProgress((present) => ({
+        ...(present ?? { done: 0, failed: [] }),
+        isOver: true,
+        error: messageOf(failure),
+      }));
+    });
+  };
+  const total = count?.count ?? 0;
+  const isRunning = progress !== undefined && !progress.isOver;
+  return (
+    <Dialog title={texts.redeliver.title} onClose={onClose}>
+      {error !== undefined && <p class="problem">{error}</p>}
+      {progress === undefined && (
+        <p class="prose">
+          {count === undefined
+            ? texts.redeliver.counting
+            : texts.redeliver.question(
+                `${formatCount(total)}${count.is_complete ? '' : '+'}`,
+                total,
+                receiversOf(ids, rows),
+              )}
+        </p>
+      )}
+      {progress !== undefined && (
+        <div role="status">
+          <progress
+            max={Math.max(total, progress.done, 1)}
+            value={progress.done}
+            aria-label={texts.redeliver.title}
+          />
+          <p>
+            {progress.isOver
+              ? texts.redeliver.over(formatCount(progress.done))
+              : texts.redeliver.running(formatCount(progress.done), formatCount(total))}
+          </p>
+          {progress.error !== undefined && (
+            <p class="problem">
+              <Icon name="failing" />
+              {progress.error}
+            </p>
+          )}
+          {progress.failed.slice(0, SHOWN_FAILURES_MAX).map(({ id, message }) => (
+            <p key={id} class="problem">
+              <Icon name="failing" />
+              {id}: {message}
+            </p>
+          ))}
+          {progress.failed.length > SHOWN_FAILURES_MAX && (
+            <p>{texts.redeliver.moreFailed(progress.failed.length - SHOWN_FAILURES_MAX)}</p>
+          )}
+        </div>
+      )}
+      <footer>
+        {isRunning ? (
+          <button
+            type="button"
+            class="button"
+            onClick={() => {
+              stopped.current = true;
+            }}
+          >
+            {texts.redeliver.stop}
+          </button>
+        ) : (
+          <button type="button" class="button" onClick={onClose}>
+            {progress === undefined ? texts.cancel : texts.close}
+          </button>
+        )}
+        {progress === undefined && (
+          <button type="button" class="button is-first" disabled={total === 0} onClick={start}>
+            {count === undefined ? texts.redeliver.start : texts.redeliver.startCount(formatCount(total))}
+          </button>
+        )}
+      </footer>
+    </Dialog>
+  );
+}
+
+async function sendEach(
+  ids: readonly number[],
+  show: (progress: Progress) => void,
+  stopped: { current: boolean },
+): Promise<void> {
+  const failed: Progress['failed'] = [];
+  let done = 0;
+  show({ done, failed, isOver: false });
+  for (const id of ids) {
+    if (stopped.current) break;
+    try {
+      await call('POST /api/notifications/log/{id}/redeliver', { path: { id } });
+      done += 1;
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 401) throw error;
+      failed.push({ id, message: error.message });
+    }
+    show({ done, failed: [...failed], isOver: false });
+  }
+  show({ done, failed, isOver: true });
+}
+
+async function sendAll(
+  filter: DeliveryFilter,
+  show: (progress: Progress) => void,
+  stopped: { current: boolean },
+): Promise<void> {
+  let done = 0;
+  let cursor: string | undefined;
+  show({ done, failed: [], isOver: false });
+  do {
+    const { data } = await callPage('POST /api/notifications/log/redeliver', {
+      query: { ...queryOf(filter), cursor },
+    });
+    done += data.redelivered;
+    cursor = data.cursor ?? undefined;
+    show({ done, failed: [], isOver: false });
+  } while (cursor !== undefined && !stopped.current);
+  show({ done, failed: [], isOver: true });
+}
+
+/** The receivers of the chosen rows, or undefined when they aren't known. */
+function receiversOf(ids: readonly number[], rows: readonly RowDelivery[]): string | undefined {
+  const origins = new Set(rows.filter(({ id }) => ids.includes(id)).map(({ origin }) => origin));
+  const [first] = origins;
+  if (first === undefined || first === null) return undefined;
+  return origins.size === 1 ? hostOf(first) : texts.redeliver.receivers(hostOf(first), origins.size - 1);
+}
+
+const messageOf = (error: unknown): string => {
+  if (error instanceof ApiError) return error.message;
+  throw error;
+};

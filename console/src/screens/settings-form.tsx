@@ -1,0 +1,176 @@
+/**
+ * The settings of a watched address: confirmations, direction, amounts, tokens, removal notices and order.
+ */
+import { useEffect, useState } from 'preact/hooks';
+import { assetOf, chain } from '../api/chain.ts';
+import { ApiError, call } from '../api/client.ts';
+import { useResource } from '../api/resource.ts';
+import type { Settings } from '../api/types.ts';
+import { formatAmount, parseAmount } from '../format/amount.ts';
+import { Check, SelectField, TextField } from '../parts/fields.tsx';
+import { Icon } from '../parts/icon.tsx';
+import { Loading } from '../parts/page.tsx';
+import { announce } from '../state/announce.ts';
+import { texts } from '../texts.ts';
+
+type Draft = {
+  confirmations: string;
+  direction: Settings['direction'];
+  minimum: string;
+  tokens: string;
+  removed: boolean;
+  strict: boolean;
+};
+
+export function SettingsForm({ id }: { id: string }) {
+  const settings = useResource(`settings ${id}`, (signal) =>
+    call('GET /api/notifications/watched-addresses/{id}/settings', { path: { id }, signal }),
+  );
+  return (
+    <section aria-labelledby="settings">
+      <div class="section-head">
+        <h2 id="settings">{texts.settings.title}</h2>
+      </div>
+      <Loading loaded={settings.state.value} reload={settings.reload}>
+        {(data) => (
+          <Form key={JSON.stringify(data)} id={id} settings={data} onSaved={() => void settings.reload()} />
+        )}
+      </Loading>
+    </section>
+  );
+}
+
+function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSaved(): void }) {
+  const native = chain.state.value.data?.native_symbol ?? '';
+  const decimals = chain.state.value.data?.native_decimals ?? 18;
+  const first = draftOf(settings, decimals);
+  const [draft, setDraft] = useState<Draft>(first);
+  const [error, setError] = useState<ApiError | undefined>(undefined);
+  // The decimals of the native coin may arrive later.
+  useEffect(() => setDraft(draftOf(settings, decimals)), [settings, decimals]);
+  const put = (changes: Partial<Draft>) => setDraft((present) => ({ ...present, ...changes }));
+  const isChanged = JSON.stringify(draft) !== JSON.stringify(first);
+  const minimum = parseAmount(draft.minimum === '' ? '0' : draft.minimum, decimals);
+
+  const save = async () => {
+    setError(undefined);
+    const tokens = draft.tokens.split(/\n/).flatMap(parseToken);
+    try {
+      await call('PUT /api/notifications/watched-addresses/{id}/settings', {
+        path: { id },
+        body: {
+          confirmations: Number(draft.confirmations),
+          direction: draft.direction,
+          min_amount: minimum ?? '0',
+          tokens,
+          removed: draft.removed,
+          strict_order: draft.strict,
+        },
+      });
+      announce(texts.settings.saved);
+      onSaved();
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure);
+    }
+  };
+  return (
+    <form
+      class="fields"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save();
+      }}
+    >
+      <div class="fields is-pair">
+        <TextField
+          label={texts.settings.confirmations}
+          value={draft.confirmations}
+          inputMode="numeric"
+          onInput={(confirmations) => put({ confirmations })}
+          note={texts.settings.confirmationsNote}
+          problem={/^\d+$/.test(draft.confirmations) ? undefined : texts.settings.wholeNumber}
+        />
+        <SelectField
+          label={texts.settings.direction}
+          value={draft.direction}
+          options={[
+            ['both', texts.settings.directions.both],
+            ['in', texts.settings.directions.in],
+            ['out', texts.settings.directions.out],
+          ]}
+          onChange={(direction) =>
+            put({ direction: direction === 'in' ? 'in' : direction === 'out' ? 'out' : 'both' })
+          }
+        />
+      </div>
+      <TextField
+        label={texts.settings.minimum(native)}
+        value={draft.minimum}
+        inputMode="decimal"
+        onInput={(value) => put({ minimum: value })}
+        note={texts.settings.minimumNote}
+        problem={minimum === undefined ? texts.filters.badAmount : undefined}
+      />
+      <div class="field">
+        <label for="settings-tokens">{texts.settings.tokens}</label>
+        <textarea
+          id="settings-tokens"
+          class="input"
+          rows={3}
+          spellcheck={false}
+          value={draft.tokens}
+          placeholder={texts.settings.tokensHint}
+          onInput={(event) => put({ tokens: event.currentTarget.value })}
+        />
+        <p class="field-note">{texts.settings.tokensNote}</p>
+      </div>
+      <Check
+        label={texts.settings.removed}
+        note={texts.settings.removedNote}
+        value={draft.removed}
+        onChange={(removed) => put({ removed })}
+      />
+      <Check
+        label={texts.settings.strict}
+        note={texts.settings.strictNote}
+        value={draft.strict}
+        onChange={(strict) => put({ strict })}
+      />
+      {error !== undefined && (
+        <p class="problem" role="alert">
+          <Icon name="failing" />
+          {[error.message, ...error.problems.map(({ path, message }) => `${path} ${message}`)].join(': ')}
+        </p>
+      )}
+      <div>
+        <button type="submit" class="button" disabled={!isChanged || minimum === undefined}>
+          {texts.save}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function draftOf(settings: Settings, decimals: number): Draft {
+  return {
+    confirmations: String(settings.confirmations),
+    direction: settings.direction,
+    minimum: formatAmount(settings.min_amount, decimals).replaceAll(',', ''),
+    tokens: settings.tokens.map(tokenText).join('\n'),
+    removed: settings.removed,
+    strict: settings.strict_order,
+  };
+}
+
+/** `0x… 1.5`: the contract and the least amount, in whole units if the decimals are known. */
+function tokenText({ address, min_amount }: Settings['tokens'][number]): string {
+  if (min_amount === '0') return address;
+  return `${address} ${formatAmount(min_amount, assetOf(address).decimals ?? 0).replaceAll(',', '')}`;
+}
+
+function parseToken(line: string): { address: string; min_amount: string }[] {
+  const [address = '', amount = '0'] = line.trim().split(/\s+/);
+  if (address === '') return [];
+  return [{ address, min_amount: parseAmount(amount, assetOf(address).decimals ?? 0) ?? amount }];
+}

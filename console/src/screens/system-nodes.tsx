@@ -1,0 +1,125 @@
+/**
+ * The nodes with their state, speed and errors, and what of their answers is proved.
+ */
+import type { Status } from '../api/types.ts';
+import { groupDigits } from '../format/amount.ts';
+import { formatCount, formatDuration } from '../format/number.ts';
+import { Empty } from '../parts/page.tsx';
+import { Section } from '../parts/section.tsx';
+import { State } from '../parts/state.tsx';
+import { Table } from '../parts/table.tsx';
+import { texts } from '../texts.ts';
+
+type Node = Status['nodes'][number];
+
+export function Nodes({ nodes, quorum }: { nodes: readonly Node[]; quorum: Status['quorum'] }) {
+  return (
+    <Section
+      id="nodes"
+      title={texts.system.nodes}
+      {...(quorum !== null && { note: texts.system.quorum(quorum.votes, quorum.needed, quorum.nodes) })}
+    >
+      {nodes.length === 0 ? (
+        <Empty text={texts.system.noNodes} />
+      ) : (
+        <Table caption={texts.system.nodes}>
+          <thead>
+            <tr>
+              <th>{texts.system.node}</th>
+              <th>{texts.deliveries.state}</th>
+              <th class="right">{texts.system.head}</th>
+              <th class="right">p50</th>
+              <th class="right">p95</th>
+              <th class="right">{texts.system.errors}</th>
+              <th class="right second-rank">{texts.system.inFlight}</th>
+              <th class="right second-rank">{texts.system.overtaken}</th>
+              <th class="right third-rank">{texts.system.disproved}</th>
+              <th class="third-rank">{texts.system.traces}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {nodes.map((node) => (
+              <NodeRow key={node.name} node={node} />
+            ))}
+          </tbody>
+        </Table>
+      )}
+    </Section>
+  );
+}
+
+function NodeRow({ node }: { node: Node }) {
+  const { methods, error, limit_reason: limit } = node;
+  const main = [...methods].sort((one, other) => other.calls - one.calls)[0];
+  const calls = methods.reduce((sum, one) => sum + one.calls, 0);
+  const errors = methods.reduce((sum, one) => sum + one.errors, 0);
+  const duration = (ms: number | null | undefined) =>
+    ms === null || ms === undefined ? texts.none : formatDuration(ms);
+  const note = error ?? limit ?? node.disproved?.message;
+  return (
+    <tr>
+      <th scope="row" class="medium">
+        {node.name}
+        {note !== null && note !== undefined && <small title={note}>{note.slice(0, 80)}</small>}
+      </th>
+      <td>
+        <NodeState state={node.state} />
+      </td>
+      <td class="right mono">{node.head === null ? texts.none : `#${groupDigits(String(node.head))}`}</td>
+      <td class="right">{duration(main?.p50_ms)}</td>
+      <td class="right">{duration(main?.p95_ms)}</td>
+      <td
+        class={`right ${errors > 0 ? 'is-warn' : 'quiet'}`}
+        title={texts.system.ofCalls(formatCount(calls))}
+      >
+        {formatCount(errors)}
+      </td>
+      <td class="right second-rank">
+        {node.in_flight} / {node.concurrency_max}
+      </td>
+      <td class="right second-rank">{formatCount(node.overtaken)}</td>
+      <td class={`right third-rank ${node.disproved_count > 0 ? 'is-bad' : 'quiet'}`}>
+        {formatCount(node.disproved_count)}
+      </td>
+      <td class="third-rank second">{node.capabilities?.traces ?? texts.none}</td>
+    </tr>
+  );
+}
+
+function NodeState({ state }: { state: Node['state'] }) {
+  const word = texts.system.nodeStates[state];
+  switch (state) {
+    case 'ok':
+      return <State icon="delivered" tone="is-ok" word={word} />;
+    case 'slow':
+    case 'behind':
+    case 'limited':
+      return <State icon="retrying" tone="is-warn" word={word} />;
+    case 'failing':
+    case 'disagrees':
+    case 'wrong_chain':
+      return <State icon="failing" tone="is-bad" word={word} />;
+    case 'unknown':
+      return <State icon="waiting" tone="" word={word} />;
+  }
+}
+
+export function Proof({ proof }: { proof: Status['proof'] }) {
+  if (proof === null) return null;
+  return (
+    <Section id="proof" title={texts.system.proof} note={texts.system.proofMode(proof.mode)}>
+      <ul class="checks">
+        {Object.entries(proof.checks).map(([name, state]) => (
+          <li key={name}>
+            <State
+              icon={state === 'enforced' ? 'delivered' : state === 'calibrating' ? 'hung' : 'waiting'}
+              tone={state === 'enforced' ? 'is-ok' : state === 'calibrating' ? 'is-warn' : ''}
+              word={texts.system.proofChecks[name as keyof typeof texts.system.proofChecks] ?? name}
+            />
+            <span class="quiet">{texts.system.proofStates[state]}</span>
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}

@@ -1,0 +1,195 @@
+/**
+ * The operator's watchers: who they are, how many keys each has, and suspending and resuming them.
+ */
+import { useState } from 'preact/hooks';
+import { ApiError, call, callPage } from '../api/client.ts';
+import { useResource } from '../api/resource.ts';
+import type { Data } from '../api/types.ts';
+import { formatCount } from '../format/number.ts';
+import { Dialog } from '../parts/dialog.tsx';
+import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
+import { Table } from '../parts/table.tsx';
+import { Command, Time } from '../parts/values.tsx';
+import { announce } from '../state/announce.ts';
+import { zone } from '../state/preferences.ts';
+import { chooseWatcher } from '../state/session.ts';
+import { texts } from '../texts.ts';
+
+type Watcher = Data<'GET /api/admin/watchers'>[number];
+
+const PAGE_ROWS = '50';
+
+export function Watchers() {
+  const { query, hrefWith } = usePageQuery();
+  const [suspends, setSuspends] = useState<Watcher | undefined>(undefined);
+  const options = { query: { limit: PAGE_ROWS, cursor: query.cursor } };
+  const watchers = useResource(`watchers ${query.cursor ?? ''}`, (signal) =>
+    callPage('GET /api/admin/watchers', { ...options, signal }),
+  );
+  return (
+    <>
+      <PageHead title={texts.watchers.title} note={texts.watchers.note}>
+        <CopyCurl operation="GET /api/admin/watchers" options={options} />
+      </PageHead>
+      <Loading loaded={watchers.state.value} reload={watchers.reload}>
+        {({ data, next }) => (
+          <>
+            {data.length === 0 ? (
+              <Empty text={texts.watchers.none}>
+                <Command text="npm run --silent chainbell -- keys create --watcher acme" />
+              </Empty>
+            ) : (
+              <WatcherTable
+                watchers={data}
+                onSuspend={setSuspends}
+                onChanged={() => void watchers.reload()}
+              />
+            )}
+            <p class="below">
+              {query.cursor !== undefined && (
+                <a class="link" href={hrefWith({ cursor: undefined })}>
+                  {texts.firstPage}
+                </a>
+              )}
+              {next !== undefined && (
+                <a class="link" href={hrefWith({ cursor: next })}>
+                  {texts.nextPage}
+                </a>
+              )}
+            </p>
+          </>
+        )}
+      </Loading>
+      {suspends !== undefined && (
+        <SuspendDialog
+          watcher={suspends}
+          onClose={() => {
+            setSuspends(undefined);
+            void watchers.reload();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function WatcherTable({
+  watchers,
+  onSuspend,
+  onChanged,
+}: {
+  watchers: readonly Watcher[];
+  onSuspend(watcher: Watcher): void;
+  onChanged(): void;
+}) {
+  const resume = async (id: number) => {
+    await call('POST /api/admin/watchers/{id}/resume', { path: { id } }).catch((error: unknown) => {
+      if (!(error instanceof ApiError)) throw error;
+      announce(error.message);
+    });
+    onChanged();
+  };
+  return (
+    <Table caption={texts.watchers.title}>
+      <thead>
+        <tr>
+          <th class="right narrow">{texts.watchers.id}</th>
+          <th>{texts.watchers.name}</th>
+          <th>{texts.deliveries.state}</th>
+          <th class="right">{texts.watchers.keys}</th>
+          <th class="right third-rank">{texts.watchers.slices}</th>
+          <th class="right">{texts.addresses.created(texts.zones[zone.value])}</th>
+          <th>
+            <span class="hidden">{texts.keys.actions}</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {watchers.map((watcher) => (
+          <tr key={watcher.id}>
+            <td class="right quiet">{watcher.id}</td>
+            <th scope="row" class="medium">
+              {watcher.name}
+            </th>
+            <td>
+              <WatcherState watcher={watcher} />
+            </td>
+            <td class={`right ${watcher.valid_keys === 0 ? 'is-warn' : ''}`}>
+              {formatCount(watcher.valid_keys)}
+            </td>
+            <td class="right quiet third-rank">{watcher.slices}</td>
+            <td class="right quiet">
+              <Time at={watcher.created_at} />
+            </td>
+            <td class="right">
+              <a
+                class="button is-small"
+                href="/console"
+                onClick={() => chooseWatcher({ id: watcher.id, name: watcher.name })}
+              >
+                {texts.watchers.show}
+                <span class="hidden"> {watcher.name}</span>
+              </a>{' '}
+              {watcher.state === 'active' && (
+                <button type="button" class="button is-small is-bad" onClick={() => onSuspend(watcher)}>
+                  {texts.watchers.suspend}
+                  <span class="hidden"> {watcher.name}</span>
+                </button>
+              )}
+              {watcher.state === 'suspended' && (
+                <button type="button" class="button is-small" onClick={() => void resume(watcher.id)}>
+                  {texts.watchers.resume}
+                  <span class="hidden"> {watcher.name}</span>
+                </button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
+  );
+}
+
+function WatcherState({ watcher }: { watcher: Watcher }) {
+  const word = texts.watchers.states[watcher.state];
+  switch (watcher.state) {
+    case 'active':
+      return <State icon="delivered" tone="is-ok" word={word} />;
+    case 'suspended':
+      return <State icon="suspended" tone="is-warn" word={word} />;
+    case 'deleting':
+      return <State icon="cancelled" tone="" word={word} />;
+  }
+}
+
+function SuspendDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void }) {
+  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const suspend = async () => {
+    try {
+      await call('POST /api/admin/watchers/{id}/suspend', { path: { id: watcher.id } });
+      onClose();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      setProblem(error.message);
+    }
+  };
+  return (
+    <Dialog
+      title={texts.watchers.suspendTitle(watcher.name)}
+      onClose={onClose}
+      onSubmit={() => void suspend()}
+    >
+      <p class="prose">{texts.watchers.suspendNote}</p>
+      {problem !== undefined && <p class="problem">{problem}</p>}
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class="button is-bad">
+          {texts.watchers.suspendNow}
+        </button>
+      </footer>
+    </Dialog>
+  );
+}

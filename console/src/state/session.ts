@@ -1,0 +1,74 @@
+/**
+ * Who is signed in: a watcher with an API key, the operator with the admin token, or a visitor who sees public data. The key
+ * is kept only in this tab's sessionStorage.
+ */
+import { computed, type Signal, signal } from '@preact/signals';
+
+type WatcherName = { id: number; name: string };
+export type Session =
+  | { kind: 'visitor' }
+  | { kind: 'watcher'; token: string; watcher: WatcherName }
+  /** Without a chosen watcher, the operator sees all of them. */
+  | { kind: 'operator'; token: string; watcher: WatcherName | undefined };
+
+const STORED = 'chainbell.session';
+
+export const session: Signal<Session> = signal(readStored());
+/** Why the server refused the key that was signed in. */
+export const refusal: Signal<string | undefined> = signal(undefined);
+
+export const isOperator = computed(() => session.value.kind === 'operator');
+/** Whether all watchers are shown. Their rows name the watcher. */
+export const showsAll = computed(
+  () => session.value.kind === 'operator' && session.value.watcher === undefined,
+);
+/** Changes with everything that decides which data is shown. Part of the key of each resource. */
+export const scope = computed(() => {
+  const { value } = session;
+  return value.kind === 'visitor' ? 'visitor' : `${value.kind} ${value.token} ${value.watcher?.id ?? 'all'}`;
+});
+
+export function signIn(next: Session): void {
+  session.value = next;
+  refusal.value = undefined;
+  if (next.kind === 'visitor') sessionStorage.removeItem(STORED);
+  else sessionStorage.setItem(STORED, JSON.stringify(next));
+}
+
+/** Forgets the key. `reason` is shown beside the sign-in form. */
+export function signOut(reason?: string): void {
+  signIn({ kind: 'visitor' });
+  refusal.value = reason;
+}
+
+/** Shows one watcher to the operator, or all of them. */
+export function chooseWatcher(watcher: WatcherName | undefined): void {
+  const { value } = session;
+  if (value.kind === 'operator') signIn({ ...value, watcher });
+}
+
+/**
+ * Takes the key from `#key=…` or the token from `#admin=…`, and removes the fragment from the address bar and the history
+ * before anything else happens.
+ */
+export function takeFragment(): string | undefined {
+  const [, token] = /^#(?:key|admin)=(.+)$/.exec(location.hash) ?? [];
+  if (token === undefined) return undefined;
+  history.replaceState(history.state, '', location.pathname + location.search);
+  return decodeURIComponent(token);
+}
+
+function readStored(): Session {
+  try {
+    const stored: unknown = JSON.parse(sessionStorage.getItem(STORED) ?? 'null');
+    if (isSession(stored)) return stored;
+  } catch {
+    // Something else has written there. It counts as signed out.
+  }
+  return { kind: 'visitor' };
+}
+
+function isSession(value: unknown): value is Session {
+  if (typeof value !== 'object' || value === null || !('kind' in value) || !('token' in value)) return false;
+  return (value.kind === 'watcher' || value.kind === 'operator') && typeof value.token === 'string';
+}

@@ -1,0 +1,167 @@
+/**
+ * Deliveries in a real browser: the journey without a mouse, the live list over a restart, and what receivers and other watchers
+ * must not be able to do.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
+import { createWatcher, freshAddress, type Watcher } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+describe('deliveries', () => {
+  let stage: ConsoleStage;
+  before(async () => {
+    stage = await createConsoleStage({ retryMinutes: [60] });
+  });
+  after(() => stage[Symbol.asyncDispose]());
+
+  /** A watcher with one address, and what pays to it. */
+  async function watching(
+    name: string,
+  ): Promise<{ watcher: Watcher; pay(count?: number): Promise<void>; id: string }> {
+    const watcher = await createWatcher(stage.service, name);
+    const address = freshAddress();
+    const { id } = await watcher.watch({ address, webhookUrl: `${stage.receiver.url}/${name}` });
+    return {
+      ...{ watcher, id },
+      async pay(count = 1) {
+        for (let index = 0; index < count; index += 1)
+          await stage.chain.transferNative({
+            from: stage.chain.accounts[1],
+            to: address,
+            valueWei: 10n ** 15n,
+          });
+      },
+    };
+  }
+  const received = (name: string) => stage.receiver.requests.filter(({ path }) => path.endsWith(`/${name}`));
+  const idsOf = (page: Page) =>
+    page.evaluate<number[]>(
+      `[...document.querySelectorAll('tbody a.row-link')].map((link) => Number(link.href.split('/').at(-1)))`,
+    );
+
+  test('a visitor without a mouse creates an address, tests it, sees the attempt and sends it again', async () => {
+    const watcher = await createWatcher(stage.service, 'keys');
+    const page = await stage.open('/addresses', { key: watcher.key });
+    await page.getByText('You watch no addresses yet').waitFor();
+    const address = freshAddress();
+    await page.keyboard.press('n');
+    await page.getByRole('dialog').getByLabel('Address').focus();
+    await page.keyboard.type(address);
+    await page.keyboard.press('Tab');
+    await page.keyboard.type(`${stage.receiver.url}/keys`);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Watched address' }).waitFor();
+    await page.keyboard.press('Shift+T');
+    await page.getByText('The receiver accepted the test').waitFor();
+    assert.equal(received('keys')[0]?.headers['webhook-test'], 'true');
+    await stage.chain.transferNative({ from: stage.chain.accounts[1], to: address, valueWei: 1n });
+    await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Send again' }).waitFor();
+    await page.keyboard.press('Shift+R');
+    await page.getByText('The same body, with the same id').waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByText('2 attempts').waitFor();
+    const [, first, second] = received('keys');
+    assert.equal(first?.body, second?.body);
+    await page.keyboard.press('Escape');
+    await page.waitForURL((url) => url.pathname === '/console/deliveries');
+    await page.context().close();
+  });
+
+  test('a live list shows each delivery once, also those of the time when the service was away', async () => {
+    const { watcher, pay } = await watching('live');
+    const page = await stage.open('/deliveries', { key: watcher.key });
+    await page.getByText('No transfers of your addresses yet').waitFor();
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    await pay(3);
+    await page.locator('tbody tr').nth(2).waitFor();
+    await stage.restart(async () => {
+      await page.getByText('No connection to Chainbell since').waitFor();
+      await page.getByText('Disconnected since').first().waitFor();
+      await pay(2);
+    });
+    await page.locator('tbody tr').nth(4).waitFor();
+    await page.getByText('No connection to Chainbell').waitFor({ state: 'detached' });
+    const shown = await idsOf(page);
+    const stored = received('live').map(({ json }) => (json as { id: number }).id);
+    assert.deepEqual(new Set(shown), new Set(stored));
+    assert.equal(shown.length, 5);
+    await page.context().close();
+  });
+
+  test('a list under the pointer stands still and counts what is new', async () => {
+    const { watcher, pay } = await watching('still');
+    await pay(2);
+    await waitUntil(() => received('still').length === 2);
+    const page = await stage.open('/deliveries', { key: watcher.key });
+    await page.locator('tbody tr').nth(1).waitFor();
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    const before = await idsOf(page);
+    await page.locator('tbody tr').first().hover();
+    await pay(2);
+    await page.getByRole('button', { name: '2 new' }).waitFor();
+    assert.deepEqual(await idsOf(page), before);
+    await page.keyboard.press('.');
+    await page.locator('tbody tr').nth(3).waitFor();
+    assert.deepEqual((await idsOf(page)).slice(2), before);
+    await page.context().close();
+  });
+
+  test('two watchers never see one another', async () => {
+    const one = await watching('one');
+    const other = await watching('other');
+    await one.pay();
+    await waitUntil(() => received('one').length === 1);
+    const [request] = received('one');
+    const { id } = Object(request?.json) as { id: number };
+    const page = await stage.open('/deliveries', { key: other.watcher.key });
+    await page.getByText('No transfers of your addresses yet').waitFor();
+    await page.goto(`${stage.service.apiUrl}/console/deliveries/${id}`);
+    await page.getByText(`There is no delivery ${id}`).waitFor();
+    await page.goto(`${stage.service.apiUrl}/console/addresses/${one.id}`);
+    await page.getByText('Watched address not found').waitFor();
+    await one.pay();
+    await waitUntil(() => received('one').length === 2);
+    await page.goto(`${stage.service.apiUrl}/console`);
+    await page.getByText('No transfer of your addresses has been seen yet').waitFor();
+    assert.equal(await page.getByText('/one').count(), 0);
+    await page.context().close();
+  });
+
+  test('a hostile answer is only ever text', async () => {
+    const marks = '\u202e\u0000\u2066';
+    const body = `<script>window.stolen = sessionStorage.length</script><img src=x onerror="window.stolen=1">${marks}${'A'.repeat(16_384)}`;
+    stage.receiver.setAnswer(({ path }) => (path.endsWith('/hostile') ? { status: 500, body } : {}));
+    const { watcher, pay } = await watching('hostile');
+    await pay();
+    await waitUntil(() => received('hostile').length === 1);
+    const page = await stage.open('/deliveries', { key: watcher.key });
+    await page.locator('tbody .state', { hasText: 'Retrying' }).click();
+    const answer = page.locator('pre.answer');
+    await answer.waitFor();
+    assert.match((await answer.textContent()) ?? '', /^<script>window\.stolen/);
+    assert.equal(await page.evaluate('window.stolen'), undefined);
+    assert.equal(await page.locator('img').count(), 0);
+    const width = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
+    assert.equal(width, 0);
+    await page.context().close();
+    stage.receiver.setAnswer({});
+  });
+
+  test('all deliveries of a filter are counted first, then sent again with a progress', async () => {
+    const { watcher, pay } = await watching('again');
+    await pay(3);
+    await waitUntil(() => received('again').length === 3);
+    const page = await stage.open('/deliveries?status=delivered', { key: watcher.key });
+    await page.locator('tbody tr').nth(2).waitFor();
+    await page.getByRole('button', { name: 'Redeliver' }).click();
+    await page.getByRole('button', { name: 'Redeliver 3' }).click();
+    await page.getByText('3 are due now').waitFor();
+    await waitUntil(() => received('again').length === 6);
+    await page.context().close();
+  });
+});

@@ -1,0 +1,98 @@
+/**
+ * How the console writes numbers and times.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { formatAmount, formatDecimal, groupDigits, parseAmount } from '../../console/src/format/amount.ts';
+import { compare, sumOf } from '../../console/src/format/decimal.ts';
+import { formatAge, formatAttempt, formatDuration, formatShare } from '../../console/src/format/number.ts';
+import { hostOf, shortAddress } from '../../console/src/format/short.ts';
+import { formatCountdown, formatInstant, shiftMonth } from '../../console/src/format/time.ts';
+
+/** Integers of up to 78 digits, the largest that a uint256 has. */
+const amount = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n }).map(String);
+const decimals = fc.integer({ min: 0, max: 77 });
+
+test('an amount in whole units loses no digit and gains none', () => {
+  fc.assert(
+    fc.property(amount, decimals, (units, scale) => {
+      const text = formatAmount(units, scale);
+      assert.match(text, /^\d{1,3}(,\d{3})*(\.\d*[1-9])?$/);
+      assert.equal(parseAmount(text, scale), units);
+    }),
+  );
+});
+
+test('a cut amount is the beginning of the whole one, never rounded, and says that it is cut', () => {
+  fc.assert(
+    fc.property(amount, decimals, fc.integer({ min: 0, max: 8 }), (units, scale, most) => {
+      const whole = formatAmount(units, scale);
+      const cut = formatAmount(units, scale, most);
+      if (cut.endsWith('…')) assert.ok(whole.startsWith(cut.slice(0, -1)) && whole.length > cut.length - 1);
+      else assert.equal(cut, whole);
+    }),
+  );
+});
+
+test('an amount without known decimals is the integer, in groups', () => {
+  assert.equal(formatAmount('1234567', undefined), '1,234,567');
+  assert.equal(formatAmount(`1${'0'.repeat(78)}`, 0).replaceAll(',', '').length, 79);
+  assert.equal(groupDigits('1000'), '1,000');
+});
+
+test('an amount that is typed with more decimals than the token has is refused', () => {
+  assert.equal(parseAmount('1.5', 6), '1500000');
+  assert.equal(parseAmount('1,250.50', 6), '1250500000');
+  assert.equal(parseAmount('0.0000001', 6), undefined);
+  for (const text of ['', '-1', '1e3', '0x10', '1.2.3']) assert.equal(parseAmount(text, 6), undefined);
+});
+
+test('decimals are shown and added exactly', () => {
+  assert.equal(formatDecimal('352766.94'), '352,766.94');
+  assert.equal(formatDecimal('0.1234567891', 4), '0.1234…');
+  assert.equal(sumOf(['0.1', '0.2']), '0.3');
+  assert.equal(sumOf(['9007199254740993', '0.000000000000000001']), '9007199254740993.000000000000000001');
+  assert.equal(sumOf(['1e-7', '1']), '1.0000001');
+  assert.equal(compare('10.10', '10.1'), 0);
+  assert.equal(compare('-1', '0'), -1);
+});
+
+test('a share is 100 only if nothing is missing', () => {
+  assert.equal(formatShare(99_996, 100_000), '99.99');
+  assert.equal(formatShare(5, 5), '100');
+  assert.equal(formatShare(0, 5), '0.00');
+  assert.equal(formatShare(0, 0), '–');
+});
+
+test('durations have the units that people read', () => {
+  const examples: [number, string][] = [
+    [96, '96 ms'],
+    [1_340, '1.3 s'],
+    [59_999, '59 s'],
+    [21 * 60_000, '21 min'],
+    [11_520_000, '3 h 12 min'],
+    [3_600_000, '1 h'],
+    [187_200_000, '2 d 4 h'],
+  ];
+  for (const [ms, text] of examples) assert.equal(formatDuration(ms), text);
+  assert.equal(formatAttempt(10_000), '10.00 s');
+  assert.equal(formatAge(400), '0 s');
+});
+
+test('times show the date only where it isn’t today, and countdowns never go below zero', () => {
+  const now = { ms: Date.parse('2026-11-22T14:23:06Z'), zone: 'utc' as const };
+  assert.equal(formatInstant(Date.parse('2026-11-22T14:22:45Z'), now), '14:22:45');
+  assert.equal(formatInstant(Date.parse('2026-11-21T14:22:45Z'), now), '21 Nov 14:22');
+  assert.equal(formatInstant(Date.parse('2025-11-21T14:22:45Z'), now), '21 Nov 2025 14:22');
+  assert.equal(formatCountdown(874_000), '00:14:34');
+  assert.equal(formatCountdown(-1), '00:00:00');
+  assert.equal(formatCountdown(2 * 86_400_000 + 1), '2 d');
+  assert.equal(shiftMonth('2026-01', -1), '2025-12');
+});
+
+test('short forms keep both ends', () => {
+  assert.equal(shortAddress(`0x7a25${'0'.repeat(32)}9c3f`), '0x7a25…9c3f');
+  assert.equal(hostOf('https://hooks.acme.example:443/v2'), 'hooks.acme.example');
+  assert.equal(hostOf('https://hooks.acme.example:8443'), 'hooks.acme.example:8443');
+});

@@ -1,0 +1,66 @@
+/**
+ * A real browser for tests: Chromium from npm, which needs no installation, or the one that CHROME_PATH names.
+ */
+import { existsSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { waitUntil } from './wait.ts';
+
+const PACKAGE = new URL('../../tools/node_modules/@sparticuz/chromium/build/index.js', import.meta.url);
+/** The browser is under test with its security. The package's own arguments would switch much of it off. */
+const ARGUMENTS = ['--no-sandbox'];
+
+/** Starts a browser. `fonts` is a folder with a fonts.conf; without it the browser has the fonts of the package. */
+export async function startBrowser({ fonts }: { fonts?: string | undefined } = {}): Promise<Browser> {
+  const given = process.env.CHROME_PATH;
+  const executablePath = given === undefined || given === '' ? await unpack() : given;
+  // A context closes with its test, and what it waits for then has no reader.
+  return await chromium.launch({
+    executablePath,
+    args: ARGUMENTS,
+    env: { ...process.env, FONTCONFIG_PATH: fonts ?? path.join(tmpdir(), 'fonts') },
+  });
+}
+
+/**
+ * Unpacks the browser and its fonts into the run's temporary folder, once. Test files run at the same time, and none may start
+ * the program while another one writes it.
+ */
+async function unpack(): Promise<string> {
+  const { default: packed } = (await import(PACKAGE.href)) as {
+    default: { executablePath(): Promise<string> };
+  };
+  const mark = path.join(tmpdir(), 'chainbell-browser');
+  const ready = path.join(mark, 'ready');
+  const isFirst = await mkdir(mark).then(
+    () => true,
+    () => false,
+  );
+  if (isFirst) {
+    await packed.executablePath();
+    await writeFile(ready, '');
+  }
+  await waitUntil(() => existsSync(ready), { describe: `another process to unpack the browser (${mark})` });
+  return packed.executablePath();
+}
+
+export type View = { theme?: 'light' | 'dark'; width?: number; height?: number };
+
+/** A new tab without storage, as another visitor would have. */
+export async function openTab(
+  browser: Browser,
+  { theme = 'light', width = 1440, height = 900 }: View = {},
+): Promise<{ page: Page; context: BrowserContext }> {
+  const context = await browser.newContext({
+    colorScheme: theme,
+    // A color that is on its way has another contrast than where it ends.
+    reducedMotion: 'reduce',
+    viewport: { width, height },
+    locale: 'en-US',
+    timezoneId: 'Europe/Berlin',
+  });
+  const page = await context.newPage();
+  return { page, context };
+}
