@@ -9,6 +9,7 @@ import { stopOptimizingWasm } from '../src/core/wasm.ts';
 import { api } from './api/run.ts';
 import { bulk } from './bulk.ts';
 import { commands } from './commands.ts';
+import { consoleFigures } from './console.ts';
 import { days } from './days.ts';
 import { deliver } from './deliver/run.ts';
 import { failover } from './failover.ts';
@@ -32,6 +33,7 @@ const scenarios: Record<string, () => Promise<Figures>> = {
   ...{
     bulk,
     commands,
+    console: consoleFigures,
     days,
     failover,
     filter,

@@ -1,0 +1,172 @@
+/**
+ * Measures the console in a real browser: its size, how soon its first screen is usable, how long after its answer an attempt is on the
+ * screen, and how the live list bears 10,000 attempts a minute (test/kit/console-imitation.ts).
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { CDPSession, Page } from 'playwright-core';
+import { type ConsoleFiles, PAGE, readConsole } from '../src/api/http/console-files.ts';
+import type { Address } from '../src/core/hex.ts';
+import { openTab, startBrowser } from '../test/kit/browser.ts';
+import { startImitation } from '../test/kit/console-imitation.ts';
+import { type ConsoleStage, createConsoleStage } from '../test/kit/console-stage.ts';
+import { freshAddress } from '../test/kit/service.ts';
+import type { Figures } from './figures.ts';
+import { percentile } from './stage.ts';
+
+const VISITS = 20;
+const PAYMENTS = 200;
+/** Slower than the stream's batches, so that each attempt is measured by itself. */
+const PAYMENT_MS = 150;
+const ATTEMPTS_PER_MINUTE = 10_000;
+const MINUTES = 10;
+const FRAME_MS_MAX = 50;
+
+export async function consoleFigures(): Promise<Figures> {
+  await using stage = await createConsoleStage();
+  const rows: Figures['rows'] = sizes(readConsole());
+  const address = freshAddress();
+  await stage.watcher.watch({ address, webhookUrl: stage.receiver.url });
+  rows.push(await visits(stage));
+  rows.push(await onScreen(stage, address));
+  rows.push(...(await flood()));
+  return {
+    conditions: {
+      visits: VISITS,
+      payments: PAYMENTS,
+      attemptsPerMinute: ATTEMPTS_PER_MINUTE,
+      minutes: MINUTES,
+    },
+    rows,
+  };
+}
+
+function sizes(files: ConsoleFiles): Figures['rows'] {
+  const page = files.get(PAGE)?.forms.identity.toString() ?? '';
+  const isCode = (name: string) => /\.(js|css)$/.test(name);
+  const all = [...files].filter(([name]) => isCode(name));
+  const first = all.filter(([name]) => page.includes(`/console/${name}`));
+  const kib = (list: typeof all, form: 'br' | 'gzip') =>
+    list.reduce((sum, [, file]) => sum + file.forms[form].length, 0) / 1024;
+  const held = [...files.values()].flatMap(({ forms }) => Object.values(forms));
+  return [
+    {
+      measured: 'scripts and styles of the first screen',
+      brotliKiB: kib(first, 'br'),
+      gzipKiB: kib(first, 'gzip'),
+    },
+    { measured: 'all scripts and styles', brotliKiB: kib(all, 'br'), gzipKiB: kib(all, 'gzip') },
+    { measured: 'what the service keeps', KiB: held.reduce((sum, { length }) => sum + length, 0) / 1024 },
+  ];
+}
+
+/** From the start of the navigation until the overview has its figures and its list, with an empty cache. */
+async function visits(stage: ConsoleStage): Promise<Figures['rows'][number]> {
+  const times: number[] = [];
+  for (let visit = 0; visit < VISITS; visit += 1) {
+    const { page, context } = await openTab(stage.browser);
+    const startedAt = performance.now();
+    await page.goto(`${stage.service.apiUrl}/console#key=${stage.watcher.key}`, { waitUntil: 'commit' });
+    await page.getByText('Needs attention').waitFor();
+    await page.getByText('Deliveries by hour').waitFor();
+    times.push(performance.now() - startedAt);
+    await context.close();
+  }
+  return {
+    measured: 'first screen usable',
+    medianMs: percentile(sorted(times), 0.5),
+    maxMs: Math.max(...times),
+  };
+}
+
+/** From the receiver's answer until the row of the attempt is in the page. */
+async function onScreen(stage: ConsoleStage, address: Address): Promise<Figures['rows'][number]> {
+  const answeredAt = new Map<number, number>();
+  stage.receiver.setAnswer(({ json }) => {
+    answeredAt.set((json as { id: number }).id, Date.now());
+    return {};
+  });
+  const page = await stage.open('/deliveries', { key: stage.watcher.key });
+  await page.getByTitle('Live', { exact: true }).waitFor();
+  await page.evaluate(WATCH_ROWS);
+  for (let payment = 0; payment < PAYMENTS; payment += 1) {
+    await stage.chain.transferNative({ from: stage.chain.accounts[1], to: address, valueWei: 1n });
+    await delay(PAYMENT_MS);
+  }
+  await delay(2_000);
+  const shown = await page.evaluate<[number, number][]>('[...shownAt]');
+  const times = shown.flatMap(([id, at]) => {
+    const answered = answeredAt.get(id);
+    return answered === undefined ? [] : at - answered;
+  });
+  await page.context().close();
+  return {
+    measured: 'attempt on the screen after its answer',
+    attempts: times.length,
+    p50Ms: percentile(sorted(times), 0.5),
+    p99Ms: percentile(sorted(times), 0.99),
+    maxMs: Math.max(...times),
+  };
+}
+
+/** Notes when each delivery first appears. */
+const WATCH_ROWS = `
+  globalThis.shownAt = new Map();
+  new MutationObserver(() => {
+    for (const link of document.querySelectorAll('tbody a.row-link')) {
+      const id = Number(link.href.split('/').at(-1));
+      if (!shownAt.has(id)) shownAt.set(id, Date.now());
+    }
+  }).observe(document.body, { childList: true, subtree: true });`;
+
+/** Notes the longest frames and tasks since the last look. */
+const WATCH_FRAMES = `
+  globalThis.frames = [];
+  globalThis.tasks = [];
+  new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: 'longtask' });
+  let last = performance.now();
+  const note = (now) => { frames.push(now - last); last = now; requestAnimationFrame(note); };
+  requestAnimationFrame(note);`;
+
+async function flood(): Promise<Figures['rows']> {
+  const imitation = await startImitation({ attemptsPerMinute: ATTEMPTS_PER_MINUTE });
+  const browser = await startBrowser();
+  try {
+    const { page, context } = await openTab(browser);
+    await page.goto(`${imitation.url}/console/deliveries#key=cb_live_imitation`);
+    await page.locator('tbody tr').nth(40).waitFor();
+    await page.evaluate(WATCH_FRAMES);
+    const session = await context.newCDPSession(page);
+    const rows: Figures['rows'] = [];
+    for (let minute = 0; minute <= MINUTES; minute += 1) {
+      if (minute > 0) await delay(60_000);
+      const heapMiB = (await heapBytes(session)) / 1024 / 1024;
+      rows.push({ measured: `live list, minute ${minute}`, heapMiB, ...(await frames(page)) });
+    }
+    return rows;
+  } finally {
+    await browser.close();
+    await imitation.close();
+  }
+}
+
+/** What is alive after a collection of garbage. */
+async function heapBytes(session: CDPSession): Promise<number> {
+  await session.send('HeapProfiler.collectGarbage');
+  const { usedSize } = await session.send('Runtime.getHeapUsage');
+  return usedSize;
+}
+
+async function frames(page: Page): Promise<Record<string, number>> {
+  const { durations, tasks } = await page.evaluate<{ durations: number[]; tasks: number[] }>(
+    '({ durations: frames.splice(0), tasks: tasks.splice(0) })',
+  );
+  return {
+    frames: durations.length,
+    p99Ms: percentile(sorted(durations), 0.99),
+    longestFrameMs: Math.max(0, ...durations),
+    framesOver50Ms: durations.filter((ms) => ms > FRAME_MS_MAX).length,
+    tasksOver50Ms: tasks.length,
+  };
+}
+
+const sorted = (values: readonly number[]): number[] => values.toSorted((one, other) => one - other);
