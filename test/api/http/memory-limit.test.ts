@@ -43,6 +43,45 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await story.list()).length, 5);
   });
 
+  test('the operator waits for no watcher, whose requests wait for no operator', async () => {
+    const adminToken = 'f00d'.repeat(8);
+    await using story = await createBulkStory(database(), {}, { adminToken });
+    const asOperator = {
+      ...{ 'content-type': JSON_TYPE, authorization: `Bearer ${adminToken}` },
+      'chainbell-watcher': String(story.watcherId),
+    };
+    const openAll = (count: number, headers: Record<string, string>) =>
+      Array.from({ length: count }, () => {
+        const one = story.open(headers);
+        one.on('error', () => {}).write('{"records":[');
+        return one;
+      });
+    const send = async (headers: Record<string, string>, number: number) => {
+      const one = story.open(headers);
+      one.end(JSON.stringify({ records: [recordOf(number)] }));
+      return (await answerOf(one)).status;
+    };
+    // Four watchers hold all the memory there is for them, so a body of the last one waits.
+    const ofWatchers = openAll(4, { 'content-type': JSON_TYPE });
+    for (const [name, count] of [
+      ['beta', 2],
+      ['gamma', 1],
+      ['delta', 2],
+    ] as const) {
+      const { key } = await story.issue(name);
+      ofWatchers.push(...openAll(count, { 'content-type': JSON_TYPE, authorization: `Bearer ${key}` }));
+    }
+    await waitUntil(() => story.clock.waits().length === 1);
+    assert.equal(await send(asOperator, 1), 200);
+    // The third body of the operator waits.
+    const ofOperator = openAll(3, asOperator);
+    await waitUntil(() => story.clock.waits().length === 2);
+    for (const one of ofWatchers) one.destroy();
+    await waitUntil(() => story.clock.waits().length === 1);
+    assert.equal(await send({ 'content-type': JSON_TYPE }, 2), 200);
+    for (const one of ofOperator) one.destroy();
+  });
+
   test('a large body that waited for 30 s is refused with 429 and the reason', async () => {
     await using story = await createBulkStory(database());
     const opened = Array.from({ length: 5 }, () => {

@@ -35,8 +35,12 @@ export type BulkStory = ApiStory & {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-export async function createBulkStory(database: Database, limits: WatcherLimits = {}): Promise<BulkStory> {
-  const story = createApiStory(database, undefined, undefined, { limits });
+export async function createBulkStory(
+  database: Database,
+  limits: WatcherLimits = {},
+  options: { adminToken?: string } = {},
+): Promise<BulkStory> {
+  const story = createApiStory(database, undefined, undefined, { limits, ...options });
   const { key, watcherId } = await story.issue('acme');
   const address = await story.api.listen({ host: '127.0.0.1', port: 0 });
   const open = (headers: Record<string, string> = {}) =>
