@@ -7,7 +7,7 @@ import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import {
   countPages,
-  EXAMINED_MAX,
+  examinedMaxOf,
   findMatches,
   type LoggedNotification,
   type LogPage,
@@ -16,6 +16,7 @@ import {
   readLogged,
 } from './log.ts';
 import { all, innerConditions, type LogFilter, outerConditions } from './log-filter.ts';
+import { findPending, isPendingOnly } from './log-pending.ts';
 import { type ShardKey, shardsOfWatcher } from './shards.ts';
 
 /** One watcher, or undefined for all of them. */
@@ -57,6 +58,8 @@ async function findMatchesOfAll(
   filter: LogFilter,
   page: LogPage,
 ): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
+  const examinedMax = examinedMaxOf(filter);
+  if (isPendingOnly(filter)) return findPending(db, eachShard, filter, { ...page, examinedMax });
   if (filter.recordIds !== undefined || filter.hash !== undefined) return findByIndex(db, filter, page);
   const isDown = page.order === 'newest first';
   const end = isDown ? { below: Number.MAX_SAFE_INTEGER } : { from: 0 };
@@ -64,8 +67,8 @@ async function findMatchesOfAll(
   // The first span after the cursor may be empty, because ids have gaps and old rows are deleted.
   for (let time = 0; time < 2 && edge !== undefined; time += 1) {
     const span: Span = isDown
-      ? { low: Math.max(edge - EXAMINED_MAX, 0), high: edge }
-      : { low: edge + 1, high: edge + 1 + EXAMINED_MAX };
+      ? { low: Math.max(edge - examinedMax, 0), high: edge }
+      : { low: edge + 1, high: edge + 1 + examinedMax };
     const keys = await findInSpan(db, filter, { ...page, span });
     if (keys.length === page.limit) return { keys, next: keys.at(-1)?.id };
     edge = beside(await findNearest(db, filter, isDown ? { below: span.low } : { from: span.high }), isDown);

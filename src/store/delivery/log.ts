@@ -16,6 +16,7 @@ import {
   outerColumns,
   outerConditions,
 } from './log-filter.ts';
+import { findPending, isPendingOnly } from './log-pending.ts';
 import {
   isInShards,
   isOneOfNotifications,
@@ -82,7 +83,7 @@ export const EXAMINED_MAX = 10_000;
 /** The last attempt of each examined row takes a look at an index. */
 const EXAMINED_BY_ATTEMPT_MAX = 2_000;
 
-const examinedMaxOf = ({ lastAnswer }: LogFilter): number =>
+export const examinedMaxOf = ({ lastAnswer }: LogFilter): number =>
   lastAnswer === undefined ? EXAMINED_MAX : EXAMINED_BY_ATTEMPT_MAX;
 
 /** A page of the watcher's log. `next` is the cursor of the next page, undefined at the end. */
@@ -173,6 +174,10 @@ export async function findMatches(
   const direction = isDown ? sql`desc` : sql`asc`;
   const shards = await listShards(db, watcherId);
   const examinedMax = examinedMaxOf(filter);
+  if (isPendingOnly(filter)) {
+    const own = sql`unnest(${listOf(shards)}::bigint[]) as s (id)`;
+    return findPending(db, own, filter, { order, after, limit, examinedMax });
+  }
   const partMax = filter.recordIds === undefined ? Math.ceil(examinedMax / shards.length) : examinedMax;
   const isInside =
     shards.length === 1 ? sql`true` : isDown ? sql`id >= coalesce(last, 0)` : sql`(id <= last) is not false`;

@@ -119,6 +119,30 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
+  test('what waits is found at once, however much was delivered since, of all watchers and of one', async () => {
+    const story = await createStory(database(), { count: 2, groups: 1 });
+    const { acme, beta } = story;
+    for (const { record } of [acme, beta, acme])
+      await insertNotifications(database(), { records: [record], count: 2, state: 'waiting' });
+    await database().query(sql`update notification_status set retry_count = 4 where id in (5, 8)`);
+    await insertNotifications(database(), { records: [beta.record], count: 10_500, state: 'processed' });
+    for (const [query, ids] of [
+      ['state=waiting', [10, 9, 8, 7, 6, 5]],
+      ['status=waiting', [10, 9, 7, 6]],
+      ['status=failing', [8, 5]],
+      ['status=retrying', []],
+      ['status=failing&state=processed', []],
+      [`state=waiting&watcher=${acme.watcherId}`, [10, 9, 6, 5]],
+      [`status=failing&watcher=${beta.watcherId}`, [8]],
+      ['state=waiting&to_block=1', [9, 8, 7, 6, 5]],
+      ['state=waiting&type=TOKEN_TRANSFER', []],
+    ] as const) {
+      const { rows, pages } = await readAll(story, `${LOG}?${query}`);
+      assert.deepEqual([idsOf(rows), pages], [ids, 1], query);
+      assert.deepEqual(idsOf((await readAll(story, `${LOG}?${query}&limit=1`)).rows), ids, query);
+    }
+  });
+
   test('a notification of any watcher is shown with its attempts, and redelivered', async () => {
     const story = await createStory(database());
     const { admin, ask, acme, beta } = story;

@@ -231,14 +231,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await insertNotifications(database(), { records: [one], count: 5 });
     await database().query(sql`
       update notification set kind = 't' where shard_id = ${shardOfRecord(WATCHER, other.id)} or id <= 2`);
-    for (const order of ['newest first', 'oldest first'] as const) {
+    // What waits is read from the queue.
+    for (const [order, state] of [
+      ['newest first', undefined],
+      ['oldest first', undefined],
+      ['newest first', 'waiting'],
+      ['oldest first', 'waiting'],
+    ] as const) {
       const found: number[] = [];
       let pages = 0;
       for (let after: number | undefined; ; ) {
         const page = await listLog(
           database(),
           WATCHER,
-          { type: 'TOKEN_TRANSFER' },
+          { type: 'TOKEN_TRANSFER', state },
           { order, after, limit: 10 },
         );
         found.push(...page.notifications.map(({ id }) => id));
