@@ -3,7 +3,10 @@ import { test } from 'node:test';
 import { copyDatabase } from '../../../src/store/db/copy-database.ts';
 import type { Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { addressOf, headerOf, mine, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { createDeliveryCount } from '../../../src/store/delivery/count-deliveries.ts';
+import { attemptDue } from '../../kit/attempts.ts';
+import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { createTestClock } from '../../kit/clock.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 
 /** All rows of all tables as text. */
@@ -45,6 +48,10 @@ test('a copy has every row and column of every table, and ids go on after it', a
       headerOf(number),
       Array.from({ length: 700 }, () => transferOf({ amount: BigInt(odd.big) / BigInt(number) })),
     );
+  await attemptDue(source, { now: noon, succeeds: true });
+  const [clock, attemptsMs] = [createTestClock(), 1e9];
+  const counting = createDeliveryCount({ database: source, clock, attemptsMs });
+  for (let round = 0; round < 3; round += 1) await counting.step();
   await source.query(sql`
     insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
     values (1, 2, ${Buffer.alloc(20, 9)}, ${['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', null]}::uuid[], ${odd.text}::jsonb, false)`);
@@ -58,6 +65,10 @@ test('a copy has every row and column of every table, and ids go on after it', a
   assert.deepEqual(after, before);
   assert.equal(counts.get('notification'), before.get('notification')?.length);
   assert.ok(seen.length > 1 && seen.at(-1) === 1, String(seen));
+  // Sums of deliveries go on after what was counted before.
+  assert.ok((after.get('delivery_sum')?.length ?? 0) > 0);
+  await createDeliveryCount({ database: target, clock, attemptsMs }).step();
+  assert.deepEqual((await contentOf(target)).get('delivery_sum'), before.get('delivery_sum'));
   const [row] = await target.query<{ id: number }>(
     sql`insert into watcher (name, created_at) values ('next', now()) returning id`,
   );

@@ -397,6 +397,26 @@ onEachDatabase(({ database, kind }) => {
     assert.deepEqual(await read('origin', 1), [fast]);
   });
 
+  test('an embedded database, which has no autovacuum, keeps the index of ids up to date', async () => {
+    const insert = (count: number) =>
+      database().query(sql`
+        insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+        select 1, n, ${noon}, 1, 'timeout' from generate_series(1, ${count}::int) as n`);
+    const unsummarized = async () => {
+      const [row] = await database().query<{ count: number }>(sql`
+        select sum(brin_summarize_new_values(inhrelid))::int as count from pg_inherits
+        where inhparent = 'delivery_attempt_order'::regclass`);
+      return row?.count;
+    };
+    await unsummarized();
+    await insert(6_000);
+    const count = countOf(database(), { batchIds: 4_000 });
+    for (let round = 0; round < 4; round += 1) await count.step();
+    const { totals } = await readStatistics(database(), {}, { period: '24h', now: noon });
+    assert.equal(totals.attempts, 6_000);
+    if (kind === 'embedded') assert.equal(await unsummarized(), 0);
+  });
+
   test('the sums of a deleted watcher are deleted with it', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
