@@ -12,8 +12,8 @@ import { createSafeWatermark } from './attempts.ts';
 
 /** Advisory lock of the transaction that adds. One process at a time does, and a watcher's removal waits for it. */
 const STATISTICS_LOCK = 0x6362_0009;
-/** Ids of one transaction, which takes some tenths of a second. */
-const BATCH_IDS = { postgres: 10_000, embedded: 1_000 };
+/** Ids of one transaction, which takes some tenths of a second on a server. All other statements of an embedded database wait for it. */
+const BATCH_IDS = { postgres: 10_000, embedded: 250 };
 /** How often the index of the ids is brought up to date in an embedded database. */
 const SUMMARIZED_IDS = 2_000;
 /** A notification is recent if it was created at most this long before the first attempt of a batch. */
