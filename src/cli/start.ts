@@ -8,7 +8,6 @@ import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';
 import { collectGarbage } from '../core/garbage.ts';
-import { consoleLink } from '../domain/console-link.ts';
 import { withConfig } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { barDisplay, createStatusLine } from './status-line.ts';
@@ -43,7 +42,7 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
     ...terminal,
   });
   if (terminal !== undefined && config.http.console && service.apiUrl !== '')
-    showConsole(service.apiUrl, config);
+    process.stderr.write(`\nConsole: ${service.apiUrl}/console\n\n`);
   // The start leaves 30 MiB of garbage, which V8 would keep until the service has made much more of it.
   if (service.database.kind === 'embedded') collectGarbage();
   const bug = await Promise.race([abortOf(signal), service.failed]);
@@ -53,12 +52,6 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
   if (bug === undefined) return;
   process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
   process.exitCode = 1;
-}
-
-/** Only on a terminal, because the link may hold the admin token, which must not get into a log. */
-function showConsole(apiUrl: string, { http: { adminToken } }: Config): void {
-  const link = consoleLink(apiUrl, adminToken === null ? undefined : { admin: adminToken });
-  process.stderr.write(`\nConsole: ${link}\n\n`);
 }
 
 /** Shows the progress of a backfill as a bar below the log. */
