@@ -46,7 +46,7 @@ test('a data folder that another process has open without serving commands exits
     '--check',
   );
   assert.equal(code, 78, err);
-  assert.match(err, new RegExp(`in use by process ${process.pid}. Stop it first`));
+  assert.match(err, new RegExp(`in use by process ${process.pid}. Stop that process first`));
 });
 
 test('a database that is newer than the program exits with 78', async () => {
