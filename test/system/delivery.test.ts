@@ -213,6 +213,8 @@ for (const kind of sampledKinds(import.meta.url)) {
           success: false,
           statusCode: 401,
           statusMessage: 'Unauthorized',
+          code: 'revoked_key',
+          errors: [{ path: '/authorization', message: 'was revoked. Ask the operator for a new API key' }],
         });
       }
       await pay(address);

@@ -182,7 +182,14 @@ async function checkVerified(stage: Stage, notifications: number): Promise<void>
     range: { from: FIRST, to: LAST },
     blocks: 12,
     notifications,
-    ...{ swaps: 0, awards: 0, notCompared: [], quorum: { nodes: 1, needed: 1 }, unanswered: [] },
+    ...{
+      swaps: 0,
+      awards: 0,
+      notCompared: [],
+      quorum: { nodes: 1, needed: 1 },
+      unanswered: [],
+      uncompared: [],
+    },
     differences: 0,
     dissents: 0,
   };

@@ -216,6 +216,7 @@ for (const kind of sampledKinds(import.meta.url)) {
           notCompared: [],
           quorum: { nodes: 1, needed: 1 },
           unanswered: [],
+          uncompared: [],
         };
         assert.deepEqual(report, { outcome: 'equal', range: { from: 0, to: number }, ...counts });
         assert.deepEqual(undecided, { ...nothingUndecided, orphaned });
