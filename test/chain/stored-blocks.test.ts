@@ -33,7 +33,7 @@ const others: Record<string, string> = {
   // Stored without receipts, so the receipts root can't match.
   'chains/arb-sepolia/185232422.': 'holds unknown unknown',
   'chains/gnosis-40000000/': 'holds holds fails',
-  'chains/rise-8138510/': 'holds unknown unknown',
+  'chains/rise-8138510/': 'holds holds fails',
   'chains/stable-13683593/': 'fails holds unknown',
   'chains/stable-14692806/': 'fails holds unknown',
   'chains/stable-testnet-61696562/': 'fails unknown unknown',

@@ -31,7 +31,7 @@ test('only a chain id and one node are required, and every other key has a defau
     dataDir: '/data',
     secret: '',
     formerSecrets: [],
-    http: { host: '127.0.0.1', port: 8080, adminToken: null },
+    http: { host: '127.0.0.1', port: 8080, adminToken: null, console: true },
     metrics: { host: '127.0.0.1', port: 9464 },
     webhooks: {
       retryMinutes: [1, 3, 10, 15, 60],
@@ -103,7 +103,7 @@ log:
   assert.equal(config.chain.id, 5);
   assert.deepEqual(config.chain.rpc, ['http://a.example/v2/KEY', 'ws://b.example']);
   assert.equal(config.chain.native.symbol, 'POL');
-  assert.deepEqual(config.http, { adminToken: null, host: '0.0.0.0', port: 80 });
+  assert.deepEqual(config.http, { adminToken: null, console: true, host: '0.0.0.0', port: 80 });
   assert.equal(config.webhooks.allowHttp, true);
   assert.deepEqual(config.webhooks.retryMinutes, [0.5, 1]);
   assert.equal(config.log.level, 'debug');
@@ -157,7 +157,7 @@ test('values given by the program override the environment, and the environment 
     { CHAINBELL_HTTP_PORT: '1', CHAINBELL_LOG_LEVEL: 'error' },
     { log: { level: 'trace' } },
   );
-  assert.deepEqual(config.http, { host: '0.0.0.0', port: 1, adminToken: null });
+  assert.deepEqual(config.http, { host: '0.0.0.0', port: 1, adminToken: null, console: true });
   assert.equal(config.log.level, 'trace');
 });
 

@@ -320,8 +320,7 @@ create table notification (
 alter sequence notification_id_seq owned by notification.id;
 -- Not unique, because a unique key would have to contain created_at. The sequence makes ids unique.
 create index notification_id on notification (shard_id, id);
--- Without shard_id, because an id of a watched address is in one shard only.
-create index notification_record on notification (watched_address_id, id);
+create index notification_record on notification (shard_id, watched_address_id, id);
 -- The last 4 bytes of a hash find the transaction in an index of less than half the size.
 create index notification_transaction on notification (substr(tx_hash, 29));
 -- BRIN indexes take a few pages, because rows are stored roughly in the order of their blocks and of their creation.
@@ -437,8 +436,8 @@ create table delivery_attempt (
 ) partition by range (started_at);
 alter sequence delivery_attempt_id_seq owned by delivery_attempt.id;
 create index delivery_attempt_id on delivery_attempt (shard_id, id);
--- Ids of notifications are unique across shards, and a notification has few attempts.
-create index delivery_attempt_notification on delivery_attempt (notification_id);
+-- A notification has few attempts. With shard_id, because a partition without statistics would be read by the index of ids.
+create index delivery_attempt_notification on delivery_attempt (shard_id, notification_id);
 -- For readers of all shards, which follow the ids. It takes a few pages, because rows are stored in the order of their ids.
 create index delivery_attempt_order on delivery_attempt using brin (id) with (pages_per_range = 32, autosummarize = on);
 create table delivery_attempt_default partition of delivery_attempt default;
