@@ -86,6 +86,7 @@ export const texts = {
 
   errors: {
     unreachable: 'Chainbell does not answer.',
+    notJson: 'The answer is not from Chainbell. A proxy may have sent a page of its own.',
     status: (status: number) => `The server answered ${status}.`,
     refusals: {
       unknown_key: 'Chainbell does not know this key. Check that you copied all of it.',
@@ -535,7 +536,7 @@ export const texts = {
       ok: 'Its webhooks are sent as they come.',
       failing:
         'Chainbell retries each waiting notification on its schedule: after 1, 3, 10 and 15 minutes, then every hour, until the receiver answers 2xx.',
-      hung: 'It accepts connections but doesn’t answer, so Chainbell sends it one request at a time and raises the limit again after the first 2xx. Its notifications keep their schedule.',
+      hung: 'It accepts connections but doesn’t answer, so Chainbell sends it fewer requests at a time and raises the limit again after the first 2xx. Its notifications keep their schedule.',
       suspended: 'Its watcher is suspended. Its webhooks wait until the operator resumes the watcher.',
     },
     others: 'Other receivers are unaffected: each has its own queue and its own limit.',
