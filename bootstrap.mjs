@@ -115,8 +115,7 @@ function isShort() {
 /** The console is built, if it is missing or old, wherever its packages are. `npm ci --omit=dev` installs none of them. */
 function mayBuildConsole() {
   const isServed = isChainbell() && ['start', 'demo'].includes(process.argv[3]);
-  const hasTools = existsSync(consoleBuild) && existsSync(join(toolsFolder, 'node_modules'));
-  return isServed && hasTools && isInstalled(root) && isInstalled(toolsFolder);
+  return isServed && existsSync(consoleBuild) && isInstalled(root) && isInstalled(toolsFolder);
 }
 
 /** Runs the script in this process. Nothing awaits it, so it ends as it would without the bootstrap. */

@@ -8,7 +8,6 @@ import { Frame, isOutdated, More } from './frame.tsx';
 import { NotFound } from './screens/not-found.tsx';
 import { Overview } from './screens/overview.tsx';
 import { SignIn } from './screens/sign-in.tsx';
-import { keepPlace } from './state/place.ts';
 import { isOperator, session } from './state/session.ts';
 
 const Deliveries = page(() => import('./screens/deliveries.tsx').then((module) => module.Deliveries));
@@ -61,7 +60,7 @@ export function App() {
     <LocationProvider scope="/console">
       <ErrorBoundary>
         <Frame>
-          <Router onRouteChange={keepPlace}>
+          <Router>
             <Route path="/console" component={OverviewPage} />
             <Route path="/console/deliveries/:id?" component={DeliveriesPage} />
             <Route path="/console/addresses" component={AddressesPage} />

@@ -5,7 +5,6 @@ import { render } from 'preact';
 import { checkSession, signInWith } from './api/sign-in.ts';
 import { watchPage } from './api/stream.ts';
 import { App } from './app.tsx';
-import { watchPlace } from './state/place.ts';
 import { applyPreferences } from './state/preferences.ts';
 import { takeFragment } from './state/session.ts';
 import { listenForShortcuts } from './state/shortcuts.ts';
@@ -15,7 +14,6 @@ const ENTER_MS_MAX = 1_500;
 applyPreferences();
 listenForShortcuts();
 watchPage();
-watchPlace();
 // Without a pause, the form would flash before the page of the key. A server that doesn't answer must not leave the page empty.
 await Promise.race([enter(), new Promise((resolve) => setTimeout(resolve, ENTER_MS_MAX))]);
 addEventListener('hashchange', () => void enter());

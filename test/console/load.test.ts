@@ -8,7 +8,6 @@ import { openTab } from '../kit/browser.ts';
 import { startImitation } from '../kit/console-imitation.ts';
 import { type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { freshAddress } from '../kit/service.ts';
-import { waitUntil } from '../kit/wait.ts';
 
 const RECORDS = 100_000;
 const DELIVERIES = 10_000;
@@ -56,15 +55,6 @@ describe('the console', () => {
     await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
     await page.locator('tbody tr').nth(49).waitFor();
     await page.getByText('10,000').waitFor();
-    await page.locator('tbody tr').nth(45).locator('.state').click();
-    await page.getByRole('heading', { name: 'Attempts' }).waitFor();
-    const scrolledTo = await page.evaluate<number>('scrollY');
-    assert.ok(scrolledTo > 500, 'the list keeps its place when a row is opened');
-    await page.keyboard.press('Escape');
-    const focused = `[...document.querySelectorAll('tbody tr')].indexOf(document.activeElement.closest('tr'))`;
-    await waitUntil(async () => (await page.evaluate(focused)) === 45, {
-      describe: 'the focus back on the row',
-    });
     for (let count = 0; count < 3; count += 1) {
       await page.getByRole('link', { name: 'Older' }).click();
       await page.getByRole('link', { name: 'Newest' }).waitFor();

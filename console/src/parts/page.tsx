@@ -3,7 +3,7 @@
  * loading or failing.
  */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
 import { type ApiError, type CallOptions, curlOf } from '../api/client.ts';
 import type { Loaded } from '../api/resource.ts';
@@ -71,15 +71,6 @@ export function usePageQuery(): {
     return text === '' ? path : `${path}?${text}`;
   };
   return { query, hrefWith, change: (changes) => route(hrefWith(changes)) };
-}
-
-/** Another page of a list begins at its top. */
-export function useTopOfPage(cursor: string | undefined): void {
-  const former = useRef(cursor);
-  useEffect(() => {
-    if (former.current !== cursor) scrollTo(0, 0);
-    former.current = cursor;
-  }, [cursor]);
 }
 
 /** One of a few values, each a link, so that the choice is in the address. */

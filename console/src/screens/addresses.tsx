@@ -11,7 +11,7 @@ import { withoutScheme } from '../format/short.ts';
 import { AddressSearch } from '../parts/address-search.tsx';
 import { isSmall } from '../parts/delivery-row.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { CopyCurl, Empty, Loading, PageHead, usePageQuery, useTopOfPage } from '../parts/page.tsx';
+import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
 import { LinkRow, Table } from '../parts/table.tsx';
 import { Address, Copy, Time } from '../parts/values.tsx';
 import { WatcherNeeded } from '../parts/watcher-choice.tsx';
@@ -30,7 +30,6 @@ export function Addresses() {
 
 function Records() {
   const { query, change, hrefWith } = usePageQuery();
-  useTopOfPage(query.cursor);
   const { route } = useLocation();
   const [open, setOpen] = useState<'new' | 'import' | undefined>(undefined);
   const options = { query: { limit: PAGE_ROWS, cursor: query.cursor, address: query.address } };

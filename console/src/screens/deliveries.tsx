@@ -12,7 +12,7 @@ import { useResource } from '../api/resource.ts';
 import { formatCount } from '../format/number.ts';
 import { DeliveryLines, DeliveryRow, isSmall, type RowDelivery } from '../parts/delivery-row.tsx';
 import { LiveLine } from '../parts/live-line.tsx';
-import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery, useTopOfPage } from '../parts/page.tsx';
+import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { zone } from '../state/preferences.ts';
 import { showsAll } from '../state/session.ts';
@@ -28,7 +28,6 @@ export function Deliveries() {
   const { params } = useRoute();
   const { route } = useLocation();
   const { query, hrefWith } = usePageQuery();
-  useTopOfPage(query.cursor);
   const openId = params.id === undefined || params.id === '' ? undefined : params.id;
   const filter = filterFrom(query);
   const { cursor } = query;
@@ -56,9 +55,8 @@ export function Deliveries() {
     return `/console/deliveries${id === undefined ? '' : `/${id}`}${text === '' ? '' : `?${text}`}`;
   };
   const close = useCallback(() => {
-    const path = `/console/deliveries/${openIdRef.current}`;
     const row = list.current?.querySelector<HTMLElement>(
-      `a.row-link[href="${path}"], a.row-link[href^="${path}?"]`,
+      `a.row-link[href^="/console/deliveries/${openIdRef.current}"]`,
     );
     route(search(undefined));
     setTimeout(() => row?.focus());

@@ -8,7 +8,7 @@ import type { Data } from '../api/types.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { CopyCurl, Empty, Loading, PageHead, usePageQuery, useTopOfPage } from '../parts/page.tsx';
+import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Command, Countdown, Time } from '../parts/values.tsx';
@@ -24,7 +24,6 @@ const PAGE_ROWS = '50';
 
 export function Keys() {
   const { query, hrefWith } = usePageQuery();
-  useTopOfPage(query.cursor);
   const [open, setOpen] = useState<Open | undefined>(undefined);
   const watcher = session.value.kind === 'operator' ? session.value.watcher : undefined;
   const options = {

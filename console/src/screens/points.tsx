@@ -11,7 +11,7 @@ import { formatMonth, shiftMonth } from '../format/time.ts';
 import { AddressSearch } from '../parts/address-search.tsx';
 import { Meter } from '../parts/chart.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { CopyCurl, Empty, Loading, PageHead, usePageQuery, useTopOfPage } from '../parts/page.tsx';
+import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
 import { LinkRow, Table } from '../parts/table.tsx';
 import { Address } from '../parts/values.tsx';
 import { serverNow } from '../state/clock.ts';
@@ -26,7 +26,6 @@ export function Points() {
   const { params } = useRoute();
   const { route } = useLocation();
   const { query, hrefWith } = usePageQuery();
-  useTopOfPage(query.cursor);
   const user = params.user === undefined || params.user === '' ? undefined : params.user;
   const present = new Date(serverNow()).toISOString().slice(0, 'YYYY-MM'.length);
   const month = /^\d{4}-\d{2}$/.test(query.month ?? '') ? (query.month ?? present) : present;

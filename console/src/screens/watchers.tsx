@@ -7,7 +7,7 @@ import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { formatCount } from '../format/number.ts';
 import { Dialog } from '../parts/dialog.tsx';
-import { CopyCurl, Empty, Loading, PageHead, usePageQuery, useTopOfPage } from '../parts/page.tsx';
+import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Command, Time } from '../parts/values.tsx';
@@ -22,7 +22,6 @@ const PAGE_ROWS = '50';
 
 export function Watchers() {
   const { query, hrefWith } = usePageQuery();
-  useTopOfPage(query.cursor);
   const [suspends, setSuspends] = useState<Watcher | undefined>(undefined);
   const options = { query: { limit: PAGE_ROWS, cursor: query.cursor } };
   const watchers = useResource(`watchers ${query.cursor ?? ''}`, (signal) =>

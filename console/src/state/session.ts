@@ -55,11 +55,7 @@ export function takeFragment(): string | undefined {
   const [, token] = /^#(?:key|admin)=(.+)$/.exec(location.hash) ?? [];
   if (token === undefined) return undefined;
   history.replaceState(history.state, '', location.pathname + location.search);
-  try {
-    return decodeURIComponent(token);
-  } catch {
-    return token;
-  }
+  return decodeURIComponent(token);
 }
 
 function readStored(): Session {
