@@ -86,7 +86,7 @@ export const texts = {
 
   errors: {
     unreachable: 'Chainbell does not answer.',
-    notJson: 'The answer is not from Chainbell. A proxy may have sent a page of its own.',
+    notJson: 'The answer is not from Chainbell. A proxy may have sent another page.',
     status: (status: number) => `The server answered ${status}.`,
     refusals: {
       unknown_key: 'Chainbell does not know this key. Check that you copied all of it.',
