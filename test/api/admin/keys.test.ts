@@ -126,7 +126,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await admin('GET', `${KEYS}?${query}`)).status, 400, query);
   });
 
-  test('an unknown key answers 404, and without the token nothing is told', async () => {
+  test('an unknown key answers 404, and a request without the token 401, whether or not the key exists', async () => {
     const { admin, ask, issue, audited } = createAdminStory(database());
     const { keyId, key } = await issue('acme');
     for (const id of ['unknown', '%00', 'x'.repeat(90), "1'", keyId.toLowerCase()]) {

@@ -96,7 +96,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await ask('GET', PATH, { key })).json, REVOKED);
   });
 
-  test('a refused key says whether it is unknown, revoked or expired, and names nobody', async () => {
+  test('the answer to a refused key says whether it is unknown, revoked or expired, and does not name its watcher', async () => {
     const { ask, issue, clock } = createApiStory(database());
     const store = { database: database(), keyRing };
     const [rotated, ended, early] = [await issue('acme'), await issue('acme'), await issue('acme')];

@@ -45,7 +45,7 @@ onPostgres(({ place }) => {
     }
   });
 
-  test('a role that may not create tables is told to become the owner of its database, which helps', async () => {
+  test('the error for a role that may not create tables says to make it the owner of its database, which helps', async () => {
     const name = `chainbell_rights_${randomBytes(6).toString('hex')}`;
     const role = { name, password: randomBytes(12).toString('hex') };
     await onServer(
