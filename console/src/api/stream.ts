@@ -7,26 +7,10 @@ import { serverNow } from '../state/clock.ts';
 import { scope, session } from '../state/session.ts';
 import { ApiError, send } from './client.ts';
 import { createEventReader } from './sse.ts';
-import type { Attempt, Delivery } from './types.ts';
+import type { Attempt, EventDelivery } from './types.ts';
 
 /** An attempt with its notification as of that attempt. */
 export type AttemptEvent = Attempt & { notification: EventDelivery };
-type EventDelivery = Pick<
-  Delivery,
-  | 'status'
-  | 'type'
-  | 'sender'
-  | 'receiver'
-  | 'amount'
-  | 'asset'
-  | 'hash'
-  | 'block_number'
-  | 'origin'
-  | 'watched_address_id'
-  | 'created_at'
-  | 'retry_count'
-  | 'next_retry_at'
->;
 
 type StreamState =
   | { kind: 'off' | 'connecting' | 'live' | 'hidden' }

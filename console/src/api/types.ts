@@ -35,3 +35,21 @@ export type Statistics = Data<'GET /api/notifications/statistics'>;
 export type ReceiverStatistics = Data<'GET /api/notifications/statistics/receivers'>[number] & OfWatcher;
 export type SigningSecret = Data<'GET /api/notifications/signing-secrets'>[number];
 export type DeliveryStatus = Delivery['status'];
+
+/** What an event of the stream says of its notification. */
+export type EventDelivery = Pick<
+  Delivery,
+  | 'status'
+  | 'type'
+  | 'sender'
+  | 'receiver'
+  | 'amount'
+  | 'asset'
+  | 'hash'
+  | 'block_number'
+  | 'origin'
+  | 'watched_address_id'
+  | 'created_at'
+  | 'retry_count'
+  | 'next_retry_at'
+>;

@@ -5,7 +5,7 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { ownAddressOf } from '../api/records.ts';
-import type { Delivery } from '../api/types.ts';
+import type { Delivery, EventDelivery } from '../api/types.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
 import { showsAll } from '../state/session.ts';
@@ -15,27 +15,13 @@ import { answerOf, DeliveryState, lookOf } from './state.tsx';
 import { LinkRow } from './table.tsx';
 import { Address, AmountCells, amountText, Countdown, isSame, Time, Transfer } from './values.tsx';
 
-/** The fields that a row shows. The stream's events have them too. */
-export type RowDelivery = Pick<
-  Delivery,
-  | 'id'
-  | 'status'
-  | 'type'
-  | 'sender'
-  | 'receiver'
-  | 'amount'
-  | 'asset'
-  | 'hash'
-  | 'block_number'
-  | 'origin'
-  | 'watched_address_id'
-  | 'created_at'
-  | 'retry_count'
-  | 'next_retry_at'
-  | 'confirmations'
-  | 'confirmations_needed'
-  | 'last_attempt'
-> & { watcher_id?: number; watcher?: string; attempts?: number };
+/** The fields that a row shows: those of the stream's events, and more from the log. */
+export type RowDelivery = EventDelivery &
+  Pick<Delivery, 'id' | 'confirmations' | 'confirmations_needed' | 'last_attempt'> & {
+    watcher_id?: number;
+    watcher?: string;
+    attempts?: number;
+  };
 
 const small = matchMedia('(max-width: 767px)');
 /** Whether lists have rows of two lines. */

@@ -49,3 +49,28 @@ export function Dialog({ title, onClose, isWide = false, onSubmit, children }: P
     </dialog>
   );
 }
+
+/** The buttons of a dialog that is a form. */
+export function DialogButtons({
+  submit,
+  onClose,
+  isBad = false,
+  isDisabled = false,
+}: {
+  submit: string;
+  onClose(): void;
+  /** It ends or deletes something. */
+  isBad?: boolean;
+  isDisabled?: boolean;
+}) {
+  return (
+    <footer>
+      <button type="button" class="button" onClick={onClose}>
+        {texts.cancel}
+      </button>
+      <button type="submit" class={`button ${isBad ? 'is-bad' : 'is-first'}`} disabled={isDisabled}>
+        {submit}
+      </button>
+    </footer>
+  );
+}

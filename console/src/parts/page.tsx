@@ -168,7 +168,7 @@ export function Loading<T>({
 }
 
 /** Bars where rows will be. They appear only if loading takes a while. */
-export function Ghosts({ rows = 8 }: { rows?: number }) {
+export function Ghosts({ rows = 8 }: { rows?: number | undefined }) {
   return (
     <div class="table" role="status" aria-label={texts.loading}>
       <table aria-hidden="true">
@@ -189,6 +189,31 @@ export function Ghosts({ rows = 8 }: { rows?: number }) {
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Links below a list, to its first page and to the next one. */
+export function PageLinks({
+  next,
+  words = { first: texts.firstPage, next: texts.nextPage },
+}: {
+  next: string | undefined;
+  words?: { first: string; next: string };
+}) {
+  const { query, hrefWith } = usePageQuery();
+  return (
+    <p class="below">
+      {query.cursor !== undefined && (
+        <a class="link" href={hrefWith({ cursor: undefined })}>
+          {words.first}
+        </a>
+      )}
+      {next !== undefined && (
+        <a class="link" href={hrefWith({ cursor: next })}>
+          {words.next}
+        </a>
+      )}
+    </p>
   );
 }
 

@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { ApiError, call } from '../api/client.ts';
 import type { WatchedAddress } from '../api/types.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Check, TextField } from '../parts/fields.tsx';
 import { texts } from '../texts.ts';
 
@@ -81,14 +81,11 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
           {[error.message, ...error.problems.map(({ message }) => message)].join(': ')}
         </p>
       )}
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-first" disabled={isSaving}>
-          {record === undefined ? texts.addresses.watch : texts.save}
-        </button>
-      </footer>
+      <DialogButtons
+        submit={record === undefined ? texts.addresses.watch : texts.save}
+        onClose={onClose}
+        isDisabled={isSaving}
+      />
     </Dialog>
   );
 }

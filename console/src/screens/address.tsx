@@ -4,6 +4,7 @@
 
 import { useCallback, useEffect, useState } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
+import { useAttempt } from '../api/attempt.ts';
 import { ApiError, call } from '../api/client.ts';
 import { noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
@@ -12,24 +13,13 @@ import type { TestResult, WatchedAddress } from '../api/types.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
 import { longAddress, withoutScheme } from '../format/short.ts';
 import { DeliveryChart } from '../parts/delivery-chart.tsx';
-import { DeliveryLines, DeliveryRow, isSmall } from '../parts/delivery-row.tsx';
-import { Dialog } from '../parts/dialog.tsx';
+import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Figure, Figures } from '../parts/figures.tsx';
 import { Icon } from '../parts/icon.tsx';
-import {
-  CopyCurl,
-  Empty,
-  Ghosts,
-  Loading,
-  PageHead,
-  PeriodChoice,
-  periodOf,
-  usePageQuery,
-} from '../parts/page.tsx';
-import { Table } from '../parts/table.tsx';
+import { CopyCurl, Ghosts, Loading, PageHead, PeriodChoice, periodOf, usePageQuery } from '../parts/page.tsx';
+import { TailTable } from '../parts/tail-table.tsx';
 import { Answer, titleOf } from '../parts/time-line.tsx';
 import { Age, Copy, Time } from '../parts/values.tsx';
-import { zone } from '../state/preferences.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
 import { AddressDialog } from './address-dialog.tsx';
@@ -208,40 +198,7 @@ function Deliveries({ record }: { record: WatchedAddress }) {
           </a>
         </div>
       </div>
-      {value === undefined ? (
-        <div class="is-late">
-          <Ghosts />
-        </div>
-      ) : value.length === 0 ? (
-        <Empty text={texts.address.none} />
-      ) : isSmall.value ? (
-        <ul class="rows">
-          {value.map(({ delivery, at }) => (
-            <DeliveryLines key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
-          ))}
-        </ul>
-      ) : (
-        <Table caption={texts.address.deliveries}>
-          <thead>
-            <tr>
-              <th>{texts.deliveries.state}</th>
-              <th>{texts.timeIn(zone.value)}</th>
-              <th class="amount">{texts.deliveries.amount}</th>
-              <th>
-                <span class="hidden">{texts.deliveries.unit}</span>
-              </th>
-              <th>{texts.deliveries.fromTo}</th>
-              <th class="right second-rank">{texts.deliveries.attempts}</th>
-              <th class="right">{texts.deliveries.lastAnswer}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {value.map(({ delivery, at }) => (
-              <DeliveryRow key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
-            ))}
-          </tbody>
-        </Table>
-      )}
+      <TailTable rows={value} hrefOf={hrefOf} caption={texts.address.deliveries} empty={texts.address.none} />
     </section>
   );
 }
@@ -320,34 +277,22 @@ function DeleteDialog({
   onClose(): void;
   onDeleted(): void;
 }) {
-  const [error, setError] = useState<string | undefined>(undefined);
+  const { problem, attempt } = useAttempt();
   const { state } = useResource(`address stats ${record.id}`, (signal) =>
     call('GET /api/notifications/watched-addresses/{id}/stats', { path: { id: record.id }, signal }),
   );
   const remove = async () => {
-    try {
-      await call('DELETE /api/notifications/watched-addresses/{id}', { path: { id: record.id } });
-      onClose();
-      onDeleted();
-    } catch (failure) {
-      if (!(failure instanceof ApiError)) throw failure;
-      setError(failure.message);
-    }
+    await call('DELETE /api/notifications/watched-addresses/{id}', { path: { id: record.id } });
+    onClose();
+    onDeleted();
   };
   const { data } = state.value;
   return (
-    <Dialog title={texts.address.deleteTitle} onClose={onClose} onSubmit={() => void remove()}>
+    <Dialog title={texts.address.deleteTitle} onClose={onClose} onSubmit={() => attempt(remove)}>
       <p class="mono">{record.address}</p>
       <p class="prose">{texts.address.deleteNote(formatCount((data?.waiting ?? 0) + (data?.held ?? 0)))}</p>
-      {error !== undefined && <p class="problem">{error}</p>}
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-bad">
-          {texts.address.deleteNow}
-        </button>
-      </footer>
+      {problem !== undefined && <p class="problem">{problem}</p>}
+      <DialogButtons submit={texts.address.deleteNow} onClose={onClose} isBad />
     </Dialog>
   );
 }

@@ -11,7 +11,7 @@ import { withoutScheme } from '../format/short.ts';
 import { AddressSearch } from '../parts/address-search.tsx';
 import { isSmall } from '../parts/delivery-row.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
+import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
 import { LinkRow, Table } from '../parts/table.tsx';
 import { Address, Copy, Time } from '../parts/values.tsx';
 import { WatcherNeeded } from '../parts/watcher-choice.tsx';
@@ -29,7 +29,7 @@ export function Addresses() {
 }
 
 function Records() {
-  const { query, change, hrefWith } = usePageQuery();
+  const { query, change } = usePageQuery();
   const { route } = useLocation();
   const [open, setOpen] = useState<'new' | 'import' | undefined>(undefined);
   const options = { query: { limit: PAGE_ROWS, cursor: query.cursor, address: query.address } };
@@ -70,18 +70,7 @@ function Records() {
             ) : (
               <RecordTable records={records} />
             )}
-            <p class="below">
-              {query.cursor !== undefined && (
-                <a class="link" href={hrefWith({ cursor: undefined })}>
-                  {texts.firstPage}
-                </a>
-              )}
-              {next !== undefined && (
-                <a class="link" href={hrefWith({ cursor: next })}>
-                  {texts.nextPage}
-                </a>
-              )}
-            </p>
+            <PageLinks next={next} />
           </>
         )}
       </Loading>

@@ -7,7 +7,7 @@ import type { DeliveryFilter, FilterName } from '../api/filter.ts';
 import { formatAmount, parseAmount } from '../format/amount.ts';
 import { hostOf, shortAddress } from '../format/short.ts';
 import { formatExact } from '../format/time.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { usePageQuery } from '../parts/page.tsx';
 import { zone } from '../state/preferences.ts';
@@ -172,14 +172,7 @@ function FilterDialog({
         <Text {...field('from_block')} />
         <Text {...field('to_block')} />
       </div>
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-first">
-          {texts.filters.apply}
-        </button>
-      </footer>
+      <DialogButtons submit={texts.filters.apply} onClose={onClose} />
     </Dialog>
   );
 }

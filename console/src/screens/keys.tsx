@@ -2,13 +2,14 @@
  * The operator's API keys: list, issue, rotate with an overlap, revoke. A key is shown once.
  */
 import { useState } from 'preact/hooks';
-import { ApiError, call, callPage } from '../api/client.ts';
+import { useAttempt } from '../api/attempt.ts';
+import { call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
+import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Command, Countdown, Time } from '../parts/values.tsx';
@@ -23,7 +24,7 @@ type Open = { kind: 'create' } | { kind: 'rotate' | 'revoke'; key: Key };
 const PAGE_ROWS = '50';
 
 export function Keys() {
-  const { query, hrefWith } = usePageQuery();
+  const { query } = usePageQuery();
   const [open, setOpen] = useState<Open | undefined>(undefined);
   const watcher = session.value.kind === 'operator' ? session.value.watcher : undefined;
   const options = {
@@ -52,18 +53,7 @@ export function Keys() {
         {({ data, next }) => (
           <>
             {data.length === 0 ? <Empty text={texts.keys.none} /> : <KeyTable keys={data} onOpen={setOpen} />}
-            <p class="below">
-              {query.cursor !== undefined && (
-                <a class="link" href={hrefWith({ cursor: undefined })}>
-                  {texts.newest}
-                </a>
-              )}
-              {next !== undefined && (
-                <a class="link" href={hrefWith({ cursor: next })}>
-                  {texts.older}
-                </a>
-              )}
-            </p>
+            <PageLinks next={next} words={{ first: texts.newest, next: texts.older }} />
           </>
         )}
       </Loading>
@@ -151,9 +141,9 @@ function KeyTable({ keys, onOpen }: { keys: readonly Key[]; onOpen(open: Open): 
 }
 
 /** A new key is shown this one time. */
-function Shown({ issued, onClose }: { issued: Issued; onClose(): void }) {
+function IssuedDialog({ issued, onClose }: { issued: Issued; onClose(): void }) {
   return (
-    <>
+    <Dialog title={texts.keys.created} onClose={onClose}>
       <div class="notice is-warn">
         <Icon name="failing" />
         <p>{texts.keys.once}</p>
@@ -165,23 +155,8 @@ function Shown({ issued, onClose }: { issued: Issued; onClose(): void }) {
           {texts.keys.kept}
         </button>
       </footer>
-    </>
+    </Dialog>
   );
-}
-
-/** Runs a request, and keeps the reason if it is refused. */
-function useAttempt(): { problem: string | undefined; attempt(work: () => Promise<void>): void } {
-  const [problem, setProblem] = useState<string | undefined>(undefined);
-  return {
-    problem,
-    attempt(work) {
-      setProblem(undefined);
-      work().catch((error: unknown) => {
-        if (!(error instanceof ApiError)) throw error;
-        setProblem([error.message, ...error.problems.map(({ message }) => message)].join(': '));
-      });
-    },
-  };
 }
 
 function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
@@ -190,12 +165,7 @@ function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
   const { problem, attempt } = useAttempt();
   const create = async () =>
     setIssued(await call('POST /api/admin/keys', { body: { watcher: name.trim() } }));
-  if (issued !== undefined)
-    return (
-      <Dialog title={texts.keys.created} onClose={onClose}>
-        <Shown issued={issued} onClose={onClose} />
-      </Dialog>
-    );
+  if (issued !== undefined) return <IssuedDialog issued={issued} onClose={onClose} />;
   return (
     <Dialog title={texts.keys.createTitle} onClose={onClose} onSubmit={() => attempt(create)}>
       <TextField
@@ -206,14 +176,7 @@ function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
         isRequired
         problem={problem}
       />
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-first">
-          {texts.keys.createNow}
-        </button>
-      </footer>
+      <DialogButtons submit={texts.keys.createNow} onClose={onClose} />
     </Dialog>
   );
 }
@@ -230,12 +193,7 @@ function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
         body: { overlap_minutes: Number(minutes) },
       }),
     );
-  if (issued !== undefined)
-    return (
-      <Dialog title={texts.keys.created} onClose={onClose}>
-        <Shown issued={issued} onClose={onClose} />
-      </Dialog>
-    );
+  if (issued !== undefined) return <IssuedDialog issued={issued} onClose={onClose} />;
   return (
     <Dialog title={texts.keys.rotateTitle(one.watcher)} onClose={onClose} onSubmit={() => attempt(rotate)}>
       <p class="prose">{texts.keys.rotateNote}</p>
@@ -246,14 +204,7 @@ function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
         onInput={setMinutes}
         problem={isGood ? problem : texts.settings.wholeNumber}
       />
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-first" disabled={!isGood}>
-          {texts.keys.rotateNow}
-        </button>
-      </footer>
+      <DialogButtons submit={texts.keys.rotateNow} onClose={onClose} isDisabled={!isGood} />
     </Dialog>
   );
 }
@@ -282,14 +233,7 @@ function RevokeDialog({ one, onClose }: { one: Key; onClose(): void }) {
       <p class="mono">{one.id}</p>
       <p class="prose">{texts.keys.revokeNote}</p>
       {problem !== undefined && <p class="problem">{problem}</p>}
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-bad">
-          {texts.keys.revokeNow}
-        </button>
-      </footer>
+      <DialogButtons submit={texts.keys.revokeNow} onClose={onClose} isBad />
     </Dialog>
   );
 }

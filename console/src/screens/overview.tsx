@@ -15,19 +15,9 @@ import { formatAge, formatCount, formatDuration, formatShare, splitUnit } from '
 import { formatLong } from '../format/time.ts';
 import { Attention } from '../parts/attention.tsx';
 import { DeliveryChart } from '../parts/delivery-chart.tsx';
-import { DeliveryLines, DeliveryRow, isSmall } from '../parts/delivery-row.tsx';
 import { Figure, Figures } from '../parts/figures.tsx';
-import {
-  CopyCurl,
-  Empty,
-  Ghosts,
-  Loading,
-  PageHead,
-  PeriodChoice,
-  periodOf,
-  usePageQuery,
-} from '../parts/page.tsx';
-import { Table } from '../parts/table.tsx';
+import { CopyCurl, Ghosts, Loading, PageHead, PeriodChoice, periodOf, usePageQuery } from '../parts/page.tsx';
+import { TailTable } from '../parts/tail-table.tsx';
 import { now } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
 import { session, showsAll } from '../state/session.ts';
@@ -218,47 +208,14 @@ function Tail() {
           </a>
         </div>
       </div>
-      {value === undefined ? (
-        <div class="is-late">
-          <Ghosts rows={TAIL_ROWS} />
-        </div>
-      ) : value.length === 0 ? (
-        <Empty text={texts.overview.noTail} />
-      ) : isSmall.value ? (
-        <ul class="rows">
-          {value.map(({ delivery, at }) => (
-            <DeliveryLines key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
-          ))}
-        </ul>
-      ) : (
-        <Table caption={texts.overview.tailCaption}>
-          <thead>
-            <tr>
-              <th>{texts.deliveries.state}</th>
-              <th>{texts.timeIn(zone.value)}</th>
-              {showsAll.value && <th class="second-rank">{texts.watcherChoice.label}</th>}
-              <th class="amount">{texts.deliveries.amount}</th>
-              <th>
-                <span class="hidden">{texts.deliveries.unit}</span>
-              </th>
-              <th>{texts.deliveries.fromTo}</th>
-              <th>{texts.deliveries.receiver}</th>
-              <th class="right">{texts.deliveries.answer}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {value.map(({ delivery, at }) => (
-              <DeliveryRow
-                key={delivery.id}
-                delivery={delivery}
-                href={hrefOf(delivery.id)}
-                at={at}
-                hasReceiver
-              />
-            ))}
-          </tbody>
-        </Table>
-      )}
+      <TailTable
+        rows={value}
+        hrefOf={hrefOf}
+        caption={texts.overview.tailCaption}
+        empty={texts.overview.noTail}
+        ghosts={TAIL_ROWS}
+        hasReceiver
+      />
     </section>
   );
 }

@@ -2,10 +2,11 @@
  * The secrets that sign webhooks: the present ones, rotation with an overlap, and what a receiver must do meanwhile.
  */
 import { useState } from 'preact/hooks';
-import { ApiError, call } from '../api/client.ts';
+import { useAttempt } from '../api/attempt.ts';
+import { call } from '../api/client.ts';
 import { type Resource, useResource } from '../api/resource.ts';
 import type { SigningSecret } from '../api/types.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { CopyCurl, Loading, PageHead } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
@@ -128,23 +129,18 @@ function SecretTable({ secrets }: { secrets: readonly SigningSecret[] }) {
 
 function RotateDialog({ secrets, onClose }: { secrets: Resource<SigningSecret[]>; onClose(): void }) {
   const [hours, setHours] = useState('24');
-  const [error, setError] = useState<string | undefined>(undefined);
+  const { problem, attempt } = useAttempt();
   const isGood = /^\d+(\.\d+)?$/.test(hours);
   const rotate = async () => {
-    try {
-      const data = await call('POST /api/notifications/signing-secrets/rotate', {
-        body: { overlap_hours: Number(hours) },
-      });
-      secrets.change(() => data);
-      announce(texts.secrets.rotated);
-      onClose();
-    } catch (failure) {
-      if (!(failure instanceof ApiError)) throw failure;
-      setError([failure.message, ...failure.problems.map(({ message }) => message)].join(': '));
-    }
+    const data = await call('POST /api/notifications/signing-secrets/rotate', {
+      body: { overlap_hours: Number(hours) },
+    });
+    secrets.change(() => data);
+    announce(texts.secrets.rotated);
+    onClose();
   };
   return (
-    <Dialog title={texts.secrets.rotateTitle} onClose={onClose} onSubmit={() => void rotate()}>
+    <Dialog title={texts.secrets.rotateTitle} onClose={onClose} onSubmit={() => attempt(rotate)}>
       <p class="prose">{texts.secrets.rotateNote}</p>
       <TextField
         label={texts.secrets.overlap}
@@ -152,16 +148,9 @@ function RotateDialog({ secrets, onClose }: { secrets: Resource<SigningSecret[]>
         inputMode="decimal"
         onInput={setHours}
         note={texts.secrets.overlapNote}
-        problem={isGood ? error : texts.secrets.badHours}
+        problem={isGood ? problem : texts.secrets.badHours}
       />
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-first" disabled={!isGood}>
-          {texts.secrets.rotateNow}
-        </button>
-      </footer>
+      <DialogButtons submit={texts.secrets.rotateNow} onClose={onClose} isDisabled={!isGood} />
     </Dialog>
   );
 }

@@ -2,12 +2,13 @@
  * The operator's watchers: who they are, how many keys each has, and suspending and resuming them.
  */
 import { useState } from 'preact/hooks';
+import { useAttempt } from '../api/attempt.ts';
 import { ApiError, call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { formatCount } from '../format/number.ts';
-import { Dialog } from '../parts/dialog.tsx';
-import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
+import { Dialog, DialogButtons } from '../parts/dialog.tsx';
+import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Command, Time } from '../parts/values.tsx';
@@ -21,7 +22,7 @@ type Watcher = Data<'GET /api/admin/watchers'>[number];
 const PAGE_ROWS = '50';
 
 export function Watchers() {
-  const { query, hrefWith } = usePageQuery();
+  const { query } = usePageQuery();
   const [suspends, setSuspends] = useState<Watcher | undefined>(undefined);
   const options = { query: { limit: PAGE_ROWS, cursor: query.cursor } };
   const watchers = useResource(`watchers ${query.cursor ?? ''}`, (signal) =>
@@ -46,18 +47,7 @@ export function Watchers() {
                 onChanged={() => void watchers.reload()}
               />
             )}
-            <p class="below">
-              {query.cursor !== undefined && (
-                <a class="link" href={hrefWith({ cursor: undefined })}>
-                  {texts.firstPage}
-                </a>
-              )}
-              {next !== undefined && (
-                <a class="link" href={hrefWith({ cursor: next })}>
-                  {texts.nextPage}
-                </a>
-              )}
-            </p>
+            <PageLinks next={next} />
           </>
         )}
       </Loading>
@@ -164,32 +154,20 @@ function WatcherState({ watcher }: { watcher: Watcher }) {
 }
 
 function SuspendDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void }) {
-  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const { problem, attempt } = useAttempt();
   const suspend = async () => {
-    try {
-      await call('POST /api/admin/watchers/{id}/suspend', { path: { id: watcher.id } });
-      onClose();
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      setProblem(error.message);
-    }
+    await call('POST /api/admin/watchers/{id}/suspend', { path: { id: watcher.id } });
+    onClose();
   };
   return (
     <Dialog
       title={texts.watchers.suspendTitle(watcher.name)}
       onClose={onClose}
-      onSubmit={() => void suspend()}
+      onSubmit={() => attempt(suspend)}
     >
       <p class="prose">{texts.watchers.suspendNote}</p>
       {problem !== undefined && <p class="problem">{problem}</p>}
-      <footer>
-        <button type="button" class="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="submit" class="button is-bad">
-          {texts.watchers.suspendNow}
-        </button>
-      </footer>
+      <DialogButtons submit={texts.watchers.suspendNow} onClose={onClose} isBad />
     </Dialog>
   );
 }

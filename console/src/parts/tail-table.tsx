@@ -1,0 +1,77 @@
+/**
+ * The newest deliveries of a tail: a table, or rows of two lines on a small screen.
+ */
+import type { TailRow } from '../api/tail.ts';
+import { zone } from '../state/preferences.ts';
+import { texts } from '../texts.ts';
+import { DeliveryLines, DeliveryRow, isSmall } from './delivery-row.tsx';
+import { Empty, Ghosts } from './page.tsx';
+import { Table } from './table.tsx';
+
+export function TailTable({
+  rows,
+  hrefOf,
+  caption,
+  empty,
+  ghosts,
+  hasReceiver = false,
+}: {
+  /** Undefined while they are loaded. */
+  rows: readonly TailRow[] | undefined;
+  hrefOf(id: number): string;
+  caption: string;
+  /** What to say without rows. */
+  empty: string;
+  /** Bars while loading. */
+  ghosts?: number;
+  /** Receiver and duration instead of the number of attempts. */
+  hasReceiver?: boolean;
+}) {
+  if (rows === undefined)
+    return (
+      <div class="is-late">
+        <Ghosts rows={ghosts} />
+      </div>
+    );
+  if (rows.length === 0) return <Empty text={empty} />;
+  if (isSmall.value)
+    return (
+      <ul class="rows">
+        {rows.map(({ delivery, at }) => (
+          <DeliveryLines key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
+        ))}
+      </ul>
+    );
+  return (
+    <Table caption={caption}>
+      <thead>
+        <tr>
+          <th>{texts.deliveries.state}</th>
+          <th>{texts.timeIn(zone.value)}</th>
+          <th class="amount">{texts.deliveries.amount}</th>
+          <th>
+            <span class="hidden">{texts.deliveries.unit}</span>
+          </th>
+          <th>{texts.deliveries.fromTo}</th>
+          {hasReceiver ? (
+            <th>{texts.deliveries.receiver}</th>
+          ) : (
+            <th class="right second-rank">{texts.deliveries.attempts}</th>
+          )}
+          <th class="right">{hasReceiver ? texts.deliveries.answer : texts.deliveries.lastAnswer}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(({ delivery, at }) => (
+          <DeliveryRow
+            key={delivery.id}
+            delivery={delivery}
+            href={hrefOf(delivery.id)}
+            at={at}
+            hasReceiver={hasReceiver}
+          />
+        ))}
+      </tbody>
+    </Table>
+  );
+}
