@@ -2,13 +2,10 @@
  * Operator routes for statistics of deliveries, of all watchers or of one.
  */
 import { Type } from 'typebox';
-import { Fault } from '../../core/fault.ts';
-import type { Database } from '../../store/db/db.ts';
 import { readReceiverStatistics, readStatistics } from '../../store/delivery/statistics.ts';
-import { findWatcher } from '../../store/watchers/watchers.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { invalid } from '../http/errors.ts';
-import { parameter, parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
+import { querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf } from '../notifications/log-json.ts';
 import {
   PERIOD_DEFAULT,
@@ -23,16 +20,12 @@ import {
   statisticsJson,
   statisticsParameters,
 } from '../notifications/statistics-json.ts';
+import { scopeOf, watcherParameter } from './scope.ts';
 
 const PATH = '/api/admin/statistics';
 
-const watcher = parameter(
-  'the id of a watcher',
-  parseWhole,
-  Type.String({ description: 'Only this watcher.' }),
-);
-const parameters = { ...statisticsParameters, watcher };
-const receiverParameters = { ...receiverStatisticsParameters, watcher };
+const parameters = { ...statisticsParameters, ...watcherParameter };
+const receiverParameters = { ...receiverStatisticsParameters, ...watcherParameter };
 const WatcherReceiverStatistics = Type.Object(
   { watcher_id: Type.Integer(), watcher: Type.String(), ...ReceiverStatisticsJson.properties },
   { title: 'WatcherReceiverStatistics' },
@@ -54,7 +47,8 @@ const operations = {
   },
 };
 
-export function addAdminStatisticsRoutes(api: Api, { database, clock }: ApiOptions): void {
+export function addAdminStatisticsRoutes(api: Api, options: ApiOptions): void {
+  const { database, clock } = options;
   api.get(
     PATH,
     {
@@ -63,12 +57,12 @@ export function addAdminStatisticsRoutes(api: Api, { database, clock }: ApiOptio
     },
     async ({ query }) => {
       const given = readKeyed(query, parameters);
-      const { period = PERIOD_DEFAULT, watcher: watcherId, origin, watched_address_id: recordId } = given;
+      const { period = PERIOD_DEFAULT, origin, watched_address_id: recordId } = given;
       requireOneScope(given);
-      if (watcherId === undefined && (origin !== undefined || recordId !== undefined))
+      if (given.watcher === undefined && (origin !== undefined || recordId !== undefined))
         throw invalid('/watcher', 'is required for a receiver or a watched address');
+      const watcherId = await scopeOf(options, query);
       const now = clock.now();
-      await requireKnown(database, watcherId, now);
       const statistics = await readStatistics(database, { watcherId, origin, recordId }, { period, now });
       return { success: true as const, data: statisticsJson(statistics, { period, now }) };
     },
@@ -86,9 +80,8 @@ export function addAdminStatisticsRoutes(api: Api, { database, clock }: ApiOptio
     async ({ query }) => {
       const given = readKeyed(query, receiverParameters);
       const { period = PERIOD_DEFAULT, order = 'slowest', limit = RECEIVERS_DEFAULT } = given;
-      const now = clock.now();
-      await requireKnown(database, given.watcher, now);
-      const receivers = await readReceiverStatistics(database, given.watcher, { period, order, limit, now });
+      const wanted = { period, order, limit, now: clock.now() };
+      const receivers = await readReceiverStatistics(database, await scopeOf(options, query), wanted);
       return {
         success: true as const,
         data: receivers.map((one) => ({
@@ -97,10 +90,4 @@ export function addAdminStatisticsRoutes(api: Api, { database, clock }: ApiOptio
       };
     },
   );
-}
-
-/** @throws Fault `not_found` for an unknown watcher */
-async function requireKnown(database: Database, watcherId: number | undefined, now: Date): Promise<void> {
-  if (watcherId !== undefined && (await findWatcher(database, watcherId, now)) === undefined)
-    throw new Fault('not_found', 'Watcher not found');
 }
