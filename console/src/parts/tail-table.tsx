@@ -3,6 +3,7 @@
  */
 import type { TailRow } from '../api/tail.ts';
 import { zone } from '../state/preferences.ts';
+import { showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { DeliveryLines, DeliveryRow, isSmall } from './delivery-row.tsx';
 import { Empty, Ghosts } from './page.tsx';
@@ -48,6 +49,7 @@ export function TailTable({
         <tr>
           <th>{texts.deliveries.state}</th>
           <th>{texts.timeIn(zone.value)}</th>
+          {showsAll.value && <th class="second-rank">{texts.watcherChoice.label}</th>}
           <th class="amount">{texts.deliveries.amount}</th>
           <th>
             <span class="hidden">{texts.deliveries.unit}</span>
