@@ -6,6 +6,7 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { countMatches, EXAMINED_MAX, findLogged, listLog } from '../../../src/store/delivery/log.ts';
 import type { LogFilter } from '../../../src/store/delivery/log-filter.ts';
+import { listScopedLog } from '../../../src/store/delivery/log-of-all.ts';
 import { countOrphaned } from '../../../src/store/delivery/orphaned.ts';
 import { recordStatistics } from '../../../src/store/delivery/record-statistics.ts';
 import { attemptDue } from '../../kit/attempts.ts';
@@ -283,6 +284,10 @@ onPostgres(({ database }) => {
           assert.doesNotMatch(plan, /Seq Scan on notification/, `${JSON.stringify(filter)}\n${plan}`);
       }
     }
+    plans.length = 0;
+    const page = { order: 'newest first', after: undefined, limit: 100 } as const;
+    await listScopedLog(db, undefined, { recordIds: records.slice(0, 2).map(({ id }) => id) }, page);
+    assert.doesNotMatch(plans.join(), /Seq Scan on notification/, plans.join());
     plans.length = 0;
     await recordStatistics(db, WATCHER, records[0]?.id ?? '', noon);
     assert.doesNotMatch(plans.join(), /Seq Scan on (notification|delivery_attempt)/);

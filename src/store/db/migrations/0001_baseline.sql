@@ -320,7 +320,8 @@ create table notification (
 alter sequence notification_id_seq owned by notification.id;
 -- Not unique, because a unique key would have to contain created_at. The sequence makes ids unique.
 create index notification_id on notification (shard_id, id);
-create index notification_record on notification (shard_id, watched_address_id, id);
+-- The record first, because the log of all watchers knows only its id.
+create index notification_record on notification (watched_address_id, shard_id, id);
 -- The last 4 bytes of a hash find the transaction in an index of less than half the size.
 create index notification_transaction on notification (substr(tx_hash, 29));
 -- BRIN indexes take a few pages, because rows are stored roughly in the order of their blocks and of their creation.
