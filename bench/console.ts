@@ -2,15 +2,23 @@
  * Measures the console in a real browser: its size, how soon its first screen is usable, how long after its answer an attempt is on the
  * screen, and how the live list bears 10,000 attempts a minute (test/kit/console-imitation.ts).
  */
+import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import type { CDPSession, Page } from 'playwright-core';
+import { findFreePort } from '../devnet/free-port.ts';
 import { type ConsoleFiles, PAGE, readConsole } from '../src/api/http/console-files.ts';
 import type { Address } from '../src/core/hex.ts';
 import { openTab, startBrowser } from '../test/kit/browser.ts';
 import { startImitation } from '../test/kit/console-imitation.ts';
 import { type ConsoleStage, createConsoleStage } from '../test/kit/console-stage.ts';
+import { createTestDatabase } from '../test/kit/database.ts';
 import { freshAddress } from '../test/kit/service.ts';
+import { waitUntil } from '../test/kit/wait.ts';
 import type { Figures } from './figures.ts';
+import { startProgram } from './program.ts';
+import { inTurn } from './repeats.ts';
+import { spreadOf } from './spread.ts';
 import { percentile } from './stage.ts';
 
 const VISITS = 20;
@@ -20,10 +28,14 @@ const PAYMENT_MS = 150;
 const ATTEMPTS_PER_MINUTE = 10_000;
 const MINUTES = 10;
 const FRAME_MS_MAX = 50;
+const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+const MEMORY_PAIRS = 5;
+/** After this time the start's garbage is collected and its pages are returned. */
+const IDLE_MS = 20_000;
 
 export async function consoleFigures(): Promise<Figures> {
   await using stage = await createConsoleStage();
-  const rows: Figures['rows'] = sizes(readConsole());
+  const rows: Figures['rows'] = [...sizes(readConsole()), ...(await serviceMemory())];
   const address = freshAddress();
   await stage.watcher.watch({ address, webhookUrl: stage.receiver.url });
   rows.push(await visits(stage));
@@ -57,6 +69,59 @@ function sizes(files: ConsoleFiles): Figures['rows'] {
     { measured: 'all scripts and styles', brotliKiB: kib(all, 'br'), gzipKiB: kib(all, 'gzip') },
     { measured: 'what the service keeps', KiB: held.reduce((sum, { length }) => sum + length, 0) / 1024 },
   ];
+}
+
+/** Resident memory of a process with the role `api`, with the console and without, in pairs of starts. */
+async function serviceMemory(): Promise<Figures['rows']> {
+  const ways = [true, false] as const;
+  const resident = new Map<boolean, number[]>(ways.map((hasConsole) => [hasConsole, []]));
+  for (let pair = 1; pair <= MEMORY_PAIRS; pair += 1)
+    for (const hasConsole of inTurn(ways, pair))
+      resident.get(hasConsole)?.push(await residentMiB(hasConsole));
+  const withConsole = resident.get(true) ?? [];
+  const without = resident.get(false) ?? [];
+  return [
+    { measured: 'service with the console', residentMiB: spreadOf(withConsole) },
+    { measured: 'service without the console', residentMiB: spreadOf(without) },
+    {
+      measured: 'growth of the service, by pair',
+      residentMiB: spreadOf(
+        withConsole.map((one, index) => Number((one - (without[index] ?? 0)).toFixed(1))),
+      ),
+    },
+  ];
+}
+
+/** With the console, every file of it is read once. */
+async function residentMiB(hasConsole: boolean): Promise<number> {
+  await using database = await createTestDatabase('postgres');
+  const port = await findFreePort(0);
+  await using program = await startProgram({
+    // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
+    command: [process.execPath, ...process.execArgv, MAIN, 'start', '--roles', 'api'],
+    folder: path.dirname(MAIN),
+    environment: {
+      CHAINBELL_CHAIN_ID: '31337',
+      CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1',
+      CHAINBELL_DATABASE_URL: database.url,
+      CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
+      CHAINBELL_HTTP_PORT: String(port),
+      CHAINBELL_METRICS_PORT: String(await findFreePort(0)),
+      CHAINBELL_HTTP_CONSOLE: String(hasConsole),
+    },
+  });
+  const read = (file: string) =>
+    fetch(`http://127.0.0.1:${port}${file}`).then((answer) => answer.arrayBuffer());
+  await waitUntil(async () => {
+    await program.assertAlive();
+    return read('/healthz').then(
+      () => true,
+      () => false,
+    );
+  });
+  if (hasConsole) for (const [name] of readConsole()) await read(`/console/${name}`);
+  await delay(IDLE_MS);
+  return Number(program.residentMiB().toFixed(1));
 }
 
 /** From the start of the navigation until the overview has its figures and its list, with an empty cache. */
@@ -139,8 +204,11 @@ async function flood(): Promise<Figures['rows']> {
     const rows: Figures['rows'] = [];
     for (let minute = 0; minute <= MINUTES; minute += 1) {
       if (minute > 0) await delay(60_000);
+      const measured = await frames(page);
       const heapMiB = (await heapBytes(session)) / 1024 / 1024;
-      rows.push({ measured: `live list, minute ${minute}`, heapMiB, ...(await frames(page)) });
+      rows.push({ measured: `live list, minute ${minute}`, heapMiB, ...measured });
+      // The collection of garbage that the measurement asked for takes a frame of its own.
+      await frames(page);
     }
     return rows;
   } finally {

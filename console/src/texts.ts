@@ -678,7 +678,11 @@ export const texts = {
     priceOf: (name: string) => `${name} price`,
     pool: 'Farm pool',
     network: 'Chain',
-    byHour: 'Price and volume by hour',
+    byHour: 'By hour',
+    shown: 'Shown as a line',
+    valueUsd: 'Value of the reserves, USD',
+    valueLabel: (hours: number, least: number, most: number) =>
+      `Value of the reserves and volume by hour, ${hours} hours. The value was between $${least} and $${most}.`,
     swapCount: 'Swaps',
     swapsTitle: 'Swaps',
     noSwaps: 'No swaps are stored for this pair.',
@@ -813,6 +817,15 @@ export const texts = {
       'Its keys are refused, and its webhooks wait until you resume it. Nothing is lost: transfers are still matched and stored.',
     suspendNow: 'Suspend',
     resume: 'Resume',
+    delete: 'Delete…',
+    deleteTitle: (name: string) => `Delete ${name}?`,
+    deleteNote:
+      'Its keys are refused at once. Then its watched addresses, its queue, its log, its signing secrets and its keys are deleted for good. Webhooks that wait are never sent.',
+    deleteName: (name: string) => `To confirm, type the name: ${name}`,
+    deleteNow: 'Delete',
+    deleting: 'Deleting…',
+    left: (records: string, notifications: string) =>
+      `Deleting… Left: ${records} watched addresses, ${notifications} notifications.`,
     states: { active: 'Active', suspended: 'Suspended', deleting: 'Deleting' },
   },
 

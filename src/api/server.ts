@@ -14,7 +14,7 @@ import { addAdminStreamRoute } from './admin/stream.ts';
 import { addAdminWatcherRoutes } from './admin/watchers.ts';
 import { addConsoleRoutes } from './console-routes.ts';
 import type { Api, ApiOptions } from './context.ts';
-import { passAgain } from './http/auth.ts';
+import { passAgain, takeAccount } from './http/auth.ts';
 import { limitBodies } from './http/body-limit.ts';
 import { checkBodyNames } from './http/body-names.ts';
 import { limitConnections } from './http/connection-limit.ts';
@@ -100,6 +100,7 @@ export function createApi(options: ApiOptions): Api {
     done(isDoubled ? invalid('/authorization', 'must be sent once') : undefined);
   });
   api.addHook('preHandler', passAgain);
+  api.addHook('preHandler', takeAccount);
   api.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'unknown';
     const labels = { method: request.method, route, code: String(reply.statusCode) };

@@ -70,6 +70,8 @@ export type LpSupply = {
 
 /** USD for one whole token of each side. Undefined if unknown. */
 type SidePrices = { usd0: Decimal | undefined; usd1: Decimal | undefined };
+/** `areIndependent`: both are known, and neither comes from the pool. */
+type PoolPrices = SidePrices & { areIndependent: boolean };
 
 /** Decimals of a pool's LP token, as in UniswapV2ERC20. */
 const LP_DECIMALS = 18;
@@ -95,6 +97,16 @@ export function isCounted(value: { maxAgeMs?: number }, observedAt: Date, at: Da
   return at.getTime() - observedAt.getTime() <= (value.maxAgeMs ?? Number.POSITIVE_INFINITY);
 }
 
+/**
+ * The prices of a pair's tokens. Undefined if its price source has no price, while a pair without any price source counts as
+ * worth 0.
+ */
+export function poolPrices(pair: ValuedPair, { usd0, usd1 }: SidePrices): PoolPrices | undefined {
+  const isUnpriced = usd0 === undefined && usd1 === undefined && (pair.value0 ?? pair.value1) !== undefined;
+  if (isUnpriced) return undefined;
+  return { usd0, usd1, areIndependent: pair.areIndependent && usd0 !== undefined && usd1 !== undefined };
+}
+
 /** The USD value of a swap: the amounts of the valued token that went in and out, at this price. */
 export function swapValue(pair: Pair, swap: Omit<Swap, 'txHash' | 'ordinal'>, usd: Decimal): Decimal {
   const [units, decimals] =
@@ -118,19 +130,16 @@ export function supplyWithFee({ totalSupply, kLast, isFeeOn }: LpSupply, reserve
  * by the supply. Otherwise it is the value of both reserves divided by the supply, where a reserve without a price counts as
  * much as the other one. 0 if neither side has a price or there is no supply.
  */
-export function lpPrice(
-  pair: Pair,
-  pool: Reserves & { supply: bigint },
-  prices: SidePrices & { areIndependent: boolean },
-): Decimal {
+export function lpPrice(pair: Pair, pool: Reserves & { supply: bigint }, prices: PoolPrices): Decimal {
   if (pool.supply === 0n) return decimal('0');
   return poolValue(pair, pool, prices).div(amountOf(pool.supply, LP_DECIMALS));
 }
 
-function poolValue(
+/** USD for both reserves, by the rule of `lpPrice`. 0 if neither side has a price. */
+export function poolValue(
   pair: Pair,
   { reserve0, reserve1 }: Reserves,
-  { usd0, usd1, areIndependent }: SidePrices & { areIndependent: boolean },
+  { usd0, usd1, areIndependent }: PoolPrices,
 ): Decimal {
   const value0 = usd0?.times(amountOf(reserve0, pair.token0Decimals));
   const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));
@@ -151,7 +160,7 @@ type PoolDeviation = {
 export function poolDeviation(
   pair: Pair,
   { reserve0, reserve1 }: Reserves,
-  { usd0, usd1, areIndependent }: SidePrices & { areIndependent: boolean },
+  { usd0, usd1, areIndependent }: PoolPrices,
 ): PoolDeviation | undefined {
   const value0 = usd0?.times(amountOf(reserve0, pair.token0Decimals));
   const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));

@@ -37,6 +37,21 @@ describe('signing in', () => {
     await page.getByRole('link', { name: 'Keys' }).waitFor();
   });
 
+  test('the operator deletes a watcher only after typing its name, and it is gone with its key', async () => {
+    const other = await createWatcher(stage.service, 'parting');
+    await other.watch({ address: freshAddress(), webhookUrl: stage.receiver.url });
+    const page = await stage.open('/watchers', { admin: ADMIN_TOKEN });
+    await page.getByRole('button', { name: 'Delete… parting' }).click();
+    const remove = page.getByRole('button', { name: 'Delete', exact: true });
+    await page.getByLabel('To confirm, type the name').fill('partin');
+    assert.equal(await remove.isDisabled(), true);
+    await page.getByLabel('To confirm, type the name').fill('parting');
+    await remove.click();
+    await page.getByRole('button', { name: 'Delete… parting' }).waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Delete… acme' }).waitFor();
+    assert.equal((await other.request('GET')).status, 401);
+  });
+
   test('a key that is unknown, revoked or wrong in its form says so, and the form stays', async () => {
     const page = await stage.open('/deliveries');
     await enter(page, 'two words');

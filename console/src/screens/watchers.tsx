@@ -1,13 +1,14 @@
 /**
- * The operator's watchers: who they are, how many keys each has, and suspending and resuming them.
+ * The operator's watchers: who they are, how many keys each has, and suspending, resuming and deleting them.
  */
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useAttempt } from '../api/attempt.ts';
 import { ApiError, call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { formatCount } from '../format/number.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
+import { TextField } from '../parts/fields.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
@@ -23,11 +24,15 @@ const PAGE_ROWS = '50';
 
 export function Watchers() {
   const { query } = usePageQuery();
-  const [suspends, setSuspends] = useState<Watcher | undefined>(undefined);
+  const [open, setOpen] = useState<{ kind: 'suspend' | 'delete'; watcher: Watcher } | undefined>(undefined);
   const options = { query: { limit: PAGE_ROWS, cursor: query.cursor } };
   const watchers = useResource(`watchers ${query.cursor ?? ''}`, (signal) =>
     callPage('GET /api/admin/watchers', { ...options, signal }),
   );
+  const close = () => {
+    setOpen(undefined);
+    void watchers.reload();
+  };
   return (
     <>
       <PageHead title={texts.watchers.title} note={texts.watchers.note}>
@@ -43,7 +48,7 @@ export function Watchers() {
             ) : (
               <WatcherTable
                 watchers={data}
-                onSuspend={setSuspends}
+                onOpen={(kind, watcher) => setOpen({ kind, watcher })}
                 onChanged={() => void watchers.reload()}
               />
             )}
@@ -51,26 +56,19 @@ export function Watchers() {
           </>
         )}
       </Loading>
-      {suspends !== undefined && (
-        <SuspendDialog
-          watcher={suspends}
-          onClose={() => {
-            setSuspends(undefined);
-            void watchers.reload();
-          }}
-        />
-      )}
+      {open?.kind === 'suspend' && <SuspendDialog watcher={open.watcher} onClose={close} />}
+      {open?.kind === 'delete' && <DeleteDialog watcher={open.watcher} onClose={close} />}
     </>
   );
 }
 
 function WatcherTable({
   watchers,
-  onSuspend,
+  onOpen,
   onChanged,
 }: {
   watchers: readonly Watcher[];
-  onSuspend(watcher: Watcher): void;
+  onOpen(kind: 'suspend' | 'delete', watcher: Watcher): void;
   onChanged(): void;
 }) {
   const resume = async (id: number) => {
@@ -122,7 +120,11 @@ function WatcherTable({
                 <span class="hidden"> {watcher.name}</span>
               </a>{' '}
               {watcher.state === 'active' && (
-                <button type="button" class="button is-small is-bad" onClick={() => onSuspend(watcher)}>
+                <button
+                  type="button"
+                  class="button is-small is-bad"
+                  onClick={() => onOpen('suspend', watcher)}
+                >
                   {texts.watchers.suspend}
                   <span class="hidden"> {watcher.name}</span>
                 </button>
@@ -132,7 +134,11 @@ function WatcherTable({
                   {texts.watchers.resume}
                   <span class="hidden"> {watcher.name}</span>
                 </button>
-              )}
+              )}{' '}
+              <button type="button" class="button is-small is-bad" onClick={() => onOpen('delete', watcher)}>
+                {texts.watchers.delete}
+                <span class="hidden"> {watcher.name}</span>
+              </button>
             </td>
           </tr>
         ))}
@@ -168,6 +174,60 @@ function SuspendDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void
       <p class="prose">{texts.watchers.suspendNote}</p>
       {problem !== undefined && <p class="problem">{problem}</p>}
       <DialogButtons submit={texts.watchers.suspendNow} onClose={onClose} isBad />
+    </Dialog>
+  );
+}
+
+type Left = NonNullable<Data<'DELETE /api/admin/watchers/{id}'>['left']>;
+
+/** The service deletes for some seconds in each request, so the dialog repeats it until nothing is left or it is closed. */
+function DeleteDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void }) {
+  const { problem, attempt } = useAttempt();
+  const [typed, setTyped] = useState('');
+  const [left, setLeft] = useState<Left | 'unknown' | undefined>(undefined);
+  const isClosed = useRef(false);
+  useEffect(
+    () => () => {
+      isClosed.current = true;
+    },
+    [],
+  );
+  const remove = async () => {
+    setLeft('unknown');
+    while (!isClosed.current) {
+      const answer = await call('DELETE /api/admin/watchers/{id}', { path: { id: watcher.id } });
+      if (answer.deleted) return onClose();
+      setLeft(answer.left ?? 'unknown');
+    }
+  };
+  const isRunning = left !== undefined && problem === undefined;
+  return (
+    <Dialog
+      title={texts.watchers.deleteTitle(watcher.name)}
+      onClose={onClose}
+      onSubmit={() => attempt(remove)}
+    >
+      <p class="prose">{texts.watchers.deleteNote}</p>
+      <TextField
+        label={texts.watchers.deleteName(watcher.name)}
+        value={typed}
+        onInput={setTyped}
+        isRequired
+        isMono
+      />
+      <p role="status">
+        {isRunning &&
+          (left === 'unknown'
+            ? texts.watchers.deleting
+            : texts.watchers.left(formatCount(left.records), formatCount(left.notifications)))}
+      </p>
+      {problem !== undefined && <p class="problem">{problem}</p>}
+      <DialogButtons
+        submit={texts.watchers.deleteNow}
+        onClose={onClose}
+        isBad
+        isDisabled={typed !== watcher.name || isRunning}
+      />
     </Dialog>
   );
 }

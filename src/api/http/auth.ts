@@ -2,7 +2,8 @@
  * `Authorization: Bearer <API_KEY>` names the watcher (spec 5). The operator's token acts for the watcher that the header
  * `Chainbell-Watcher` names.
  */
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { actFor } from '../../core/account.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
@@ -66,6 +67,13 @@ export const isOperator = (request: FastifyRequest): boolean => operatorRequests
 /** Whose part of limits on memory, streams and rates the request uses: its watcher's, or the operator's. */
 export const accountOf = (request: FastifyRequest): number =>
   isOperator(request) ? OPERATOR : watcherOf(request);
+
+/** A `preHandler` of all routes: the request's work is done for its account, if it has one (core/account.ts). */
+export function takeAccount(request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
+  const account = isOperator(request) ? OPERATOR : watchers.get(request);
+  if (account === undefined) done();
+  else actFor(account, done);
+}
 
 /** The `preHandler` of all routes: checks the key again after a slow body. Rejects like `onRequest`. */
 export async function passAgain(request: FastifyRequest): Promise<void> {

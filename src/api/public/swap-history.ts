@@ -1,14 +1,22 @@
 /**
- * Routes for the hourly volume and price of swap pairs.
+ * Routes for the volume, price and value of swap pairs by the hour.
  */
 import Type from 'typebox';
 import type { Clock } from '../../core/clock.ts';
-import { exactNumber } from '../../core/decimal.ts';
+import { type Decimal, exactNumber } from '../../core/decimal.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
-import type { ValuedPair } from '../../domain/pair.ts';
-import type { Database } from '../../store/db/db.ts';
-import { listPriceHours } from '../../store/market/pair-states.ts';
+import {
+  isCounted,
+  poolPrices,
+  poolValue,
+  type Reserves,
+  type TokenValue,
+  type ValuedPair,
+} from '../../domain/pair.ts';
+import type { Database, Db } from '../../store/db/db.ts';
+import { findPairStateAt, listHourStates } from '../../store/market/pair-states.ts';
 import { listVolumeHours } from '../../store/market/swaps.ts';
+import { listPrices } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
 import { limitParameter } from '../http/paging.ts';
 import { type Parsed, parameter } from '../http/parameters.ts';
@@ -44,6 +52,13 @@ const VolumeHour = Type.Object({
 const PriceHour = Type.Object({
   hour: Type.String({ description: 'The beginning of the hour, in ISO 8601 UTC.' }),
   price: Type.Union([Type.Number(), Type.Null()]),
+});
+
+const ValueHour = Type.Object({
+  hour: Type.String({ description: 'The beginning of the hour, in ISO 8601 UTC.' }),
+  value: Type.Union([Type.Number(), Type.Null()], {
+    description: 'USD for both reserves at the prices in force then; null without a price.',
+  }),
 });
 
 type Options = { database: Database; clock: Clock; pairs: ReadonlyMap<string, ValuedPair> };
@@ -84,14 +99,67 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
     answer: Type.Array(PriceHour),
     async compute(given, now) {
       const pair = getPair(pairs, given.pair_id, 'Pair not found');
-      const hours = await listPriceHours(database, pair.id, rangeOf(given, now));
-      return json(
-        hours.map(({ hour, price }) => ({
-          hour: hour.toISOString(),
-          price: price === undefined ? null : exactNumber(price),
-        })),
-      );
+      const hours = await listHourStates(database, pair.id, rangeOf(given, now));
+      return json(hours.map(({ hour, price }) => ({ hour: hour.toISOString(), price: orNull(price) })));
     },
+  });
+
+  addPublicRoute(api, {
+    ...shared,
+    path: '/api/swap/value-history/:pair_id?',
+    example: [{ hour: '2026-01-31T12:00:00.000Z', value: 5000.5 }],
+    summary: 'USD value of the reserves of a pair at the end of each hour',
+    answer: Type.Array(ValueHour),
+    async compute(given, now) {
+      const pair = getPair(pairs, given.pair_id, 'Pair not found');
+      const values = await listValueHours(database, pair, { ...rangeOf(given, now), now: clock.now() });
+      return json(values.map(({ hour, value }) => ({ hour: hour.toISOString(), value: orNull(value) })));
+    },
+  });
+}
+
+const orNull = (value: Decimal | undefined) => (value === undefined ? null : exactNumber(value));
+
+/**
+ * The value of the reserves at the end of each hour that has begun, from the first hour with a known state on. A pair keeps its
+ * reserves through hours without a change, but prices go on.
+ */
+async function listValueHours(
+  db: Db,
+  pair: ValuedPair,
+  { from, to, limit, now }: { from: Date; to: Date; limit: number; now: Date },
+): Promise<{ hour: Date; value: Decimal | undefined }[]> {
+  const changes = await listHourStates(db, pair.id, { from, to, limit });
+  let state: Reserves | undefined = await findPairStateAt(db, pair.id, from);
+  const first = state === undefined ? changes[0]?.hour : from;
+  if (first === undefined) return [];
+  const changeOf = new Map(changes.map((change) => [change.hour.getTime(), change]));
+  const count = Math.min(
+    limit,
+    Math.ceil((Math.min(to.getTime(), now.getTime()) - first.getTime()) / HOUR_MS),
+  );
+  const hours = Array.from({ length: Math.max(0, count) }, (_, index) => {
+    const hour = new Date(first.getTime() + index * HOUR_MS);
+    state = changeOf.get(hour.getTime()) ?? state;
+    return { hour, state, end: new Date(Math.min(hour.getTime() + HOUR_MS - 1, now.getTime())) };
+  });
+  const ends = hours.map(({ end }) => end);
+  const usd0 = await pricesAt(db, pair.value0, ends);
+  const usd1 = await pricesAt(db, pair.value1, ends);
+  return hours.map(({ hour, state: reserves }, index) => {
+    const prices = poolPrices(pair, { usd0: usd0[index], usd1: usd1[index] });
+    return { hour, value: prices && reserves && poolValue(pair, reserves, prices) };
+  });
+}
+
+/** The prices in force at these times. */
+async function pricesAt(db: Db, value: TokenValue, times: readonly Date[]): Promise<(Decimal | undefined)[]> {
+  if (value === undefined) return [];
+  if ('fixed' in value) return times.map(() => value.fixed);
+  const prices = await listPrices(db, value.asset, times);
+  return times.map((time, index) => {
+    const price = prices[index];
+    return price !== undefined && isCounted(value, price.observedAt, time) ? price.price : undefined;
   });
 }
 

@@ -5,7 +5,7 @@ import Type, { type Static } from 'typebox';
 import type { Clock } from '../../core/clock.ts';
 import { type Decimal, exactNumber } from '../../core/decimal.ts';
 import { Fault } from '../../core/fault.ts';
-import { lpPrice, supplyWithFee, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
+import { lpPrice, poolPrices, supplyWithFee, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
 import type { Database } from '../../store/db/db.ts';
 import { type CurrentPair, findCurrentPair } from '../../store/market/pair-readings.ts';
 import { findReadPairs } from '../../store/market/pairs.ts';
@@ -211,11 +211,8 @@ async function lpPriceOf(
 ): Promise<Decimal | undefined> {
   if (now.supply === undefined) return undefined;
   const [usd0, usd1] = [await priceOf(options, pair.value0), await priceOf(options, pair.value1)];
-  const isUnpriced = usd0 === undefined && usd1 === undefined && (pair.value0 ?? pair.value1) !== undefined;
-  if (isUnpriced) return undefined;
-  const areIndependent = pair.areIndependent && usd0 !== undefined && usd1 !== undefined;
-  const pool = { ...now, supply: supplyWithFee(now.supply, now) };
-  return lpPrice(pair, pool, { usd0, usd1, areIndependent });
+  const prices = poolPrices(pair, { usd0, usd1 });
+  return prices && lpPrice(pair, { ...now, supply: supplyWithFee(now.supply, now) }, prices);
 }
 
 /** A volume whose 24 hours are still being read grows, so its response is cached only briefly. */

@@ -1,15 +1,17 @@
 /**
  * Shares the one connection of the embedded database between the parts of the process, fairly by the time that each has used
- * (start-time fair queueing). However much work one part has, another one waits for little more than the statement under way.
+ * (start-time fair queueing), and within a part between the accounts that it works for. However much work one of them has, another
+ * one waits for little more than the statement under way.
  */
 import { setImmediate as pause } from 'node:timers/promises';
+import { presentAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
 import { type Share, shares } from './db.ts';
 
 type FairQueue = {
   /**
-   * Runs `work` when it is the share's turn, first in first out within the share. @throws Fault `unavailable` if too many
-   * wait.
+   * Runs `work` when it is the turn of the share, and in it of the present account, first in first out within the account.
+   * @throws Fault `unavailable` if too many wait.
    */
   run<T>(share: Share, work: () => Promise<T>): Promise<T>;
   /** Resolves when nothing is running or waiting. */
@@ -23,6 +25,8 @@ type FairQueue = {
 const WAITING_MAX: Record<Share, number> = {
   ...{ follower: 100, settle: 100, delivery: 5_000, api: 1_000, operator: 100 },
 };
+/** One account may have this part of them. The work of a share that is for no account has no such limit. */
+const ACCOUNT_PART = 1 / 4;
 /** An operator's millisecond costs this many of another share's, so that the service's own work goes first. */
 const OPERATOR_COST = 4;
 /** The embedded database runs in this thread. Without a pause a long queue would block requests, timers and signals. */
@@ -30,41 +34,52 @@ const PAUSE_EVERY_MS = 10;
 /** The minimum cost of a piece of work. Without it, work too short to measure would be free. */
 const WORK_MS_MIN = 0.05;
 
-type Queue = {
-  waiting: (() => Promise<void>)[];
+/** `usedMs` is virtual time. It moves up to the others' when there is work again after none. */
+type Flow = { usedMs: number };
+/** The work of one account in a share. It is forgotten once it has neither waiting work nor used more than others. */
+type AccountFlow = Flow & { waiting: (() => Promise<void>)[] };
+type ShareFlow = Flow & {
   cost: number;
-  /** Virtual time that the share has used. It moves up to the others' when the share has work again after being idle. */
-  usedMs: number;
+  waiting: number;
+  accounts: Map<number | undefined, AccountFlow>;
+  /** The virtual time of its work that started last. */
+  presentMs: number;
 };
 
 export function createFairQueue(steadyMs: () => number): FairQueue {
-  const queues = new Map<Share, Queue>(
-    shares.map((share) => [
-      share,
-      { waiting: [], cost: share === 'operator' ? OPERATOR_COST : 1, usedMs: 0 },
-    ]),
-  );
+  const flows = Object.fromEntries(shares.map((share) => [share, startFlow(share)])) as Record<
+    Share,
+    ShareFlow
+  >;
   /** The virtual time of the work that started last. */
   let presentMs = 0;
   let running: Promise<void> | undefined;
 
-  /** The queue with work that has used the least time. */
-  const next = () =>
-    Array.from(queues.values())
-      .filter(({ waiting }) => waiting.length > 0)
-      .reduce<Queue | undefined>(
-        (least, queue) => (least === undefined || queue.usedMs < least.usedMs ? queue : least),
-        undefined,
-      );
+  /** The share with work that has used the least time. */
+  const next = () => leastUsed(Object.values(flows).filter(({ waiting }) => waiting > 0));
+
+  /** Takes the next work of the share's account that has used the least time. */
+  function take(flow: ShareFlow): { work: () => Promise<void>; account: AccountFlow } | undefined {
+    const account = leastUsed([...flow.accounts.values()].filter(({ waiting }) => waiting.length > 0));
+    const work = account?.waiting.shift();
+    if (account === undefined || work === undefined) return undefined;
+    flow.waiting -= 1;
+    flow.presentMs = account.usedMs;
+    return { work, account };
+  }
 
   async function runAll(): Promise<void> {
     let pausedMs = steadyMs();
-    for (let queue = next(); queue !== undefined; queue = next()) {
-      const work = queue.waiting.shift();
-      presentMs = queue.usedMs;
+    for (let flow = next(); flow !== undefined; flow = next()) {
+      const taken = take(flow);
+      presentMs = flow.usedMs;
       const startedMs = steadyMs();
-      await work?.();
-      queue.usedMs += queue.cost * Math.max(steadyMs() - startedMs, WORK_MS_MIN);
+      await taken?.work();
+      const costMs = Math.max(steadyMs() - startedMs, WORK_MS_MIN);
+      flow.usedMs += flow.cost * costMs;
+      if (taken !== undefined) taken.account.usedMs += costMs;
+      for (const [account, { waiting, usedMs }] of flow.accounts)
+        if (waiting.length === 0 && usedMs <= flow.presentMs) flow.accounts.delete(account);
       if (steadyMs() - pausedMs < PAUSE_EVERY_MS) continue;
       await pause();
       pausedMs = steadyMs();
@@ -75,14 +90,18 @@ export function createFairQueue(steadyMs: () => number): FairQueue {
 
   return {
     run<T>(share: Share, work: () => Promise<T>): Promise<T> {
-      const queue = queues.get(share);
-      if (queue === undefined || queue.waiting.length >= WAITING_MAX[share]) {
-        const message = `database: ${WAITING_MAX[share]} statements of ${share} are already waiting`;
-        return Promise.reject(new Fault('unavailable', message));
-      }
+      const flow = flows[share];
+      const account = presentAccount();
+      const own: AccountFlow = flow.accounts.get(account) ?? { usedMs: 0, waiting: [] };
+      const ownMax = account === undefined ? WAITING_MAX[share] : WAITING_MAX[share] * ACCOUNT_PART;
+      if (flow.waiting >= WAITING_MAX[share]) return refuse(`${WAITING_MAX[share]} statements of ${share}`);
+      if (own.waiting.length >= ownMax) return refuse(`${ownMax} statements of this watcher`);
       const { promise, resolve, reject } = Promise.withResolvers<T>();
-      if (queue.waiting.length === 0) queue.usedMs = Math.max(queue.usedMs, presentMs);
-      queue.waiting.push(() => work().then(resolve, reject));
+      if (flow.waiting === 0) flow.usedMs = Math.max(flow.usedMs, presentMs);
+      if (own.waiting.length === 0) own.usedMs = Math.max(own.usedMs, flow.presentMs);
+      flow.waiting += 1;
+      flow.accounts.set(account, own);
+      own.waiting.push(() => work().then(resolve, reject));
       running ??= Promise.resolve().then(runAll);
       return promise;
     },
@@ -90,4 +109,18 @@ export function createFairQueue(steadyMs: () => number): FairQueue {
       while (running !== undefined) await running;
     },
   };
+}
+
+const startFlow = (share: Share): ShareFlow => ({
+  cost: share === 'operator' ? OPERATOR_COST : 1,
+  ...{ usedMs: 0, presentMs: 0, waiting: 0, accounts: new Map() },
+});
+
+const refuse = (waiting: string) =>
+  Promise.reject(new Fault('unavailable', `database: ${waiting} are already waiting`));
+
+function leastUsed<F extends Flow>(flows: Iterable<F>): F | undefined {
+  let least: F | undefined;
+  for (const flow of flows) if (least === undefined || flow.usedMs < least.usedMs) least = flow;
+  return least;
 }

@@ -110,20 +110,21 @@ function averagePrice(states: readonly PairState[], to: Date): Decimal | undefin
   return weightMs === 0 ? states.at(-1)?.price : weighted.div(weightMs);
 }
 
-export type PriceHour = { hour: Date; price: Decimal | undefined };
+/** `hour` is its beginning. */
+type HourState = PairState & { hour: Date };
 
-/** The last price of each hour (UTC) with a change, from `from` up to but not including `to`, oldest first. */
-export async function listPriceHours(
+/** The last state of each hour (UTC) with a change, from `from` up to but not including `to`, oldest first. */
+export async function listHourStates(
   db: Db,
   pairId: number,
   { from, to, limit }: { from: Date; to: Date; limit: number },
-): Promise<PriceHour[]> {
-  const rows = await db.query<{ hour: Date; price: string | null }>(sql`
-    select distinct on (hour) date_bin('1 hour', mined_at, '1970-01-01T00:00:00Z'::timestamptz) as hour, price
+): Promise<HourState[]> {
+  const rows = await db.query<Row & { hour: Date }>(sql`
+    select distinct on (hour) date_bin('1 hour', mined_at, '1970-01-01T00:00:00Z'::timestamptz) as hour, ${columns}
     from pair_state
     where pair_id = ${pairId} and mined_at >= ${from} and mined_at < ${to}
     order by hour, mined_at desc, block_number desc limit ${limit}`);
-  return rows.map(({ hour, price }) => ({ hour, price: price === null ? undefined : decimal(price) }));
+  return rows.map((row) => ({ hour: row.hour, ...toState(row) }));
 }
 
 /** Stores states, at most one for each pair and block. States that are stored already stay as they are. */

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { endKey, rotateKey } from '../../../src/app/issue-keys.ts';
+import { presentAccount } from '../../../src/core/account.ts';
 import { generateApiKey } from '../../../src/domain/api-key.ts';
+import type { Database } from '../../../src/store/db/db.ts';
 import { revokeKey } from '../../../src/store/watchers/api-keys.ts';
 import { addressOf } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
@@ -51,6 +53,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ['DELETE', `${PATH}/5`],
     ] as const;
     for (const [method, url] of requests) assert.deepEqual((await ask(method, url)).json, REFUSED, method);
+  });
+
+  test('statements of a request count for its watcher, and those of the operator for no watcher', async () => {
+    const accounts: (number | undefined)[] = [];
+    const watched: Database = {
+      ...database(),
+      query(statement) {
+        accounts.push(presentAccount());
+        return database().query(statement);
+      },
+    };
+    const adminToken = 'f00d'.repeat(8);
+    const { ask, issue } = createApiStory(watched, {}, undefined, { adminToken });
+    const { key, watcherId } = await issue('acme');
+    const accountOf = async (path: string, options: Parameters<typeof ask>[2]) => {
+      accounts.length = 0;
+      assert.equal((await ask('GET', path, options)).status, 200);
+      return accounts.at(-1);
+    };
+    assert.equal(await accountOf('/api/notifications/log', { key }), watcherId);
+    const headers = { authorization: `Bearer ${adminToken}`, 'chainbell-watcher': String(watcherId) };
+    assert.equal(await accountOf('/api/notifications/log', { headers }), 0);
   });
 
   test('a body is not even looked at before the key is checked', async () => {

@@ -258,6 +258,41 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(first, hours(['2025-11-20T10:00:00.000Z', 'price', 2]));
   });
 
+  test('the value of a pair is that of its reserves at the end of each hour, at the prices in force then', async () => {
+    const { ask } = tell();
+    for (const [usd, ms] of [
+      ['2000', -3 * HOUR_MS],
+      ['3000', -HOUR_MS - 1],
+    ] as const)
+      await insertPrice(database(), {
+        asset: 'ETH',
+        price: decimal(usd),
+        observedAt: later(ms),
+        source: 'test',
+      });
+    await stateOf(1, { reserve0: coins(7), reserve1: coins(1), price: '1', ms: -4 * HOUR_MS });
+    await stateOf(1, { reserve0: coins(7), reserve1: coins(9), price: '1', ms: -3 * HOUR_MS + 1 });
+    await stateOf(1, { reserve0: coins(7), reserve1: coins(2), price: '1', ms: -2 * HOUR_MS - 1 });
+    const values = (await ask('GET', '/api/swap/value-history/1')).json;
+    assert.deepEqual(values, [
+      { hour: '2025-11-20T08:00:00.000Z', value: null },
+      { hour: '2025-11-20T09:00:00.000Z', value: 8_000 },
+      { hour: '2025-11-20T10:00:00.000Z', value: 12_000 },
+      { hour: '2025-11-20T11:00:00.000Z', value: 12_000 },
+    ]);
+    const from = '2025-11-20T10:00:00Z';
+    const one = (await ask('GET', `/api/swap/value-history/1?limit=1&from=${from}`)).json;
+    assert.deepEqual(
+      one,
+      [{ hour: '2025-11-20T10:00:00.000Z', value: 12_000 }],
+      'the state before the range counts',
+    );
+    const none = (await ask('GET', '/api/swap/value-history/2')).json;
+    assert.deepEqual(none, []);
+    const worthlessValues = (await ask('GET', '/api/swap/value-history/3')).json;
+    assert.deepEqual(worthlessValues, []);
+  });
+
   /** A follower of all pairs has stored this block. */
   async function follow(header: BlockHeader, { storedLateMs }: { storedLateMs: number }): Promise<void> {
     await database().transaction(async (tx) => {

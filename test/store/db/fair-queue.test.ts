@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { actFor } from '../../../src/core/account.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { type Share, shares } from '../../../src/store/db/db.ts';
 import { createFairQueue } from '../../../src/store/db/fair-queue.ts';
@@ -88,6 +89,50 @@ test('the used time of two busy shares differs by at most twice the longest piec
       await fair.idle();
     }),
   );
+});
+
+test('a statement of one watcher waits for at most two of another one, however many that one has', async () => {
+  const { served, ask } = startStory();
+  const flood = actFor(1, () => Array.from({ length: 200 }, () => ask('api', 'flood', 10)));
+  await flood[0];
+  const before = served.length;
+  await actFor(2, () => ask('api', 'other', 10));
+  assert.ok(served.indexOf('other') - before <= 2, served.slice(before).join());
+  await ask('api', 'nobody', 10);
+  assert.ok(served.indexOf('nobody') - served.indexOf('other') <= 2, served.slice(before).join());
+  await Promise.all(flood);
+});
+
+test('two busy watchers get the same time, and one with cheap statements gets more of them', async () => {
+  const { served, ask } = startStory();
+  const all = [
+    ...actFor(1, () => Array.from({ length: 20 }, () => ask('api', 'long', 100))),
+    ...actFor(2, () => Array.from({ length: 200 }, () => ask('api', 'short', 10))),
+  ];
+  await Promise.all(all);
+  const between = served
+    .join(' ')
+    .split('long')
+    .slice(1, -1)
+    .map((turns) => turns.trim().split(' ').filter(Boolean).length);
+  assert.ok(
+    between.every((turns) => turns >= 9 && turns <= 11),
+    between.join(),
+  );
+});
+
+test('one watcher may not take all waiting places of the API', async () => {
+  const { queue, ask } = startStory();
+  const gate = Promise.withResolvers<void>();
+  const blocked = queue.run('follower', () => gate.promise);
+  const own = actFor(1, () => Array.from({ length: 250 }, () => ask('api', 'own', 1)));
+  await assert.rejects(
+    actFor(1, () => ask('api', 'one too many', 1)),
+    (error) => error instanceof Fault && error.code === 'unavailable' && /250 .* watcher/.test(error.message),
+  );
+  const other = actFor(2, () => ask('api', 'other', 1));
+  gate.resolve();
+  await Promise.all([blocked, other, ...own]);
 });
 
 test('each share has a limit of waiting work, and a full share does not affect others', async () => {

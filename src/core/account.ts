@@ -1,0 +1,13 @@
+/**
+ * Whose part of a shared limit the present work uses: that of a request's watcher, so that one watcher's requests can't take the
+ * time of another's.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+const present = new AsyncLocalStorage<number>();
+
+/** Runs `work`, and everything that it starts, for this account. */
+export const actFor = <T>(account: number, work: () => T): T => present.run(account, work);
+
+/** The account of the present work; undefined for the service's own work and for requests without a watcher. */
+export const presentAccount = (): number | undefined => present.getStore();
