@@ -693,7 +693,7 @@ export const texts = {
     noHistory: 'No swaps yet in this time.',
     chartLabel: (hours: number, least: number, most: number, unit: string) =>
       `Price and volume by hour, ${hours} hours. The price was between ${least} and ${most} ${unit}.`,
-    total: (volume: string) => `${volume} in all`,
+    total: (volume: string) => `Volume in all: ${volume}`,
   },
 
   supply: {

@@ -87,7 +87,7 @@ function WatcherTable({
           <th>{texts.deliveries.state}</th>
           <th class="right">{texts.watchers.keys}</th>
           <th class="right third-rank">{texts.watchers.slices}</th>
-          <th class="right">{texts.addresses.created(texts.zones[zone.value])}</th>
+          <th class="right third-rank">{texts.addresses.created(texts.zones[zone.value])}</th>
           <th>
             <span class="hidden">{texts.keys.actions}</span>
           </th>
@@ -107,7 +107,7 @@ function WatcherTable({
               {formatCount(watcher.valid_keys)}
             </td>
             <td class="right quiet third-rank">{watcher.slices}</td>
-            <td class="right quiet">
+            <td class="right quiet third-rank">
               <Time at={watcher.created_at} />
             </td>
             <td class="right">
