@@ -98,7 +98,7 @@ async function residentMiB(hasConsole: boolean): Promise<number> {
   const port = await findFreePort(0);
   await using program = await startProgram({
     // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
-    command: [process.execPath, ...process.execArgv, MAIN, 'start', '--roles', 'api'],
+    command: [process.execPath, ...process.execArgv, MAIN, 'start', '--role', 'api'],
     folder: path.dirname(MAIN),
     environment: {
       CHAINBELL_CHAIN_ID: '31337',
