@@ -2,11 +2,8 @@
  * Measures the console in a real browser: its size, how soon its first screen is usable, how long after its answer an attempt is on the
  * screen, and how the live list bears 10,000 attempts a minute (test/kit/console-imitation.ts).
  */
-import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import type { CDPSession, Page } from 'playwright-core';
-import { findFreePort } from '../devnet/free-port.ts';
 import { type ConsoleFiles, PAGE, readConsole } from '../src/api/http/console-files.ts';
 import type { Address } from '../src/core/hex.ts';
 import { openTab, startBrowser } from '../test/kit/browser.ts';
@@ -14,9 +11,8 @@ import { startImitation } from '../test/kit/console-imitation.ts';
 import { type ConsoleStage, createConsoleStage } from '../test/kit/console-stage.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
 import { freshAddress } from '../test/kit/service.ts';
-import { waitUntil } from '../test/kit/wait.ts';
+import { startApiProcess } from './api-process.ts';
 import type { Figures } from './figures.ts';
-import { startProgram } from './program.ts';
 import { inTurn } from './repeats.ts';
 import { spreadOf } from './spread.ts';
 import { percentile } from './stage.ts';
@@ -28,7 +24,6 @@ const PAYMENT_MS = 150;
 const ATTEMPTS_PER_MINUTE = 10_000;
 const MINUTES = 10;
 const FRAME_MS_MAX = 50;
-const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 const MEMORY_PAIRS = 5;
 /** After this time the start's garbage is collected and its pages are returned. */
 const IDLE_MS = 20_000;
@@ -95,31 +90,10 @@ async function serviceMemory(): Promise<Figures['rows']> {
 /** With the console, every file of it is read once. */
 async function residentMiB(hasConsole: boolean): Promise<number> {
   await using database = await createTestDatabase('postgres');
-  const port = await findFreePort(0);
-  await using program = await startProgram({
-    // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
-    command: [process.execPath, ...process.execArgv, MAIN, 'start', '--role', 'api'],
-    folder: path.dirname(MAIN),
-    environment: {
-      CHAINBELL_CHAIN_ID: '31337',
-      CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1',
-      CHAINBELL_DATABASE_URL: database.url,
-      CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
-      CHAINBELL_HTTP_PORT: String(port),
-      CHAINBELL_METRICS_PORT: String(await findFreePort(0)),
-      CHAINBELL_HTTP_CONSOLE: String(hasConsole),
-    },
-  });
-  const read = (file: string) =>
-    fetch(`http://127.0.0.1:${port}${file}`).then((answer) => answer.arrayBuffer());
-  await waitUntil(async () => {
-    await program.assertAlive();
-    return read('/healthz').then(
-      () => true,
-      () => false,
-    );
-  });
-  if (hasConsole) for (const [name] of readConsole()) await read(`/console/${name}`);
+  const environment = { CHAINBELL_HTTP_CONSOLE: String(hasConsole) };
+  await using program = await startApiProcess({ databaseUrl: database.url, environment });
+  if (hasConsole)
+    for (const [name] of readConsole()) await (await fetch(`${program.url}/console/${name}`)).arrayBuffer();
   await delay(IDLE_MS);
   return Number(program.residentMiB().toFixed(1));
 }

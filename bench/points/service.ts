@@ -1,16 +1,11 @@
 /**
  * Starts the API role alone, with no chain to follow, as operators run it. Its clients run in separate threads.
  */
-import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { findFreePort } from '../../devnet/free-port.ts';
-import { waitUntil } from '../../test/kit/wait.ts';
-import { startProgram } from '../program.ts';
+import { startApiProcess } from '../api-process.ts';
 import type { Reading } from './reader.ts';
 
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const PING_MS = 5;
 
 export type PointsApi = AsyncDisposable & {
@@ -25,40 +20,17 @@ export async function startApi(
   flags: readonly string[] = [],
 ): Promise<PointsApi> {
   await using parts = new AsyncDisposableStack();
-  const port = await findFreePort(0);
-  const program = parts.use(
-    await startProgram({
-      command: [process.execPath, ...process.execArgv, ...flags, MAIN, 'start', '--role', 'api'],
-      folder: path.dirname(MAIN),
-      environment: {
-        CHAINBELL_CHAIN_ID: '31337',
-        CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1',
-        CHAINBELL_DATABASE_URL: url,
-        CHAINBELL_DATA_DIR: dataDir,
-        CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
-        CHAINBELL_HTTP_PORT: String(port),
-        CHAINBELL_METRICS_PORT: String(await findFreePort(0)),
-      },
-    }),
+  const { url: apiUrl } = parts.use(
+    await startApiProcess({ databaseUrl: url, environment: { CHAINBELL_DATA_DIR: dataDir } }, flags),
   );
   const reader = parts.use(startReader());
   const pinger = parts.use(startReader());
-  const ping = () => pinger.read(`http://127.0.0.1:${port}/livez`);
+  const ping = () => pinger.read(`${apiUrl}/livez`);
   const ask = async (question: string) => {
-    const reading = await reader.read(`http://127.0.0.1:${port}/api/points/${question}`);
+    const reading = await reader.read(`${apiUrl}/api/points/${question}`);
     if (reading.status !== 200 && reading.status !== 404) throw new Error(`${question}: ${reading.status}`);
     return reading;
   };
-  await waitUntil(
-    async () => {
-      await program.assertAlive();
-      return ping().then(
-        ({ status }) => status === 200,
-        () => false,
-      );
-    },
-    { timeoutMs: 30_000, describe: 'the API to listen' },
-  );
   const running = parts.move();
   return {
     ask,

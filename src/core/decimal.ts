@@ -44,6 +44,10 @@ export function exactNumber(value: Decimal): { rawJSON: string } {
   return JSON.rawJSON(value.toFixed());
 }
 
+/** The same for JSON that has null without a value. */
+export const exactNumberOrNull = (value: Decimal | undefined) =>
+  value === undefined ? null : exactNumber(value);
+
 /** The square root of an integer that is not negative, rounded down (Newton). */
 export function integerRoot(value: bigint): bigint {
   if (value < 2n) return value;

@@ -1,7 +1,7 @@
 /**
- * A request that a dialog makes when it is submitted.
+ * The requests that a dialog makes when it is submitted.
  */
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from './client.ts';
 
 /** Runs a request, and keeps the reason if it is refused. */
@@ -13,8 +13,20 @@ export function useAttempt(): { problem: string | undefined; attempt(work: () =>
       setProblem(undefined);
       work().catch((error: unknown) => {
         if (!(error instanceof ApiError)) throw error;
-        setProblem([error.message, ...error.problems.map(({ message }) => message)].join(': '));
+        setProblem(error.whole);
       });
     },
   };
+}
+
+/** Whether requests that repeat themselves shall stop: once the dialog is closed, or `current` is set. */
+export function useStop(): { current: boolean } {
+  const stop = useRef(false);
+  useEffect(
+    () => () => {
+      stop.current = true;
+    },
+    [],
+  );
+  return stop;
 }

@@ -21,6 +21,11 @@ export class ApiError extends Error {
     this.status = status;
     this.problems = problems;
   }
+
+  /** The message and all problems, for a place that has no fields. */
+  get whole(): string {
+    return [this.message, ...this.problems.map(({ message }) => message)].join(': ');
+  }
 }
 
 export type CallOptions<O extends Operation> = {

@@ -8,6 +8,7 @@ import { ownAddressOf } from '../api/records.ts';
 import type { Delivery, EventDelivery } from '../api/types.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
+import { zone } from '../state/preferences.ts';
 import { showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
@@ -29,6 +30,27 @@ export const isSmall = signal(small.matches);
 small.addEventListener('change', () => {
   isSmall.value = small.matches;
 });
+
+/** The heads of a DeliveryRow's columns, between those of the pick and of the answer. */
+export function DeliveryHeads({ hasReceiver }: { hasReceiver: boolean }) {
+  return (
+    <>
+      <th>{texts.deliveries.state}</th>
+      <th>{texts.timeIn(zone.value)}</th>
+      {showsAll.value && <th class="second-rank">{texts.watcherChoice.label}</th>}
+      <th class="amount">{texts.deliveries.amount}</th>
+      <th>
+        <span class="hidden">{texts.deliveries.unit}</span>
+      </th>
+      <th>{texts.deliveries.fromTo}</th>
+      {hasReceiver ? (
+        <th>{texts.deliveries.receiver}</th>
+      ) : (
+        <th class="right second-rank">{texts.deliveries.attempts}</th>
+      )}
+    </>
+  );
+}
 
 type RowProps = {
   delivery: RowDelivery;

@@ -50,13 +50,15 @@ export function Dialog({ title, onClose, isWide = false, onSubmit, children }: P
   );
 }
 
-/** The buttons of a dialog that is a form. */
+/** The buttons of a dialog that is a form, and why its request was refused. */
 export function DialogButtons({
+  problem,
   submit,
   onClose,
   isBad = false,
   isDisabled = false,
 }: {
+  problem?: string | undefined;
   submit: string;
   onClose(): void;
   /** It ends or deletes something. */
@@ -64,13 +66,16 @@ export function DialogButtons({
   isDisabled?: boolean;
 }) {
   return (
-    <footer>
-      <button type="button" class="button" onClick={onClose}>
-        {texts.cancel}
-      </button>
-      <button type="submit" class={`button ${isBad ? 'is-bad' : 'is-first'}`} disabled={isDisabled}>
-        {submit}
-      </button>
-    </footer>
+    <>
+      {problem !== undefined && <p class="problem">{problem}</p>}
+      <footer>
+        <button type="button" class="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="submit" class={`button ${isBad ? 'is-bad' : 'is-first'}`} disabled={isDisabled}>
+          {submit}
+        </button>
+      </footer>
+    </>
   );
 }

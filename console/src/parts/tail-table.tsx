@@ -2,10 +2,8 @@
  * The newest deliveries of a tail: a table, or rows of two lines on a small screen.
  */
 import type { TailRow } from '../api/tail.ts';
-import { zone } from '../state/preferences.ts';
-import { showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
-import { DeliveryLines, DeliveryRow, isSmall } from './delivery-row.tsx';
+import { DeliveryHeads, DeliveryLines, DeliveryRow, isSmall } from './delivery-row.tsx';
 import { Empty, Ghosts } from './page.tsx';
 import { Table } from './table.tsx';
 
@@ -47,19 +45,7 @@ export function TailTable({
     <Table caption={caption}>
       <thead>
         <tr>
-          <th>{texts.deliveries.state}</th>
-          <th>{texts.timeIn(zone.value)}</th>
-          {showsAll.value && <th class="second-rank">{texts.watcherChoice.label}</th>}
-          <th class="amount">{texts.deliveries.amount}</th>
-          <th>
-            <span class="hidden">{texts.deliveries.unit}</span>
-          </th>
-          <th>{texts.deliveries.fromTo}</th>
-          {hasReceiver ? (
-            <th>{texts.deliveries.receiver}</th>
-          ) : (
-            <th class="right second-rank">{texts.deliveries.attempts}</th>
-          )}
+          <DeliveryHeads hasReceiver={hasReceiver} />
           <th class="right">{hasReceiver ? texts.deliveries.answer : texts.deliveries.lastAnswer}</th>
         </tr>
       </thead>

@@ -78,7 +78,7 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
       </div>
       {error !== undefined && !isPlaced && (
         <p class="problem" role="alert">
-          {[error.message, ...error.problems.map(({ message }) => message)].join(': ')}
+          {error.whole}
         </p>
       )}
       <DialogButtons

@@ -291,8 +291,7 @@ function DeleteDialog({
     <Dialog title={texts.address.deleteTitle} onClose={onClose} onSubmit={() => attempt(remove)}>
       <p class="mono">{record.address}</p>
       <p class="prose">{texts.address.deleteNote(formatCount((data?.waiting ?? 0) + (data?.held ?? 0)))}</p>
-      {problem !== undefined && <p class="problem">{problem}</p>}
-      <DialogButtons submit={texts.address.deleteNow} onClose={onClose} isBad />
+      <DialogButtons problem={problem} submit={texts.address.deleteNow} onClose={onClose} isBad />
     </Dialog>
   );
 }

@@ -10,11 +10,16 @@ import { type LiveList, PAGE_ROWS, useLiveList } from '../api/live-list.ts';
 import { noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { formatCount } from '../format/number.ts';
-import { DeliveryLines, DeliveryRow, isSmall, type RowDelivery } from '../parts/delivery-row.tsx';
+import {
+  DeliveryHeads,
+  DeliveryLines,
+  DeliveryRow,
+  isSmall,
+  type RowDelivery,
+} from '../parts/delivery-row.tsx';
 import { LiveLine } from '../parts/live-line.tsx';
 import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
-import { zone } from '../state/preferences.ts';
 import { showsAll } from '../state/session.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
@@ -219,19 +224,7 @@ function Rows({
               }}
             />
           </th>
-          <th>{texts.deliveries.state}</th>
-          <th>{texts.timeIn(zone.value)}</th>
-          {showsAll.value && <th class="second-rank">{texts.watcherChoice.label}</th>}
-          <th class="amount">{texts.deliveries.amount}</th>
-          <th>
-            <span class="hidden">{texts.deliveries.unit}</span>
-          </th>
-          <th>{texts.deliveries.fromTo}</th>
-          {openId === undefined ? (
-            <th>{texts.deliveries.receiver}</th>
-          ) : (
-            <th class="right second-rank">{texts.deliveries.attempts}</th>
-          )}
+          <DeliveryHeads hasReceiver={openId === undefined} />
           <th class="right">{texts.deliveries.lastAnswer}</th>
         </tr>
       </thead>

@@ -232,8 +232,7 @@ function RevokeDialog({ one, onClose }: { one: Key; onClose(): void }) {
     <Dialog title={texts.keys.revokeTitle(one.watcher)} onClose={onClose} onSubmit={() => attempt(revoke)}>
       <p class="mono">{one.id}</p>
       <p class="prose">{texts.keys.revokeNote}</p>
-      {problem !== undefined && <p class="problem">{problem}</p>}
-      <DialogButtons submit={texts.keys.revokeNow} onClose={onClose} isBad />
+      <DialogButtons problem={problem} submit={texts.keys.revokeNow} onClose={onClose} isBad />
     </Dialog>
   );
 }

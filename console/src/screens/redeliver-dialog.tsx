@@ -2,7 +2,8 @@
  * Sends several deliveries again: the chosen ones, or all of a filter. It says how many and to whom before it starts, shows its
  * progress, and can be stopped.
  */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
+import { useStop } from '../api/attempt.ts';
 import { ApiError, call, callPage } from '../api/client.ts';
 import { type DeliveryFilter, queryOf } from '../api/filter.ts';
 import { formatCount } from '../format/number.ts';
@@ -28,19 +29,13 @@ export function RedeliverDialog({ ids, filter, rows, onClose }: Props) {
   );
   const [progress, setProgress] = useState<Progress | undefined>(undefined);
   const [error, setError] = useState<string | undefined>(undefined);
-  const stopped = useRef(false);
+  const stopped = useStop();
   useEffect(() => {
     if (ids.length > 0) return;
     call('GET /api/notifications/log/count', { query: queryOf(filter) }).then(setCount, (failure: unknown) =>
       setError(messageOf(failure)),
     );
   }, []);
-  useEffect(
-    () => () => {
-      stopped.current = true;
-    },
-    [],
-  );
   const start = () => {
     const run = ids.length > 0 ? sendEach(ids, setProgress, stopped) : sendAll(filter, setProgress, stopped);
     run.catch((failure: unknown) => {

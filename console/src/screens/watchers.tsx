@@ -1,8 +1,8 @@
 /**
  * The operator's watchers: who they are, how many keys each has, and suspending, resuming and deleting them.
  */
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { useAttempt } from '../api/attempt.ts';
+import { useState } from 'preact/hooks';
+import { useAttempt, useStop } from '../api/attempt.ts';
 import { ApiError, call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
@@ -172,8 +172,7 @@ function SuspendDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void
       onSubmit={() => attempt(suspend)}
     >
       <p class="prose">{texts.watchers.suspendNote}</p>
-      {problem !== undefined && <p class="problem">{problem}</p>}
-      <DialogButtons submit={texts.watchers.suspendNow} onClose={onClose} isBad />
+      <DialogButtons problem={problem} submit={texts.watchers.suspendNow} onClose={onClose} isBad />
     </Dialog>
   );
 }
@@ -185,16 +184,10 @@ function DeleteDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void 
   const { problem, attempt } = useAttempt();
   const [typed, setTyped] = useState('');
   const [left, setLeft] = useState<Left | 'unknown' | undefined>(undefined);
-  const isClosed = useRef(false);
-  useEffect(
-    () => () => {
-      isClosed.current = true;
-    },
-    [],
-  );
+  const stopped = useStop();
   const remove = async () => {
     setLeft('unknown');
-    while (!isClosed.current) {
+    while (!stopped.current) {
       const answer = await call('DELETE /api/admin/watchers/{id}', { path: { id: watcher.id } });
       if (answer.deleted) return onClose();
       setLeft(answer.left ?? 'unknown');
@@ -221,8 +214,8 @@ function DeleteDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void 
             ? texts.watchers.deleting
             : texts.watchers.left(formatCount(left.records), formatCount(left.notifications)))}
       </p>
-      {problem !== undefined && <p class="problem">{problem}</p>}
       <DialogButtons
+        problem={problem}
         submit={texts.watchers.deleteNow}
         onClose={onClose}
         isBad

@@ -1,9 +1,9 @@
 /**
  * Routes for the volume, price and value of swap pairs by the hour.
  */
-import Type from 'typebox';
+import Type, { type TSchema } from 'typebox';
 import type { Clock } from '../../core/clock.ts';
-import { type Decimal, exactNumber } from '../../core/decimal.ts';
+import { type Decimal, exactNumber, exactNumberOrNull } from '../../core/decimal.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
 import {
   isCounted,
@@ -61,64 +61,73 @@ const ValueHour = Type.Object({
   }),
 });
 
+/** Up to `limit` hours, from `from` up to but not including `to`. */
+type Range = { from: Date; to: Date; limit: number };
 type Options = { database: Database; clock: Clock; pairs: ReadonlyMap<string, ValuedPair> };
 
 /** `pairs` by id. */
 export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Options): void {
-  const shared = {
-    errors: pairErrors('Pair'),
-    parameters,
-    cacheSeconds: CACHE_SECONDS,
-    at: () => ceilHour(clock.now()),
-  };
+  /** `list` returns one object for each hour. */
+  function addHistory(
+    { name, ...route }: { name: string; summary: string; answer: TSchema; example: unknown },
+    list: (pair: ValuedPair, range: Range) => Promise<{ hour: Date }[]>,
+  ): void {
+    addPublicRoute(api, {
+      ...route,
+      path: `/api/swap/${name}-history/:pair_id?`,
+      errors: pairErrors('Pair'),
+      parameters,
+      cacheSeconds: CACHE_SECONDS,
+      at: () => ceilHour(clock.now()),
+      async compute(given, now) {
+        const pair = getPair(pairs, given.pair_id, 'Pair not found');
+        const hours = await list(pair, rangeOf(given, now));
+        return json(hours.map(({ hour, ...figures }) => ({ hour: hour.toISOString(), ...figures })));
+      },
+    });
+  }
 
-  addPublicRoute(api, {
-    ...shared,
-    path: '/api/swap/volume-history/:pair_id?',
-    example: [{ hour: '2026-01-31T12:00:00.000Z', volume: 1250.5, swaps: 12 }],
-    summary: 'USD swap volume of a pair by the hour',
-    answer: Type.Array(VolumeHour),
-    async compute(given, now) {
-      const pair = getPair(pairs, given.pair_id, 'Pair not found');
-      const hours = await listVolumeHours(database, pair.id, rangeOf(given, now));
-      return json(
-        hours.map(({ hour, usdValue, swapCount }) => ({
-          hour: hour.toISOString(),
-          volume: exactNumber(usdValue),
-          swaps: swapCount,
-        })),
-      );
+  addHistory(
+    {
+      name: 'volume',
+      example: [{ hour: '2026-01-31T12:00:00.000Z', volume: 1250.5, swaps: 12 }],
+      summary: 'USD swap volume of a pair by the hour',
+      answer: Type.Array(VolumeHour),
     },
-  });
-
-  addPublicRoute(api, {
-    ...shared,
-    path: '/api/swap/price-history/:pair_id?',
-    example: [{ hour: '2026-01-31T12:00:00.000Z', price: 2500.25 }],
-    summary: 'Price of a pair at the end of each hour in which it changed',
-    answer: Type.Array(PriceHour),
-    async compute(given, now) {
-      const pair = getPair(pairs, given.pair_id, 'Pair not found');
-      const hours = await listHourStates(database, pair.id, rangeOf(given, now));
-      return json(hours.map(({ hour, price }) => ({ hour: hour.toISOString(), price: orNull(price) })));
+    async ({ id }, range) =>
+      (await listVolumeHours(database, id, range)).map(({ hour, usdValue, swapCount }) => ({
+        hour,
+        volume: exactNumber(usdValue),
+        swaps: swapCount,
+      })),
+  );
+  addHistory(
+    {
+      name: 'price',
+      example: [{ hour: '2026-01-31T12:00:00.000Z', price: 2500.25 }],
+      summary: 'Price of a pair at the end of each hour in which it changed',
+      answer: Type.Array(PriceHour),
     },
-  });
-
-  addPublicRoute(api, {
-    ...shared,
-    path: '/api/swap/value-history/:pair_id?',
-    example: [{ hour: '2026-01-31T12:00:00.000Z', value: 5000.5 }],
-    summary: 'USD value of the reserves of a pair at the end of each hour',
-    answer: Type.Array(ValueHour),
-    async compute(given, now) {
-      const pair = getPair(pairs, given.pair_id, 'Pair not found');
-      const values = await listValueHours(database, pair, { ...rangeOf(given, now), now: clock.now() });
-      return json(values.map(({ hour, value }) => ({ hour: hour.toISOString(), value: orNull(value) })));
+    async ({ id }, range) =>
+      (await listHourStates(database, id, range)).map(({ hour, price }) => ({
+        hour,
+        price: exactNumberOrNull(price),
+      })),
+  );
+  addHistory(
+    {
+      name: 'value',
+      example: [{ hour: '2026-01-31T12:00:00.000Z', value: 5000.5 }],
+      summary: 'USD value of the reserves of a pair at the end of each hour',
+      answer: Type.Array(ValueHour),
     },
-  });
+    async (pair, range) =>
+      (await listValueHours(database, pair, { ...range, now: clock.now() })).map(({ hour, value }) => ({
+        hour,
+        value: exactNumberOrNull(value),
+      })),
+  );
 }
-
-const orNull = (value: Decimal | undefined) => (value === undefined ? null : exactNumber(value));
 
 /**
  * The value of the reserves at the end of each hour that has begun, from the first hour with a known state on. A pair keeps its
@@ -127,7 +136,7 @@ const orNull = (value: Decimal | undefined) => (value === undefined ? null : exa
 async function listValueHours(
   db: Db,
   pair: ValuedPair,
-  { from, to, limit, now }: { from: Date; to: Date; limit: number; now: Date },
+  { from, to, limit, now }: Range & { now: Date },
 ): Promise<{ hour: Date; value: Decimal | undefined }[]> {
   const changes = await listHourStates(db, pair.id, { from, to, limit });
   let state: Reserves | undefined = await findPairStateAt(db, pair.id, from);
@@ -167,7 +176,7 @@ async function pricesAt(db: Db, value: TokenValue, times: readonly Date[]): Prom
 function rangeOf(
   { from, until, to: sameAsUntil, limit = HOURS_DEFAULT }: Parsed<typeof parameters>,
   now: Date,
-) {
+): Range {
   const to = until ?? sameAsUntil ?? now;
   return { from: from ?? new Date(to.getTime() - limit * HOUR_MS), to, limit };
 }

@@ -3,7 +3,7 @@
  */
 import Type, { type Static } from 'typebox';
 import type { Clock } from '../../core/clock.ts';
-import { type Decimal, exactNumber } from '../../core/decimal.ts';
+import { type Decimal, exactNumber, exactNumberOrNull } from '../../core/decimal.ts';
 import { Fault } from '../../core/fault.ts';
 import { lpPrice, poolPrices, supplyWithFee, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
 import type { Database } from '../../store/db/db.ts';
@@ -179,8 +179,8 @@ function addPairs(api: Api, options: PairRoutes): void {
           reserve0: now?.reserve0.toString() ?? null,
           reserve1: now?.reserve1.toString() ?? null,
           lp_supply: supply?.toString() ?? null,
-          latestPrice: orNull(now?.price),
-          lpPriceInUsd: orNull(now && (await lpPriceOf(options, pair, now))),
+          latestPrice: exactNumberOrNull(now?.price),
+          lpPriceInUsd: exactNumberOrNull(now && (await lpPriceOf(options, pair, now))),
           vol24h: exactNumber(await volumeOf(options, pair)),
           updated_at: now?.minedAt.toISOString() ?? null,
         });
@@ -221,5 +221,3 @@ const withCompleteness = (answer: PublicAnswer, isComplete: boolean): PublicAnsw
   headers: { [COMPLETE_HEADER]: String(isComplete) },
   ...(!isComplete && { cacheSecondsMax: INCOMPLETE_SECONDS }),
 });
-
-const orNull = (value: Decimal | undefined) => (value === undefined ? null : exactNumber(value));

@@ -40,7 +40,6 @@ type Flow = { usedMs: number };
 type AccountFlow = Flow & { waiting: (() => Promise<void>)[] };
 type ShareFlow = Flow & {
   cost: number;
-  waiting: number;
   accounts: Map<number | undefined, AccountFlow>;
   /** The virtual time of its work that started last. */
   presentMs: number;
@@ -55,31 +54,28 @@ export function createFairQueue(steadyMs: () => number): FairQueue {
   let presentMs = 0;
   let running: Promise<void> | undefined;
 
-  /** The share with work that has used the least time. */
-  const next = () => leastUsed(Object.values(flows).filter(({ waiting }) => waiting > 0));
-
-  /** Takes the next work of the share's account that has used the least time. */
-  function take(flow: ShareFlow): { work: () => Promise<void>; account: AccountFlow } | undefined {
-    const account = leastUsed([...flow.accounts.values()].filter(({ waiting }) => waiting.length > 0));
-    const work = account?.waiting.shift();
-    if (account === undefined || work === undefined) return undefined;
-    flow.waiting -= 1;
-    flow.presentMs = account.usedMs;
-    return { work, account };
+  /** The share with work that has used the least time, and its account with work that has. */
+  function next(): { flow: ShareFlow; account: AccountFlow } | undefined {
+    const flow = leastUsed(Object.values(flows).filter((one) => waitingIn(one) > 0));
+    const account =
+      flow && leastUsed([...flow.accounts.values()].filter(({ waiting }) => waiting.length > 0));
+    return flow && account && { flow, account };
   }
 
   async function runAll(): Promise<void> {
     let pausedMs = steadyMs();
-    for (let flow = next(); flow !== undefined; flow = next()) {
-      const taken = take(flow);
+    for (let turn = next(); turn !== undefined; turn = next()) {
+      const { flow, account } = turn;
+      const work = account.waiting.shift();
       presentMs = flow.usedMs;
+      flow.presentMs = account.usedMs;
       const startedMs = steadyMs();
-      await taken?.work();
+      await work?.();
       const costMs = Math.max(steadyMs() - startedMs, WORK_MS_MIN);
       flow.usedMs += flow.cost * costMs;
-      if (taken !== undefined) taken.account.usedMs += costMs;
-      for (const [account, { waiting, usedMs }] of flow.accounts)
-        if (waiting.length === 0 && usedMs <= flow.presentMs) flow.accounts.delete(account);
+      account.usedMs += costMs;
+      for (const [key, { waiting, usedMs }] of flow.accounts)
+        if (waiting.length === 0 && usedMs <= flow.presentMs) flow.accounts.delete(key);
       if (steadyMs() - pausedMs < PAUSE_EVERY_MS) continue;
       await pause();
       pausedMs = steadyMs();
@@ -94,12 +90,12 @@ export function createFairQueue(steadyMs: () => number): FairQueue {
       const account = presentAccount();
       const own: AccountFlow = flow.accounts.get(account) ?? { usedMs: 0, waiting: [] };
       const ownMax = account === undefined ? WAITING_MAX[share] : WAITING_MAX[share] * ACCOUNT_PART;
-      if (flow.waiting >= WAITING_MAX[share]) return refuse(`${WAITING_MAX[share]} statements of ${share}`);
+      if (waitingIn(flow) >= WAITING_MAX[share])
+        return refuse(`${WAITING_MAX[share]} statements of ${share}`);
       if (own.waiting.length >= ownMax) return refuse(`${ownMax} statements of this watcher`);
       const { promise, resolve, reject } = Promise.withResolvers<T>();
-      if (flow.waiting === 0) flow.usedMs = Math.max(flow.usedMs, presentMs);
+      if (waitingIn(flow) === 0) flow.usedMs = Math.max(flow.usedMs, presentMs);
       if (own.waiting.length === 0) own.usedMs = Math.max(own.usedMs, flow.presentMs);
-      flow.waiting += 1;
       flow.accounts.set(account, own);
       own.waiting.push(() => work().then(resolve, reject));
       running ??= Promise.resolve().then(runAll);
@@ -113,8 +109,11 @@ export function createFairQueue(steadyMs: () => number): FairQueue {
 
 const startFlow = (share: Share): ShareFlow => ({
   cost: share === 'operator' ? OPERATOR_COST : 1,
-  ...{ usedMs: 0, presentMs: 0, waiting: 0, accounts: new Map() },
+  ...{ usedMs: 0, presentMs: 0, accounts: new Map() },
 });
+
+const waitingIn = ({ accounts }: ShareFlow): number =>
+  accounts.values().reduce((sum, { waiting }) => sum + waiting.length, 0);
 
 const refuse = (waiting: string) =>
   Promise.reject(new Fault('unavailable', `database: ${waiting} are already waiting`));
