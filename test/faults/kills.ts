@@ -84,6 +84,7 @@ const writes: ReadonlySet<string> = new Set([
   ],
   'delete from price_observation',
   ...['insert into delivery_sum', 'insert into record_delivery_sum', 'update statistics_state'],
+  ...['insert into receiver_window', 'update receiver_window'],
   ...['delete from delivery_sum', 'delete from record_delivery_sum_default'],
   // Fewer addresses are watched than the address filter needs, so a follower only removes what an earlier one left.
   ...['delete from address_filter', 'delete from address_change'],

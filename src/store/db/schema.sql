@@ -177,12 +177,12 @@ create table delivery_sum (
   latencies bigint[] not null,
   answers bigint[] not null,
   constraint delivery_sum_pkey PRIMARY KEY (shard_id, unit, started_at, origin),
-  constraint delivery_sum_unit_check CHECK ((unit = ANY (ARRAY['h'::"char", 'd'::"char"])))
+  constraint delivery_sum_unit_check CHECK ((unit = ANY (ARRAY['h'::"char", 'd'::"char", 'H'::"char", 'D'::"char"])))
 );
 CREATE INDEX delivery_sum_age ON public.delivery_sum USING btree (started_at);
 comment on table delivery_sum is 'Deliveries of a shard by receiver origin. The origin '''' is all receivers of the shard, and shard 0 all shards';
-comment on column delivery_sum.unit is 'h: an hour. d: a day (UTC)';
-comment on column delivery_sum.started_at is 'Start of that hour or day. Attempts count where they started';
+comment on column delivery_sum.unit is 'h: an hour. d: a day (UTC). Windows of receivers: H: the 24 hours before started_at. D: the 30 days before it';
+comment on column delivery_sum.started_at is 'Start of that hour or day, or end of the window. Attempts count where they started';
 comment on column delivery_sum.delivered is 'Messages that got their first 2xx. A redelivery is not counted again; a removal notice is another message';
 comment on column delivery_sum.first_attempt is 'Those of them that got it with their first attempt';
 comment on column delivery_sum.answered is 'Attempts that were answered with a status';
@@ -552,6 +552,20 @@ create table receiver_failure (
   constraint receiver_failure_pkey PRIMARY KEY (watcher_id, origin, shard_id)
 );
 comment on table receiver_failure is 'Delivery queues with failed notifications that wait for a retry. A receiver has one in each slice of its watcher';
+
+create table receiver_window (
+  unit "char" not null,
+  until timestamp with time zone not null,
+  previous timestamp with time zone,
+  parts integer not null,
+  built_parts integer not null,
+  constraint receiver_window_pkey PRIMARY KEY (unit),
+  constraint receiver_window_unit_check CHECK ((unit = ANY (ARRAY['H'::"char", 'D'::"char"])))
+);
+comment on table receiver_window is 'The windows in delivery_sum. They are built in parts of the receivers, and read once all parts are built';
+comment on column receiver_window.unit is 'As in delivery_sum';
+comment on column receiver_window.until is 'End of the window: the start of the current hour or day when it was begun';
+comment on column receiver_window.previous is 'End of the window before, whose rows remain until the next one begins';
 
 create table record_counting (
   only_row boolean not null default true,

@@ -9,6 +9,15 @@ import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { createSafeWatermark } from './attempts.ts';
+import {
+  buildNextPart,
+  COUNTER_BITS,
+  counter,
+  listWindows,
+  PART_RECEIVERS,
+  periods,
+  type Window,
+} from './receiver-windows.ts';
 
 /** Advisory lock of the transaction that adds. One process at a time does, and a watcher's removal waits for it. */
 const STATISTICS_LOCK = 0x6362_0009;
@@ -24,8 +33,6 @@ const IDLE_MS = 5_000;
 const PENDING_MS = 250;
 /** The shard of the sums of all shards. */
 export const ALL_SHARDS = 0;
-/** Counters are entries of this size and a number. */
-export const COUNTER_BITS = 40;
 /** Of `record_delivery_sum.counters`: the first counter of time buckets. */
 export const LATENCY_COUNTERS = 128;
 /** Counters of each hour before those, in this order. */
@@ -43,11 +50,13 @@ export function createDeliveryCount({
   clock,
   attemptsMs,
   batchIds = BATCH_IDS[database.kind],
+  partReceivers = PART_RECEIVERS[database.kind],
 }: {
   database: Database;
   clock: Clock;
   attemptsMs: number;
   batchIds?: number;
+  partReceivers?: number;
 }): DeliveryCount {
   const safeWatermark = createSafeWatermark(database, clock.now);
   let nextMs = IDLE_MS;
@@ -69,7 +78,7 @@ export function createDeliveryCount({
       nextMs = safeWatermark.isPending() ? PENDING_MS : IDLE_MS;
       if (safeId === undefined || reachedAt === undefined) return 'idle';
       const isBehind = await database.transaction((tx) =>
-        addNext(tx, { safeId, reachedAt, batchIds, attemptsMs }),
+        addNext(tx, { safeId, reachedAt, batchIds, attemptsMs, now: clock.now(), partReceivers }),
       );
       await summarize(safeId);
       // Half of the time, so that catching up leaves the database to deliveries.
@@ -85,28 +94,42 @@ export async function lockSums(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${STATISTICS_LOCK})`);
 }
 
-type Next = { safeId: number; reachedAt: Date; batchIds: number; attemptsMs: number };
+type Next = {
+  safeId: number;
+  reachedAt: Date;
+  batchIds: number;
+  attemptsMs: number;
+  now: Date;
+  partReceivers: number;
+};
 
-/** Returns whether more is left to add. */
-async function addNext(tx: Tx, { safeId, reachedAt, batchIds, attemptsMs }: Next): Promise<boolean> {
+/** Returns whether more is left to do. Windows wait until all attempts are added. */
+async function addNext(
+  tx: Tx,
+  { safeId, reachedAt, batchIds, attemptsMs, now, partReceivers }: Next,
+): Promise<boolean> {
   const [lock] = await tx.query<{ is_free: boolean }>(
     sql`select pg_try_advisory_xact_lock(${STATISTICS_LOCK}) as is_free`,
   );
   if (lock?.is_free !== true) return false;
   const [state] = await tx.query<{ counted_id: number | null }>(sql`select counted_id from statistics_state`);
   const isRestart = typeof state?.counted_id !== 'number';
-  if (isRestart) await tx.query(sql`truncate delivery_sum, record_delivery_sum`);
+  if (isRestart) await tx.query(sql`truncate delivery_sum, record_delivery_sum, receiver_window`);
   const after = state?.counted_id ?? 0;
   const upTo = Math.min(safeId, after + batchIds);
-  if (upTo <= after && !isRestart) return false;
-  const span = { after, upTo, ...(await findTimes(tx, { after, upTo })) };
-  const { first } = span;
-  if (first !== undefined) await tx.query(addAttempts({ ...span, first, attemptsMs }));
-  await tx.query(sql`
-    update statistics_state set counted_id = ${upTo},
-      counted_until = coalesce(${upTo === safeId ? reachedAt : null}::timestamptz, counted_until),
-      counted_from = coalesce(case when ${!isRestart} then counted_from end, ${first ?? null}::timestamptz)`);
-  return upTo < safeId;
+  if (upTo > after || isRestart) {
+    const span = { after, upTo, ...(await findTimes(tx, { after, upTo })) };
+    const { first } = span;
+    if (first !== undefined) {
+      const late = (await listWindows(tx)).filter(({ until }) => first < until);
+      await tx.query(addAttempts({ ...span, first, attemptsMs, late }));
+    }
+    await tx.query(sql`
+      update statistics_state set counted_id = ${upTo},
+        counted_until = coalesce(${upTo === safeId ? reachedAt : null}::timestamptz, counted_until),
+        counted_from = coalesce(case when ${!isRestart} then counted_from end, ${first ?? null}::timestamptz)`);
+  }
+  return upTo < safeId || buildNextPart(tx, { now, partReceivers });
 }
 
 /** When the first and the last of the attempts started. */
@@ -119,16 +142,24 @@ async function findTimes(
   return { first: row?.first ?? undefined, last: row?.last ?? undefined };
 }
 
-/** Attempts with ids above `after` up to `upTo`, of which the first started at `first` and the last at `last`. */
-type Span = { after: number; upTo: number; first: Date; last: Date | undefined; attemptsMs: number };
+/**
+ * Attempts with ids above `after` up to `upTo`, of which the first started at `first` and the last at `last`. `late` are the
+ * windows that some of them may belong to.
+ */
+type Span = {
+  after: number;
+  upTo: number;
+  first: Date;
+  last: Date | undefined;
+  attemptsMs: number;
+  late: readonly Window[];
+};
 
 /** The bucket of a whole number of milliseconds. */
 const bucketOf = (ms: Sql): Sql =>
   sql`width_bucket(${ms}::bigint, ${listOf(bucketBoundsMs.map((bound) => bound + 1))}::bigint[])`;
 
-/** In the text of the statement, so that PostgreSQL sees equal expressions. */
 const BITS = raw(String(COUNTER_BITS));
-const counter = (number: Sql, count: Sql): Sql => sql`(${number}::bigint << ${BITS}) + ${count}::bigint`;
 
 /** Adds these attempts to the sums. Hours and days are counted from 1970-01-01. */
 function addAttempts(span: Span): Sql {
@@ -147,14 +178,14 @@ function addAttempts(span: Span): Sql {
     ), sums as (
       select s.*, sum(attempts) as attempts, sum(failed_attempts) as failed_attempts, sum(delivered) as delivered,
         sum(first_attempt) as first_attempt, sum(answered) as answered, sum(answer_ms) as answer_ms
-      from grouped g ${spansOf(sql`g`)}
+      from grouped g ${spansOf(sql`g`, span.late)}
       group by s.shard_id, s.unit, s.started_at, s.origin
     ), histograms as (
       select shard_id, unit, started_at, origin,
         array_agg(${counter(sql`bucket`, sql`count`)} order by bucket) filter (where is_latency) as latencies,
         array_agg(${counter(sql`bucket`, sql`count`)} order by bucket) filter (where not is_latency) as answers
       from (
-        select s.*, c.is_latency, c.bucket, sum(c.count) as count from cells c ${spansOf(sql`c`)}
+        select s.*, c.is_latency, c.bucket, sum(c.count) as count from cells c ${spansOf(sql`c`, span.late)}
         group by s.shard_id, s.unit, s.started_at, s.origin, c.is_latency, c.bucket
       ) as c
       group by shard_id, unit, started_at, origin
@@ -194,13 +225,21 @@ const addCounters = (both: Sql): Sql => sql`(
       from unnest(${both}) as e group by e >> ${BITS}) as added)`;
 
 /** Joins the sums `s` that an hour of a delivery queue belongs to. */
-const spansOf = (of: Sql): Sql => sql`
+function spansOf(of: Sql, late: readonly Window[]): Sql {
+  const hour = sql`${of}.hour`;
+  const windows = late.map(
+    ({ period, from, until }) => sql`
+    union all select ${of}.shard_id, ${periods[period].window}::"char", ${until}::timestamptz, l.origin
+    where l.origin is not null and ${timeOf(hour)} >= ${from}::timestamptz and ${timeOf(hour)} < ${until}::timestamptz`,
+  );
+  return sql`
   left join lane l on l.id = ${of}.lane_id
   cross join lateral (
     select r.shard_id, u.unit, u.started_at, r.origin
     from (values (${of}.shard_id, l.origin), (${of}.shard_id, ''), (${ALL_SHARDS}::bigint, '')) as r (shard_id, origin)
-    cross join (values ('h'::"char", ${timeOf(sql`${of}.hour`)}), ('d', ${timeOf(sql`${of}.hour / 24 * 24`)})) as u (unit, started_at)
-    where r.origin is not null) as s`;
+    cross join (values ('h'::"char", ${timeOf(hour)}), ('d', ${timeOf(sql`${hour} / 24 * 24`)})) as u (unit, started_at)
+    where r.origin is not null${windows.reduce((all, one) => sql`${all}${one}`, sql``)}) as s`;
+}
 
 /** The start of an hour. */
 const timeOf = (hour: Sql): Sql => sql`to_timestamp((${hour})::float8 * 3600)`;

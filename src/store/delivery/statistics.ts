@@ -5,9 +5,20 @@ import { shardOfRecord } from '../../domain/shard.ts';
 import { percentilesOf, type TimePercentiles } from '../../domain/time-buckets.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
-import { raw, type Sql, sql } from '../db/sql.ts';
-import { ALL_SHARDS, COUNTER_BITS, LATENCY_COUNTERS, recordCounters } from './count-deliveries.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { ALL_SHARDS, LATENCY_COUNTERS, recordCounters } from './count-deliveries.ts';
+import {
+  anyOf,
+  countOf,
+  currentUnit,
+  listWindows,
+  numberOf,
+  type Period,
+  periods,
+} from './receiver-windows.ts';
 import { isInShards, listShards, watcherOf } from './shards.ts';
+
+export type { Period } from './receiver-windows.ts';
 
 export type DeliveryCounts = {
   attempts: number;
@@ -17,8 +28,6 @@ export type DeliveryCounts = {
   /** Those of them that got it with their first attempt. */
   firstAttempt: number;
 };
-
-export type Period = '24h' | '30d';
 
 /** A watcher, one of its receivers or of its records; all watchers if empty. */
 export type StatisticsScope = {
@@ -40,19 +49,13 @@ export type DeliveryStatistics = {
 };
 
 const HOUR_MS = 3_600_000;
-/** The unit of a period, and its number of full units. */
-const periods = {
-  '24h': { unit: 'h', unitMs: HOUR_MS, count: 24 },
-  '30d': { unit: 'd', unitMs: 24 * HOUR_MS, count: 30 },
-} as const;
-
 /** Sums are kept for two periods of 30 days, and the current day. */
 export const STATISTICS_RETENTION_MS = 62 * 24 * HOUR_MS;
 
 /** Starts of the units of the period, the oldest first, and of the same number of full units before it. */
 function spansOf(period: Period, now: Date): { starts: Date[]; before: Date[] } {
   const { unitMs, count } = periods[period];
-  const current = Math.floor(now.getTime() / unitMs) * unitMs;
+  const current = currentUnit(period, now).getTime();
   const list = (length: number, last: number) =>
     Array.from({ length }, (_, index) => new Date(last - (length - 1 - index) * unitMs));
   const starts = list(count + 1, current);
@@ -126,12 +129,6 @@ const toCounts = (row: CountsRow): DeliveryCounts => ({
   ...{ attempts: row.attempts, failedAttempts: row.failed_attempts },
   ...{ delivered: row.delivered, firstAttempt: row.first_attempt },
 });
-
-const anyOf = (times: readonly Date[]): Sql =>
-  sql`any(${listOf(times.map((time) => time.toISOString()))}::timestamptz[])`;
-/** In the text of the statement, so that PostgreSQL sees equal expressions. */
-const numberOf = sql`entry >> ${raw(String(COUNTER_BITS))}`;
-const countOf = sql`entry & ${2 ** COUNTER_BITS - 1}::bigint`;
 
 async function readSums(
   db: Db,
@@ -213,16 +210,27 @@ const orders: Record<ReceiverOrder, Sql> = {
 /** More than there are time buckets. */
 const CELLS_EACH = 1_024;
 
+/** The current unit and the window before it or, until that is built, the full units before it. */
+async function isInPeriod(db: Db, period: Period, now: Date): Promise<Sql> {
+  const { unit, window } = periods[period];
+  const current = currentUnit(period, now);
+  const isBuilt = (await listWindows(db)).some(
+    (one) => one.period === period && one.isBuilt && one.until.getTime() === current.getTime(),
+  );
+  return isBuilt
+    ? sql`unit in (${unit}, ${window}) and started_at = ${current}`
+    : sql`unit = ${unit} and started_at = ${anyOf(spansOf(period, now).starts)}`;
+}
+
 /** The receivers of a watcher or of all watchers that had attempts in the period. */
 export async function readReceiverStatistics(
   db: Db,
   watcherId: number | undefined,
   { period, now, order, limit }: { period: Period; now: Date; order: ReceiverOrder; limit: number },
 ): Promise<ReceiverStatistics[]> {
-  const { starts } = spansOf(period, now);
   const shards = watcherId === undefined ? undefined : await listShards(db, watcherId);
   const isOwn = sql`${shards === undefined ? sql`shard_id <> ${ALL_SHARDS}::bigint` : isInShards(sql`shard_id`, shards)}
-    and unit = ${periods[period].unit} and started_at = ${anyOf(starts)} and origin <> ''`;
+    and ${await isInPeriod(db, period, now)} and origin <> ''`;
   const rows = await db.query<CountsRow & { watcher_id: number; name: string; origin: string }>(sql`
     with receivers as materialized (
       select ${watcherOf(sql`shard_id`)} as watcher_id, origin, ${countColumns}, sum(answer_ms) / nullif(sum(answered), 0) as mean_ms

@@ -28,7 +28,7 @@ const SHARDS = [shardOf(1), shardOf(1, 1), shardOf(2)];
 /** A count of this database that is killed at a statement of its transaction, or after the commit, if `killedAt` is given. */
 function countOf(
   database: Database,
-  { killedAt, batchIds = 1_000 }: { killedAt?: number; batchIds?: number } = {},
+  { killedAt, batchIds = 1_000, now = noon }: { killedAt?: number; batchIds?: number; now?: Date } = {},
 ) {
   let statements = 0;
   const kill = () => {
@@ -55,23 +55,29 @@ function countOf(
   };
   return createDeliveryCount({
     database: watched,
-    clock: createTestClock(),
+    clock: createTestClock(now),
     attemptsMs: ATTEMPTS_MS,
     batchIds,
+    partReceivers: 1,
   });
 }
 
-/** Counts until nothing is left. */
-async function countAll(database: Database, batchIds = 1_000): Promise<void> {
-  const count = countOf(database, { batchIds });
-  for (let last = -1; ; ) {
+/** Counts until nothing is left, and windows too. */
+async function countAll(
+  database: Database,
+  { batchIds = 1_000, now = noon }: { batchIds?: number; now?: Date } = {},
+): Promise<void> {
+  const count = countOf(database, { batchIds, now });
+  const isDone = async () => {
     await count.step();
-    const [row] = await database.query<{ counted_id: number | null; last: number }>(sql`
-      select counted_id, (select coalesce(max(id), 0) from delivery_attempt) as last from statistics_state`);
-    if (row === undefined || row.counted_id === null) continue;
-    if (row.counted_id >= row.last || row.counted_id === last) return;
-    last = row.counted_id;
-  }
+    const [row] = await database.query<{ is_done: boolean }>(sql`
+      select counted_id = (select coalesce(max(id), 0) from delivery_attempt)
+        and (select count(*) = 2 from receiver_window where built_parts = parts
+          and until = date_trunc(case unit when 'H' then 'hour' else 'day' end, ${now}::timestamptz, 'UTC')) as is_done
+      from statistics_state`);
+    return row?.is_done;
+  };
+  while (!(await isDone()));
 }
 
 type Notification = { shard: number; createdMs: number; isHeld: boolean; record: number };
@@ -98,7 +104,12 @@ const attempt: fc.Arbitrary<Attempt> = fc.record({
   durationMs: fc.integer({ min: 0, max: 10_000 }),
   outcome: fc.constantFrom('success', 'success', 'http_5xx', 'timeout'),
 });
-type Event = { attempts: Attempt[] } | { count: number | undefined } | { restart: true };
+type Event =
+  | { attempts: Attempt[] }
+  | { count: number | undefined }
+  | { restart: true }
+  | { passMs: number }
+  | { all: true };
 const event: fc.Arbitrary<Event> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ attempts: fc.array(attempt, { minLength: 1, maxLength: 8 }) }) },
   {
@@ -106,6 +117,8 @@ const event: fc.Arbitrary<Event> = fc.oneof(
     arbitrary: fc.record({ count: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }) }),
   },
   { weight: 1, arbitrary: fc.record({ restart: fc.constant(true as const) }) },
+  { weight: 2, arbitrary: fc.record({ all: fc.constant(true as const) }) },
+  { weight: 3, arbitrary: fc.record({ passMs: fc.integer({ min: HOUR_MS / 2, max: 2 * DAY_MS }) }) },
 );
 
 /** Its last byte is the slice of the shard. */
@@ -113,7 +126,7 @@ const recordId = (shard: number, record: number) =>
   `00000000-0000-4000-8000-00000000${record}${shard}${shard === 1 ? '01' : '00'}`;
 
 /** What a scan of the attempts gives: sums by their key as text. */
-function scan(notifications: readonly Notification[], attempts: readonly Attempt[]) {
+function scan(notifications: readonly Notification[], attempts: readonly Attempt[], now: Date) {
   const sums = new Map<string, Map<string, number>>();
   const records = new Map<string, Map<string, number>>();
   const add = (to: typeof sums, key: string, name: string, count = 1) => {
@@ -160,6 +173,11 @@ function scan(notifications: readonly Notification[], attempts: readonly Attempt
       ] as const) {
         const start = new Date(Math.floor(startMs / unitMs) * unitMs).toISOString();
         for (const [counter, count] of names) add(sums, `${owner} ${unit} ${start} ${name}`, counter, count);
+        const until = Math.floor(now.getTime() / unitMs) * unitMs;
+        const isInWindow = startMs < until && startMs >= until - (unit === 'h' ? 24 : 30) * unitMs;
+        const window = `${owner} ${unit.toUpperCase()} ${new Date(until).toISOString()} ${name}`;
+        if (name !== '' && isInWindow)
+          for (const [counter, count] of names) add(sums, window, counter, count);
       }
     const day = new Date(Math.floor(startMs / DAY_MS) * DAY_MS);
     const hour = Math.floor((startMs - day.getTime()) / HOUR_MS);
@@ -189,9 +207,9 @@ const plain = (sums: ReadonlyMap<string, ReadonlyMap<string, number>>) =>
 async function readAll(database: Database) {
   const entries = (array: readonly (string | number)[], prefix: string): [string, number][] =>
     array.map((entry) => [`${prefix}${BigInt(entry) >> 40n}`, Number(BigInt(entry) & (2n ** 40n - 1n))]);
-  const sums = await database.query<Record<string, never>>(
-    sql`select *, latencies::text[] as l, answers::text[] as a from delivery_sum`,
-  );
+  const sums = await database.query<Record<string, never>>(sql`
+    select s.*, latencies::text[] as l, answers::text[] as a from delivery_sum s
+    where unit in ('h', 'd') or (unit, started_at) in (select unit, until from receiver_window where built_parts = parts)`);
   const records = await database.query<Record<string, never>>(
     sql`select *, counters::text[] as c from record_delivery_sum`,
   );
@@ -253,6 +271,7 @@ onEachDatabase(({ database, kind }) => {
         insert into lane (shard_id, watcher_id, origin) select 1, 1, origin from unnest(${ORIGINS}::text[]) as origin`);
       for (const one of notifications) await insertNotification(database(), one);
       const attempts: Attempt[] = [];
+      let now = noon;
       for (const one of events) {
         if ('attempts' in one)
           for (const added of one.attempts) {
@@ -260,19 +279,25 @@ onEachDatabase(({ database, kind }) => {
             await insertAttempt(database(), notifications, known);
             attempts.push(known);
           }
+        else if ('passMs' in one) now = new Date(now.getTime() + one.passMs);
+        else if ('all' in one) await countAll(database(), { batchIds, now });
         else if ('restart' in one) await database().query(sql`update statistics_state set counted_id = null`);
         else
-          await countOf(database(), { ...(one.count !== undefined && { killedAt: one.count }), batchIds })
+          await countOf(database(), {
+            ...(one.count !== undefined && { killedAt: one.count }),
+            batchIds,
+            now,
+          })
             .step()
             .catch((error: unknown) => assert.match(String(error), /killed/));
       }
-      await countAll(database(), batchIds);
-      assert.deepEqual(await readAll(database()), scan(notifications, attempts));
+      await countAll(database(), { batchIds, now });
+      assert.deepEqual(await readAll(database()), scan(notifications, attempts, now));
     };
     await fc.assert(
       fc.asyncProperty(
         fc.array(notification, { minLength: 1, maxLength: 6 }),
-        fc.array(event, { minLength: 1, maxLength: 14 }),
+        fc.array(event, { minLength: 1, maxLength: 18 }),
         fc.integer({ min: 1, max: 12 }),
         run,
       ),
@@ -395,6 +420,63 @@ onEachDatabase(({ database, kind }) => {
     assert.deepEqual(await read('failing'), [slow, fast]);
     assert.deepEqual(await read('origin'), [fast, slow]);
     assert.deepEqual(await read('origin', 1), [fast]);
+  });
+
+  test('a list of receivers is the same before, while and after its windows are built, also with late attempts', async () => {
+    const hosts = ['one', 'two', 'three'];
+    for (const [index, host] of hosts.entries())
+      await watchAddress(database(), { url: `https://${host}.example/hook`, watcherId: 1 + (index % 2) });
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: false });
+    const now = new Date(noon.getTime() + 13 * HOUR_MS);
+    const count = countOf(database(), { now });
+    const read = async () => [
+      await readReceiverStatistics(database(), undefined, { period: '24h', order: 'origin', limit: 9, now }),
+      await readReceiverStatistics(database(), undefined, { period: '30d', order: 'origin', limit: 9, now }),
+    ];
+    await count.step();
+    const [before] = await read();
+    assert.deepEqual(
+      before?.map(({ attempts, answer }) => [attempts, answer?.count]),
+      hosts.map(() => [1, 1]),
+    );
+    for (let step = 0; step < 4; step += 1) {
+      await count.step();
+      assert.deepEqual(await read(), [before, before]);
+    }
+    await attemptDue(database(), { now: later(60_000), succeeds: true });
+    await mine(database(), headerOf(2), [transferOf()]);
+    await attemptDue(database(), { now, succeeds: true });
+    for (let step = 0; step < 6; step += 1) {
+      await count.step();
+      const after = await read();
+      assert.deepEqual(
+        after.map((list) => list.map(({ attempts, failedAttempts }) => [attempts, failedAttempts])),
+        [1, 2].map(() => hosts.map(() => [3, 1])),
+      );
+    }
+    const built = await database().query(sql`
+      select unit, count(*)::int as receivers, min(attempts)::int as attempts from delivery_sum where unit in ('H', 'D')
+      group by unit order by unit`);
+    assert.deepEqual(
+      built,
+      ['D', 'H'].map((unit) => ({ unit, receivers: 3, attempts: 2 })),
+    );
+  });
+
+  test('windows of former hours are deleted', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    const at = (hour: number) => new Date(noon.getTime() + hour * HOUR_MS);
+    for (let hour = 0; hour < 5; hour += 1) await countAll(database(), { now: at(hour) });
+    const rows = await database().query<{ started_at: Date }>(
+      sql`select started_at from delivery_sum where unit = 'H' order by started_at`,
+    );
+    assert.deepEqual(
+      rows.map(({ started_at: until }) => until),
+      [at(3), at(4)],
+    );
   });
 
   test('an embedded database, which has no autovacuum, keeps the index of ids up to date', async () => {

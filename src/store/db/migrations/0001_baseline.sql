@@ -468,7 +468,7 @@ comment on column statistics_state.counted_from is 'Start of the first attempt i
 -- Counters are sorted arrays. An entry is the number of a counter times 2^40 plus its count, and only numbers that occur are stored.
 create table delivery_sum (
   shard_id bigint not null,
-  unit "char" not null check (unit in ('h', 'd')),
+  unit "char" not null check (unit in ('h', 'd', 'H', 'D')),
   started_at timestamptz not null,
   origin text not null,
   attempts bigint not null,
@@ -484,8 +484,9 @@ create table delivery_sum (
 create index delivery_sum_age on delivery_sum (started_at);
 comment on table delivery_sum is
   'Deliveries of a shard by receiver origin. The origin '''' is all receivers of the shard, and shard 0 all shards';
-comment on column delivery_sum.unit is 'h: an hour. d: a day (UTC)';
-comment on column delivery_sum.started_at is 'Start of that hour or day. Attempts count where they started';
+comment on column delivery_sum.unit is
+  'h: an hour. d: a day (UTC). Windows of receivers: H: the 24 hours before started_at. D: the 30 days before it';
+comment on column delivery_sum.started_at is 'Start of that hour or day, or end of the window. Attempts count where they started';
 comment on column delivery_sum.delivered is
   'Messages that got their first 2xx. A redelivery is not counted again; a removal notice is another message';
 comment on column delivery_sum.first_attempt is 'Those of them that got it with their first attempt';
@@ -494,6 +495,19 @@ comment on column delivery_sum.answer_ms is 'Sum of their durations';
 comment on column delivery_sum.latencies is
   'Counters of time buckets (domain/time-buckets.ts): from the creation of a notification to its first 2xx';
 comment on column delivery_sum.answers is 'Counters of time buckets: durations of answered attempts';
+
+create table receiver_window (
+  unit "char" primary key check (unit in ('H', 'D')),
+  until timestamptz not null,
+  previous timestamptz,
+  parts integer not null,
+  built_parts integer not null
+) with (fillfactor = 50);
+comment on table receiver_window is
+  'The windows in delivery_sum. They are built in parts of the receivers, and read once all parts are built';
+comment on column receiver_window.unit is 'As in delivery_sum';
+comment on column receiver_window.until is 'End of the window: the start of the current hour or day when it was begun';
+comment on column receiver_window.previous is 'End of the window before, whose rows remain until the next one begins';
 
 create table record_delivery_sum (
   shard_id bigint not null,
