@@ -41,6 +41,8 @@ describe('signing in', () => {
     const other = await createWatcher(stage.service, 'parting');
     await other.watch({ address: freshAddress(), webhookUrl: stage.receiver.url });
     const page = await stage.open('/watchers', { admin: ADMIN_TOKEN });
+    const choice = page.getByLabel('Watcher', { exact: true });
+    await choice.selectOption({ label: 'parting' });
     await page.getByRole('button', { name: 'Delete… parting' }).click();
     const remove = page.getByRole('button', { name: 'Delete', exact: true });
     await page.getByLabel('To confirm, type the name').fill('partin');
@@ -49,6 +51,7 @@ describe('signing in', () => {
     await remove.click();
     await page.getByRole('button', { name: 'Delete… parting' }).waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Delete… acme' }).waitFor();
+    assert.equal(await choice.inputValue(), '');
     assert.equal((await other.request('GET')).status, 401);
   });
 

@@ -4,7 +4,7 @@
 import { useId } from 'preact/hooks';
 import { call } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
-import { chooseWatcher, isOperator, session } from '../state/session.ts';
+import { chooseWatcher, chosenWatcher, isOperator } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { PageHead } from './page.tsx';
 
@@ -17,8 +17,7 @@ export function WatcherChoice() {
     (signal) => call('GET /api/admin/watchers', { query: { limit: WATCHERS_MAX }, signal }),
     { when: isOperator.value },
   );
-  const { value } = session;
-  const chosen = value.kind === 'operator' ? value.watcher : undefined;
+  const chosen = chosenWatcher();
   const watchers = state.value.data ?? (chosen === undefined ? [] : [chosen]);
   return (
     <div class="field">

@@ -14,7 +14,7 @@ import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Command, Countdown, Time } from '../parts/values.tsx';
 import { zone } from '../state/preferences.ts';
-import { session } from '../state/session.ts';
+import { chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
 type Key = Data<'GET /api/admin/keys'>[number];
@@ -26,7 +26,7 @@ const PAGE_ROWS = '50';
 export function Keys() {
   const { query } = usePageQuery();
   const [open, setOpen] = useState<Open | undefined>(undefined);
-  const watcher = session.value.kind === 'operator' ? session.value.watcher : undefined;
+  const watcher = chosenWatcher();
   const options = {
     query: {
       limit: PAGE_ROWS,

@@ -15,7 +15,7 @@ import { Table } from '../parts/table.tsx';
 import { Command, Time } from '../parts/values.tsx';
 import { announce } from '../state/announce.ts';
 import { zone } from '../state/preferences.ts';
-import { chooseWatcher } from '../state/session.ts';
+import { chooseWatcher, chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
 type Watcher = Data<'GET /api/admin/watchers'>[number];
@@ -189,7 +189,10 @@ function DeleteDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void 
     setLeft('unknown');
     while (!stopped.current) {
       const answer = await call('DELETE /api/admin/watchers/{id}', { path: { id: watcher.id } });
-      if (answer.deleted) return onClose();
+      if (answer.deleted) {
+        if (chosenWatcher()?.id === watcher.id) chooseWatcher(undefined);
+        return onClose();
+      }
       setLeft(answer.left ?? 'unknown');
     }
   };

@@ -41,6 +41,11 @@ export function signOut(reason?: string): void {
   refusal.value = reason;
 }
 
+/** The watcher that is shown to the operator. */
+export function chosenWatcher(): WatcherName | undefined {
+  return session.value.kind === 'operator' ? session.value.watcher : undefined;
+}
+
 /** Shows one watcher to the operator, or all of them. */
 export function chooseWatcher(watcher: WatcherName | undefined): void {
   const { value } = session;
