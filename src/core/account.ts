@@ -9,5 +9,21 @@ const present = new AsyncLocalStorage<number>();
 /** Runs `work`, and everything that it starts, for this account. */
 export const actFor = <T>(account: number, work: () => T): T => present.run(account, work);
 
+/** Reads `source` for the present account, wherever and whenever it is read. */
+export function keepAccount<T>(source: AsyncIterable<T>): AsyncIterable<T> {
+  const account = presentAccount();
+  if (account === undefined) return source;
+  return {
+    [Symbol.asyncIterator]() {
+      const iterator = source[Symbol.asyncIterator]();
+      return {
+        next: () => actFor(account, () => iterator.next()),
+        return: () =>
+          actFor(account, async () => iterator.return?.() ?? { done: true as const, value: undefined }),
+      };
+    },
+  };
+}
+
 /** The account of the present work; undefined for the service's own work and for requests without a watcher. */
 export const presentAccount = (): number | undefined => present.getStore();

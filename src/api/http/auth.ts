@@ -3,6 +3,7 @@
  * `Chainbell-Watcher` names.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { LRUCache } from 'lru-cache';
 import { actFor } from '../../core/account.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
@@ -48,6 +49,15 @@ const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
 const watchers = new WeakMap<FastifyRequest, number>();
 const keys = new WeakMap<FastifyRequest, PresentedKey>();
 const operatorRequests = new WeakSet<FastifyRequest>();
+
+/** For the check of keys that have not been accepted lately. No watcher has this id. */
+const UNKNOWN = -1;
+const KNOWN_KEYS_MAX = 10_000;
+/**
+ * The watchers that keys have named, by lookup. It only decides in whose turn a key is checked, so that many requests with one key
+ * delay the checks of no other one.
+ */
+const knownKeys = new LRUCache<string, number>({ max: KNOWN_KEYS_MAX });
 
 /** The watcher of an authenticated request. */
 export function watcherOf(request: FastifyRequest): number {
@@ -131,8 +141,13 @@ function createAuthenticator({ database, clock, keyRing, adminToken }: Dependenc
     const text = bearerOf(authorization);
     if (text === undefined) throw unauthorized();
     if (!isWellFormedKey(text)) throw refusalOf('unknown');
-    const key = await findKeyByLookup(database, lookupsOf(text, keyRing), clock.now());
+    const lookups = lookupsOf(text, keyRing);
+    const name = lookups[0]?.toString('base64') ?? '';
+    const key = await actFor(knownKeys.get(name) ?? UNKNOWN, () =>
+      findKeyByLookup(database, lookups, clock.now()),
+    );
     if (key === undefined) throw refusalOf('unknown');
+    knownKeys.set(name, key.watcherId);
     if (key.state !== 'valid') throw refusalOf(key.state);
     if (key.isSuspended) throw new Fault('forbidden', SUSPENDED);
     return key;
@@ -146,7 +161,7 @@ function createAuthenticator({ database, clock, keyRing, adminToken }: Dependenc
         HEADER_PATH,
         'must be the id of a watcher, because the request has the token of the operator',
       );
-    const watcher = await findWatcher(database, id, clock.now());
+    const watcher = await actFor(OPERATOR, () => findWatcher(database, id, clock.now()));
     if (watcher === undefined) throw new Fault('not_found', 'Watcher not found');
     if (watcher.deletingAt !== undefined) throw new Fault('not_found', 'The watcher is being deleted');
     return id;

@@ -3,7 +3,10 @@
  */
 import { OPERATOR } from './auth.ts';
 
-/** Whether one more stream of the account may be opened beside the accounts of the open ones. */
+/**
+ * Whether one more stream of the account may be opened beside the accounts of the open ones. A watcher's first stream may exceed
+ * `watchersMax` up to twice, so that a few watchers with many streams don't lock out the others.
+ */
 export function hasFreeSlot(
   open: Iterable<number>,
   account: number,
@@ -15,5 +18,6 @@ export function hasFreeSlot(
     if (one === account) ownCount += 1;
     if (one !== OPERATOR) watchersCount += 1;
   }
-  return ownCount < ownMax && (account === OPERATOR || watchersCount < watchersMax);
+  const max = ownCount === 0 ? 2 * watchersMax : watchersMax;
+  return ownCount < ownMax && (account === OPERATOR || watchersCount < max);
 }

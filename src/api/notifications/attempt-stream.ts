@@ -6,6 +6,7 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { startAbort } from '../../core/abort.ts';
+import { keepAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { accountOf, createWatcherGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
@@ -78,19 +79,22 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
       const ownMax = account === OPERATOR ? OPERATOR_STREAMS_MAX : STREAMS_PER_WATCHER_MAX;
       if (!hasFreeSlot(streams.values(), account, { ownMax, watchersMax: STREAMS_MAX }))
         throw new Fault('limited', 'Too many streams are open');
+      // A connection that closed while the key was checked emits no further `close`, so its stream would count forever.
+      if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
       const limit = startAbort(closing.signal, STREAM_MS_MAX);
       const stream = Readable.from(
-        follow({ ...following, after, onlyFailures: failures === 'true', signal: limit.signal }),
+        keepAccount(follow({ ...following, after, onlyFailures: failures === 'true', signal: limit.signal })),
       );
-      const end = () => stream.destroy();
       streams.set(stream, account);
-      limit.signal.addEventListener('abort', end, { once: true });
-      reply.raw.once('close', () => {
+      const end = () => {
         streams.delete(stream);
         // Ends the wait of the generator, and so the generator.
         limit.abort();
         limit.release();
-      });
+        stream.destroy();
+      };
+      limit.signal.addEventListener('abort', end, { once: true });
+      reply.raw.once('close', end);
       return reply
         .type('text/event-stream; charset=utf-8')
         .headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'close' })

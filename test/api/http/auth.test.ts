@@ -73,8 +73,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       return accounts.at(-1);
     };
     assert.equal(await accountOf('/api/notifications/log', { key }), watcherId);
+    // A key that was accepted is checked in its watcher's turn, and all others in one turn of their own.
+    assert.deepEqual([...new Set(accounts)], [-1, watcherId]);
+    await accountOf('/api/notifications/log', { key });
+    assert.deepEqual([...new Set(accounts)], [watcherId]);
     const headers = { authorization: `Bearer ${adminToken}`, 'chainbell-watcher': String(watcherId) };
     assert.equal(await accountOf('/api/notifications/log', { headers }), 0);
+    assert.deepEqual([...new Set(accounts)], [0]);
   });
 
   test('a body is not even looked at before the key is checked', async () => {

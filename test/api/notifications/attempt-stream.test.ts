@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import type { AttemptBell } from '../../../src/api/context.ts';
+import { presentAccount } from '../../../src/core/account.ts';
 import type { Database, Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { revokeKey } from '../../../src/store/watchers/api-keys.ts';
@@ -22,6 +24,7 @@ async function createStory(database: Database, options: { attemptBell?: AttemptB
   return {
     ...story,
     ...issued,
+    url,
     /**
      * Lets the clock run meanwhile, because a stream begins only after the transactions that write attempts at its first check
      * have ended.
@@ -232,6 +235,58 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(own.use(await open({ key: other.key })).status, 200);
     await streams[0]?.[Symbol.asyncDispose]();
     await waitUntil(async () => own.use(await open()).status === 200);
+  });
+
+  test('a client that leaves while its key is checked takes no slot', async () => {
+    let gate: Promise<void> | undefined;
+    let waiting = 0;
+    const slow: Database = {
+      ...database(),
+      async query(statement) {
+        waiting += 1;
+        await gate;
+        return database().query(statement);
+      },
+    };
+    await using story = await createStory(slow);
+    const { api, key, open, url } = story;
+    const check = Promise.withResolvers<void>();
+    gate = check.promise;
+    waiting = 0;
+    const leaving = new AbortController();
+    const left = Array.from({ length: 6 }, () =>
+      fetch(url, { headers: { authorization: `Bearer ${key}` }, signal: leaving.signal }).catch(() => 'left'),
+    );
+    await waitUntil(() => waiting >= 6);
+    leaving.abort();
+    assert.deepEqual(new Set(await Promise.all(left)), new Set(['left']));
+    await waitUntil(async () => (await promisify(api.server.getConnections.bind(api.server))()) === 0);
+    gate = undefined;
+    check.resolve();
+    await using streams = new AsyncDisposableStack();
+    const statuses = [];
+    for (let count = 0; count < 5; count += 1) statuses.push(streams.use(await open()).status);
+    assert.deepEqual(statuses, [200, 200, 200, 200, 200]);
+  });
+
+  test('the statements of a stream count for its watcher, however long it is open', async () => {
+    const accounts = new Set<number | undefined>();
+    const watched: Database = {
+      ...database(),
+      query(statement) {
+        accounts.add(presentAccount());
+        return database().query(statement);
+      },
+    };
+    await using story = await createStory(watched);
+    const { watcherId, open, runUntil } = story;
+    await using first = await open();
+    accounts.clear();
+    await attempt(database(), watcherId);
+    await runUntil(() => first.events.length === 1);
+    await using second = await open({ lastEventId: '0' });
+    await runUntil(() => second.events.length === 1);
+    assert.deepEqual(accounts, new Set([watcherId]));
   });
 
   test('a stream needs a key, and has no HEAD', async () => {
