@@ -17,11 +17,16 @@ type Props = {
 
 export function Dialog({ title, onClose, isWide = false, onSubmit, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const isGone = useRef(false);
   const id = useId();
   useEffect(() => {
     const { current } = dialog;
     current?.showModal();
-    return () => current?.close();
+    return () => {
+      // Its event comes later, when the next dialog may already be open.
+      isGone.current = true;
+      current?.close();
+    };
   }, []);
   const contents = (
     <>
@@ -30,7 +35,12 @@ export function Dialog({ title, onClose, isWide = false, onSubmit, children }: P
     </>
   );
   return (
-    <dialog ref={dialog} class={isWide ? 'is-wide' : ''} aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={dialog}
+      class={isWide ? 'is-wide' : ''}
+      aria-labelledby={id}
+      onClose={() => isGone.current || onClose()}
+    >
       {onSubmit === undefined ? (
         <div>{contents}</div>
       ) : (

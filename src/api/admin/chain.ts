@@ -7,6 +7,7 @@ import { startAbort } from '../../core/abort.ts';
 import { Fault } from '../../core/fault.ts';
 import { listReorgs, ORPHANED_MAX, type StoredReorg } from '../../store/blocks/reorg-list.ts';
 import type { Api, ApiOptions } from '../context.ts';
+import { requireConnected } from '../http/connected.ts';
 import { nextLink } from '../http/paging.ts';
 import { querySchema } from '../http/parameters.ts';
 import { answerOf, textOrNull } from '../notifications/log-json.ts';
@@ -186,6 +187,7 @@ export function addAdminChainRoutes(api: Api, { database, ops, operator }: ApiOp
       if (txHash === undefined)
         throw new Fault('invalid', 'The hash of a transaction is 0x and 64 hexadecimal digits');
       if (explainedCount >= EXPLAINED_MAX) throw new Fault('limited', operations.explain.errors[429]);
+      requireConnected(request);
       const limit = startAbort(closing.signal, EXPLAIN_MS_MAX);
       reply.raw.once('close', () => limit.abort());
       explainedCount += 1;

@@ -8,6 +8,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { accountOf, isOperator, passAgain } from './auth.ts';
 import { liftBodyLimit, restartBodyLimit } from './body-limit.ts';
+import { requireConnected } from './connected.ts';
 import { LINES_TYPE } from './json-lines.ts';
 import { createRoom, type Room } from './memory-queue.ts';
 import { ADMIN_PREFIX, NOTIFICATIONS_PREFIX } from './shared-headers.ts';
@@ -101,6 +102,7 @@ async function admit(
   // Fastify runs the hooks of the GET route and those of the HEAD route for a HEAD request.
   if (admitted.has(request)) return;
   admitted.add(request);
+  requireConnected(request);
   const closed = new AbortController();
   reply.raw.once('close', () => closed.abort());
   const room = isOperator(request) ? rooms.operator : rooms.watchers;

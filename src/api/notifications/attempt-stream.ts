@@ -10,6 +10,7 @@ import { keepAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { accountOf, createWatcherGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
+import { requireConnected } from '../http/connected.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { hasFreeSlot } from '../http/stream-slots.ts';
 import {
@@ -79,8 +80,7 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
       const ownMax = account === OPERATOR ? OPERATOR_STREAMS_MAX : STREAMS_PER_WATCHER_MAX;
       if (!hasFreeSlot(streams.values(), account, { ownMax, watchersMax: STREAMS_MAX }))
         throw new Fault('limited', 'Too many streams are open');
-      // A connection that closed while the key was checked emits no further `close`, so its stream would count forever.
-      if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
+      requireConnected(request);
       const limit = startAbort(closing.signal, STREAM_MS_MAX);
       const stream = Readable.from(
         keepAccount(follow({ ...following, after, onlyFailures: failures === 'true', signal: limit.signal })),

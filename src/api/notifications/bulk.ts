@@ -19,6 +19,7 @@ import { accountOf, createWatcherGate, type WatcherGate } from '../http/auth.ts'
 import { liftBodyLimit, readRest } from '../http/body-limit.ts';
 import { strict, unknownFields } from '../http/body-names.ts';
 import { untilSilent } from '../http/body-silence.ts';
+import { requireConnected } from '../http/connected.ts';
 import { invalid, invalidRequest } from '../http/errors.ts';
 import { onceOf, startOnce } from '../http/idempotency-key.ts';
 import { LINES_TYPE } from '../http/json-lines.ts';
@@ -197,8 +198,7 @@ function createStreamAnswer(options: ApiOptions, { onRequest, watcherOf }: Watch
     const once = startOnce(request, watcherId, clock.now());
     const account = accountOf(request);
     requireFreeStream(account);
-    // A connection that has already closed emits no further `close`, so its stream would count forever.
-    if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
+    requireConnected(request);
     streams.set(request, account);
     reply.raw.once('close', () => streams.delete(request));
     request.raw.setTimeout(SOCKET_SILENCE_MS_MAX);
@@ -263,7 +263,7 @@ function whileConnected(tx: Tx, request: FastifyRequest): Tx {
   return {
     ...tx,
     async query(statement) {
-      if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
+      requireConnected(request);
       return tx.query(statement);
     },
   };

@@ -4,9 +4,12 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type ClientRequest, get, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
+import { promisify } from 'node:util';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { createSlowDatabase } from '../../kit/slow-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { PATH } from '../api-story.ts';
 import { BULK, createBulkStory, recordOf, recordsOf } from '../notifications/bulk-story.ts';
@@ -126,6 +129,29 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await answerOf(list(other.key))).status, 200);
     response.destroy();
     assert.equal(JSON.parse((await answer).text).data.length, 9_000);
+  });
+
+  test('clients that leave while their key is checked hold nothing', async () => {
+    const slow = createSlowDatabase(database());
+    await using story = await createBulkStory(slow.database);
+    const { api, key } = story;
+    slow.pause();
+    const { port } = api.server.address() as AddressInfo;
+    const list = { port, path: PATH, headers: { authorization: `Bearer ${key}` }, agent: false };
+    const left = Array.from({ length: 40 }, (_, number) => {
+      const one = number % 2 === 0 ? story.open({ 'content-type': JSON_TYPE }) : get(list);
+      one.on('error', () => {}).flushHeaders();
+      return one;
+    });
+    await waitUntil(() => slow.waited() >= left.length);
+    for (const one of left) one.destroy();
+    await waitUntil(async () => (await promisify(api.server.getConnections.bind(api.server))()) === 0);
+    slow.resume();
+    assert.equal((await story.ask('GET', PATH, { key })).status, 200);
+    const body = story.open({ 'content-type': JSON_TYPE });
+    body.end(JSON.stringify({ records: recordsOf(1) }));
+    assert.equal((await answerOf(body)).status, 200);
+    assert.deepEqual(story.clock.waits(), []);
   });
 
   test('a client that leaves while it waits is forgotten', async () => {

@@ -11,6 +11,7 @@ import { attemptDue } from '../../kit/attempts.ts';
 import { alice, bob, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { type EventStream, openEventStream } from '../../kit/event-stream.ts';
+import { createSlowDatabase } from '../../kit/slow-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { type ApiStory, createApiStory } from '../api-story.ts';
 
@@ -238,31 +239,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   test('a client that leaves while its key is checked takes no slot', async () => {
-    let gate: Promise<void> | undefined;
-    let waiting = 0;
-    const slow: Database = {
-      ...database(),
-      async query(statement) {
-        waiting += 1;
-        await gate;
-        return database().query(statement);
-      },
-    };
-    await using story = await createStory(slow);
+    const slow = createSlowDatabase(database());
+    await using story = await createStory(slow.database);
     const { api, key, open, url } = story;
-    const check = Promise.withResolvers<void>();
-    gate = check.promise;
-    waiting = 0;
+    slow.pause();
     const leaving = new AbortController();
     const left = Array.from({ length: 6 }, () =>
       fetch(url, { headers: { authorization: `Bearer ${key}` }, signal: leaving.signal }).catch(() => 'left'),
     );
-    await waitUntil(() => waiting >= 6);
+    await waitUntil(() => slow.waited() >= 6);
     leaving.abort();
     assert.deepEqual(new Set(await Promise.all(left)), new Set(['left']));
     await waitUntil(async () => (await promisify(api.server.getConnections.bind(api.server))()) === 0);
-    gate = undefined;
-    check.resolve();
+    slow.resume();
     await using streams = new AsyncDisposableStack();
     const statuses = [];
     for (let count = 0; count < 5; count += 1) statuses.push(streams.use(await open()).status);
