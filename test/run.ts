@@ -33,7 +33,7 @@ const SLOW_FILES_MAX = 25;
 /** More files at once than processors, because many files wait for processes, timeouts and answers. */
 const WAITING_FILES = 1;
 
-type Outcome = { passed: number; skipped: number; failed: string[] };
+type Outcome = { passed: number; skipped: number; skipReasons?: string[]; failed: string[] };
 
 const { values: flags, positionals: words } = parseArgs({
   options: { all: { type: 'boolean' }, 'no-checks': { type: 'boolean' }, 'only-checks': { type: 'boolean' } },
@@ -49,6 +49,8 @@ const outcome = await main().catch((error: unknown): Outcome => {
   return { passed: 0, skipped: 0, failed: ['the run itself'] };
 });
 say('');
+for (const [reason, tests] of Map.groupBy(outcome.skipReasons ?? [], (reason) => reason))
+  say(styleText('yellow', `skipped ${tests.length}: ${reason}`));
 for (const name of outcome.failed) say(styleText('red', `✖ ${name}`));
 if (interrupt.signal.aborted) say(messageOf(interrupt.signal.reason));
 const skipped = outcome.skipped === 0 ? '' : `, ${outcome.skipped} skipped`;
@@ -129,7 +131,7 @@ function sum(checks: StaticCheckResult[], results: FileResult[]): Outcome {
     skippedTests += result.skipped;
     for (const failure of result.failures) failed.push([result.file, ...failure.path].join(' › '));
   }
-  return { passed, skipped: skippedTests, failed };
+  return { passed, skipped: skippedTests, skipReasons: results.flatMap((one) => one.skipReasons), failed };
 }
 
 function showCheck(check: StaticCheckResult): void {

@@ -64,7 +64,7 @@ export async function openFoundation(
   const metrics = createMetrics(packageJson.version);
   const onWait = (share: Share, waitMs: number) =>
     metrics.databaseWaitSeconds.observe({ share }, waitMs / 1_000);
-  const stored = await atStart('database', () => openStore(config, { log, onWait }));
+  const stored = await atStart('database', () => openStore(config, { log, roles, onWait }));
   const { database, keyRing, chain } = stored;
   parts.defer(() => database.close());
   parts.defer(await openToCommands(database, config, log));

@@ -6,6 +6,7 @@ import path from 'node:path';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
+import { databasePlace } from '../store/db/command-database.ts';
 import { type CopyProgress, copyDatabase, requireEmpty } from '../store/db/copy-database.ts';
 import { migrate } from '../store/db/migrate.ts';
 import {
@@ -48,7 +49,7 @@ export async function moveDatabase(
   const earlier = await readMove(dataDir);
   await using parts = new AsyncDisposableStack();
   // The server first, so that its problems are found while the service still runs.
-  const target = await openDatabase({ url: settings.url, dataDir, silentMsMax: SILENT_MS_MAX });
+  const target = await openDatabase({ ...databasePlace(config), silentMsMax: SILENT_MS_MAX });
   parts.defer(() => target.close());
   const source = await openDatabase({ url: '', dataDir, evenIfMoved: true });
   parts.defer(() => source.close());

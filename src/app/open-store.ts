@@ -14,7 +14,9 @@ import { openDatabase } from '../store/db/open.ts';
 import { serveDatabase } from '../store/db/socket-server.ts';
 import { requirePairs } from '../store/market/pairs.ts';
 import { openCommonClock } from './common-clock.ts';
+import { connectionsOf } from './connections.ts';
 import { openKeyRing } from './open-key-ring.ts';
+import type { Role } from './roles.ts';
 
 /** A start gives up after this long without a database or a node (exit code 69), as docs/how-to/run-in-production.md says. */
 export const START_MS_MAX = 60_000;
@@ -23,13 +25,17 @@ const START_RETRY_MS = { min: 500, max: 5_000 };
 /** Opens and migrates the database, and reads what the start needs. Closes it again when any of this fails. */
 export async function openStore(
   config: Config,
-  { log, onWait }: { log: Log; onWait: (share: Share, waitMs: number) => void },
+  {
+    log,
+    roles,
+    onWait,
+  }: { log: Log; roles: ReadonlySet<Role>; onWait: (share: Share, waitMs: number) => void },
 ) {
-  const { url, connections } = config.database;
-  const database = await openDatabase({ url, dataDir: config.dataDir, connections, onWait });
+  const { dataDir } = config;
+  const database = await openDatabase({ ...connectionsOf(config.database, roles), dataDir, onWait });
   try {
     await database.requireSessions();
-    const applied = await migrate(database);
+    const applied = await migrate(database.for('follower'));
     if (applied.length > 0) log.info({ applied }, 'database.migrated');
     await requireNoOpenMove(database);
     await requirePairs(database, config.pairs);

@@ -93,16 +93,18 @@ function createHide(config: Config): (text: string) => string {
 
 /** The hosts of the database and of price pages. */
 function otherPlaces(config: Config): Place[] {
-  const { database } = config;
-  // A list of several hosts can't be parsed as a URL.
-  const authority = database.url.replace(/^[^:]*:\/\//, '').split(/[/?#]/, 1)[0] ?? '';
-  const servers = authority.slice(authority.lastIndexOf('@') + 1).split(',');
+  const { url, sessionUrl } = config.database;
   return [
-    ...servers
-      .filter((server) => server !== '')
-      .map((server) => placeOf(`postgres://${server}`, 'the database server')),
+    ...[url, sessionUrl].flatMap(serversOf).map((server) => placeOf(server, 'the database server')),
     ...pagesOf(config).map((url, index) => placeOf(url, `page${index + 1}`)),
   ];
+}
+
+/** A URL for each host, because a list of several hosts can't be parsed as a URL. */
+function serversOf(databaseUrl: string): string[] {
+  const authority = databaseUrl.replace(/^[^:]*:\/\//, '').split(/[/?#]/, 1)[0] ?? '';
+  const servers = authority.slice(authority.lastIndexOf('@') + 1).split(',');
+  return servers.filter((server) => server !== '').map((server) => `postgres://${server}`);
 }
 
 /** The URLs of price sources. */

@@ -21,6 +21,7 @@ import { RESUME_MS_MAX } from './background-loops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
 import { chainWarnings } from './chain-warnings.ts';
 import { CLOCK_MS } from './common-clock.ts';
+import { countConnections } from './connections.ts';
 import { createDeliveryRole, type DeliveryRole } from './delivery-role.ts';
 import { createDeploymentStatus } from './deployment-status.ts';
 import { createFollowerRole } from './follower-role.ts';
@@ -119,6 +120,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const follows = active.has('follower');
   const status = createStatus({
     ...{ version, config, database, writes, clock, metrics },
+    reports: database.for('follower'),
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
     recentStep: () => common?.recentStep(),
@@ -141,6 +143,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     database: database.kind,
     roles: [...active],
     process: deployment.id,
+    ...(database.kind === 'postgres' && { connectionsMax: countConnections(config.database, active) }),
   };
   log.info({ api: apiUrl, metrics: metricsUrl, ...about }, 'service.started');
 

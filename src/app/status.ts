@@ -43,6 +43,8 @@ type StatusOptions = {
   version: string;
   config: Config;
   database: Database;
+  /** The connections of the heartbeat, so that a busy API or its pooler doesn't make this process seem lost. */
+  reports?: Database;
   /** Undefined where this process doesn't follow the chain. */
   nodes: ChainNodes | undefined;
   /** Undefined where this process doesn't follow the chain. */
@@ -65,7 +67,7 @@ export type Status = OpsSources & {
 };
 
 export function createStatus(options: StatusOptions): Status {
-  const { config, database, nodes, clock } = options;
+  const { config, database, reports = database, nodes, clock } = options;
   const view = createPublicView(config);
   const hideSecrets = createOperatorView(config);
   const following = createFollowingTrouble(nodes);
@@ -110,7 +112,7 @@ export function createStatus(options: StatusOptions): Status {
     },
     async follower() {
       if (nodes === undefined) return undefined;
-      const tip = await findTipTimes(database);
+      const tip = await findTipTimes(reports);
       const trouble = following.find(tip?.number);
       const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
       return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };

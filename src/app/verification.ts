@@ -14,7 +14,7 @@ import { Fault } from '../core/fault.ts';
 import { createMetrics } from '../core/metrics.ts';
 import { retryDelayMinutes } from '../domain/retry-schedule.ts';
 import { findChain, requireChain } from '../store/blocks/blocks.ts';
-import { openForCommand, requireDatabase } from '../store/db/command-database.ts';
+import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
 import type { Database } from '../store/db/db.ts';
 import { migrationState } from '../store/db/migrate.ts';
 import { openChain } from './chain-access.ts';
@@ -110,9 +110,10 @@ async function openVerification(
 const MINUTE_MS = 60_000;
 
 /** Opens the existing database; creates and migrates nothing. */
-async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {
-  requireDatabase({ url, dataDir });
-  const database = await openForCommand({ url, dataDir });
+async function openStored(config: Config): Promise<Database> {
+  const place = databasePlace(config);
+  requireDatabase(place);
+  const database = await openForCommand(place);
   const { pending } = await migrationState(database).catch(async (error: unknown) => {
     await database.close();
     throw error;

@@ -5,7 +5,7 @@
 import type { Command } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { machineSteadyMs } from '../core/clock.ts';
-import { openForCommand } from '../store/db/command-database.ts';
+import { databasePlace, openForCommand } from '../store/db/command-database.ts';
 import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
 import { exitCodes, withConfig } from './exit.ts';
 
@@ -60,8 +60,8 @@ async function move(flags: Flags, config: Config): Promise<void> {
     );
 }
 
-async function run(flags: Flags, config: { database: { url: string }; dataDir: string }): Promise<void> {
-  const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
+async function run(flags: Flags, config: Config): Promise<void> {
+  const database = await openForCommand(databasePlace(config));
   try {
     const done = flags.check === true ? [] : await migrate(database);
     const state = await migrationState(database);

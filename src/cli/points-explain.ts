@@ -7,7 +7,7 @@ import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { openForCommand } from '../store/db/command-database.ts';
+import { databasePlace, openForCommand } from '../store/db/command-database.ts';
 import { migrate } from '../store/db/migrate.ts';
 import { withConfigOrDemo } from './exit.ts';
 import { describeAward, describeLog } from './explained.ts';
@@ -35,7 +35,7 @@ async function explain(
   config: Config,
   { hash, flags, signal }: { hash: Hash; flags: Flags; signal: AbortSignal },
 ): Promise<void> {
-  const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
+  const database = await openForCommand(databasePlace(config));
   try {
     await migrate(database);
     const [{ explainTransaction }, { explanationJson }] = await Promise.all([

@@ -37,7 +37,7 @@ export async function withStore(
   await withConfigOrDemo(flags, async (config: Config) => {
     const [
       { openKeyRing },
-      { openForCommand, requireDatabase },
+      { databasePlace, openForCommand, requireDatabase },
       { readTime },
       { migrate },
       { requireNoOpenMove },
@@ -48,8 +48,8 @@ export async function withStore(
       import('../store/db/migrate.ts'),
       import('../store/db/moved.ts'),
     ]);
-    if (!mayCreate) requireDatabase({ url: config.database.url, dataDir: config.dataDir });
-    const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
+    if (!mayCreate) requireDatabase(databasePlace(config));
+    const database = await openForCommand(databasePlace(config));
     try {
       await migrate(database);
       await requireNoOpenMove(database);

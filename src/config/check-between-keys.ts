@@ -14,6 +14,7 @@ import type { PointerProblem } from './problem.ts';
 export function checkBetweenKeys(values: unknown): PointerProblem[] {
   return [
     ...checkSecret(values),
+    ...checkSessionUrl(values),
     ...checkNodes(values),
     ...checkQuorum(values),
     ...checkUnprovedTypes(values),
@@ -37,6 +38,18 @@ function checkSecret(values: unknown): PointerProblem[] {
         },
       ]
     : [];
+}
+
+function checkSessionUrl(values: unknown): PointerProblem[] {
+  const isSet = (pointer: string) => !['', undefined].includes(findAt(values, pointer) as string);
+  if (!isSet('/database/sessionUrl') || isSet('/database/url')) return [];
+  return [
+    {
+      pointer: '/database/sessionUrl',
+      message: 'is set, but database.url is not',
+      suggestion: 'set database.url to the pooler, or use database.url alone',
+    },
+  ];
 }
 
 /** A node that is listed twice would confirm its own answers about the head and about the checks its chain honors. */

@@ -13,7 +13,11 @@ export function printableConfig(config: Config): ConfigText {
   const { chain, database, secret, formerSecrets, http, prices, retention, ...rest } = config;
   return {
     chain: { ...chain, rpc: chain.rpc.map(redactUrl) },
-    database: { ...database, url: redactDatabaseUrl(database.url) },
+    database: {
+      ...database,
+      url: redactDatabaseUrl(database.url),
+      sessionUrl: redactDatabaseUrl(database.sessionUrl),
+    },
     secret: secret === '' ? '' : '[redacted]',
     formerSecrets: formerSecrets.map(() => '[redacted]'),
     http: { ...http, adminToken: http.adminToken === null ? null : '[redacted]' },

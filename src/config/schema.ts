@@ -3,7 +3,7 @@
  * the JSON Schema for editors, the environment variables and the `Config` type are derived from it.
  */
 import Type, { type Static, type StaticDecode } from 'typebox';
-import { Connections } from './connections-schema.ts';
+import { DatabaseSection } from './database-schema.ts';
 import { LimitsSection } from './limits-schema.ts';
 import { Points } from './points-schema.ts';
 import { PriceFeed } from './prices-schema.ts';
@@ -11,7 +11,6 @@ import {
   AddressText,
   AdminToken,
   CidrText,
-  DatabaseUrlText,
   DecimalText,
   RpcUrlText,
   retentionText,
@@ -233,16 +232,7 @@ const Supply = Type.Object(
 export const ConfigSchema = Type.Object(
   {
     chain: Chain,
-    database: Type.Object(
-      {
-        url: Type.With(DatabaseUrlText, {
-          default: '',
-          description: 'Empty: embedded PostgreSQL in dataDir.',
-        }),
-        connections: Connections,
-      },
-      section,
-    ),
+    database: DatabaseSection,
     dataDir: Type.String({
       minLength: 1,
       default: './.chainbell',

@@ -19,9 +19,11 @@ export const hasPgbouncer = (() => {
 
 type Pgbouncer = { url: string; [Symbol.asyncDispose](): Promise<void> };
 
+/** `poolSize` is the number of server sessions that all clients share. */
 export async function startPgbouncer(
   url: string,
   mode: 'session' | 'transaction' | 'statement',
+  { poolSize = 20 }: { poolSize?: number } = {},
 ): Promise<Pgbouncer> {
   const server = new URL(url);
   const { folder, user } = await makeSite();
@@ -40,6 +42,7 @@ unix_socket_dir =
 auth_type = scram-sha-256
 auth_file = ${path.join(folder, 'users')}
 pool_mode = ${mode}
+default_pool_size = ${poolSize}
 `,
   );
   const child = spawn('pgbouncer', [file], { ...user, cwd: folder, stdio: 'ignore' });

@@ -20,6 +20,8 @@ export type FileResult = {
   durationMs: number;
   passed: number;
   skipped: number;
+  /** Why tests were skipped, one entry for each that gives a reason. */
+  skipReasons: string[];
   failures: Failure[];
   /** The end of the process's output. */
   output: string;
@@ -39,7 +41,15 @@ export async function runFiles(
 ): Promise<FileResult[]> {
   const startedAt = performance.now();
   const results = files.map(
-    (file): FileResult => ({ file, durationMs: 0, passed: 0, skipped: 0, failures: [], output: '' }),
+    (file): FileResult => ({
+      file,
+      durationMs: 0,
+      passed: 0,
+      skipped: 0,
+      skipReasons: [],
+      failures: [],
+      output: '',
+    }),
   );
   const [first] = results;
   if (first === undefined) return [];
@@ -102,13 +112,13 @@ async function consume(entry: string, signal: AbortSignal, results: readonly Fil
         if (data.details.type === 'suite' || data.name === entry) break;
         const result = resultOf(data.file);
         result.durationMs += data.details.duration_ms;
-        if (isSetAside(data)) result.skipped += 1;
+        if (isSetAside(data)) noteSkip(result, data.skip);
         else result.passed += 1;
         break;
       }
       case 'test:fail': {
         const result = resultOf(data.file);
-        if (isSetAside(data)) result.skipped += 1;
+        if (isSetAside(data)) noteSkip(result, data.skip);
         else if (signal.aborted || isOnlyByChildren(data)) break;
         else
           result.failures.push({
@@ -125,6 +135,11 @@ async function consume(entry: string, signal: AbortSignal, results: readonly Fil
       default:
     }
   }
+}
+
+function noteSkip(result: FileResult, reason: string | boolean | undefined): void {
+  result.skipped += 1;
+  if (typeof reason === 'string') result.skipReasons.push(reason);
 }
 
 function isSetAside(data: EventData.TestPass | EventData.TestFail): boolean {

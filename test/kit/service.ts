@@ -16,7 +16,7 @@ import { waitUntil } from './wait.ts';
 import { watchAnswers } from './watched-fetch.ts';
 
 export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
-  database: Pick<TestDatabase, 'url' | 'dataDir'>;
+  database: Pick<TestDatabase, 'url' | 'dataDir'> & { sessionUrl?: string };
   /** The node's URLs. */
   rpc: readonly string[];
   /** Receivers whose ports webhook URLs may use. */
@@ -88,7 +88,7 @@ export function testConfig(options: TestServiceOptions): Config {
     overrides: {
       ...options.sections,
       chain: { id: CHAIN_ID, rpc: [...rpc], ...options.chain },
-      database: { url: database.url },
+      database: { url: database.url, sessionUrl: database.sessionUrl ?? '' },
       dataDir: database.dataDir,
       secret,
       formerSecrets: [...formerSecrets],

@@ -15,8 +15,16 @@ import { pathProblem, socketPathOf } from './socket-frames.ts';
 const JOIN_MS_MAX = 10_000;
 const JOIN_POLL_MS = 100;
 
+type Place = Pick<DatabaseOptions, 'url' | 'dataDir'>;
+
+/** Where commands find the database of a configuration: PostgreSQL itself, if `url` leads to a pooler of the API. */
+export const databasePlace = (config: {
+  database: { url: string; sessionUrl: string };
+  dataDir: string;
+}): Place => ({ url: config.database.sessionUrl || config.database.url, dataDir: config.dataDir });
+
 /** @throws Fault `invalid` if there is no embedded database in `dataDir` and `url` is empty */
-export function requireDatabase({ url, dataDir }: Pick<DatabaseOptions, 'url' | 'dataDir'>): void {
+export function requireDatabase({ url, dataDir }: Place): void {
   if (url !== '' || existsSync(path.join(dataDir, 'database'))) return;
   throw new Fault(
     'invalid',

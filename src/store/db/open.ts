@@ -7,6 +7,8 @@ import { requireNotMoved } from './moved.ts';
 export type DatabaseOptions = {
   /** `postgres://…`, possibly with several hosts. Empty: the embedded database in `dataDir`/database. */
   url: string;
+  /** PostgreSQL itself if `url` leads to a pooler in transaction mode, which then serves only the share `api`. */
+  sessionUrl?: string;
   dataDir: string;
   /** The default is enough for a command. */
   connections?: Connections;
@@ -29,12 +31,12 @@ const COMMAND_CONNECTIONS: Connections = { follower: 2, api: 10, delivery: 2 };
 /** @throws Fault `unavailable` if the database can't be reached, `conflict` if another process has the folder. */
 export async function openDatabase(options: DatabaseOptions): Promise<SharedDatabase> {
   const { url, dataDir, connections = COMMAND_CONNECTIONS, onWait = () => {} } = options;
-  const { silentMsMax = SILENT_MS_MAX } = options;
+  const { silentMsMax = SILENT_MS_MAX, sessionUrl = '' } = options;
   if (url === '') {
     const { openEmbedded } = await import('./embedded.ts');
     if (options.evenIfMoved !== true) await requireNotMoved(dataDir);
     return openEmbedded(dataDir, onWait);
   }
   const { openPostgres } = await import('./postgres.ts');
-  return openPostgres(url, { connections, onWait, silentMsMax });
+  return openPostgres(url, { sessionUrl, connections, onWait, silentMsMax });
 }

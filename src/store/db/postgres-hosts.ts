@@ -26,7 +26,12 @@ const CONNECT_MS_MAX = 10_000;
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
 const READ_ONLY = '25006';
 
-export function createPostgresHosts(url: string, base: pg.ClientConfig): PostgresHosts {
+export function createPostgresHosts(
+  url: string,
+  base: pg.ClientConfig,
+  /** False behind a pooler that gives each transaction any session of the server. */
+  { keepsSessions = true }: { keepsSessions?: boolean } = {},
+): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
   const settings: pg.PoolConfig = { ...base, connectionTimeoutMillis: CONNECT_MS_MAX };
   const choice = createHostChoice(urls.length);
@@ -39,7 +44,7 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
     try {
       await check(client);
       // No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
-      await client.query('set jit = off');
+      if (keepsSessions) await client.query('set jit = off');
     } catch (error) {
       done(error instanceof Error ? error : new Error(String(error)));
       return;

@@ -1,6 +1,7 @@
 /**
  * The Database on a PostgreSQL server (15 or newer), through a pool of connections.
  */
+import { randomInt } from 'node:crypto';
 import pg from 'pg';
 import { machineSteadyMs } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -30,6 +31,7 @@ const NAMES_MAX = 100;
 const SESSION_CHECKS = 12;
 /** A pooler in session mode without a second free connection would keep the check waiting longer. */
 const SESSION_CHECK_MS_MAX = 10_000;
+const LOCK_KEY_MAX = 2 ** 31;
 
 /**
  * work_mem of statements with many rows. With the default of 4 MB, sorting a leaderboard of 100,000 users used files.
@@ -41,41 +43,35 @@ const types: pg.CustomTypesConfig = {
     oid === INT8_OID && format !== 'binary' ? parseInt8 : pg.types.getTypeParser(oid, format),
 };
 
+type PostgresOptions = {
+  /** Leads to PostgreSQL itself if `url` leads to a pooler in transaction mode, which then serves only the API; else ''. */
+  sessionUrl: string;
+  connections: Connections;
+  onWait: (share: Share, waitMs: number) => void;
+  silentMsMax: number;
+};
+
 /** @throws Fault `unavailable` if the server can't be reached, `invalid` if it is older than PostgreSQL 15. */
 export async function openPostgres(
   url: string,
-  {
-    connections,
-    onWait,
-    silentMsMax,
-  }: { connections: Connections; onWait: (share: Share, waitMs: number) => void; silentMsMax: number },
+  options: PostgresOptions,
 ): Promise<SharedDatabase> {
-  const hosts = createPostgresHosts(url, {
-    types,
-    query_timeout: QUERY_MS_MAX,
-    keepAlive: true,
-    application_name: 'chainbell',
-  });
-  const settling = connections.delivery - SETTLE_CONNECTIONS < OTHER_CONNECTIONS_MIN ? 1 : SETTLE_CONNECTIONS;
-  const pools: Record<Exclude<Share, 'operator'>, pg.Pool> = {
-    follower: hosts.pool(connections.follower),
-    settle: hosts.pool(settling),
-    delivery: hosts.pool(connections.delivery - settling),
-    api: hosts.pool(connections.api),
-  };
-  const close = async () => {
-    await Promise.all(Object.values(pools).map((pool) => pool.end()));
-  };
-
+  const { onWait, silentMsMax } = options;
+  const { hosts, apiHosts, pools, close } = createPools(url, options);
+  const isPooled = apiHosts !== hosts;
   const nameOf = createNames();
 
   function shareOf(share: Share): Database {
+    const isApi = share === 'api' || share === 'operator';
+    const own = isApi ? apiHosts : hosts;
     const lender: Lender = {
-      ...{ ...hosts, nameOf },
+      ...own,
+      // A pooler runs the next statement in another session, which doesn't know the name.
+      nameOf: own === hosts ? nameOf : () => undefined,
       begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}`,
       async lend() {
         const askedMs = machineSteadyMs();
-        const client = await orFault(hosts.connect(pools[share === 'operator' ? 'api' : share]));
+        const client = await orFault(own.connect(pools[share === 'operator' ? 'api' : share]));
         onWait(share, machineSteadyMs() - askedMs);
         return client;
       },
@@ -87,7 +83,10 @@ export async function openPostgres(
       transaction: (work) =>
         unlessConflict(() =>
           inTransaction(lender, (client) =>
-            work({ kind: 'transaction', query: (statement) => run(client, statement, nameOf(statement)) }),
+            work({
+              kind: 'transaction',
+              query: (statement) => run(client, statement, lender.nameOf(statement)),
+            }),
           ),
         ),
       script: (text) => script(lender, text),
@@ -99,15 +98,43 @@ export async function openPostgres(
   const database: SharedDatabase = {
     ...shareOf('api'),
     for: shareOf,
-    requireSessions: () => requireSessions(hosts),
+    async requireSessions() {
+      await requireSessions(hosts, isPooled ? 'sessionUrl' : 'url');
+      if (isPooled) await requireSameDatabase(database, hosts);
+    },
   };
   try {
     await requireVersion(database);
+    if (isPooled) await requireVersion(database.for('follower'));
   } catch (error) {
     await close();
     throw error;
   }
   return database;
+}
+
+/** The pool of each share. `apiHosts` differs from `hosts` if a pooler in transaction mode serves the API. */
+function createPools(url: string, { sessionUrl, connections }: PostgresOptions) {
+  const settings = {
+    types,
+    query_timeout: QUERY_MS_MAX,
+    keepAlive: true,
+    application_name: 'chainbell',
+  };
+  const isPooled = sessionUrl !== '';
+  const hosts = createPostgresHosts(isPooled ? sessionUrl : url, settings);
+  const apiHosts = isPooled ? createPostgresHosts(url, settings, { keepsSessions: false }) : hosts;
+  const settling = connections.delivery - SETTLE_CONNECTIONS < OTHER_CONNECTIONS_MIN ? 1 : SETTLE_CONNECTIONS;
+  const pools: Record<Exclude<Share, 'operator'>, pg.Pool> = {
+    follower: hosts.pool(connections.follower),
+    settle: hosts.pool(settling),
+    delivery: hosts.pool(connections.delivery - settling),
+    api: apiHosts.pool(connections.api),
+  };
+  const close = async () => {
+    await Promise.all(Object.values(pools).map((pool) => pool.end()));
+  };
+  return { hosts, apiHosts, pools, close };
 }
 
 type Names = (statement: Sql) => string | undefined;
@@ -266,7 +293,7 @@ async function openSession(hosts: PostgresHosts): Promise<Session> {
  * Refuses a pooler in transaction mode. Two connections must never share one session of the server. Behind such a pooler they
  * do: while the first connection is between two transactions, the pooler gives its server session to the second.
  */
-async function requireSessions(hosts: PostgresHosts): Promise<void> {
+async function requireSessions(hosts: PostgresHosts, key: 'url' | 'sessionUrl'): Promise<void> {
   await using parts = new AsyncDisposableStack();
   const open = async () => {
     const client = await orFault(hosts.open(SESSION_CHECK_MS_MAX));
@@ -289,9 +316,35 @@ async function requireSessions(hosts: PostgresHosts): Promise<void> {
     if (first !== second && first === again) continue;
     throw new Fault(
       'invalid',
-      'database.url: a pooler shares server sessions between connections (transaction mode), which breaks the locks of workers and LISTEN. Connect to PostgreSQL directly, or set pool_mode = session for this database in pgbouncer',
+      `database.${key}: a pooler shares server sessions between connections (transaction mode), which breaks the locks of workers and LISTEN. ${SESSION_ADVICE[key]}`,
     );
   }
+}
+
+const SESSION_ADVICE = {
+  url: 'Keep the pooler for the API and set database.sessionUrl to PostgreSQL itself. Or connect directly, or set pool_mode = session for this database in pgbouncer',
+  sessionUrl: 'Name PostgreSQL itself, or set pool_mode = session for this database in pgbouncer',
+};
+
+/** Advisory lock space for `requireSameDatabase`. Advisory locks belong to one database of one server. */
+const SAME_DATABASE_LOCK_SPACE = 0x6362_0005;
+
+/** Refuses two URLs that lead to different databases: the API would read and write one that no other part knows. */
+async function requireSameDatabase(api: Db, hosts: PostgresHosts): Promise<void> {
+  const session = await openSession(hosts);
+  try {
+    const key = randomInt(LOCK_KEY_MAX);
+    await session.tryLock(SAME_DATABASE_LOCK_SPACE, key);
+    const text = 'select pg_try_advisory_xact_lock($1::int, $2::int) as is_free';
+    const [row] = await api.query<{ is_free: boolean }>({ text, values: [SAME_DATABASE_LOCK_SPACE, key] });
+    if (row?.is_free === false) return;
+  } finally {
+    await session.close();
+  }
+  throw new Fault(
+    'invalid',
+    'database.sessionUrl leads to another database than database.url. Both must lead to the same database of the same server, database.url through the pooler',
+  );
 }
 
 function adviceOn(error: unknown): string {

@@ -15,8 +15,9 @@ const EVENTS: Record<string, LogEvent> = {
   },
   'service.started': {
     level: 'info',
-    fields: 'api, metrics, chain, database, roles, process',
-    meaning: 'The process is ready. `api` and `metrics` are its URLs.',
+    fields: 'api, metrics, chain, database, roles, process, connectionsMax',
+    meaning:
+      'The process is ready. `api` and `metrics` are its URLs; `connectionsMax` says how many connections it opens to PostgreSQL at most.',
   },
   'service.no_console': {
     level: 'warn',

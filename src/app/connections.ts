@@ -1,0 +1,48 @@
+/**
+ * How many PostgreSQL connections a process opens, by its roles, and whether through the pooler or directly.
+ */
+import type { Config } from '../config/schema.ts';
+import type { Connections } from '../store/db/db.ts';
+import type { Role } from './roles.ts';
+
+type Settings = Pick<Config['database'], 'url' | 'sessionUrl' | 'connections'>;
+
+/** Without the role `api`: for metrics. */
+const API_MAX_WITHOUT_ROLE = 2;
+/** Without the roles that follow or read prices: the heartbeat and the clock. */
+const FOLLOWER_MAX_WITHOUT_ROLE = 1;
+/** One session holds advisory locks and listens. */
+const SESSIONS = 1;
+
+/**
+ * Where a process with these roles connects, and its limits. A process without the role `api` doesn't use the pooler, so it works
+ * without one.
+ */
+export function connectionsOf(
+  { url, sessionUrl, connections }: Settings,
+  roles: ReadonlySet<Role>,
+): { url: string; sessionUrl: string; connections: Connections } {
+  const { follower, api, delivery } = connections;
+  const servesApi = roles.has('api');
+  const follows = roles.has('follower') || roles.has('prices');
+  return {
+    url: servesApi ? url : sessionUrl || url,
+    sessionUrl: servesApi ? sessionUrl : '',
+    connections: {
+      follower: follows ? follower : Math.min(follower, FOLLOWER_MAX_WITHOUT_ROLE),
+      api: servesApi ? api : Math.min(api, API_MAX_WITHOUT_ROLE),
+      delivery,
+    },
+  };
+}
+
+/** The most connections that a process with these roles opens: to PostgreSQL itself, and to the pooler if there is one. */
+export function countConnections(
+  settings: Settings,
+  roles: ReadonlySet<Role>,
+): { direct: number; pooler?: number } {
+  const { sessionUrl, connections } = connectionsOf(settings, roles);
+  const { follower, api, delivery } = connections;
+  const direct = follower + (roles.has('delivery') ? delivery : 0) + SESSIONS;
+  return sessionUrl === '' ? { direct: direct + api } : { direct, pooler: api };
+}

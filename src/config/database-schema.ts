@@ -1,0 +1,47 @@
+/**
+ * The section `database`: where PostgreSQL is, and how many connections each part of a process may use.
+ */
+import Type from 'typebox';
+import { DatabaseUrlText } from './scalars.ts';
+
+const closed = { additionalProperties: false, default: {} } as const;
+
+const Connections = Type.Object(
+  {
+    follower: Type.Integer({
+      minimum: 1,
+      maximum: 100,
+      default: 2,
+      description: 'Follower and price feeds.',
+    }),
+    api: Type.Integer({ minimum: 1, maximum: 500, default: 6, description: 'The API and /status.' }),
+    delivery: Type.Integer({
+      minimum: 2,
+      maximum: 500,
+      default: 6,
+      description:
+        'Webhook delivery. Two of these connections only record outcomes; one if there are fewer than four.',
+    }),
+  },
+  {
+    ...closed,
+    description:
+      'Maximum PostgreSQL connections of each part of a process. One more connection holds its locks. No part waits for a connection of another part.',
+  },
+);
+
+export const DatabaseSection = Type.Object(
+  {
+    url: Type.With(DatabaseUrlText, {
+      default: '',
+      description: 'Empty: embedded PostgreSQL in dataDir.',
+    }),
+    sessionUrl: Type.With(DatabaseUrlText, {
+      default: '',
+      description:
+        'PostgreSQL itself, if url leads to a pooler in transaction mode. Only the API then uses the pooler.',
+    }),
+    connections: Connections,
+  },
+  closed,
+);

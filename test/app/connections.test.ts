@@ -1,0 +1,67 @@
+/**
+ * The connections of a process by its roles, on a real server.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { connectionsOf, countConnections } from '../../src/app/connections.ts';
+import { type Role, roles } from '../../src/app/roles.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { testConfig } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** What docs/how-to/run-in-production.md says. */
+const documented: readonly { own: readonly Role[]; alone: number; direct: number; pooler?: number }[] = [
+  { own: roles, alone: 15, direct: 9, pooler: 6 },
+  { own: ['api'], alone: 8, direct: 2, pooler: 6 },
+  { own: ['delivery'], alone: 10, direct: 10 },
+  { own: ['follower'], alone: 5, direct: 5 },
+  { own: ['prices'], alone: 5, direct: 5 },
+];
+
+test('a process opens the documented number of connections and never more', async () => {
+  await using place = await createTestDatabase('postgres');
+  const observer = await place.open();
+  for (const { own, alone, direct, pooler } of documented) {
+    const active = new Set(own);
+    for (const sessionUrl of ['', place.url]) {
+      const database = { url: place.url, sessionUrl, dataDir: place.dataDir };
+      const { database: settings } = testConfig({ database, rpc: ['http://127.0.0.1:1'] });
+      const said = countConnections(settings, active);
+      const expected =
+        sessionUrl === '' ? { direct: alone } : { direct, ...(pooler !== undefined && { pooler }) };
+      assert.deepEqual(said, expected);
+      const opened = await openDatabase({ ...connectionsOf(settings, active), dataDir: '' });
+      const session = await opened.session();
+      const shares = active.has('delivery')
+        ? (['follower', 'api', 'delivery', 'settle'] as const)
+        : (['follower', 'api'] as const);
+      let isOver = false;
+      const flood = shares.flatMap((share) =>
+        Array.from({ length: 20 }, () => opened.for(share).query(sql`select pg_sleep(0.05)`)),
+      );
+      const all = Promise.all(flood).then(() => {
+        isOver = true;
+      });
+      let most = 0;
+      await waitUntil(async () => {
+        const [row] = await observer.query<{ count: number }>(sql`
+          select count(*) from pg_stat_activity
+          where datname = current_database() and pid <> pg_backend_pid() and application_name = 'chainbell'`);
+        most = Math.max(most, row?.count ?? 0);
+        return isOver;
+      });
+      await all;
+      assert.equal(most, said.direct + (said.pooler ?? 0), own.join());
+      await session.close();
+      await opened.close();
+      await waitUntil(async () => {
+        const [row] = await observer.query<{ count: number }>(sql`
+          select count(*) from pg_stat_activity
+          where datname = current_database() and pid <> pg_backend_pid() and application_name = 'chainbell'`);
+        return row?.count === 0;
+      });
+    }
+  }
+});
