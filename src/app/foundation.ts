@@ -22,6 +22,8 @@ type FoundationOptions = {
   log: Log;
   roles: ReadonlySet<Role>;
   startMsMax: number;
+  /** The folder of migrations; the program's by default. */
+  migrations: URL | undefined;
   /** Aborts a start that is still waiting. */
   signal: AbortSignal;
 };
@@ -58,13 +60,13 @@ export async function openFoundation(
   options: FoundationOptions,
   parts: AsyncDisposableStack,
 ): Promise<Foundation> {
-  const { log, roles, startMsMax, signal } = options;
+  const { log, roles, startMsMax, migrations, signal } = options;
   const atStart: Foundation['atStart'] = (what, attempt) =>
     retryAtStart(attempt, { log, startMsMax, signal, what });
   const metrics = createMetrics(packageJson.version);
   const onWait = (share: Share, waitMs: number) =>
     metrics.databaseWaitSeconds.observe({ share }, waitMs / 1_000);
-  const stored = await atStart('database', () => openStore(config, { log, roles, onWait }));
+  const stored = await atStart('database', () => openStore(config, { log, roles, migrations, onWait }));
   const { database, keyRing, chain } = stored;
   parts.defer(() => database.close());
   parts.defer(await openToCommands(database, config, log));

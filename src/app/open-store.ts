@@ -8,7 +8,7 @@ import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import { findChain } from '../store/blocks/blocks.ts';
 import type { Share, SharedDatabase } from '../store/db/db.ts';
-import { migrate } from '../store/db/migrate.ts';
+import { migrate, migrationState } from '../store/db/migrate.ts';
 import { requireNoOpenMove } from '../store/db/moved.ts';
 import { openDatabase } from '../store/db/open.ts';
 import { serveDatabase } from '../store/db/socket-server.ts';
@@ -28,15 +28,23 @@ export async function openStore(
   {
     log,
     roles,
+    migrations,
     onWait,
-  }: { log: Log; roles: ReadonlySet<Role>; onWait: (share: Share, waitMs: number) => void },
+  }: {
+    log: Log;
+    roles: ReadonlySet<Role>;
+    migrations: URL | undefined;
+    onWait: (share: Share, waitMs: number) => void;
+  },
 ) {
   const { dataDir } = config;
   const database = await openDatabase({ ...connectionsOf(config.database, roles), dataDir, onWait });
   try {
     await database.requireSessions();
-    const applied = await migrate(database.for('follower'));
+    const applied = await migrate(database.for('follower'), migrations);
     if (applied.length > 0) log.info({ applied }, 'database.migrated');
+    const { newer } = await migrationState(database.for('follower'), migrations);
+    if (newer.length > 0) log.warn({ newer }, 'database.newer');
     await requireNoOpenMove(database);
     await requirePairs(database, config.pairs);
     const { retryMinutes } = config.webhooks;

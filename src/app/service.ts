@@ -34,6 +34,7 @@ import { createProcessRegistry, type ProcessRegistry } from './process-registry.
 import { createProgramLog } from './program-log.ts';
 import { quorumReader } from './quorum-reader.ts';
 import { type Role, roles } from './roles.ts';
+import { createSchemaWatch, SCHEMA_MS } from './schema-watch.ts';
 import { createStatus } from './status.ts';
 import { readCaFile, warnOfOpenings } from './webhook-opening.ts';
 
@@ -46,6 +47,8 @@ export type ServiceOptions = {
   startMsMax?: number;
   /** Aborts a start that is still waiting. */
   signal?: AbortSignal;
+  /** The folder of migrations, for tests of several versions; the program's by default. */
+  migrations?: URL;
   /** Where a backfill shows its progress; the log by default. */
   display?: BackfillDisplay;
 };
@@ -55,7 +58,7 @@ export type Service = {
   metricsUrl: string;
   database: Database;
   issueKey(watcherName: string): Promise<IssuedKey>;
-  /** Resolves with the error when a bug has ended a part of the service. */
+  /** Resolves with the error when a bug has ended a part of the service; with a Fault when a newer version broke the schema. */
   readonly failed: Promise<Error>;
   /** Stops everything in reverse order. Further calls return the same promise. */
   stop(): Promise<void>;
@@ -81,7 +84,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   // Parts close in reverse order, so loops end before the resources that they use.
   const { startMsMax = START_MS_MAX, signal = new AbortController().signal } = options;
-  const given = { clock: options.clock, log, roles: active, startMsMax, signal };
+  const { migrations } = options;
+  const given = { clock: options.clock, log, roles: active, startMsMax, migrations, signal };
   const base = await openFoundation(config, given, parts);
   const { version, metrics, clock, steadyClock, common, database, shares, writes, chain, loops } = base;
   const sender = await senderOptions(config);
@@ -128,6 +132,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),
   });
 
+  const schema = createSchemaWatch(database.for('follower'), { loops, migrations });
+  if (database.kind === 'postgres') loops.run('schema', schema.step, { idleMs: () => SCHEMA_MS });
   parts.defer(() => deployment.end());
   parts.defer(() => loops.end(delivery.stop));
   startLoops(base, { delivery, prices, deployment, bell });
@@ -147,7 +153,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
   log.info({ api: apiUrl, metrics: metricsUrl, ...about }, 'service.started');
 
-  return serviceOf(base, { apiUrl, metricsUrl }, parts.move());
+  const failed = loops.failed.then(schema.explain);
+  return serviceOf(base, { apiUrl, metricsUrl, failed }, parts.move());
 }
 
 /** Delivery, with the session that listens for it and the bell that it rings. */
@@ -190,13 +197,13 @@ function startLoops(
 }
 
 function serviceOf(
-  { database, keyRing, clock, loops, log }: Foundation,
-  urls: Pick<Service, 'apiUrl' | 'metricsUrl'>,
+  { database, keyRing, clock, log }: Foundation,
+  given: Pick<Service, 'apiUrl' | 'metricsUrl' | 'failed'>,
   running: AsyncDisposableStack,
 ): Service {
   let stopping: Promise<void> | undefined;
   return {
-    ...{ ...urls, database, failed: loops.failed },
+    ...{ ...given, database },
     issueKey: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),
     stop() {
       stopping ??= running.disposeAsync().then(() => log.info('service.stopped'));

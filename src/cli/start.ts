@@ -6,7 +6,7 @@ import { type Role, roles } from '../app/roles.ts';
 import type { ServiceOptions } from '../app/service.ts';
 import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
-import { messageOf } from '../core/fault.ts';
+import { Fault, messageOf } from '../core/fault.ts';
 import { collectGarbage } from '../core/garbage.ts';
 import { withConfig } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
@@ -50,6 +50,7 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
   // Remove the progress bar of an interrupted backfill, so that the shell prompt starts on an empty line.
   terminal?.display.end();
   if (bug === undefined) return;
+  if (bug instanceof Fault) throw bug;
   process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
   process.exitCode = 1;
 }

@@ -52,7 +52,7 @@ test('a data folder that another process has open without serving commands exits
 test('a database that is newer than the program exits with 78', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await openDatabase({ url: place.url, dataDir: '' });
-  await database.script("insert into migration values (9999, 'from the future', now())");
+  await database.script("insert into migration values (9999, 'from the future', now(), 'test')");
   await database.close();
   const env = { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET };
   const { code, err } = await chainbell(place.dataDir, env, 'migrate', '--check');

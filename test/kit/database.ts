@@ -35,6 +35,8 @@ export type TestDatabase = {
 
 const CACHE = fileURLToPath(new URL('../../node_modules/.cache/test-databases', import.meta.url));
 const MIGRATIONS = fileURLToPath(new URL('../../src/store/db/migrations', import.meta.url));
+/** It creates the table of the migrations. */
+const MIGRATE = fileURLToPath(new URL('../../src/store/db/migrate.ts', import.meta.url));
 const EDITS = fileURLToPath(new URL('./notification-edits.sql', import.meta.url));
 /** template1 and template0, which PGlite cannot use to create databases. */
 const UNUSED_DATABASES = ['1', '4'];
@@ -197,6 +199,7 @@ function migrationsHash(): string {
     hash.update(name).update(readFileSync(path.join(MIGRATIONS, name)));
   }
   hash.update(readFileSync(EDITS));
+  hash.update(readFileSync(MIGRATE));
   return hash.digest('hex').slice(0, 16);
 }
 

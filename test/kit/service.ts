@@ -15,7 +15,7 @@ import './shared-serializers.ts';
 import { waitUntil } from './wait.ts';
 import { watchAnswers } from './watched-fetch.ts';
 
-export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
+export type TestServiceOptions = Pick<ServiceOptions, 'roles' | 'migrations'> & {
   database: Pick<TestDatabase, 'url' | 'dataDir'> & { sessionUrl?: string };
   /** The node's URLs. */
   rpc: readonly string[];
@@ -131,11 +131,12 @@ async function findHead(url: string | undefined): Promise<number | 'latest'> {
  * the OpenAPI document fails the test.
  */
 export async function startTestService(options: TestServiceOptions): Promise<TestService> {
-  const { roles, log = createLog({ level: 'error', format: 'json' }) } = options;
+  const { roles, migrations, log = createLog({ level: 'error', format: 'json' }) } = options;
   const chain = { startBlock: await findHead(options.rpc[0]), ...options.chain };
   const service = await startService(testConfig({ ...options, chain }), {
     log,
     ...(roles !== undefined && { roles }),
+    ...(migrations !== undefined && { migrations }),
   });
   const { database } = service;
   const unwatch = await watchAnswers(service.apiUrl);

@@ -1,6 +1,7 @@
 /**
  * Brings the schema up to date. Migrations are numbered files, forward only. Each runs in one transaction that inserts its row in
- * `migration` first.
+ * `migration` first. Processes of an older version continue beside it, unless the file says that they can't: a line
+ * `-- Breaking: why`.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -11,25 +12,50 @@ import { sql } from './sql.ts';
 const FOLDER = new URL('./migrations/', import.meta.url);
 /** Advisory lock that serializes migrations. */
 const MIGRATION_LOCK = 0x6362_0001;
+/**
+ * A migration that waits for a table's lock makes all later statements on that table wait behind it. After this long it gives up,
+ * and the start tries again.
+ */
+const LOCK_MS_MAX = 5_000;
+const BREAKING = /^-- Breaking: (.*\S)\s*$/m;
 
-export type MigrationState = { applied: number; known: number; pending: string[] };
+export type MigrationState = {
+  applied: number;
+  known: number;
+  pending: string[];
+  /** Applied by a newer version, which this one can work with. */
+  newer: string[];
+};
 
-/** The applied and pending migrations. @throws Fault `conflict` if the database is newer than this program. */
+/**
+ * The applied and pending migrations. @throws Fault `conflict` if this version can't work with the database: a newer version broke
+ * the schema for it, or it has other migrations.
+ */
 export async function migrationState(database: Db, folder = FOLDER): Promise<MigrationState> {
   const files = await listMigrations(folder);
-  const applied = await findApplied(database);
-  if (applied > files.length) {
+  const applied = await listApplied(database);
+  const other = applied.find(({ name }, index) => index < files.length && name !== files[index]);
+  if (other !== undefined)
     throw new Fault(
       'conflict',
-      `the database has migration ${applied}, but this version of chainbell knows only ${files.length}. Start the newer version`,
+      `the database has the migration ${other.name}, and this version of chainbell has ${files[other.id - 1]} in its place, so it can't upgrade this database. Name an empty database, or start the version that made this one`,
     );
-  }
-  return { applied, known: files.length, pending: files.slice(applied) };
+  const newer = applied.slice(files.length);
+  const breaking = newer.find(({ worksBefore }) => !worksBefore);
+  if (breaking !== undefined)
+    throw new Fault(
+      'conflict',
+      `a newer version of chainbell has changed the database in a way that this version can't work with: ${breaking.name}${breaking.reason}. Start the newer version here. To go back to this version, restore a backup from before the change`,
+    );
+  return {
+    ...{ applied: applied.length, known: files.length },
+    ...{ pending: files.slice(applied.length), newer: newer.map(({ name }) => name) },
+  };
 }
 
 /**
  * Applies pending migrations and returns the names of those that this call applied. Several processes may call it at once.
- * @throws Fault `conflict` if the database is newer than this program.
+ * @throws Fault `conflict` as migrationState does; `unavailable` if another transaction holds a table for too long.
  */
 export async function migrate(database: Database, folder = FOLDER): Promise<string[]> {
   const done: string[] = [];
@@ -46,16 +72,20 @@ async function apply(
   { id, file, folder }: { id: number; file: string; folder: URL },
 ): Promise<boolean> {
   const body = await readFile(new URL(file, folder), 'utf8');
+  const reason = BREAKING.exec(body)?.[1]?.replaceAll("'", "''");
   try {
     await database.script(`
       select pg_advisory_xact_lock(${MIGRATION_LOCK});
+      set local lock_timeout = ${LOCK_MS_MAX};
       create table if not exists migration (id integer primary key, name text not null, applied_at timestamptz not null);
-      insert into migration (id, name, applied_at) values (${id}, '${file}', clock_timestamp());
+      alter table migration add column if not exists breaking text;
+      insert into migration (id, name, applied_at, breaking)
+      values (${id}, '${file}', clock_timestamp(), ${reason === undefined ? 'null' : `'${reason}'`});
       ${body}`);
     return true;
   } catch (error) {
     // If the row exists, another process has applied the whole migration.
-    if ((await findApplied(database)) >= id) return false;
+    if ((await listApplied(database)).length >= id) return false;
     if (error instanceof Error && 'code' in error && error.code === '42501')
       throw new Fault(
         'invalid',
@@ -66,15 +96,35 @@ async function apply(
   }
 }
 
-async function findApplied(database: Db): Promise<number> {
+type Applied = {
+  id: number;
+  name: string;
+  /** Whether versions that don't know the migration can go on. */
+  worksBefore: boolean;
+  /** Why they can't, after a colon; or nothing. */
+  reason: string;
+};
+
+async function listApplied(database: Db): Promise<Applied[]> {
   const [table] = await database.query<{ present: boolean }>(
     sql`select to_regclass('migration') is not null as present`,
   );
-  if (table?.present !== true) return 0;
-  const [row] = await database.query<{ id: number }>(
-    sql`select coalesce(max(id), 0)::int as id from migration`,
-  );
-  return row?.id ?? 0;
+  if (table?.present !== true) return [];
+  // Databases of versions that didn't mark migrations lack the column. Their unknown migrations may be breaking.
+  const rows = await database.query<{
+    id: number;
+    name: string;
+    marks: boolean;
+    breaking: string | null;
+  }>(sql`
+    select id, name, to_jsonb(migration) ? 'breaking' as marks, to_jsonb(migration) ->> 'breaking' as breaking
+    from migration
+    order by id
+    limit 10000`);
+  return rows.map(({ id, name, marks, breaking }) => ({
+    ...{ id, name, worksBefore: marks && breaking === null },
+    reason: breaking === null ? '' : ` (${breaking})`,
+  }));
 }
 
 async function listMigrations(folder: URL): Promise<string[]> {

@@ -52,10 +52,7 @@ type PostgresOptions = {
 };
 
 /** @throws Fault `unavailable` if the server can't be reached, `invalid` if it is older than PostgreSQL 15. */
-export async function openPostgres(
-  url: string,
-  options: PostgresOptions,
-): Promise<SharedDatabase> {
+export async function openPostgres(url: string, options: PostgresOptions): Promise<SharedDatabase> {
   const { onWait, silentMsMax } = options;
   const { hosts, apiHosts, pools, close } = createPools(url, options);
   const isPooled = apiHosts !== hosts;

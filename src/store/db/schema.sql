@@ -271,6 +271,7 @@ create table migration (
   id integer not null,
   name text not null,
   applied_at timestamp with time zone not null,
+  breaking text,
   constraint migration_pkey PRIMARY KEY (id)
 );
 

@@ -31,6 +31,12 @@ const EVENTS: Record<string, LogEvent> = {
     meaning: 'The configuration is valid but risky. The message says why and what to change.',
   },
   'database.migrated': { level: 'info', fields: 'applied', meaning: 'Migrations were applied at the start.' },
+  'database.newer': {
+    level: 'warn',
+    fields: 'newer',
+    meaning:
+      'A newer version has applied these migrations. This version can work with them, for example until it is upgraded too.',
+  },
   'webhooks.guard_opened': {
     level: 'warn',
     fields: 'allowHttp, allowCidrs, meaning',

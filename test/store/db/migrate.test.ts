@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, test } from 'node:test';
@@ -33,13 +33,15 @@ onEachDatabase(({ kind, database }) => {
     );
   });
 
-  test('a database that is newer than the program is refused and left unchanged', async () => {
+  test('a database that a newer version broke for this one is refused and left unchanged', async () => {
     const { known } = await migrationState(database());
-    await database().query(sql`insert into migration values (${known + 1}, 'from the future', now())`);
+    await database().query(
+      sql`insert into migration values (${known + 1}, 'from the future', now(), 'it''s needed')`,
+    );
     const isRefusal = (error: unknown) =>
       error instanceof Fault &&
       error.code === 'conflict' &&
-      error.message.includes('Start the newer version');
+      error.message.includes("from the future (it's needed). Start the newer version");
     await assert.rejects(migrationState(database()), isRefusal);
     await assert.rejects(migrate(database()), isRefusal);
   });
@@ -107,10 +109,39 @@ onPostgres(({ database, place }) => {
       assert.deepEqual(await one.query(sql`select name, contact from watcher`), [
         { name: 'acme', contact: null },
       ]);
-      await assert.rejects(
-        migrate(one),
-        /the database has migration 2, but this version of chainbell knows only 1. Start the newer/,
-      );
+      // A version that doesn't know it continues.
+      assert.deepEqual(await migrate(one), []);
+      assert.deepEqual((await migrationState(one)).newer, ['0002_example.sql']);
+      await writeFile(path.join(folder, '0003_breaks.sql'), "select 1;\n-- Breaking: it's needed\n");
+      await migrate(one, next);
+      await assert.rejects(migrate(one), { code: 'conflict', message: /0003_breaks\.sql \(it's needed\)/ });
+      assert.deepEqual((await migrationState(one, next)).pending, []);
+    } finally {
+      await drop(name, opened);
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  test('a migration waits for a table for at most seconds, so other statements wait behind it no longer', async () => {
+    const name = `locked_${process.pid}`;
+    const opened = await openEmpty(name, 1);
+    const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-migrations-'));
+    try {
+      const [one] = opened;
+      assert.ok(one !== undefined);
+      const url = new URL(place().url);
+      url.pathname = `/${name}`;
+      const other = await openDatabase({ url: url.href, dataDir: '', silentMsMax: 600_000 });
+      opened.push(other);
+      await writeFile(path.join(folder, '0001_table.sql'), 'create table t (i int)');
+      const next = pathToFileURL(`${folder}/`);
+      await migrate(one, next);
+      await writeFile(path.join(folder, '0002_column.sql'), 'alter table t add column j int');
+      await other.transaction(async (tx) => {
+        await tx.query(sql`select from t limit 1`);
+        await assert.rejects(migrate(one, next), { code: 'unavailable' });
+      });
+      assert.deepEqual(await migrate(one, next), ['0002_column.sql']);
     } finally {
       await drop(name, opened);
       await rm(folder, { recursive: true });
@@ -135,6 +166,40 @@ onPostgres(({ database, place }) => {
       await drop(name, opened);
     }
   });
+});
+
+test('a database with other migrations of the same numbers is refused', async () => {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-migrate-'));
+  try {
+    const database = await openDatabase({ url: '', dataDir });
+    await database.script(`
+      create table migration (id integer primary key, name text not null, applied_at timestamptz not null);
+      insert into migration values (1, '0001_init.sql', now()), (2, '0002_more.sql', now())`);
+    await assert.rejects(migrate(database), {
+      code: 'conflict',
+      message: /0001_init\.sql.*0001_baseline\.sql/,
+    });
+    // Migrations of a version that didn't say whether they break anything may do so.
+    await database.script("update migration set name = '0001_baseline.sql' where id = 1");
+    await assert.rejects(migrate(database), {
+      code: 'conflict',
+      message: /0002_more\.sql\. Start the newer/,
+    });
+    await database.close();
+  } finally {
+    await rm(dataDir, { recursive: true, force: true });
+  }
+});
+
+/** Statements of older versions fail after these. */
+const BREAKS = /\b(drop (table|column)|rename|alter column \S+ (set not null|type))\b/i;
+
+test('a migration that drops, renames or narrows something says that it is breaking, and why', async () => {
+  const folder = new URL('../../../src/store/db/migrations/', import.meta.url);
+  for (const name of (await readdir(folder)).filter((one) => one > '0001_baseline.sql')) {
+    const text = await readFile(new URL(name, folder), 'utf8');
+    if (BREAKS.test(text)) assert.match(text, /^-- Breaking: .+/m, name);
+  }
 });
 
 test('an empty embedded database is migrated from scratch', async () => {
