@@ -10,6 +10,10 @@ type LoopTiming = { idleMs(): number | Promise<number>; wake?: Wake; retryMsMax?
 
 export type Loops = {
   run(name: string, step: Step, timing: LoopTiming): void;
+  /** Resolves when the loops of this name have ended. */
+  ended(name: string): Promise<void>;
+  /** The loops that have not ended, once each. */
+  running(): string[];
   /** Aborts when the loops must end. */
   readonly signal: AbortSignal;
   /** Resolves with the error when a bug has ended a loop. */
@@ -28,7 +32,7 @@ export function createLoops({ clock, log }: { clock: Clock; log: Log }): Loops {
   const closing = new AbortController();
   const { signal } = closing;
   const failure = Promise.withResolvers<Error>();
-  const loops: Promise<void>[] = [];
+  const loops = new Map<Promise<void>, string>();
   return {
     signal,
     failed: failure.promise,
@@ -37,12 +41,19 @@ export function createLoops({ clock, log }: { clock: Clock; log: Log }): Loops {
       const onFault = (fault: Fault, retryMs: number) =>
         log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
       const loop = runLoop(step, { name, clock, signal, retryMsMax: RETRY_MS_MAX, onFault, ...timing });
-      loops.push(loop.catch((error: Error) => failure.resolve(error)));
+      const ended = loop
+        .catch((error: Error) => failure.resolve(error))
+        .finally(() => void loops.delete(ended));
+      loops.set(ended, name);
     },
+    async ended(name) {
+      await Promise.all(loops.entries().flatMap(([loop, other]) => (other === name ? [loop] : [])));
+    },
+    running: () => [...new Set(loops.values())],
     async end(others) {
       closing.abort();
       await others?.();
-      await Promise.all(loops);
+      await Promise.all(loops.keys());
     },
   };
 }

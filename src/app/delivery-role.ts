@@ -18,8 +18,8 @@ export type DeliveryRole = {
   /** Takes a notice that something is due. */
   ring(lane: string): void;
   run(): void;
-  /** Resolves when no attempt is under way. */
-  stop(): Promise<void>;
+  /** Resolves when no attempt is under way. After `graceMs` it aborts those that still are. */
+  stop(graceMs: number): Promise<void>;
 };
 
 /** How often a repair checks its next page: a thousand lanes, or a thousand failing receivers. */

@@ -23,6 +23,7 @@ import { createTransferProver } from '../ingest/prove-transfers.ts';
 import { type AddressFilter, createAddressFilter } from '../store/matching/address-filter.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
+import type { Elections } from './elections.ts';
 import type { Foundation } from './foundation.ts';
 import type { Status } from './status.ts';
 import { valuedPairs } from './valued-pairs.ts';
@@ -40,8 +41,8 @@ type FollowerNeeds = {
   contracts: ContractReader;
   /** Rings when a node announces a new head. */
   headWake: ReturnType<typeof createWake>;
-  /** Tries to take the leader's lock; `isHeld` says later whether it is still held. */
-  elect(): Promise<{ isLeader: boolean; isHeld(): boolean }>;
+  /** The lock is given back when following ends, so that a stop doesn't hold it until everything else has ended. */
+  elections: Pick<Elections, 'follower' | 'resign'>;
   /** Where a backfill shows its progress; the log by default. */
   display: BackfillDisplay | undefined;
 };
@@ -59,7 +60,7 @@ const FILTER_MS = 1_000;
 
 export function createFollowerRole(base: Foundation, needs: FollowerNeeds): FollowerRole {
   const { config, log, metrics, clock, steadyClock, shares, loops, unlessStepped, atStart } = base;
-  const { access, contracts, headWake, elect } = needs;
+  const { access, contracts, headWake, elections } = needs;
   const { nodes, verifier } = access;
   const display = needs.display ?? logDisplay(steadyClock, log);
   const { id: chainId, startBlock, confirmations, finalityDepth } = config.chain;
@@ -83,7 +84,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     },
     onDeferred: () => deferredWake.ring(),
     async isLeader() {
-      const { isLeader, isHeld } = await elect();
+      const { isLeader, isHeld } = await elections.follower();
       leads = () => isLeader && isHeld();
       return isLeader;
     },
@@ -112,6 +113,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
         // A hold must end with the poll after the nodes agree again. Each failing node has a separate back-off.
         retryMsMax: RESUME_MS_MAX,
       });
+      void loops.ended('follower').then(elections.resign);
     },
   };
 

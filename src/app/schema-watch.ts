@@ -7,7 +7,7 @@ import type { Database } from '../store/db/db.ts';
 import { migrationState } from '../store/db/migrate.ts';
 import type { Loops } from './background-loops.ts';
 
-type SchemaWatch = {
+export type SchemaWatch = {
   /** Run it every SCHEMA_MS. */
   step: Step;
   /** Why the process really ends: a statement may fail because of the new schema before `step` notices it. */

@@ -18,12 +18,14 @@ import { LANE_CHANNEL } from '../store/delivery/lanes.ts';
 import { startApi } from './api-role.ts';
 import { ASK_MS, createAttemptBell, type RingingBell } from './attempt-bell.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
+import { attemptsMsOf, stopWithin } from './bounded-stop.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
 import { chainWarnings } from './chain-warnings.ts';
 import { CLOCK_MS } from './common-clock.ts';
 import { countConnections } from './connections.ts';
 import { createDeliveryRole, type DeliveryRole } from './delivery-role.ts';
 import { createDeploymentStatus } from './deployment-status.ts';
+import { createElections } from './elections.ts';
 import { createFollowerRole } from './follower-role.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { issueKey } from './issue-keys.ts';
@@ -34,7 +36,7 @@ import { createProcessRegistry, type ProcessRegistry } from './process-registry.
 import { createProgramLog } from './program-log.ts';
 import { quorumReader } from './quorum-reader.ts';
 import { type Role, roles } from './roles.ts';
-import { createSchemaWatch, SCHEMA_MS } from './schema-watch.ts';
+import { createSchemaWatch, SCHEMA_MS, type SchemaWatch } from './schema-watch.ts';
 import { createStatus } from './status.ts';
 import { readCaFile, warnOfOpenings } from './webhook-opening.ts';
 
@@ -60,14 +62,12 @@ export type Service = {
   issueKey(watcherName: string): Promise<IssuedKey>;
   /** Resolves with the error when a bug has ended a part of the service; with a Fault when a newer version broke the schema. */
   readonly failed: Promise<Error>;
-  /** Stops everything in reverse order. Further calls return the same promise. */
+  /**
+   * Stops everything in reverse order, within `stopSeconds`. If something is still under way then, it is cut off, and the caller should
+   * end the process. Further calls return the same promise.
+   */
   stop(): Promise<void>;
 };
-
-/** Advisory lock space of leader elections, with one key for the follower and one for price feeds. */
-const ELECTION_LOCK_SPACE = 0x6362_0004;
-const FOLLOWER_ELECTION = 1;
-const PRICES_ELECTION = 2;
 
 /**
  * Starts the service. It serves the API and delivers as soon as the database answers. When this resolves, a node on the
@@ -89,7 +89,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const base = await openFoundation(config, given, parts);
   const { version, metrics, clock, steadyClock, common, database, shares, writes, chain, loops } = base;
   const sender = await senderOptions(config);
-  const { bell, delivery, sessions } = openDelivery(base, sender, parts);
+  const { bell, delivery, elections } = openDelivery(base, sender, parts);
 
   const headWake = createWake(clock);
   const access = openChain(config, chain, {
@@ -102,16 +102,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
   if (!active.has('follower') && chain !== undefined) nodes.pin(chain);
   const contracts = quorumReader(nodes, shares.follower);
   const follower = createFollowerRole(base, {
-    ...{ access, contracts, headWake, display: options.display },
-    async elect() {
-      const session = await sessions.current();
-      const isLeader = await session.tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
-      return { isLeader, isHeld: () => !session.lost.aborted };
-    },
+    ...{ access, contracts, headWake, display: options.display, elections },
   });
   const prices = openPriceLoops(config, {
     ...{ database: shares.prices, nodes: contracts, clock, log, metrics },
-    isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
+    isLeader: elections.prices,
   });
   parts.defer(prices.close);
 
@@ -133,10 +128,10 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
 
   const schema = createSchemaWatch(database.for('follower'), { loops, migrations });
-  if (database.kind === 'postgres') loops.run('schema', schema.step, { idleMs: () => SCHEMA_MS });
   parts.defer(() => deployment.end());
-  parts.defer(() => loops.end(delivery.stop));
-  startLoops(base, { delivery, prices, deployment, bell });
+  const drain = () => loops.end(() => delivery.stop(attemptsMsOf(config)));
+  parts.defer(drain);
+  startLoops(base, { delivery, prices, deployment, bell, schema });
   const inFlight = active.has('delivery') ? delivery.inFlight : undefined;
   const serving = { sender, contracts, ops: status, inFlight, attemptBell: bell };
   const apiUrl = active.has('api') ? await startApi(base, serving, parts) : '';
@@ -154,7 +149,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   log.info({ api: apiUrl, metrics: metricsUrl, ...about }, 'service.started');
 
   const failed = loops.failed.then(schema.explain);
-  return serviceOf(base, { apiUrl, metricsUrl, failed }, parts.move());
+  return serviceOf(base, { apiUrl, metricsUrl, failed }, { running: parts.move(), drain });
 }
 
 /** Delivery, with the session that listens for it and the bell that it rings. */
@@ -170,7 +165,7 @@ function openDelivery(base: Foundation, sender: SenderOptions, parts: AsyncDispo
   const channels = { [LANE_CHANNEL]: delivery.ring, [ATTEMPT_CHANNEL]: bell.hear };
   const sessions: SessionKeeper = createSessionKeeper(database, channels);
   parts.defer(() => sessions.close());
-  return { bell, delivery, sessions };
+  return { bell, delivery, elections: createElections(sessions) };
 }
 
 async function senderOptions(config: Config): Promise<SenderOptions> {
@@ -183,12 +178,20 @@ async function senderOptions(config: Config): Promise<SenderOptions> {
 
 /** Starts all loops except the follower's, which start once its nodes have been checked. */
 function startLoops(
-  { roles: active, common, loops }: Foundation,
-  parts: { delivery: DeliveryRole; prices: PriceLoops; deployment: ProcessRegistry; bell: RingingBell },
+  { roles: active, common, database, loops }: Foundation,
+  parts: {
+    delivery: DeliveryRole;
+    prices: PriceLoops;
+    deployment: ProcessRegistry;
+    bell: RingingBell;
+    schema: SchemaWatch;
+  },
 ): void {
-  const { delivery, prices, deployment, bell } = parts;
+  const { delivery, prices, deployment, bell, schema } = parts;
   const retryMsMax = RESUME_MS_MAX;
   if (common !== undefined) loops.run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax });
+  // No other process can change the schema of an embedded database.
+  if (database.kind === 'postgres') loops.run('schema', schema.step, { idleMs: () => SCHEMA_MS });
   loops.run('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax });
   if (active.has('delivery')) delivery.run();
   if (active.has('api')) loops.run('attempt bell', bell.ask, { idleMs: () => ASK_MS, wake: bell.askWake });
@@ -197,16 +200,17 @@ function startLoops(
 }
 
 function serviceOf(
-  { database, keyRing, clock, log }: Foundation,
+  base: Foundation,
   given: Pick<Service, 'apiUrl' | 'metricsUrl' | 'failed'>,
-  running: AsyncDisposableStack,
+  parts: { running: AsyncDisposableStack; drain(): Promise<void> },
 ): Service {
+  const { database, keyRing, clock } = base;
   let stopping: Promise<void> | undefined;
   return {
     ...{ ...given, database },
     issueKey: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),
     stop() {
-      stopping ??= running.disposeAsync().then(() => log.info('service.stopped'));
+      stopping ??= stopWithin(base, parts);
       return stopping;
     },
   };

@@ -12,6 +12,8 @@ import { withConfig } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { barDisplay, createStatusLine } from './status-line.ts';
 
+const EXIT_MS = 500;
+
 type Flags = { config?: string; role?: Role[] };
 
 export function addStartCommand(program: Command): void {
@@ -47,6 +49,8 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
   if (service.database.kind === 'embedded') collectGarbage();
   const bug = await Promise.race([abortOf(signal), service.failed]);
   await service.stop();
+  // A stop that was cut may leave something that keeps the process alive.
+  setTimeout(() => process.exit(), EXIT_MS).unref();
   // Remove the progress bar of an interrupted backfill, so that the shell prompt starts on an empty line.
   terminal?.display.end();
   if (bug === undefined) return;

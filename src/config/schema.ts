@@ -282,6 +282,13 @@ export const ConfigSchema = Type.Object(
     ),
     supply: Type.Optional(Supply),
     points: Points,
+    stopSeconds: Type.Number({
+      minimum: 3,
+      maximum: 600,
+      default: 15,
+      description:
+        'How long a stop may take. Attempts and requests under way end in this time, at most 10 s each; what remains is left to other processes.',
+    }),
     retention: Type.Object(
       {
         // Shorter than the retry schedule's first hours, the log would not show why a webhook is late.

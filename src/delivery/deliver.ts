@@ -57,8 +57,8 @@ export type Deliverer = {
   readonly inFlight: InFlight;
   /** Rejects with the first bug in a lane. */
   readonly failed: Promise<never>;
-  /** Starts no further attempt, gives those under way a short time, and gives the lanes back. */
-  stop(): Promise<void>;
+  /** Starts no further attempt, gives those under way `graceMs`, by default a short time, and gives the lanes back. */
+  stop(graceMs?: number): Promise<void>;
 };
 
 export type InFlight = {
@@ -94,7 +94,7 @@ const CREDIT_MS = 50;
 const RELEASED_MAX = 128;
 /** How soon to try an overdue visit again that gave no lane because others have it locked. A NOTIFY comes sooner. */
 const OVERDUE_MS = 10;
-/** How long a shutdown waits for responses before it aborts the attempts, which are repeated later. */
+/** How long a stop waits by default for responses before it aborts the attempts, which are repeated later. */
 const STOP_MS_MAX = 2_000;
 
 // oxlint-disable-next-line max-lines-per-function -- One worker's leases and lanes; its short functions share them as state.
@@ -341,10 +341,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       }
       wake.ring();
     },
-    async stop() {
+    async stop(graceMs = STOP_MS_MAX) {
       stopping.abort();
       const finished = Promise.allSettled([...lanes.values()].map(({ run }) => run.done));
-      await firstOrLate({ clock, signal: never }, [finished], STOP_MS_MAX);
+      await firstOrLate({ clock, signal: never }, [finished], graceMs);
       killed.abort();
       await finished;
     },

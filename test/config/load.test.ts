@@ -48,6 +48,7 @@ test('only a chain id and one node are required, and every other key has a defau
     pairs: [],
     prices: { tokens: {} },
     points: { seasons: {}, rules: [] },
+    stopSeconds: 15,
     retention: {
       attemptsMs: 30 * 86_400_000,
       notificationsMs: 90 * 86_400_000,

@@ -52,6 +52,7 @@ function startWorker(
   const underWay: { url: string; end(outcome: SendOutcome): void }[] = [];
   const unlocked: Session = {
     tryLock: async () => true,
+    unlock: async () => {},
     listen: async () => {},
     lost: lost.signal,
     close: async () => {},

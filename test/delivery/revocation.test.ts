@@ -52,6 +52,7 @@ async function startStory(
   };
   const session = {
     tryLock: async () => true,
+    unlock: async () => {},
     listen: async () => {},
     lost: never,
     close: async () => {},

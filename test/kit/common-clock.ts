@@ -54,6 +54,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
       const clock: Clock = common.clock;
       const session: Session = {
         tryLock: async () => true,
+        unlock: async () => {},
         listen: async () => {},
         lost: never,
         close: async () => {},

@@ -28,9 +28,10 @@ export function startProgram(options: {
   roles?: readonly Role[];
   retryMinutes?: readonly number[];
   internalTransfers?: 'off';
+  stopSeconds?: number;
 }): Program {
   const { database, rpc, startBlock, confirmations = 0, receiver, roles } = options;
-  const { retryMinutes, internalTransfers } = options;
+  const { retryMinutes, internalTransfers, stopSeconds } = options;
   const words = roles === undefined ? [] : ['--role', roles.join(',')];
   const child = spawn(process.execPath, [MAIN, 'start', ...words], {
     cwd: database.dataDir,
@@ -51,6 +52,7 @@ export function startProgram(options: {
       CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
       CHAINBELL_LOG_FORMAT: 'json',
       CHAINBELL_LOG_LEVEL: 'debug',
+      ...(stopSeconds !== undefined && { CHAINBELL_STOP_SECONDS: String(stopSeconds) }),
       ...(internalTransfers !== undefined && { CHAINBELL_CHAIN_INTERNAL_TRANSFERS: internalTransfers }),
       ...(retryMinutes !== undefined && { CHAINBELL_WEBHOOKS_RETRY_MINUTES: retryMinutes.join(',') }),
     },

@@ -32,6 +32,8 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles' | 'migrations'> & 
   console?: boolean;
   /** The port of the API; a free one by default. */
   port?: number;
+  /** 5 by default. */
+  stopSeconds?: number;
   /** No output by default. */
   log?: Log;
   /** Further sections of the configuration. */
@@ -98,6 +100,8 @@ export function testConfig(options: TestServiceOptions): Config {
         ...(options.console !== undefined && { console: options.console }),
       },
       metrics: { port: 0 },
+      // Many receivers of tests hang on purpose.
+      stopSeconds: options.stopSeconds ?? 5,
       webhooks: {
         allowHttp: true,
         allowCidrs: ['127.0.0.0/8'],

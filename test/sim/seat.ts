@@ -201,6 +201,7 @@ export function createSessions(database: Database) {
             return true;
           });
         },
+        unlock: () => Promise.reject(new Error('the simulation ends sessions instead')),
         listen: async () => {},
         close: () => end(actor),
       };

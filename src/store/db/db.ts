@@ -20,6 +20,8 @@ export type Tx = Db & { readonly kind: 'transaction' };
 export type Session = {
   /** Takes the advisory lock (space, key), unless this session has it already. False while another session holds it. */
   tryLock(space: number, key: number): Promise<boolean>;
+  /** Gives the lock back, if this session has it. */
+  unlock(space: number, key: number): Promise<void>;
   /** Calls back with the payload of each NOTIFY on the channel. A NOTIFY may be missed, so listeners must poll too. */
   listen(channel: string, onNotify: (payload: string) => void): Promise<void>;
   /** Aborts when the connection, and with it all locks, is lost. */
@@ -59,6 +61,8 @@ export type SharedDatabase = Database & {
    * there.
    */
   requireSessions(): Promise<void>;
+  /** Ends all connections at once: statements under way fail as if the server were gone. Does nothing if it is embedded. */
+  cut(): void;
 };
 
 /** Maximum number of connections per share. Up to two of `delivery` are for `settle`. */

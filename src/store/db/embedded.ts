@@ -64,7 +64,7 @@ export async function openEmbedded(
     };
   }
 
-  return { ...shareOf('api'), for: shareOf, requireSessions: async () => {} };
+  return { ...shareOf('api'), for: shareOf, requireSessions: async () => {}, cut() {} };
 }
 
 /** Provides the running engine, and starts a new one after a crash, for example because of a full disk. */
@@ -118,6 +118,11 @@ function openSession(engine: Engine): Session {
       );
       if (row?.locked === true) held.add(`${space}/${key}`);
       return row?.locked === true;
+    },
+    async unlock(space, key) {
+      if (!held.delete(`${space}/${key}`)) return;
+      const text = 'select pg_advisory_unlock($1, $2)';
+      await engine.run('follower', (pglite) => ask(pglite, { text, values: [space, key] }));
     },
     async listen(channel, onNotify) {
       unlisten.push(await engine.run('follower', (pglite) => pglite.listen(channel, onNotify)));

@@ -1,6 +1,7 @@
 /**
  * Connections to a PostgreSQL server that may be one of several hosts, and may become read-only when another one takes over.
  */
+import { Socket } from 'node:net';
 import pg from 'pg';
 import { parseDatabaseUrl } from '../../core/database-url.ts';
 
@@ -18,6 +19,8 @@ export type PostgresHosts = {
   noteError(client: pg.PoolClient, error: unknown): void;
   /** Returns the connection to its pool, or closes it if it is broken or from before a failover. */
   release(client: pg.PoolClient, isBroken: boolean): void;
+  /** Ends all connections at once, without waiting for the server. */
+  cut(): void;
 };
 
 /** How long a statement waits for a connection of its pool, and for a host that doesn't answer. */
@@ -33,7 +36,13 @@ export function createPostgresHosts(
   { keepsSessions = true }: { keepsSessions?: boolean } = {},
 ): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
-  const settings: pg.PoolConfig = { ...base, connectionTimeoutMillis: CONNECT_MS_MAX };
+  const sockets = new Set<Socket>();
+  const stream = () => {
+    const socket = new Socket();
+    sockets.add(socket);
+    return socket.once('close', () => sockets.delete(socket));
+  };
+  const settings: pg.PoolConfig = { ...base, stream, connectionTimeoutMillis: CONNECT_MS_MAX };
   const choice = createHostChoice(urls.length);
   const HostClient = hostClientOf(urls, choice);
   const check = async (client: pg.ClientBase) => {
@@ -87,6 +96,9 @@ export function createPostgresHosts(
       }),
     noteError(client, error) {
       if (isReadOnly(error) && choice.isCurrent(client)) choice.retireAll(client);
+    },
+    cut() {
+      for (const socket of sockets) socket.destroy();
     },
     release: (client, isBroken) => client.release(isBroken || !choice.isCurrent(client)),
   };

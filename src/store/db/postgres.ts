@@ -99,6 +99,9 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       await requireSessions(hosts, isPooled ? 'sessionUrl' : 'url');
       if (isPooled) await requireSameDatabase(database, hosts);
     },
+    cut() {
+      for (const one of new Set([hosts, apiHosts])) one.cut();
+    },
   };
   try {
     await requireVersion(database);
@@ -277,6 +280,10 @@ async function openSession(hosts: PostgresHosts): Promise<Session> {
       if (rows[0]?.locked !== true) return false;
       held.add(`${space}/${key}`);
       return true;
+    },
+    async unlock(space, key) {
+      if (!held.delete(`${space}/${key}`)) return;
+      await orFault(client.query('select pg_advisory_unlock($1, $2)', [space, key]));
     },
     async listen(channel, onNotify) {
       listeners.set(channel, onNotify);

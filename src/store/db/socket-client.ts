@@ -81,7 +81,7 @@ export async function joinDatabase(
     session: () => Promise.reject(new Fault('conflict', 'only the service itself can have a session')),
     close: async () => {},
   };
-  return { ...database, for: () => database, requireSessions: async () => {} };
+  return { ...database, for: () => database, requireSessions: async () => {}, cut() {} };
 }
 
 const endedFault = () =>

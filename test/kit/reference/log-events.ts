@@ -25,6 +25,12 @@ const EVENTS: Record<string, LogEvent> = {
     meaning: 'The console is not built, so `/console` answers 404. `command` builds it in a clone.',
   },
   'service.stopped': { level: 'info', fields: '', meaning: 'The process has stopped cleanly.' },
+  'service.stop_cut': {
+    level: 'warn',
+    fields: 'left, afterMs',
+    meaning:
+      'The stop took stopSeconds, and the parts in `left` had not ended, for example because the database does not answer. Other processes continue their work.',
+  },
   'config.warning': {
     level: 'warn',
     fields: 'path, message',

@@ -178,6 +178,21 @@ onEachDatabase(({ kind, database }) => {
     }
   });
 
+  test('a lock that a session gives back can be taken again', async () => {
+    const [session, other] = [await database().session(), await database().session()];
+    try {
+      await session.unlock(1, 3);
+      assert.equal(await session.tryLock(1, 3), true);
+      await session.unlock(1, 3);
+      assert.equal(await other.tryLock(1, 3), true);
+      if (kind === 'postgres') assert.equal(await session.tryLock(1, 3), false);
+      await other.unlock(1, 3);
+    } finally {
+      await session.close();
+      await other.close();
+    }
+  });
+
   test(`the database says that it is ${kind}`, () => assert.equal(database().kind, kind));
 });
 
