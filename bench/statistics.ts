@@ -120,6 +120,16 @@ async function measureReads(): Promise<Record<string, string | number>[]> {
       longestStepMs: Math.round(Math.max(...parts)),
     },
   ];
+  return [...rows, ...(await timeReads(database, scopes, now))];
+}
+
+/** Reads of statistics and of lists of receivers, in both periods. */
+async function timeReads(
+  database: Database,
+  scopes: readonly [what: string, scope: StatisticsScope][],
+  now: Date,
+): Promise<Record<string, string | number>[]> {
+  const rows: Record<string, string | number>[] = [];
   for (const period of PERIODS) {
     for (const [what, scope] of scopes)
       rows.push(await timesRow(`${what}, ${period}`, () => readStatistics(database, scope, { period, now })));
