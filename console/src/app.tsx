@@ -2,13 +2,16 @@
  * The pages and their addresses. Pages that few visitors open are loaded when they are opened.
  */
 
-import type { ComponentType } from 'preact';
-import { ErrorBoundary, LocationProvider, lazy, Route, Router } from 'preact-iso';
+import type { ComponentChildren, ComponentType } from 'preact';
+import { useEffect, useErrorBoundary } from 'preact/hooks';
+import { ErrorBoundary, LocationProvider, lazy, Route, Router, useLocation } from 'preact-iso';
 import { Frame, isOutdated, More } from './frame.tsx';
+import { Empty } from './parts/page.tsx';
 import { NotFound } from './screens/not-found.tsx';
 import { Overview } from './screens/overview.tsx';
 import { SignIn } from './screens/sign-in.tsx';
 import { isOperator, session } from './state/session.ts';
+import { texts } from './texts.ts';
 
 const Deliveries = page(() => import('./screens/deliveries.tsx').then((module) => module.Deliveries));
 const Addresses = page(() => import('./screens/addresses.tsx').then((module) => module.Addresses));
@@ -55,30 +58,41 @@ const WatchersPage = forOperators(Watchers);
 const KeysPage = forOperators(Keys);
 const ExplainPage = forOperators(Explain);
 
+/** Shows the page, or that it can't be shown, until another one is opened. */
+function Whole({ children }: { children: ComponentChildren }) {
+  const { url } = useLocation();
+  const [error, reset] = useErrorBoundary((fault: unknown) => console.error(fault));
+  useEffect(reset, [url]);
+  if (error === undefined) return <>{children}</>;
+  return <Empty text={texts.brokenPage} />;
+}
+
 export function App() {
   return (
     <LocationProvider scope="/console">
       <ErrorBoundary>
         <Frame>
-          <Router>
-            <Route path="/console" component={OverviewPage} />
-            <Route path="/console/deliveries/:id?" component={DeliveriesPage} />
-            <Route path="/console/addresses" component={AddressesPage} />
-            <Route path="/console/addresses/:id" component={OneAddressPage} />
-            <Route path="/console/receivers" component={ReceiversPage} />
-            <Route path="/console/secrets" component={SecretsPage} />
-            <Route path="/console/points/:user?" component={Points} />
-            <Route path="/console/market" component={Market} />
-            <Route path="/console/market/:id" component={PairPage} />
-            <Route path="/console/supply" component={Supply} />
-            <Route path="/console/system" component={SystemPage} />
-            <Route path="/console/watchers" component={WatchersPage} />
-            <Route path="/console/keys" component={KeysPage} />
-            <Route path="/console/explain/:hash" component={ExplainPage} />
-            <Route path="/console/more" component={More} />
-            <Route path="/console/sign-in" component={SignIn} />
-            <Route default component={NotFound} />
-          </Router>
+          <Whole>
+            <Router>
+              <Route path="/console" component={OverviewPage} />
+              <Route path="/console/deliveries/:id?" component={DeliveriesPage} />
+              <Route path="/console/addresses" component={AddressesPage} />
+              <Route path="/console/addresses/:id" component={OneAddressPage} />
+              <Route path="/console/receivers" component={ReceiversPage} />
+              <Route path="/console/secrets" component={SecretsPage} />
+              <Route path="/console/points/:user?" component={Points} />
+              <Route path="/console/market" component={Market} />
+              <Route path="/console/market/:id" component={PairPage} />
+              <Route path="/console/supply" component={Supply} />
+              <Route path="/console/system" component={SystemPage} />
+              <Route path="/console/watchers" component={WatchersPage} />
+              <Route path="/console/keys" component={KeysPage} />
+              <Route path="/console/explain/:hash" component={ExplainPage} />
+              <Route path="/console/more" component={More} />
+              <Route path="/console/sign-in" component={SignIn} />
+              <Route default component={NotFound} />
+            </Router>
+          </Whole>
         </Frame>
       </ErrorBoundary>
     </LocationProvider>

@@ -11,10 +11,11 @@ import { forgetAll } from './api/resource.ts';
 import { formatAge } from './format/number.ts';
 import { formatInstant } from './format/time.ts';
 import { Icon } from './parts/icon.tsx';
+import { PageHead } from './parts/page.tsx';
 import { WatcherChoice } from './parts/watcher-choice.tsx';
 import { Help } from './screens/help.tsx';
 import { type Entry, openEntries, operators, own, Rail, secrets } from './screens/rail.tsx';
-import { Bar } from './screens/top-bar.tsx';
+import { Bar, Search } from './screens/top-bar.tsx';
 import { announcement } from './state/announce.ts';
 import { now } from './state/clock.ts';
 import { switchTheme, zone } from './state/preferences.ts';
@@ -35,6 +36,10 @@ export function Frame({ children }: { children: ComponentChildren }) {
       <button type="button" class="skip button" onClick={() => main.current?.focus()}>
         {texts.skip}
       </button>
+      {/* Before the page, which would be one pixel higher than the window with it below. */}
+      <div class="hidden" role="status">
+        {announcement.value}
+      </div>
       <div class="app">
         <Rail isIn={isIn} />
         <div>
@@ -45,9 +50,6 @@ export function Frame({ children }: { children: ComponentChildren }) {
           </main>
         </div>
         <Tabs isIn={isIn} />
-      </div>
-      <div class="hidden" role="status">
-        {announcement.value}
       </div>
       {hasHelp && <Help onClose={() => setHelp(false)} />}
     </>
@@ -120,7 +122,8 @@ export function More() {
   const entries = [...openEntries(), ...(isOperator.value ? operators : []), secrets];
   return (
     <>
-      <h1>{texts.screens.more}</h1>
+      <PageHead title={texts.screens.more} />
+      {session.value.kind !== 'visitor' && <Search />}
       {isOperator.value && <WatcherChoice />}
       <ul class="menu-list">
         {entries.map(({ icon, href, name }) => (

@@ -6,10 +6,11 @@ import { checkSession, signInWith } from './api/sign-in.ts';
 import { watchPage } from './api/stream.ts';
 import { App } from './app.tsx';
 import { applyPreferences } from './state/preferences.ts';
-import { takeFragment } from './state/session.ts';
+import { session, takeFragment } from './state/session.ts';
 import { listenForShortcuts } from './state/shortcuts.ts';
 
 const ENTER_MS_MAX = 1_500;
+const RETRY_MS = 3_000;
 
 applyPreferences();
 listenForShortcuts();
@@ -22,6 +23,12 @@ render(<App />, document.getElementById('app') ?? document.body);
 /** Signs in with the key of the address, or checks the one that this tab has kept. */
 async function enter(): Promise<void> {
   const token = takeFragment();
-  if (token !== undefined) await signInWith(token);
-  else void checkSession();
+  if (token === undefined) return void checkSession();
+  if ((await signInWith(token)) === 'later') void keepTrying(token);
+}
+
+/** The address has the key no longer, so it is kept here until the service answers or somebody has signed in. */
+async function keepTrying(token: string): Promise<void> {
+  do await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  while (session.value.kind === 'visitor' && (await signInWith(token)) === 'later');
 }

@@ -64,11 +64,13 @@ export const texts = {
   watcherNumber: (id: number) => `watcher ${id}`,
   keyInTab: (end: string) => `key …${end} · this tab only`,
   signOut: 'Sign out',
-  chainId: (id: number) => `chain ${id}`,
+  chainId: (id: number) => `id ${id}`,
   noBlock: 'No block stored yet',
   headTitle: 'The newest stored block, and how long ago it was mined',
   old: (age: string) => `${age} ago`,
   holds: (block: string, since: string) => `held at ${block} since ${since}`,
+  problemAt: (block: string, since: string) => `${block}, trouble since ${since}`,
+  problemSince: (since: string) => `trouble since ${since}`,
   searchAll: 'Search address, transaction, delivery',
   searchProblem:
     'Enter an address (40 hexadecimal characters), a transaction (64), or the number of a delivery.',
@@ -76,6 +78,7 @@ export const texts = {
   zoneSwitch: 'Switch between UTC and local time',
   unreachable: (since: string, age: string) =>
     `No connection to Chainbell since ${since} (${age}). Figures are from then. The page tries again by itself.`,
+  brokenPage: 'This page can’t be shown. Its address may have a wrong value.',
   outdated: 'This part of the page could not be loaded. The service may have a newer console.',
   reload: 'Reload',
   watcherChoice: {
@@ -324,7 +327,8 @@ export const texts = {
     types: { COIN_TRANSFER: 'Native transfer', TOKEN_TRANSFER: 'Token transfer' },
     codeHint: '503 or timeout',
     amountHint: (symbol: string) => (symbol === '' ? 'in the smallest unit' : `in ${symbol}`),
-    badAmount: 'Enter a positive number with no more decimals than the token has.',
+    badAmount:
+      'Enter a positive number with no more decimals than the token has. Without a token: a whole number of smallest units.',
     badAddress: 'An address has 40 hexadecimal characters.',
     badHash: 'A transaction has 64 hexadecimal characters.',
   },
@@ -450,13 +454,17 @@ export const texts = {
     start: (text: string, count: number) => (count === 0 ? 'Import' : `Import ${text}`),
     running: (done: string, total: string) => `${done} of ${total} lines are answered`,
     over: (created: string, refused: string, count: number) =>
-      `${created} addresses are watched${count === 0 ? '.' : `, ${refused} ${one(count, 'line was', 'lines were')} refused.`}`,
+      `${created} ${one(Number(created.replaceAll(',', '')), 'address is', 'addresses are')} watched${count === 0 ? '.' : `, ${refused} ${one(count, 'line was', 'lines were')} refused.`}`,
     refused: 'Lines that were refused',
     line: 'Line',
     text: 'Address',
     reason: 'Reason',
     shown: (shown: number, all: string) => `The first ${shown} of ${all}. `,
     copyReport: 'Copy the report as CSV',
+    remove: 'Remove',
+    tooLarge: (mebibytes: number) =>
+      `The file has more than ${mebibytes} MiB. Split it, or send it to the API (docs: Register many addresses).`,
+    notUtf8: 'The file is not UTF-8 text. Save it as CSV UTF-8.',
     noUrl: 'The line has no webhook URL, and there is no default.',
   },
 
@@ -658,7 +666,7 @@ export const texts = {
     unchecked: 'not comparable',
     deviates: 'Deviates',
     agrees: 'Agrees',
-    updated: 'Updated before',
+    updated: 'Updated',
     incomplete: 'so far',
     incompleteNote: 'of the blocks read so far',
     unknown: (id: string) => `There is no pair ${id}.`,

@@ -14,6 +14,8 @@ const POLICY =
 const HEADERS = {
   'content-security-policy': POLICY,
   'referrer-policy': 'no-referrer',
+  // A page of another site that opens the console can't change its address, and with it the key.
+  'cross-origin-opener-policy': 'same-origin',
   vary: 'accept-encoding',
 };
 /** A service can run without the packages that build it. */

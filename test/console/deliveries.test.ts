@@ -53,6 +53,7 @@ describe('deliveries', () => {
     await page.keyboard.type(`${stage.receiver.url}/keys`);
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Watched address' }).waitFor();
+    await page.waitForFunction(`document.activeElement.id === 'main'`);
     await page.keyboard.press('Shift+T');
     await page.getByText('The receiver accepted the test').waitFor();
     assert.equal(received('keys')[0]?.headers['webhook-test'], 'true');

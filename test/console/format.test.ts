@@ -5,9 +5,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { formatAmount, formatDecimal, groupDigits, parseAmount } from '../../console/src/format/amount.ts';
+import { csvCell, parseCsv } from '../../console/src/format/csv.ts';
 import { compare, sumOf } from '../../console/src/format/decimal.ts';
 import { formatAge, formatAttempt, formatDuration, formatShare } from '../../console/src/format/number.ts';
-import { hostOf, shortAddress } from '../../console/src/format/short.ts';
+import { hostOf, shortAddress, visible, withoutScheme } from '../../console/src/format/short.ts';
 import { formatCountdown, formatInstant, shiftMonth } from '../../console/src/format/time.ts';
 
 /** Integers of up to 78 digits, the largest that a uint256 has. */
@@ -95,4 +96,27 @@ test('short forms keep both ends', () => {
   assert.equal(shortAddress(`0x7a25${'0'.repeat(32)}9c3f`), '0x7a25…9c3f');
   assert.equal(hostOf('https://hooks.acme.example:443/v2'), 'hooks.acme.example');
   assert.equal(hostOf('https://hooks.acme.example:8443'), 'hooks.acme.example:8443');
+});
+
+test('hidden characters and foreign letters of a URL can’t deceive the eye', () => {
+  assert.equal(visible('a\u202egpj.exe\u0000\n'), 'a⟨U+202E⟩gpj.exe⟨U+0000⟩\n');
+  assert.equal(withoutScheme('https://hooks.acme.example/v2'), 'hooks.acme.example/v2');
+  assert.equal(withoutScheme('https://аррӏе.com/x'), 'xn--80ak6aa92e.com/x');
+  assert.equal(withoutScheme('https://acme.example/\u202egpj.exe'), 'acme.example/%E2%80%AEgpj.exe');
+});
+
+test('a CSV cell in quotes may contain separators and quotes', () => {
+  const address = `0x${'a'.repeat(40)}`;
+  const { lines, problems } = parseCsv(`"${address}","https://a.example/?x=1,2&y=""z""";\n=1+1,x\n`, '');
+  assert.deepEqual(
+    lines.map(({ body }) => body),
+    [{ address, webhook_url: 'https://a.example/?x=1,2&y="z"' }],
+  );
+  assert.deepEqual(
+    problems.map(({ line, text }) => [line, text]),
+    [[2, '=1+1']],
+  );
+  assert.equal(csvCell('=1+1'), "'=1+1");
+  assert.equal(csvCell('@a,b'), '"\'@a,b"');
+  assert.equal(csvCell('0xab'), '0xab');
 });

@@ -46,6 +46,7 @@ describe('the console', () => {
       );
       assert.equal(headers.get('x-content-type-options'), 'nosniff');
       assert.equal(headers.get('referrer-policy'), 'no-referrer');
+      assert.equal(headers.get('cross-origin-opener-policy'), 'same-origin');
       assert.equal(headers.get('set-cookie'), null);
     }
     assert.doesNotMatch(page, /<style|\sstyle=|<script(?![^>]*\ssrc=)|\son\w+=|https?:\/\//);

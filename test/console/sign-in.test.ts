@@ -7,6 +7,7 @@ import type { Page } from 'playwright-core';
 import { expireKey, revokeKey } from '../../src/store/watchers/api-keys.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 describe('signing in', () => {
   let stage: ConsoleStage;
@@ -96,6 +97,79 @@ describe('signing in', () => {
     await page.getByLabel('API key or admin token').waitFor();
     assert.equal(await page.evaluate('sessionStorage.length'), 0);
     assert.equal(await page.getByText(stage.receiver.url).count(), 0);
+  });
+
+  test('the answer to an older link signs nobody in, neither over a newer link nor after signing out', async () => {
+    const page = await stage.open('', { key: stage.watcher.key });
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    const held: (() => void)[] = [];
+    await page.route('**/api/admin/deployment', async (route) => {
+      await new Promise<void>((resolve) => held.push(resolve));
+      await route.continue();
+    });
+    const openLink = (fragment: string) =>
+      page.evaluate(`void (location.hash = ${JSON.stringify(fragment)})`);
+    const stored = () => page.evaluate<string | null>(`sessionStorage.getItem('chainbell.session')`);
+    const answerLate = async () => {
+      await waitUntil(() => held.length > 0);
+      const answered = page.waitForResponse('**/api/admin/deployment');
+      held.shift()?.();
+      await (await answered).finished();
+      // The page has handled that answer once it has handled a later one.
+      await page.evaluate(`fetch('/livez').then((answer) => answer.text())`);
+    };
+    await openLink(`#admin=${ADMIN_TOKEN}`);
+    const other = await createWatcher(stage.service, 'newer');
+    await openLink(`#key=${other.key}`);
+    await page.getByText(`watcher ${other.id}`).waitFor();
+    await answerLate();
+    assert.match((await stored()) ?? '', /"kind":"watcher"/);
+    await openLink(`#admin=${ADMIN_TOKEN}`);
+    await waitUntil(() => held.length > 0);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await answerLate();
+    assert.equal(await stored(), null);
+    await page.context().close();
+  });
+
+  test('a link whose key can’t be checked now signs in as soon as it can', async () => {
+    const page = await stage.open('/supply');
+    let answers = 0;
+    await page.route('**/api/notifications/watcher', async (route) => {
+      answers += 1;
+      if (answers > 1) await route.continue();
+      else await route.fulfill({ status: 503, body: '{"statusMessage":"unavailable"}' });
+    });
+    await page.evaluate(`void (location.hash = ${JSON.stringify(`#key=${stage.watcher.key}`)})`);
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    assert.equal(answers, 2);
+    await page.context().close();
+  });
+
+  test('a link with a broken fragment or a broken filter shows a page', async () => {
+    const broken = await stage.open('#key=%E0%A4%A');
+    await broken.getByLabel('API key or admin token').waitFor();
+    await broken.context().close();
+    const page = await stage.open('/deliveries?from=x', { key: stage.watcher.key });
+    await page.getByRole('alert').first().waitFor();
+    await page.getByRole('link', { name: 'Receivers' }).first().click();
+    await page.getByRole('heading', { name: 'Receivers' }).waitFor();
+    await page.context().close();
+  });
+
+  test('a new key stays on the screen until it is closed', async () => {
+    const page = await stage.open('/keys', { admin: ADMIN_TOKEN });
+    await page.getByRole('button', { name: 'New key…' }).click();
+    await page.getByRole('dialog').getByLabel('Watcher').fill('kept');
+    await page.keyboard.press('Enter');
+    await page.getByText(/^cb_live_/).waitFor();
+    // The event of the closed dialog comes with one of the next frames.
+    await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
+    await page.getByText(/^cb_live_/).waitFor();
+    await page.getByRole('button', { name: 'I have copied it' }).click();
+    await page.getByRole('row', { name: /kept/ }).waitFor();
+    assert.notEqual(await page.evaluate('document.activeElement.tagName'), 'BODY');
+    await page.context().close();
   });
 
   test('an address that matches nothing says so and leads back', async () => {

@@ -2,6 +2,7 @@
  * What the whole page knows about the chain: its name, the tokens with their decimals, and the head.
  */
 
+import { effect, type Signal, signal } from '@preact/signals';
 import { call } from './client.ts';
 import { createResource, type Loaded, type Resource } from './resource.ts';
 import type { Chain, Status } from './types.ts';
@@ -32,6 +33,12 @@ export function assetOf(asset: string): Asset {
     ? { symbol: '', decimals: undefined, isKnown: false }
     : { symbol: token.symbol, decimals: token.decimals, isKnown: true };
 }
+
+/** The newest block that any answer named, because an answer of a service in trouble names none. */
+export const lastHead: Signal<Head | undefined> = signal(undefined);
+effect(() => {
+  lastHead.value = headOf(status.state.value) ?? lastHead.peek();
+});
 
 export type Head = { number: number; minedAt: number };
 

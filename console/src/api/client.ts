@@ -106,7 +106,8 @@ export async function send<O extends Operation>(
   if (response.ok) return response;
   const error = await errorOf(response);
   // The key of another session is none of this one's business.
-  if (response.status === 401 && token !== undefined && token === tokenHeader()) signOut(error.message);
+  if (response.status === 401 && token !== undefined && token === tokenHeader())
+    signOut(session.value.kind === 'operator' ? texts.signIn.wrongToken : error.message);
   throw error;
 }
 

@@ -1,57 +1,20 @@
 /**
- * Watched addresses from a CSV, created by the bulk stream. Requests are of at most 5,000 lines, which is what a client may send
+ * Watched addresses from the lines of a CSV, created by the bulk stream. Requests are of at most 5,000 lines, which is what a client may send
  * before it reads the answers.
  */
+import type { ImportLine, RefusedLine } from '../format/csv.ts';
 import { texts } from '../texts.ts';
 import { ApiError, send } from './client.ts';
 
-type ImportLine = { line: number; text: string; body: Record<string, unknown> };
 export type ImportReport = {
   /** Lines that have an answer. */
   done: number;
-  refused: { line: number; text: string; message: string }[];
+  refused: RefusedLine[];
   isOver: boolean;
   error?: string;
 };
 
 const LINES_AT_ONCE = 5_000;
-
-/**
- * The lines of a CSV with the columns address, webhook_url, watch_coin and watch_token, in this order or as its first line names
- * them. Lines without a URL take `defaultUrl`. Comma, semicolon and tab separate.
- */
-export function parseCsv(
-  text: string,
-  defaultUrl: string,
-): { lines: ImportLine[]; problems: ImportReport['refused'] } {
-  const lines: ImportLine[] = [];
-  const problems: ImportReport['refused'] = [];
-  let columns = ['address', 'webhook_url', 'watch_coin', 'watch_token'];
-  text.split(/\r?\n/).forEach((raw, index) => {
-    if (raw.trim() === '') return;
-    const cells = raw.split(/[,;\t]/).map((cell) => cell.trim().replace(/^"(.*)"$/, '$1'));
-    if (lines.length === 0 && problems.length === 0 && cells.includes('address')) {
-      columns = cells;
-      return;
-    }
-    const line = index + 1;
-    const cellOf = (name: string) => cells[columns.indexOf(name)] ?? '';
-    const address = cellOf('address');
-    const url = cellOf('webhook_url') === '' ? defaultUrl : cellOf('webhook_url');
-    if (!/^(0x)?[0-9a-fA-F]{40}$/.test(address))
-      problems.push({ line, text: address, message: texts.filters.badAddress });
-    else if (url === '') problems.push({ line, text: address, message: texts.import.noUrl });
-    else {
-      const flags = Object.fromEntries(
-        ['watch_coin', 'watch_token'].flatMap((name) =>
-          cellOf(name) === '' ? [] : [[name, /^(true|1|yes)$/i.test(cellOf(name))]],
-        ),
-      );
-      lines.push({ line, text: address, body: { address, webhook_url: url, ...flags } });
-    }
-  });
-  return { lines, problems };
-}
 
 /** Sends the lines and calls `show` with each answer. Resolves when all are answered, or the signal has stopped it. */
 export async function importRecords(

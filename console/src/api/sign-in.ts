@@ -9,26 +9,39 @@ import { forgetAll } from './resource.ts';
 /** The form of an API key. Everything else is tried as the admin token. */
 const KEY = /^cb_live_/;
 
-/** Signs in, or says in `refusal` why not. */
-export async function signInWith(token: string): Promise<boolean> {
+/** The newest attempt to sign in. */
+let newest: object | undefined;
+
+/**
+ * Signs in, or says in `refusal` why not. `later`: the service can't check the key now. An answer is ignored when somebody has signed
+ * in or out meanwhile, or another attempt has begun.
+ */
+export async function signInWith(token: string): Promise<'in' | 'refused' | 'later'> {
   refusal.value = undefined;
   if (!/^[\x21-\x7e]+$/.test(token)) {
     refusal.value = texts.signIn.malformed;
-    return false;
+    return 'refused';
   }
+  const own = {};
+  newest = own;
+  const former = session.value;
+  const isOver = () => newest !== own || session.value !== former;
   try {
-    signIn(KEY.test(token) ? await asWatcher(token) : await asOperator(token));
+    const next = KEY.test(token) ? await asWatcher(token) : await asOperator(token);
+    if (isOver()) return 'refused';
+    signIn(next);
     forgetAll();
-    return true;
+    return 'in';
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
+    if (isOver()) return 'refused';
     const isUnknown = error.status === 404 && !KEY.test(token);
     refusal.value = isUnknown
       ? texts.signIn.noAdmin
       : error.status === 401 && !KEY.test(token)
         ? texts.signIn.wrongToken
         : error.message;
-    return false;
+    return error.status === 0 || error.status === 429 || error.status >= 500 ? 'later' : 'refused';
   }
 }
 
@@ -37,11 +50,13 @@ export async function checkSession(): Promise<void> {
   const { value } = session;
   if (value.kind === 'visitor') return;
   try {
-    if (value.kind === 'watcher') signIn(await asWatcher(value.token));
-    else await call('GET /api/admin/deployment');
+    if (value.kind === 'watcher') {
+      const next = await asWatcher(value.token);
+      if (session.value === value) signIn(next);
+    } else await call('GET /api/admin/deployment');
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    if (error.status === 401 || error.status === 404) signOut(error.message);
+    if ((error.status === 401 || error.status === 404) && session.value === value) signOut(error.message);
   }
 }
 

@@ -25,7 +25,7 @@ export function AddressSearch({ label, value, onSearch }: Props) {
   return (
     <search>
       <form
-        class="chips"
+        class="chips is-search"
         onSubmit={(event) => {
           event.preventDefault();
           search();
@@ -37,8 +37,7 @@ export function AddressSearch({ label, value, onSearch }: Props) {
           </label>
           <input
             id={id}
-            class="input is-small mono"
-            size={46}
+            class="input is-small mono is-address"
             value={text}
             placeholder={label}
             aria-invalid={problem}

@@ -6,6 +6,7 @@ import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { ownAddressOf } from '../api/records.ts';
 import type { Delivery, EventDelivery } from '../api/types.ts';
+import { watcherName } from '../api/watcher-names.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
 import { zone } from '../state/preferences.ts';
@@ -78,7 +79,9 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
         <Time at={at ?? delivery.created_at} />
       </td>
       {showsAll.value && (
-        <td class="second second-rank">{delivery.watcher ?? delivery.watcher_id ?? texts.none}</td>
+        <td class="second second-rank">
+          {delivery.watcher ?? watcherName(delivery.watcher_id) ?? texts.none}
+        </td>
       )}
       <AmountCells amount={delivery.amount} asset={delivery.asset} />
       <td>

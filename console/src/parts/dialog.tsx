@@ -1,5 +1,6 @@
 /**
- * A native modal dialog. The browser traps the focus, closes it on Escape and gives the focus back.
+ * A native modal dialog. The browser traps the focus, closes it on Escape and gives the focus back. Where the
+ * element that had it is gone, the page gets it.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
@@ -15,6 +16,8 @@ type Props = {
   children: ComponentChildren;
 };
 
+const hasNoFocus = () => document.activeElement === null || document.activeElement === document.body;
+
 export function Dialog({ title, onClose, isWide = false, onSubmit, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const isGone = useRef(false);
@@ -26,8 +29,16 @@ export function Dialog({ title, onClose, isWide = false, onSubmit, children }: P
       // Its event comes later, when the next dialog may already be open.
       isGone.current = true;
       current?.close();
+      // What had the focus before may be gone.
+      setTimeout(() => {
+        if (hasNoFocus()) document.getElementById('main')?.focus({ preventScroll: true });
+      });
     };
   }, []);
+  useEffect(() => {
+    // So may the button that was just pressed.
+    if (hasNoFocus()) dialog.current?.focus();
+  });
   const contents = (
     <>
       <h2 id={id}>{title}</h2>
@@ -37,6 +48,7 @@ export function Dialog({ title, onClose, isWide = false, onSubmit, children }: P
   return (
     <dialog
       ref={dialog}
+      tabIndex={-1}
       class={isWide ? 'is-wide' : ''}
       aria-labelledby={id}
       onClose={() => isGone.current || onClose()}

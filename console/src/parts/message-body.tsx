@@ -3,6 +3,7 @@
  * amounts don't fit into JavaScript numbers.
  */
 import type { ComponentChildren } from 'preact';
+import { visible } from '../format/short.ts';
 import { texts } from '../texts.ts';
 import { Copy } from './values.tsx';
 
@@ -18,14 +19,14 @@ export function MessageBody({ message }: { message: Message | null | undefined }
           {texts.delivery.copyBody}
         </Copy>
       </h2>
-      <JsonText text={message.body} />
+      <JsonText text={visible(message.body)} />
       <details class="as-table">
         <summary>{texts.delivery.headers(Object.keys(message.headers).length)}</summary>
         <dl class="facts mono">
           {Object.entries(message.headers).map(([name, value]) => (
             <>
               <dt key={name}>{name}</dt>
-              <dd>{value}</dd>
+              <dd>{visible(value)}</dd>
             </>
           ))}
         </dl>

@@ -48,11 +48,9 @@ export function CopyCurl<O extends Operation>({
   options?: CallOptions<O>;
 }) {
   return (
-    <span class="unless-small">
-      <Copy text={() => curlOf(operation, options)} label={texts.copyCurl}>
-        {texts.copyCurl}
-      </Copy>
-    </span>
+    <Copy text={() => curlOf(operation, options)} label={texts.copyCurl}>
+      {texts.copyCurl}
+    </Copy>
   );
 }
 

@@ -1,9 +1,10 @@
 /**
  * The operator's choice of a watcher, in the rail and in place of pages that need one.
  */
-import { useId } from 'preact/hooks';
+import { useEffect, useId } from 'preact/hooks';
 import { call } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
+import { noteWatchers } from '../api/watcher-names.ts';
 import { chooseWatcher, chosenWatcher, isOperator } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { PageHead } from './page.tsx';
@@ -18,6 +19,9 @@ export function WatcherChoice() {
     { when: isOperator.value },
   );
   const chosen = chosenWatcher();
+  useEffect(() => {
+    if (state.value.data !== undefined) noteWatchers(state.value.data);
+  }, [state.value.data]);
   const watchers = state.value.data ?? (chosen === undefined ? [] : [chosen]);
   return (
     <div class="field">

@@ -89,7 +89,7 @@ function valueText(name: FilterName, value: string, { token }: DeliveryFilter): 
       return hostOf(value);
     case 'from':
     case 'until':
-      return formatExact(Date.parse(value), zone.value);
+      return Number.isNaN(Date.parse(value)) ? value : formatExact(Date.parse(value), zone.value);
     case 'code':
       return /^\d+$/.test(value) ? value : texts.shortOutcome(value);
     case 'from_block':
@@ -153,7 +153,10 @@ function FilterDialog({
           {...field('token')}
           options={[
             ['native', chain.state.value.data?.native_symbol ?? texts.filters.native],
-            ...tokens.map(({ address, symbol }): [string, string] => [address, symbol]),
+            ...tokens.map(({ address, symbol }): [string, string] => [
+              address,
+              `${symbol} ${shortAddress(address)}`,
+            ]),
           ]}
         />
         <Text {...field('code')} hint={texts.filters.codeHint} list={OUTCOMES} />
@@ -185,7 +188,8 @@ function asTyped(filter: DeliveryFilter): Record<string, string> {
   for (const name of ['min_amount', 'max_amount'] as const)
     if (filter[name] !== undefined) typed[name] = formatAmount(filter[name], scale).replaceAll(',', '');
   for (const name of ['from', 'until'] as const)
-    if (filter[name] !== undefined) typed[name] = toInput(filter[name]);
+    if (filter[name] !== undefined && !Number.isNaN(Date.parse(filter[name])))
+      typed[name] = toInput(filter[name]);
   return typed;
 }
 

@@ -2,8 +2,9 @@
  * Creates thousands of watched addresses from a CSV: pasted or dropped, checked here for its form, sent as one stream of lines,
  * and reported line by line.
  */
-import { useRef, useState } from 'preact/hooks';
-import { type ImportReport, importRecords, parseCsv } from '../api/import.ts';
+import { useMemo, useRef, useState } from 'preact/hooks';
+import { type ImportReport, importRecords } from '../api/import.ts';
+import { csvCell, parseCsv } from '../format/csv.ts';
 import { formatCount } from '../format/number.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
@@ -13,6 +14,8 @@ import { Copy } from '../parts/values.tsx';
 import { texts } from '../texts.ts';
 
 const REFUSED_SHOWN_MAX = 100;
+/** Some 150,000 lines. */
+const FILE_BYTES_MAX = 16 * 2 ** 20;
 
 export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChanged(): void }) {
   const [text, setText] = useState('');
@@ -20,7 +23,10 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   const [isOver, setOver] = useState(false);
   const [report, setReport] = useState<ImportReport | undefined>(undefined);
   const abort = useRef<AbortController | undefined>(undefined);
-  const { lines, problems } = parseCsv(text, url.trim());
+  const [file, setFile] = useState<{ name: string; text: string } | undefined>(undefined);
+  const [fileProblem, setFileProblem] = useState<string | undefined>(undefined);
+  const csv = file?.text ?? text;
+  const { lines, problems } = useMemo(() => parseCsv(csv, url.trim()), [csv, url]);
   const isRunning = report !== undefined && !report.isOver;
 
   const start = async () => {
@@ -30,8 +36,17 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
     onChanged();
   };
   const take = async (files: FileList | null | undefined) => {
-    const file = files?.[0];
-    if (file !== undefined) setText(await file.text());
+    const taken = files?.[0];
+    if (taken === undefined) return;
+    setFile(undefined);
+    setFileProblem(taken.size > FILE_BYTES_MAX ? texts.import.tooLarge(FILE_BYTES_MAX / 2 ** 20) : undefined);
+    if (taken.size > FILE_BYTES_MAX) return;
+    try {
+      const bytes = await taken.arrayBuffer();
+      setFile({ name: taken.name, text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) });
+    } catch {
+      setFileProblem(texts.import.notUtf8);
+    }
   };
 
   return (
@@ -73,7 +88,22 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
             </label>
             {texts.import.drop}
           </div>
-          <div class="field">
+          {fileProblem !== undefined && (
+            <p class="problem" role="alert">
+              <Icon name="failing" />
+              {fileProblem}
+            </p>
+          )}
+          {file !== undefined && (
+            <p class="below">
+              {file.name}{' '}
+              <button type="button" class="button is-small" onClick={() => setFile(undefined)}>
+                {texts.import.remove}
+              </button>
+            </p>
+          )}
+          {/* A browser takes seconds to show a large text in a field, so the text of a file isn't shown. */}
+          <div class="field" hidden={file !== undefined}>
             <label for="import-text">{texts.import.paste}</label>
             <textarea
               id="import-text"
@@ -92,7 +122,7 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
             placeholder="https://hooks.example.com/deposits"
             note={texts.import.urlNote}
           />
-          {text !== '' && (
+          {csv !== '' && (
             <p class={problems.length > 0 ? 'is-warn' : 'second'} role="status">
               {texts.import.found(
                 formatCount(lines.length),
@@ -160,7 +190,7 @@ function Refused({ rows }: { rows: ImportReport['refused'] }) {
   const csv = () =>
     [
       'line,address,reason',
-      ...rows.map(({ line, text, message }) => `${line},${quote(text)},${quote(message)}`),
+      ...rows.map(({ line, text, message }) => `${line},${csvCell(text)},${csvCell(message)}`),
     ].join('\n');
   return (
     <>
@@ -177,7 +207,7 @@ function Refused({ rows }: { rows: ImportReport['refused'] }) {
             <tr key={line}>
               <td class="right">{line}</td>
               <td class="mono">{text.slice(0, 48)}</td>
-              <td>{message}</td>
+              <td class="wraps">{message}</td>
             </tr>
           ))}
         </tbody>
@@ -191,5 +221,3 @@ function Refused({ rows }: { rows: ImportReport['refused'] }) {
     </>
   );
 }
-
-const quote = (text: string): string => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);

@@ -166,7 +166,7 @@ function Pairs({ pairs }: { pairs: readonly Pair[] }) {
                 )}
               </td>
               <td class="right quiet third-rank">
-                <Age since={pair.updated_at} />
+                <Age since={pair.updated_at} /> {pair.updated_at !== null && texts.ago}
               </td>
             </LinkRow>
           );

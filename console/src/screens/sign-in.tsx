@@ -19,9 +19,9 @@ export function SignIn() {
   const problem = refusal.value;
   const submit = async () => {
     setBusy(true);
-    const isIn = await signInWith(token.trim());
+    const outcome = await signInWith(token.trim());
     setBusy(false);
-    if (isIn && path === '/console/sign-in') route('/console');
+    if (outcome === 'in' && path === '/console/sign-in') route('/console');
   };
   return (
     <div class="sign-in">

@@ -4,7 +4,7 @@
 
 import { useRef } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
-import { chain, headOf, status } from '../api/chain.ts';
+import { chain, lastHead, status } from '../api/chain.ts';
 import { streamState } from '../api/stream.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAge } from '../format/number.ts';
@@ -24,7 +24,7 @@ export function Bar({ isIn, onHelp }: { isIn: boolean; onHelp(): void }) {
       <a class="brand only-small" href="/console" aria-label="Chainbell">
         <Bell />
       </a>
-      {isIn && <Search />}
+      <span class="unless-small">{isIn && <Search />}</span>
       <div class="end">
         <span class="pill unless-small if-room">
           <b>{name}</b>
@@ -74,7 +74,7 @@ export function Bar({ isIn, onHelp }: { isIn: boolean; onHelp(): void }) {
 }
 
 /** Finds an address, a transaction or a delivery by what it looks like. */
-function Search() {
+export function Search() {
   const input = useRef<HTMLInputElement>(null);
   const { route } = useLocation();
   useShortcut('/', () => input.current?.focus());
@@ -86,7 +86,7 @@ function Search() {
     return /^\d{1,15}$/.test(text) ? `/console/deliveries/${text}` : undefined;
   };
   return (
-    <search class="unless-small">
+    <search>
       <form
         class="search"
         onSubmit={(event) => {
@@ -98,8 +98,8 @@ function Search() {
           field.reportValidity();
           if (target === undefined) return;
           field.value = '';
-          field.blur();
           route(target);
+          document.getElementById('main')?.focus({ preventScroll: true });
         }}
       >
         <Icon name="search" />
@@ -124,8 +124,16 @@ function Search() {
 /** The newest stored block and its age, or since when following holds. */
 function HeadPill() {
   const loaded = status.state.value;
-  const head = headOf(loaded);
+  const head = lastHead.value;
   const problem = loaded.data?.problem ?? undefined;
+  const since = (at: string) => formatInstant(Date.parse(at), { ms: now.value, zone: zone.value });
+  if (head === undefined && problem !== undefined)
+    return (
+      <span class="pill is-bad" title={problem.message}>
+        <Icon name="failing" tone="is-bad" />
+        {texts.problemSince(since(problem.since))}
+      </span>
+    );
   if (head === undefined)
     return (
       <span class="pill">
@@ -134,13 +142,15 @@ function HeadPill() {
       </span>
     );
   const number = `#${groupDigits(String(head.number))}`;
-  if (problem !== undefined && loaded.data?.state === 'holding')
+  if (problem !== undefined) {
+    const isHolding = loaded.data?.state === 'holding';
     return (
-      <span class="pill is-bad" title={problem.message}>
-        <Icon name="failing" tone="is-bad" />
-        {texts.holds(number, formatInstant(Date.parse(problem.since), { ms: now.value, zone: zone.value }))}
+      <span class={isHolding ? 'pill is-bad' : 'pill'} title={problem.message}>
+        <Icon name="failing" tone={isHolding ? 'is-bad' : 'is-warn'} />
+        {(isHolding ? texts.holds : texts.problemAt)(number, since(problem.since))}
       </span>
     );
+  }
   const ageMs = Math.max(0, now.value - head.minedAt);
   const isLate = ageMs > 3 * (chain.state.value.data?.block_time_ms ?? 20_000) + 2_000;
   return (

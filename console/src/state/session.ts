@@ -60,7 +60,11 @@ export function takeFragment(): string | undefined {
   const [, token] = /^#(?:key|admin)=(.+)$/.exec(location.hash) ?? [];
   if (token === undefined) return undefined;
   history.replaceState(history.state, '', location.pathname + location.search);
-  return decodeURIComponent(token);
+  try {
+    return decodeURIComponent(token);
+  } catch {
+    return token;
+  }
 }
 
 function readStored(): Session {

@@ -1,0 +1,57 @@
+/**
+ * Reads the lines of a CSV of watched addresses, and writes cells.
+ */
+import { texts } from '../texts.ts';
+
+export type ImportLine = { line: number; text: string; body: Record<string, unknown> };
+export type RefusedLine = { line: number; text: string; message: string };
+
+/**
+ * The lines of a CSV with the columns address, webhook_url, watch_coin and watch_token, in this order or as its first line names
+ * them. Lines without a URL take `defaultUrl`. Comma, semicolon and tab separate.
+ */
+export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[]; problems: RefusedLine[] } {
+  const lines: ImportLine[] = [];
+  const problems: RefusedLine[] = [];
+  let columns = ['address', 'webhook_url', 'watch_coin', 'watch_token'];
+  text.split(/\r?\n/).forEach((raw, index) => {
+    if (raw.trim() === '') return;
+    const cells = cellsOf(raw);
+    if (lines.length === 0 && problems.length === 0 && cells.includes('address')) {
+      columns = cells;
+      return;
+    }
+    const line = index + 1;
+    const cellOf = (name: string) => cells[columns.indexOf(name)] ?? '';
+    const address = cellOf('address');
+    const url = cellOf('webhook_url') === '' ? defaultUrl : cellOf('webhook_url');
+    if (!/^(0x)?[0-9a-fA-F]{40}$/.test(address))
+      problems.push({ line, text: address, message: texts.filters.badAddress });
+    else if (url === '') problems.push({ line, text: address, message: texts.import.noUrl });
+    else {
+      const flags = Object.fromEntries(
+        ['watch_coin', 'watch_token'].flatMap((name) =>
+          cellOf(name) === '' ? [] : [[name, /^(true|1|yes)$/i.test(cellOf(name))]],
+        ),
+      );
+      lines.push({ line, text: address, body: { address, webhook_url: url, ...flags } });
+    }
+  });
+  return { lines, problems };
+}
+
+/** A cell of a CSV. A spreadsheet would run one that begins like a formula, so that gets an apostrophe. */
+export function csvCell(text: string): string {
+  const plain = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+}
+
+/** A cell in quotes may contain separators, and quotes as two. */
+function cellsOf(line: string): string[] {
+  if (!line.includes('"')) return line.split(/[,;\t]/).map((cell) => cell.trim());
+  return Array.from(
+    line.matchAll(/(?:^|[,;\t])(?:\s*"((?:[^"]|"")*)"\s*(?=[,;\t]|$)|([^,;\t]*))/g),
+    ([, quoted, plain]) =>
+      quoted === undefined ? (plain ?? '').trim() : quoted.replaceAll('""', '"').trim(),
+  );
+}
