@@ -65,6 +65,13 @@ const SECTIONS: Record<string, Limit[]> = {
     ),
     limit('Open streams of a watcher', 'api/notifications/bulk', 'STREAMS_PER_WATCHER_MAX', 'count', '429'),
     limit(
+      "Open streams of all watchers; twice as many for a watcher's first",
+      'api/notifications/bulk',
+      'STREAMS_MAX',
+      'count',
+      '429',
+    ),
+    limit(
       'Time without a line in a stream',
       'api/notifications/bulk',
       'STREAM_SILENCE_MS_MAX',
@@ -100,6 +107,13 @@ const SECTIONS: Record<string, Limit[]> = {
       'Attempt streams of a watcher',
       'api/notifications/attempt-stream',
       'STREAMS_PER_WATCHER_MAX',
+      'count',
+      '429',
+    ),
+    limit(
+      "Attempt streams of all watchers; twice as many for a watcher's first",
+      'api/notifications/attempt-stream',
+      'STREAMS_MAX',
       'count',
       '429',
     ),
