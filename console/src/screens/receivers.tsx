@@ -2,7 +2,7 @@
  * Receivers, one row for each URL's origin: how well and how fast each answers, what waits for it, and what its trouble does to it
  * and to no other one.
  */
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { call } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Receiver, ReceiverStatistics } from '../api/types.ts';
@@ -116,7 +116,7 @@ function ReceiverTable({
 }) {
   const [order, setOrder] = useState<Order>('trouble');
   const { hrefWith } = usePageQuery();
-  const sorted = [...rows].sort(orders[order]);
+  const sorted = useSorted(rows, order, openOrigin !== undefined);
   if (isSmall.value) return <ReceiverLines rows={sorted} openOrigin={openOrigin} />;
   const sort = (name: Order, text: string) => (
     <button
@@ -167,6 +167,17 @@ function ReceiverTable({
       </tbody>
     </Table>
   );
+}
+
+/** While a row is open, the rows keep their places until another order is chosen. */
+function useSorted(rows: readonly Row[], order: Order, isKept: boolean): Row[] {
+  const former = useRef<{ order: Order; places: ReadonlyMap<string, number> }>({ order, places: new Map() });
+  const keyOf = ({ receiver }: Row) => `${receiver.watcher_id ?? ''} ${receiver.origin}`;
+  const sorted = [...rows].sort(orders[order]);
+  const placeOf = (row: Row) => former.current.places.get(keyOf(row)) ?? rows.length;
+  if (isKept && former.current.order === order) sorted.sort((one, other) => placeOf(one) - placeOf(other));
+  former.current = { order, places: new Map(sorted.map((row, place) => [keyOf(row), place])) };
+  return sorted;
 }
 
 /** The same in two lines, for small screens. */
