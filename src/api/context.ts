@@ -30,6 +30,8 @@ export type Api = FastifyInstance<
 
 export type ApiOptions = {
   database: Database;
+  /** Where reads go that a replica may serve; `database` without one. */
+  reads?: Reads | undefined;
   clock: Clock;
   log: Log;
   metrics: Metrics;
@@ -56,6 +58,9 @@ export type ApiOptions = {
   /** The console is off without them. */
   console?: ConsoleFiles | undefined;
 };
+
+/** `recent` may be some seconds behind. `current` shows everything that was committed before the read. */
+export type Reads = { recent: Database; current: Database };
 
 /** What the configuration says about the chain and the features of the API. */
 export type ChainDescription = {

@@ -136,9 +136,11 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addConsoleRoutes(api, options);
   addWatchedAddressRoutes(api, options);
   addRecordDeliveryRoutes(api, options);
-  addDeliveryLogRoutes(api, options);
+  // A watcher must see what it has just changed.
+  const current = { ...options, database: options.reads?.current ?? options.database };
+  addDeliveryLogRoutes(api, options, current);
   addReceiverRoutes(api, options);
-  addStatisticsRoutes(api, options);
+  addStatisticsRoutes(api, current);
   const streams = createAttemptStreams(api, options);
   addAttemptStreamRoute(api, options, streams);
   addAdminStreamRoute(api, options, streams);
@@ -152,10 +154,11 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addAdminChainRoutes(api, options);
   addAdminKeyRoutes(api, options);
   addAdminLogRoutes(api, options);
-  addPriceRoutes(api, options);
+  const open = { ...options, database: options.reads?.recent ?? options.database };
+  addPriceRoutes(api, open);
   addSupplyRoutes(api, options);
-  addSwapRoutes(api, options);
-  addPointRoutes(api, options);
+  addSwapRoutes(api, open);
+  addPointRoutes(api, open);
 }
 
 /** Accepts only JSON. An empty body counts as none, because many clients send the content type with every request. */

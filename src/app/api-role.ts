@@ -8,6 +8,7 @@ import type { Log } from '../core/log.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import { createMessageView } from '../delivery/shown-message.ts';
 import { createTestSender } from '../delivery/test-webhook.ts';
+import type { Replica } from '../store/db/replica.ts';
 import { describeChain } from './chain-description.ts';
 import { openSupply } from './configured-supply.ts';
 import type { Foundation } from './foundation.ts';
@@ -26,6 +27,7 @@ export async function startApi(
     ops,
     inFlight,
     attemptBell,
+    replica,
   }: {
     sender: SenderOptions;
     contracts: ContractReader;
@@ -33,6 +35,8 @@ export async function startApi(
     /** Undefined if this process delivers nothing. */
     inFlight: InFlight | undefined;
     attemptBell: AttemptBell;
+    /** Undefined if none is configured. */
+    replica: Replica | undefined;
   },
   parts: AsyncDisposableStack,
 ): Promise<string> {
@@ -57,6 +61,7 @@ export async function startApi(
     showMessage: createMessageView({ database, clock, nativeSymbol }),
     inFlight,
     attemptBell,
+    reads: replica,
     adminToken: config.http.adminToken ?? undefined,
     operator: createOperatorSources(config, { database, clock, keyRing }),
     console: config.http.console ? openConsole(log, readConsole) : undefined,

@@ -5,7 +5,7 @@ import type { Config } from '../config/schema.ts';
 import type { Connections } from '../store/db/db.ts';
 import type { Role } from './roles.ts';
 
-type Settings = Pick<Config['database'], 'url' | 'sessionUrl' | 'connections'>;
+type Settings = Pick<Config['database'], 'url' | 'sessionUrl' | 'replicaUrl' | 'connections'>;
 
 /** Without the role `api`: for metrics. */
 const API_MAX_WITHOUT_ROLE = 2;
@@ -19,7 +19,7 @@ const SESSIONS = 1;
  * without one.
  */
 export function connectionsOf(
-  { url, sessionUrl, connections }: Settings,
+  { url, sessionUrl, connections }: Omit<Settings, 'replicaUrl'>,
   roles: ReadonlySet<Role>,
 ): { url: string; sessionUrl: string; connections: Connections } {
   const { follower, api, delivery } = connections;
@@ -36,13 +36,16 @@ export function connectionsOf(
   };
 }
 
-/** The most connections that a process with these roles opens: to PostgreSQL itself, and to the pooler if there is one. */
+/** The most connections that a process with these roles opens: to PostgreSQL itself, to the pooler and to the replica if there are any. */
 export function countConnections(
   settings: Settings,
   roles: ReadonlySet<Role>,
-): { direct: number; pooler?: number } {
+): { direct: number; pooler?: number; replica?: number } {
   const { sessionUrl, connections } = connectionsOf(settings, roles);
   const { follower, api, delivery } = connections;
   const direct = follower + (roles.has('delivery') ? delivery : 0) + SESSIONS;
-  return sessionUrl === '' ? { direct: direct + api } : { direct, pooler: api };
+  return {
+    ...(sessionUrl === '' ? { direct: direct + api } : { direct, pooler: api }),
+    ...(settings.replicaUrl !== '' && roles.has('api') && { replica: settings.connections.replica }),
+  };
 }

@@ -93,9 +93,11 @@ function createHide(config: Config): (text: string) => string {
 
 /** The hosts of the database and of price pages. */
 function otherPlaces(config: Config): Place[] {
-  const { url, sessionUrl } = config.database;
+  const { url, sessionUrl, replicaUrl } = config.database;
   return [
-    ...[url, sessionUrl].flatMap(serversOf).map((server) => placeOf(server, 'the database server')),
+    ...[url, sessionUrl, replicaUrl]
+      .flatMap(serversOf)
+      .map((server) => placeOf(server, 'the database server')),
     ...pagesOf(config).map((url, index) => placeOf(url, `page${index + 1}`)),
   ];
 }

@@ -35,6 +35,7 @@ import { openPriceLoops, type PriceLoops } from './price-feeds.ts';
 import { createProcessRegistry, type ProcessRegistry } from './process-registry.ts';
 import { createProgramLog } from './program-log.ts';
 import { quorumReader } from './quorum-reader.ts';
+import { openReplica } from './read-replica.ts';
 import { type Role, roles } from './roles.ts';
 import { createSchemaWatch, SCHEMA_MS, type SchemaWatch } from './schema-watch.ts';
 import { createStatus } from './status.ts';
@@ -116,10 +117,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
     report: () => status.follower(),
     failures: () => writes.failures(),
   });
+  const replica = openReplica(base, () => deployment.id, parts);
   const follows = active.has('follower');
   const status = createStatus({
     ...{ version, config, database, writes, clock, metrics },
-    reports: database.for('follower'),
+    ...{ reports: database.for('follower'), replica: replica?.state },
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
     recentStep: () => common?.recentStep(),
@@ -133,7 +135,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   parts.defer(drain);
   startLoops(base, { delivery, prices, deployment, bell, schema });
   const inFlight = active.has('delivery') ? delivery.inFlight : undefined;
-  const serving = { sender, contracts, ops: status, inFlight, attemptBell: bell };
+  const serving = { sender, contracts, ops: status, inFlight, attemptBell: bell, replica };
   const apiUrl = active.has('api') ? await startApi(base, serving, parts) : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
   parts.defer(() => closeServer(metricsServer));

@@ -16,6 +16,7 @@ import type { Metrics } from '../core/metrics.ts';
 import type { QuorumStatus } from '../domain/quorum.ts';
 import { findChain, findTipTimes } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
+import type { ReplicaState } from '../store/db/replica.ts';
 import type { WriteFailure, WriteHealth } from '../store/db/write-health.ts';
 import { type QueueStatistics, queueStatistics } from '../store/delivery/pending.ts';
 import type { FollowerReport } from '../store/deployment/processes.ts';
@@ -52,6 +53,8 @@ type StatusOptions = {
   writes: Pick<WriteHealth, 'failures'>;
   recentStep: CommonClock['recentStep'];
   agreement?: Voters['agreement'] | undefined;
+  /** Undefined if no replica is configured for this process. */
+  replica?: (() => ReplicaState) | undefined;
   /** Without it, the status covers only this process. */
   deployment?: DeploymentStatus | undefined;
   clock: Clock;
@@ -184,6 +187,7 @@ function bodyOf(
       return { part, message, since: since.toISOString() };
     }),
     clock_step: describeStep(options.recentStep()),
+    replica: describeReplica(options.replica?.()),
     queue: queue === undefined ? null : describeQueue(queue, now),
     ...(deployment?.body ?? noDeployment),
     ...notifications,
@@ -280,6 +284,15 @@ function describeStep(step: ReturnType<CommonClock['recentStep']>) {
   const { ms, at, pruneFrom } = step;
   return { seconds: ms / 1000, at: at.toISOString(), pruning_resumes_at: pruneFrom.toISOString() };
 }
+
+const describeReplica = (state: ReplicaState | undefined): StatusBody['replica'] =>
+  state === undefined
+    ? null
+    : {
+        in_use: state.isUsed,
+        lag_seconds: state.lagMs === undefined ? null : state.lagMs / 1_000,
+        message: state.problem ?? null,
+      };
 
 /** The most important problem. For a failed write, the message of the failure is shown, because it has the advice. */
 function describeProblem(trouble: Trouble | undefined, failures: readonly WriteFailure[]) {

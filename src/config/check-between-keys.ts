@@ -14,7 +14,7 @@ import type { PointerProblem } from './problem.ts';
 export function checkBetweenKeys(values: unknown): PointerProblem[] {
   return [
     ...checkSecret(values),
-    ...checkSessionUrl(values),
+    ...checkFurtherUrls(values),
     ...checkNodes(values),
     ...checkQuorum(values),
     ...checkUnprovedTypes(values),
@@ -40,16 +40,15 @@ function checkSecret(values: unknown): PointerProblem[] {
     : [];
 }
 
-function checkSessionUrl(values: unknown): PointerProblem[] {
+/** URLs beside database.url, without which the embedded database would be used. */
+function checkFurtherUrls(values: unknown): PointerProblem[] {
   const isSet = (pointer: string) => !['', undefined].includes(findAt(values, pointer) as string);
-  if (!isSet('/database/sessionUrl') || isSet('/database/url')) return [];
-  return [
-    {
-      pointer: '/database/sessionUrl',
-      message: 'is set, but database.url is not',
-      suggestion: 'set database.url to the pooler, or use database.url alone',
-    },
-  ];
+  if (isSet('/database/url')) return [];
+  return ['/database/sessionUrl', '/database/replicaUrl'].filter(isSet).map((pointer) => ({
+    pointer,
+    message: 'is set, but database.url is not',
+    suggestion: 'set database.url (DATABASE_URL) too',
+  }));
 }
 
 /** A node that is listed twice would confirm its own answers about the head and about the checks its chain honors. */

@@ -15,6 +15,12 @@ const Connections = Type.Object(
       description: 'Follower and price feeds.',
     }),
     api: Type.Integer({ minimum: 1, maximum: 500, default: 6, description: 'The API and /status.' }),
+    replica: Type.Integer({
+      minimum: 1,
+      maximum: 500,
+      default: 6,
+      description: 'Reads of the API from database.replicaUrl.',
+    }),
     delivery: Type.Integer({
       minimum: 2,
       maximum: 500,
@@ -40,6 +46,17 @@ export const DatabaseSection = Type.Object(
       default: '',
       description:
         'PostgreSQL itself, if url leads to a pooler in transaction mode. Only the API then uses the pooler.',
+    }),
+    replicaUrl: Type.With(DatabaseUrlText, {
+      default: '',
+      description:
+        'A streaming replica of the primary, for reads of the API. While it is down or too far behind, the primary serves them.',
+    }),
+    replicaLagMaxSeconds: Type.Number({
+      minimum: 1,
+      maximum: 3_600,
+      default: 5,
+      description: 'How far the replica may be behind before the API reads from the primary.',
     }),
     connections: Connections,
   },

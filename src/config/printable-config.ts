@@ -17,6 +17,7 @@ export function printableConfig(config: Config): ConfigText {
       ...database,
       url: redactDatabaseUrl(database.url),
       sessionUrl: redactDatabaseUrl(database.sessionUrl),
+      replicaUrl: redactDatabaseUrl(database.replicaUrl),
     },
     secret: secret === '' ? '' : '[redacted]',
     formerSecrets: formerSecrets.map(() => '[redacted]'),

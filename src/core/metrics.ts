@@ -155,7 +155,20 @@ const deliveryMetrics = ({ counter, gauge, histogram }: Factory) => ({
   ),
 });
 
-const deploymentMetrics = ({ gauge }: Factory) => ({
+const deploymentMetrics = ({ counter, gauge }: Factory) => ({
+  replicaLagSeconds: gauge(
+    'database_replica_lag_seconds',
+    'How far the replica is behind, seen by the heartbeats of this process. Absent while it is unknown, and without database.replicaUrl.',
+  ),
+  replicaUsed: gauge(
+    'database_replica_used',
+    '1 while reads of the API go to the replica, 0 while the primary serves them. Absent without database.replicaUrl.',
+  ),
+  databaseReads: counter(
+    'database_reads_total',
+    'Statements of the API that the replica may serve, by the server that did: replica or primary.',
+    ['server'],
+  ),
   processes: gauge(
     'processes',
     'Processes of the deployment by state: running, stopped or lost. A process counts once for each of its roles.',

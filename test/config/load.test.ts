@@ -27,7 +27,10 @@ test('only a chain id and one node are required, and every other key has a defau
       unprovedTypes: [],
       addressFilter: { minRecords: 100_000 },
     },
-    database: { url: '', sessionUrl: '', connections: { follower: 2, api: 6, delivery: 6 } },
+    database: {
+      ...{ url: '', sessionUrl: '', replicaUrl: '', replicaLagMaxSeconds: 5 },
+      connections: { follower: 2, api: 6, replica: 6, delivery: 6 },
+    },
     dataDir: '/data',
     secret: '',
     formerSecrets: [],

@@ -16,6 +16,8 @@ export type PostgresPair = {
   standby: { url: string; port: number };
   /** Kills all processes of the primary with SIGKILL. */
   killPrimary(): Promise<void>;
+  /** The same for the standby. Commits no longer wait for it. */
+  killStandby(): Promise<void>;
   /** Promotes the standby. Resolves when it accepts writes. */
   promote(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -51,6 +53,13 @@ export async function startPostgresPair(): Promise<PostgresPair> {
     primary: { url: primaryUrl, port: primary.port },
     standby: { url: standbyUrl, port: standby.port },
     killPrimary: () => killServer(first),
+    async killStandby() {
+      await ask(primaryUrl, async (client) => {
+        await client.query('alter system reset synchronous_standby_names');
+        await client.query('select pg_reload_conf()');
+      });
+      await killServer(second);
+    },
     promote: () =>
       ask(standbyUrl, async (client) => {
         const { rows } = await client.query('select pg_promote(true, 60) as done');

@@ -16,7 +16,7 @@ import { waitUntil } from './wait.ts';
 import { watchAnswers } from './watched-fetch.ts';
 
 export type TestServiceOptions = Pick<ServiceOptions, 'roles' | 'migrations'> & {
-  database: Pick<TestDatabase, 'url' | 'dataDir'> & { sessionUrl?: string };
+  database: Pick<TestDatabase, 'url' | 'dataDir'> & { sessionUrl?: string; replicaUrl?: string };
   /** The node's URLs. */
   rpc: readonly string[];
   /** Receivers whose ports webhook URLs may use. */
@@ -90,7 +90,13 @@ export function testConfig(options: TestServiceOptions): Config {
     overrides: {
       ...options.sections,
       chain: { id: CHAIN_ID, rpc: [...rpc], ...options.chain },
-      database: { url: database.url, sessionUrl: database.sessionUrl ?? '' },
+      database: {
+        ...{ url: database.url, sessionUrl: database.sessionUrl ?? '' },
+        ...(database.replicaUrl !== undefined && {
+          replicaUrl: database.replicaUrl,
+          replicaLagMaxSeconds: 1,
+        }),
+      },
       dataDir: database.dataDir,
       secret,
       formerSecrets: [...formerSecrets],

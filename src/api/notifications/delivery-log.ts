@@ -162,12 +162,12 @@ export const operations = {
   },
 };
 
-export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
+export function addDeliveryLogRoutes(api: Api, options: ApiOptions, current: ApiOptions): void {
   const gate = createWatcherGate(options);
-  addList(api, options, gate);
-  addCount(api, options, gate);
+  addList(api, current, gate);
+  addCount(api, current, gate);
   addOne(api, options, gate);
-  addAttempts(api, options, gate);
+  addAttempts(api, current, gate);
   addRedeliverOne(api, options, gate);
   addRedeliverMany(api, options, gate);
 }

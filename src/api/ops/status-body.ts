@@ -179,6 +179,19 @@ export const StatusBody = Type.Object(
         { description: 'The last step of the shared clock. Null after a day.' },
       ),
     ),
+    replica: orNull(
+      Type.Object(
+        {
+          in_use: Type.Boolean({ description: 'Whether reads go to the replica.' }),
+          lag_seconds: orNull(Type.Number({ description: 'Null while it is unknown.' })),
+          message: orNull(Type.String({ description: 'Why the primary serves the reads.' })),
+        },
+        {
+          description:
+            'The replica that serves reads of this process. Null without database.replicaUrl or the role api.',
+        },
+      ),
+    ),
     queue: orNull(
       Type.Object(
         {
@@ -297,7 +310,7 @@ export const STATUS_EXAMPLE: StatusBody = {
     ...{ head: 24_000_000, finalized: 23_999_920, corroborated: 24_000_000 },
   },
   cursor: { number: 24_000_000, mined_at: AT, stored_at: AT },
-  ...{ lag_blocks: 0, lag_seconds: 0, problem: null, write_failures: [], clock_step: null },
+  ...{ lag_blocks: 0, lag_seconds: 0, problem: null, write_failures: [], clock_step: null, replica: null },
   queue: { deferred: 0, held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
   ...deploymentExample,
   watchers_over_pending_limit: 0,

@@ -33,7 +33,7 @@ export function createPostgresHosts(
   url: string,
   base: pg.ClientConfig,
   /** False behind a pooler that gives each transaction any session of the server. */
-  { keepsSessions = true }: { keepsSessions?: boolean } = {},
+  { keepsSessions = true, mayBeStandby = false }: { keepsSessions?: boolean; mayBeStandby?: boolean } = {},
 ): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
   const sockets = new Set<Socket>();
@@ -46,7 +46,7 @@ export function createPostgresHosts(
   const choice = createHostChoice(urls.length);
   const HostClient = hostClientOf(urls, choice);
   const check = async (client: pg.ClientBase) => {
-    if (mustWrite) await requireWrites(client, choice);
+    if (mustWrite && !mayBeStandby) await requireWrites(client, choice);
   };
 
   async function verify(client: pg.PoolClient, done: (error?: Error) => void): Promise<void> {

@@ -4,7 +4,7 @@
 import { randomInt } from 'node:crypto';
 import pg from 'pg';
 import { machineSteadyMs } from '../../core/clock.ts';
-import { Fault, messageOf } from '../../core/fault.ts';
+import { Fault } from '../../core/fault.ts';
 import {
   type Connections,
   type Database,
@@ -17,11 +17,12 @@ import {
   type SharedDatabase,
 } from './db.ts';
 import { createPostgresHosts, type PostgresHosts } from './postgres-hosts.ts';
+import { requireVersion } from './postgres-version.ts';
+import type { ReplicaConnections } from './replica.ts';
 import type { Sql } from './sql.ts';
 
 /** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
 const QUERY_MS_MAX = 120_000;
-const SERVER_VERSION_MIN = 150_000;
 /** Two statements at a time record outcomes, unless that would leave delivery too few connections. */
 const SETTLE_CONNECTIONS = 2;
 const OTHER_CONNECTIONS_MIN = 2;
@@ -49,6 +50,13 @@ type PostgresOptions = {
   connections: Connections;
   onWait: (share: Share, waitMs: number) => void;
   silentMsMax: number;
+};
+
+const SETTINGS = {
+  types,
+  query_timeout: QUERY_MS_MAX,
+  keepAlive: true,
+  application_name: 'chainbell',
 };
 
 /** @throws Fault `unavailable` if the server can't be reached, `invalid` if it is older than PostgreSQL 15. */
@@ -115,15 +123,9 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
 
 /** The pool of each share. `apiHosts` differs from `hosts` if a pooler in transaction mode serves the API. */
 function createPools(url: string, { sessionUrl, connections }: PostgresOptions) {
-  const settings = {
-    types,
-    query_timeout: QUERY_MS_MAX,
-    keepAlive: true,
-    application_name: 'chainbell',
-  };
   const isPooled = sessionUrl !== '';
-  const hosts = createPostgresHosts(isPooled ? sessionUrl : url, settings);
-  const apiHosts = isPooled ? createPostgresHosts(url, settings, { keepsSessions: false }) : hosts;
+  const hosts = createPostgresHosts(isPooled ? sessionUrl : url, SETTINGS);
+  const apiHosts = isPooled ? createPostgresHosts(url, SETTINGS, { keepsSessions: false }) : hosts;
   const settling = connections.delivery - SETTLE_CONNECTIONS < OTHER_CONNECTIONS_MIN ? 1 : SETTLE_CONNECTIONS;
   const pools: Record<Exclude<Share, 'operator'>, pg.Pool> = {
     follower: hosts.pool(connections.follower),
@@ -135,6 +137,22 @@ function createPools(url: string, { sessionUrl, connections }: PostgresOptions) 
     await Promise.all(Object.values(pools).map((pool) => pool.end()));
   };
   return { hosts, apiHosts, pools, close };
+}
+
+/** Connections for reads from a replica. Opens none until the first statement, because the replica may be down. */
+export function openReplicaConnections(url: string, connectionsMax: number): ReplicaConnections {
+  const hosts = createPostgresHosts(url, SETTINGS, { mayBeStandby: true });
+  const pool = hosts.pool(connectionsMax);
+  const lender: Lender = {
+    ...hosts,
+    ...{ nameOf: createNames(), begin: 'begin', lend: () => orFault(hosts.connect(pool)) },
+  };
+  return {
+    query: (statement) => query(lender, statement),
+    each: (statement, onRow) => each(lender, statement, onRow),
+    close: () => pool.end(),
+    cut: hosts.cut,
+  };
 }
 
 type Names = (statement: Sql) => string | undefined;
@@ -349,37 +367,4 @@ async function requireSameDatabase(api: Db, hosts: PostgresHosts): Promise<void>
     'invalid',
     'database.sessionUrl leads to another database than database.url. Both must lead to the same database of the same server, database.url through the pooler',
   );
-}
-
-function adviceOn(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  if (code === '3D000') return 'Create this database, or change database.url (DATABASE_URL)';
-  if (code.startsWith('28')) return 'Check user and password in database.url (DATABASE_URL)';
-  return 'Check database.url (DATABASE_URL)';
-}
-
-async function requireVersion(database: Db): Promise<void> {
-  const text =
-    "select current_setting('server_version_num')::int as version, current_setting('server_encoding') as encoding";
-  const rows = await database
-    .query<{ version: number; encoding: string }>({ text, values: [] })
-    .catch((error: unknown) => {
-      if (error instanceof Fault) throw error;
-      // Other errors, such as a wrong password or an unknown database, need the operator.
-      const text = `database: ${messageOf(error)}. ${adviceOn(error)}`;
-      throw new Fault('invalid', text, { cause: error });
-    });
-  if (rows[0]?.encoding !== 'UTF8') {
-    throw new Fault(
-      'invalid',
-      `database: its encoding is ${rows[0]?.encoding}, but names need UTF8. Create the database with: createdb --encoding UTF8 --template template0`,
-    );
-  }
-  const version = rows[0]?.version ?? 0;
-  if (version < SERVER_VERSION_MIN) {
-    throw new Fault(
-      'invalid',
-      `database: PostgreSQL 15 or newer is required, but this server is version ${Math.floor(version / 10_000)}`,
-    );
-  }
 }

@@ -43,6 +43,16 @@ const EVENTS: Record<string, LogEvent> = {
     meaning:
       'A newer version has applied these migrations. This version can work with them, for example until it is upgraded too.',
   },
+  'replica.used': {
+    level: 'info',
+    fields: 'lagMs',
+    meaning: 'Reads of the API go to the replica from now on.',
+  },
+  'replica.left': {
+    level: 'warn',
+    fields: 'lagMs, problem',
+    meaning: 'The replica is down or too far behind, so the primary serves the reads. `problem` says which.',
+  },
   'webhooks.guard_opened': {
     level: 'warn',
     fields: 'allowHttp, allowCidrs, meaning',

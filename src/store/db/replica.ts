@@ -1,0 +1,209 @@
+/**
+ * Reads from a streaming replica while it is close enough behind the primary, and from the primary otherwise.
+ *
+ * The replica is trusted by this process's heartbeats: it is as far behind as the oldest heartbeat that the primary has and the
+ * replica hasn't. After a fail-over it must first show a heartbeat from the new timeline, because a replica of the former primary may
+ * have the same positions with other contents.
+ */
+import { never } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
+import type { Clock } from '../../core/clock.ts';
+import { messageOf } from '../../core/fault.ts';
+import type { Database, Db } from './db.ts';
+import { raw, type Sql, sql } from './sql.ts';
+
+/** The connections to the replica. */
+export type ReplicaConnections = Pick<Database, 'query' | 'each' | 'close'> & {
+  /** Ends all of them at once. */
+  cut(): void;
+};
+
+export type ReplicaState = {
+  /** Whether reads go to the replica. */
+  isUsed: boolean;
+  /** Undefined while it is unknown. */
+  lagMs: number | undefined;
+  /** Why reads go to the primary. */
+  problem: string | undefined;
+};
+
+export type Replica = {
+  /** For reads that may be behind by the maximum lag. */
+  recent: Database;
+  /** For reads that show everything that was committed before them, in any process. */
+  current: Database;
+  /** Compares replica and primary. Call it every PROBE_MS. Resolves in time even if the replica hangs. */
+  probe(): Promise<void>;
+  state(): ReplicaState;
+  close(): Promise<void>;
+};
+
+type ReplicaOptions = {
+  primary: Database;
+  replica: ReplicaConnections;
+  /** The process whose heartbeats are compared. */
+  processId(): string;
+  lagMsMax: number;
+  clock: Clock;
+  /** Called for each statement, with the server that answered. */
+  onRead(server: 'replica' | 'primary'): void;
+};
+
+export const PROBE_MS = 1_000;
+/** A replica that doesn't answer for this long is left at once, with the statements that wait for it. */
+const ANSWER_MS_MAX = 2_000;
+/** While the primary is away it commits nothing, so reads may go on for this and the maximum lag. */
+const UNCOMPARED_MS_MAX = 2 * PROBE_MS;
+/** How long a read that must be current waits for the replica. Streaming takes some milliseconds. */
+const CURRENT_MS_MAX = 100;
+const CURRENT_POLL_MS = 3;
+
+type Beat = { beat: number; timeline: string };
+
+export function createReplica(options: ReplicaOptions): Replica {
+  const { primary, replica, processId, clock, lagMsMax, onRead } = options;
+  const lag = createLag(clock);
+  let problem: string | undefined;
+  /** When replica and primary last answered. While the primary is away, the lag is unknown. */
+  let comparedMs = Number.NEGATIVE_INFINITY;
+
+  function isUsed(): boolean {
+    const isCompared = clock.steadyMs() - comparedMs <= lagMsMax + UNCOMPARED_MS_MAX;
+    return problem === undefined && isCompared && (lag.ms() ?? Infinity) <= lagMsMax;
+  }
+
+  /** Returns why the replica can't be used. */
+  async function compare(): Promise<string | undefined> {
+    const [other] = await replica.query<{ beat: number; isStandby: boolean }>(sql`
+      select coalesce((select beat from process where id = ${processId()}), 0) as beat, pg_is_in_recovery() as "isStandby"`);
+    if (other === undefined) return 'has no answer';
+    if (!other.isStandby)
+      return 'is not a standby. Point database.replicaUrl to a streaming replica of the primary';
+    const own = await findBeat(primary, processId());
+    if (own === undefined) return undefined;
+    lag.note(own, other.beat);
+    comparedMs = clock.steadyMs();
+    return undefined;
+  }
+
+  /** Whether the replica has everything that the primary has committed until now. */
+  async function isCurrent(): Promise<boolean> {
+    const [present] = await primary.query<{ position: string; timeline: string }>(sql`
+      select pg_current_wal_insert_lsn()::text as position, ${TIMELINE} as timeline`);
+    if (present === undefined || present.timeline !== lag.timeline()) return false;
+    const reached = sql`select pg_last_wal_replay_lsn() >= ${present.position}::pg_lsn as reached`;
+    const untilMs = clock.steadyMs() + CURRENT_MS_MAX;
+    for (;;) {
+      const [row] = await replica.query<{ reached: boolean | null }>(reached);
+      if (row?.reached === true) return true;
+      if (clock.steadyMs() >= untilMs || !isUsed()) return false;
+      await clock.wait(CURRENT_POLL_MS, never);
+    }
+  }
+
+  const reads = { primary, replica, onRead };
+  return {
+    recent: createReads(reads, async () => isUsed()),
+    current: createReads(reads, async () => isUsed() && (await isCurrent().catch(() => false))),
+    async probe() {
+      const comparison = compare().catch((error: unknown) => messageOf(error));
+      const found = await firstOrLate({ clock, signal: never }, [comparison], ANSWER_MS_MAX);
+      // The statements that wait for the replica fail, and the primary answers them.
+      if (found === 'late') replica.cut();
+      problem = found === 'late' ? `has not answered for ${ANSWER_MS_MAX / 1_000} s` : found;
+    },
+    state() {
+      const lagMs = lag.ms();
+      return { isUsed: isUsed(), lagMs, problem: isUsed() ? undefined : (problem ?? describe(lagMs)) };
+    },
+    close: () => replica.close(),
+  };
+}
+
+const describe = (lagMs: number | undefined): string =>
+  lagMs === undefined
+    ? 'has not shown a heartbeat of this process since its start or the last fail-over'
+    : `is ${Math.round(lagMs / 1_000)} s behind, or could not be compared with the primary`;
+
+/** The timeline that a primary writes. Each promotion begins another one. */
+const TIMELINE = raw('left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)');
+
+/** The newest heartbeat on the primary. Undefined while it doesn't answer. */
+async function findBeat(primary: Db, processId: string): Promise<Beat | undefined> {
+  try {
+    const [own] = await primary.query<Beat>(sql`
+      select coalesce((select beat from process where id = ${processId}), 0) as beat, ${TIMELINE} as timeline`);
+    return own;
+  } catch {
+    return undefined;
+  }
+}
+
+/** How far the replica is behind, by the heartbeats that it and the primary have shown. */
+function createLag(clock: Clock) {
+  /** The newest heartbeat that the replica has shown, and those after it, with the time when the primary first showed them. */
+  let beats: (Beat & { seenMs: number })[] = [];
+  /** The first one that was seen on the primary's timeline. Only later ones were surely written there. */
+  let first: Beat | undefined;
+  let shown = 0;
+  return {
+    note(own: Beat, replicaBeat: number): void {
+      if (first?.timeline !== own.timeline) {
+        first = own;
+        beats = [];
+        shown = 0;
+      }
+      if (beats.at(-1)?.beat !== own.beat) beats.push({ ...own, seenMs: clock.steadyMs() });
+      shown = Math.max(shown, replicaBeat);
+      beats = beats.filter(({ beat }, index) => beat > shown || index === beats.length - 1);
+    },
+    /** Undefined until the replica has shown a heartbeat from this timeline. */
+    ms(): number | undefined {
+      if (first === undefined || shown <= first.beat) return undefined;
+      const oldest = beats.find(({ beat }) => beat > shown);
+      return oldest === undefined ? 0 : clock.steadyMs() - oldest.seenMs;
+    },
+    timeline: () => first?.timeline,
+  };
+}
+
+/** Reads from the replica if `mayUse` says so, and from the primary otherwise or if the replica fails. */
+function createReads(
+  { primary, replica, onRead }: Pick<ReplicaOptions, 'primary' | 'replica' | 'onRead'>,
+  mayUse: () => Promise<boolean>,
+): Database {
+  return {
+    ...primary,
+    async query<Row>(statement: Sql) {
+      if (await mayUse()) {
+        try {
+          const rows = await replica.query<Row>(statement);
+          onRead('replica');
+          return rows;
+        } catch {
+          // A replica cancels statements that conflict with what it replays, and may lack the newest schema.
+        }
+      }
+      onRead('primary');
+      return primary.query<Row>(statement);
+    },
+    async each<Row>(statement: Sql, onRow: (row: Row) => void) {
+      let isBegun = false;
+      const pass = (row: Row) => {
+        isBegun = true;
+        onRow(row);
+      };
+      if (await mayUse()) {
+        try {
+          await replica.each(statement, pass);
+          onRead('replica');
+          return;
+        } catch (error) {
+          if (isBegun) throw error;
+        }
+      }
+      onRead('primary');
+      await primary.each(statement, onRow);
+    },
+  };
+}

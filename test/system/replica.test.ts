@@ -1,0 +1,104 @@
+/**
+ * Services whose API reads from a real streaming replica.
+ */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+import pg from 'pg';
+import type { StatusBody } from '../../src/api/ops/status-body.ts';
+import { startChain } from '../kit/anvil.ts';
+import { startPostgresPair } from '../kit/postgres-pair.ts';
+import { startReceiver } from '../kit/receiver.ts';
+import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const POINTS = '/api/points/leaderboard?month=2026-11&limit=';
+
+test('reads go to the replica while it is close, to the primary otherwise, and a watcher always sees what it has changed', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const receiver = parts.use(await startReceiver());
+  const pair = parts.use(await startPostgresPair());
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-replica-'));
+  parts.defer(() => rm(dataDir, { recursive: true }));
+  const database = { url: pair.primary.url, replicaUrl: pair.standby.url, dataDir };
+  const options = { database, rpc: [chain.url], receivers: [receiver] };
+  const service = parts.use(await startTestService(options));
+  const other = parts.use(await startTestService({ ...options, roles: ['api'] }));
+  const standby = new pg.Client({ connectionString: pair.standby.url });
+  await standby.connect();
+  standby.on('error', () => {});
+  parts.defer(() => standby.end().catch(() => {}));
+
+  const status = async ({ apiUrl }: TestService) =>
+    ((await (await fetch(`${apiUrl}/status`)).json()) as StatusBody).replica;
+  const metric = async (name: string) => {
+    const text = await (await fetch(other.metricsUrl)).text();
+    return Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(name))
+        ?.split(' ')[1] ?? Number.NaN,
+    );
+  };
+  const readsOf = async (server: string) =>
+    (await metric(`chainbell_database_reads_total{server="${server}"}`)) || 0;
+  const isUsed = async () => {
+    const [own, theirs] = [await status(service), await status(other)];
+    return own?.in_use === true && theirs?.in_use === true;
+  };
+  await waitUntil(isUsed, { describe: 'the replica to be used' });
+
+  const watcher = await createWatcher(service, 'acme');
+  const address = freshAddress();
+  await watcher.watch({ address, webhookUrl: receiver.url });
+  const headers = { authorization: `Bearer ${watcher.key}` };
+  const pay = async () => {
+    const { hash } = await chain.transferNative({ from: chain.accounts[1], to: address, valueWei: 1n });
+    await waitUntil(() => receiver.requests.some(({ body }) => body.includes(hash)));
+    return hash;
+  };
+  /** Through the other process, which did not write any of it. */
+  const logged = async () => (await fetch(`${other.apiUrl}/api/notifications/log`, { headers })).text();
+  /** 404: there are no points. */
+  const readPoints = async (limit: number) => (await fetch(`${other.apiUrl}${POINTS}${limit}`)).status;
+
+  assert.ok((await logged()).includes('"data":[]'));
+  const first = await pay();
+  assert.ok((await logged()).includes(first));
+  const before = await readsOf('replica');
+  assert.equal(await readPoints(1), 404);
+  assert.ok((await readsOf('replica')) > before, JSON.stringify(await status(other)));
+
+  await standby.query('select pg_wal_replay_pause()');
+  const second = await pay();
+  assert.ok((await logged()).includes(second), 'the log shows what the replica lacks');
+  const isLeft = async () => {
+    const replica = await status(other);
+    return replica?.in_use === false && replica;
+  };
+  const left = await waitUntil(
+    async () => {
+      const replica = await isLeft();
+      return replica !== false && (replica.lag_seconds ?? 0) > 1 && replica;
+    },
+    { describe: 'the replica to be left' },
+  );
+  assert.match(left.message ?? '', /behind/);
+  assert.equal(await metric('chainbell_database_replica_used'), 0);
+  const lagging = { replica: await readsOf('replica'), primary: await readsOf('primary') };
+  assert.equal(await readPoints(2), 404);
+  assert.ok((await readsOf('primary')) > lagging.primary);
+  assert.equal(await readsOf('replica'), lagging.replica);
+
+  await standby.query('select pg_wal_replay_resume()');
+  await waitUntil(isUsed, { describe: 'the replica to be used again' });
+  assert.ok((await metric('chainbell_database_replica_lag_seconds')) < 1);
+
+  await pair.killStandby();
+  assert.equal(await readPoints(3), 404);
+  assert.ok((await logged()).includes(second));
+  await waitUntil(isLeft);
+});
