@@ -104,6 +104,12 @@ export function cpuSecondsOf(pid: number): number {
   return sum(fields.slice(11, 15).map(Number)) / TICKS_PER_SECOND;
 }
 
+/** CPU time so far of a process, its descendants and those of them that have ended. */
+export const cpuSecondsOfTree = (pid: number): number => sum(listTree(pid).map(cpuSecondsOf));
+
+/** Current resident memory of a process, without its children. */
+export const residentMiBOf = (pid: number): number => memoryMiB(pid, 'VmRSS');
+
 /** proc(5), status: memory, which that file gives in KiB. */
 function memoryMiB(pid: number, name: 'VmRSS' | 'VmHWM'): number {
   const status = orElse('', () => readFileSync(`/proc/${pid}/status`, 'utf8'));

@@ -114,7 +114,7 @@ const PHRASES =
   /\b(is told|are told|was told|tells of|told that|nobody|whoever|is no failure|is no record|anew|bears? out|of its own\b)/g;
 
 /** Folders of test/ that mirror no folder of the program. */
-const TEST_FOLDERS = ['kit', 'system', 'sim', 'realchain', 'faults', 'abuse'];
+const TEST_FOLDERS = ['kit', 'system', 'sim', 'realchain', 'faults', 'abuse', 'soak'];
 
 const consoleFiles = listFiles('console/{*.ts,src/**/*.{ts,tsx}}');
 const programs = [...listFiles('{src,devnet,bench}/**/*.ts'), ...consoleFiles];

@@ -27,14 +27,74 @@ export const contentOf = (...parts: readonly (string | bigint | null | undefined
   parts.map((part) => String(part ?? '').toLowerCase()).join(' ');
 
 type Trace = {
-  transactionHash: Hex;
   traceAddress: number[];
   error?: string;
-  action: { from: Hex; to: Hex; value: Hex };
+  type: string;
+  action: { callType?: string; from: Hex; to?: Hex; value?: Hex };
 };
 const transferAbi = [
   parseAbiItem('event Transfer(address indexed from, address indexed to, uint256 value)'),
 ] as const;
+
+/** A transfer on the chain, whoever watches it. */
+export type ChainTransfer = {
+  hash: Hex;
+  type: 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
+  /** Sender and receiver. */
+  sides: readonly [Address, Address | null];
+  amount: bigint;
+  asset: string;
+};
+export type ChainBlock = { number: number; hash: Hex; transfers: ChainTransfer[] };
+
+/** Reads the canonical blocks from `from` to the head, with their transfers. */
+export async function readBlocks(url: string, from: number): Promise<ChainBlock[]> {
+  const client = createPublicClient({ transport: http(url, { batch: true, retryCount: 0 }) });
+  const head = Number(await client.getBlockNumber({ cacheTime: 0 }));
+  const numbers = Array.from({ length: head - from + 1 }, (_, index) => BigInt(from + index));
+  const blocks = await Promise.all(
+    numbers.map((blockNumber) => client.getBlock({ blockNumber, includeTransactions: true })),
+  );
+  const read: ChainBlock[] = [];
+  for (const { number, hash, transactions } of blocks) {
+    const transfers: ChainTransfer[] = [];
+    for (const { hash: txHash, from: sender, to, value } of transactions) {
+      const add = (
+        type: ChainTransfer['type'],
+        sides: ChainTransfer['sides'],
+        amount: bigint,
+        asset = 'eth',
+      ) => transfers.push({ hash: txHash, type, sides, amount, asset });
+      const { status, logs } = await client.getTransactionReceipt({ hash: txHash });
+      if (status === 'success' && value > 0n) add('COIN_TRANSFER', [sender, to], value);
+      for (const { args, address } of parseEventLogs({ abi: transferAbi, logs }))
+        add('TOKEN_TRANSFER', [args.from, args.to], args.value, address);
+      const traces = await client.request<{ Method: string; Parameters: [Hex]; ReturnType: Trace[] }>({
+        method: 'trace_transaction',
+        params: [txHash],
+      });
+      for (const { action } of movesInside(traces))
+        add('COIN_TRANSFER', [action.from, action.to ?? null], BigInt(action.value ?? 0));
+    }
+    read.push({ number: Number(number), hash, transfers });
+  }
+  return read;
+}
+
+/** The calls with a value inside a transaction, without those in a call that failed. */
+function movesInside(traces: readonly Trace[]): Trace[] {
+  const failed = traces.filter(({ error }) => error !== undefined).map(({ traceAddress }) => traceAddress);
+  const isIn = (place: readonly number[], outer: readonly number[]) =>
+    outer.every((step, depth) => place[depth] === step);
+  return traces.filter(
+    ({ traceAddress, type, action }) =>
+      traceAddress.length > 0 &&
+      type === 'call' &&
+      action.callType === 'call' &&
+      BigInt(action.value ?? 0) > 0n &&
+      !failed.some((outer) => isIn(traceAddress, outer)),
+  );
+}
 
 /** `records` maps each watched address, in lower case, to the id of its record. */
 export function createOracle(url: () => string, records: ReadonlyMap<string, string>, start: number): Oracle {
@@ -44,41 +104,15 @@ export function createOracle(url: () => string, records: ReadonlyMap<string, str
 
   /** The chain above the judged part. */
   async function read(): Promise<typeof judged> {
-    const client = createPublicClient({ transport: http(url(), { batch: true, retryCount: 0 }) });
-    const head = Number(await client.getBlockNumber({ cacheTime: 0 }));
-    const from = start + judged.hashes.size;
-    const numbers = Array.from({ length: head - from + 1 }, (_, index) => BigInt(from + index));
-    const blocks = await Promise.all(
-      numbers.map((blockNumber) => client.getBlock({ blockNumber, includeTransactions: true })),
-    );
+    const blocks = await readBlocks(url(), start + judged.hashes.size);
     const due = new Set<string>();
-    const add = (
-      hash: Hex,
-      type: string,
-      sides: readonly (Address | null)[],
-      amount: bigint,
-      asset = 'eth',
-    ) => {
+    for (const { hash, type, sides, amount, asset } of blocks.flatMap(({ transfers }) => transfers))
       for (const side of new Set(sides)) {
         const record = records.get(side?.toLowerCase() ?? '');
         if (record !== undefined) due.add(contentOf(record, hash, type, ...sides, amount, asset));
       }
-    };
-    for (const { hash, from: sender, to, value } of blocks.flatMap(({ transactions }) => transactions)) {
-      const { status, logs } = await client.getTransactionReceipt({ hash });
-      if (status === 'success' && value > 0n) add(hash, 'COIN_TRANSFER', [sender, to], value);
-      for (const { args, address } of parseEventLogs({ abi: transferAbi, logs }))
-        add(hash, 'TOKEN_TRANSFER', [args.from, args.to], args.value, address);
-      const traces = await client.request<{ Method: string; Parameters: [Hex]; ReturnType: Trace[] }>({
-        method: 'trace_transaction',
-        params: [hash],
-      });
-      for (const { traceAddress, error, action } of traces)
-        if (traceAddress.length > 0 && error === undefined && BigInt(action.value) > 0n)
-          add(hash, 'COIN_TRANSFER', [action.from, action.to], BigInt(action.value));
-    }
     for (const one of due) ever.add(one);
-    return { hashes: new Map(blocks.map(({ number, hash }) => [Number(number), hash])), due };
+    return { hashes: new Map(blocks.map(({ number, hash }) => [number, hash])), due };
   }
 
   return {

@@ -4,11 +4,20 @@
  */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { initialize, launch, makeSite, type Site, serverUrl } from './postgres-server.ts';
+import {
+  initialize,
+  launch,
+  makeSite,
+  RESTARTER,
+  restartServer,
+  type ServerEnd,
+  type Site,
+  serverUrl,
+} from './postgres-server.ts';
 import { waitUntil } from './wait.ts';
 
 export type PostgresPair = {
@@ -20,6 +29,8 @@ export type PostgresPair = {
   killStandby(): Promise<void>;
   /** Promotes the standby. Resolves when it accepts writes. */
   promote(): Promise<void>;
+  /** Ends the server that accepts writes. Resolves when it is back. The standby is never restarted. */
+  restart(signal: ServerEnd): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
@@ -32,11 +43,14 @@ export async function startPostgresPair(): Promise<PostgresPair> {
   // Copy the files of a server that never ran, because not every package includes a backup tool.
   const [data, copy] = [first, second].map(({ folder }) => path.join(folder, 'data'));
   await promisify(execFile)('cp', ['-a', `${data}`, `${copy}`], { ...second.user, cwd: second.folder });
-  const primary = await launch(first, { settings: SETTINGS });
+  const primary = await launch(first, { supervision: RESTARTER, settings: SETTINGS });
   parts.defer(primary.stop);
   const primaryUrl = serverUrl(primary.port, password);
   await promisify(execFile)('touch', [`${copy}/standby.signal`], { ...second.user, cwd: second.folder });
-  const standby = await launch(second, { settings: [...SETTINGS, `primary_conninfo=${primaryUrl}`] });
+  const standby = await launch(second, {
+    supervision: RESTARTER,
+    settings: [...SETTINGS, `primary_conninfo=${primaryUrl}`],
+  });
   parts.defer(standby.stop);
   const standbyUrl = serverUrl(standby.port, password);
   await ask(primaryUrl, async (client) => {
@@ -49,6 +63,7 @@ export async function startPostgresPair(): Promise<PostgresPair> {
     await client.query('select pg_reload_conf()');
   });
   const running = parts.move();
+  let leading = first;
   return {
     primary: { url: primaryUrl, port: primary.port },
     standby: { url: standbyUrl, port: standby.port },
@@ -60,17 +75,22 @@ export async function startPostgresPair(): Promise<PostgresPair> {
       });
       await killServer(second);
     },
-    promote: () =>
-      ask(standbyUrl, async (client) => {
+    async promote() {
+      await ask(standbyUrl, async (client) => {
         const { rows } = await client.query('select pg_promote(true, 60) as done');
         if (rows[0]?.done !== true) throw new Error('the standby was not promoted within 60 s');
-      }),
+      });
+      leading = second;
+    },
+    restart: (signal) => restartServer(leading.folder, signal),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
 
-/** Kills the server and all its processes. They start separate sessions, so no process group contains all of them. */
+/** Kills the server and all its processes for good. They start separate sessions, so no process group contains all of them. */
 async function killServer({ folder }: Site): Promise<void> {
+  // Tells its supervisor not to start it again.
+  await writeFile(path.join(folder, 'over'), '');
   const pid = Number.parseInt(await readFile(path.join(folder, 'data/postmaster.pid'), 'utf8'), 10);
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
   for (const one of [pid, ...children.map(Number)]) {

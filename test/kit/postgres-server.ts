@@ -19,9 +19,12 @@ export type PostgresServer = {
   stop(): Promise<void>;
 };
 
+/** SIGINT is the fast shutdown of PostgreSQL, SIGQUIT the immediate one, which needs recovery at the next start. */
+export type ServerEnd = 'SIGKILL' | 'SIGQUIT' | 'SIGINT';
+
 type RestartingServer = PostgresServer & {
-  /** Ends the server with this signal (SIGINT is its fast shutdown). Resolves when the next one is ready. */
-  restart(signal: 'SIGKILL' | 'SIGINT'): Promise<void>;
+  /** Ends the server with this signal. Resolves when the next one is ready. */
+  restart(signal: ServerEnd): Promise<void>;
 };
 
 const VERSION_MIN = 15;
@@ -42,7 +45,7 @@ const SUPERVISOR =
   'folder=$1; shift; "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server; rm -rf "$folder"';
 
 /** Like SUPERVISOR, but a separate shell restarts the server whenever it ends, as a service manager would. */
-const RESTARTER = `
+export const RESTARTER = `
   folder=$1; shift
   (while [ ! -e "$folder/over" ]; do "$@"; sleep 0.05; done; : >"$folder/ended") &
   cat >/dev/null; : >"$folder/over"
@@ -70,23 +73,22 @@ export async function startPostgresServer({
 /** Starts a server that may be killed: committed data is still there after its restart. @throws as above. */
 export async function startRestartingServer(): Promise<RestartingServer> {
   const { url, stop, folder } = await start(RESTARTER, WITHOUT_DISK);
+  return { url, stop, restart: (signal) => restartServer(folder, signal) };
+}
+
+/** Ends a server that RESTARTER supervises. Resolves when the next one is ready. */
+export async function restartServer(folder: string, signal: ServerEnd): Promise<void> {
   const readState = async () => {
     const text = await readFile(path.join(folder, 'data/postmaster.pid'), 'utf8').catch(() => '');
     return { pid: Number.parseInt(text, 10), isReady: READY.test(text) };
   };
-  return {
-    url,
-    stop,
-    async restart(signal) {
-      const before = await readState();
-      process.kill(before.pid, signal);
-      const isBack = async () => {
-        const { pid, isReady } = await readState();
-        return isReady && pid !== before.pid;
-      };
-      await waitUntil(isBack, { describe: 'PostgreSQL to be back', timeoutMs: START_MS_MAX });
-    },
+  const before = await readState();
+  process.kill(before.pid, signal);
+  const isBack = async () => {
+    const { pid, isReady } = await readState();
+    return isReady && pid !== before.pid;
   };
+  await waitUntil(isBack, { describe: 'PostgreSQL to be back', timeoutMs: START_MS_MAX });
 }
 
 async function start(
