@@ -123,7 +123,7 @@ async function registrationTimes(database: Database): Promise<number[]> {
   const times: number[] = [];
   for (let batch = 0; batch < BATCHES; batch += 1) {
     const startedAt = performance.now();
-    await database.query(insertion(BATCH_RECORDS));
+    await database.query(insertRecords(BATCH_RECORDS));
     times.push(performance.now() - startedAt);
   }
   return times.sort((one, other) => one - other);
@@ -136,7 +136,8 @@ async function fill(database: Database): Promise<void> {
     alter table watched_address drop constraint watched_address_pkey;
     drop index watched_address_address;
     drop index watched_address_listed`);
-  for (let count = 0; count < RECORDS; count += ROWS_AT_ONCE) await database.query(insertion(ROWS_AT_ONCE));
+  for (let count = 0; count < RECORDS; count += ROWS_AT_ONCE)
+    await database.query(insertRecords(ROWS_AT_ONCE));
   await database.script('alter table watched_address add primary key (shard_id, id)');
   await database.script('create index watched_address_address on watched_address (address)');
   await database.script('create index watched_address_listed on watched_address (shard_id, created_at, id)');
@@ -144,7 +145,7 @@ async function fill(database: Database): Promise<void> {
 }
 
 /** Records of random addresses in the lane of the first record. */
-const insertion = (count: number) => sql`
+export const insertRecords = (count: number) => sql`
   insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at,
     updated_at)
   select l.shard_id, gen_random_uuid(), l.watcher_id, l.id, substr(sha256(uuid_send(gen_random_uuid())), 1, 20), true, true,

@@ -8,6 +8,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { stopOptimizingWasm } from '../src/core/wasm.ts';
 import { api } from './api/run.ts';
 import { bulk } from './bulk.ts';
+import { capacity } from './capacity.ts';
 import { commands } from './commands.ts';
 import { consoleFigures } from './console.ts';
 import { days } from './days.ts';
@@ -32,6 +33,7 @@ import { stream } from './stream.ts';
 const scenarios: Record<string, () => Promise<Figures>> = {
   ...{
     bulk,
+    capacity,
     commands,
     console: consoleFigures,
     days,

@@ -23,8 +23,9 @@ export type Stage = {
   /** The API key of watcher `bench`. */
   key: string;
   metricsUrl: string;
-  /** Registers an address with the receiver's URL. */
-  watch(address: string): Promise<void>;
+  pid: number;
+  /** Registers an address with the receiver's URL, or another one. */
+  watch(address: string, url?: string): Promise<void>;
   /** Current and peak resident memory of the service, in MiB. */
   memoryMiB(): { resident: number; peak: number };
   /** False after the service has ended. */
@@ -40,14 +41,17 @@ type StageOptions = {
   internalTransfers: 'auto' | 'off';
   /** The URL of an empty database, in place of a test database. */
   databaseUrl?: string;
+  /** Where the receiver listens; 127.0.0.1 by default. */
+  receiverHost?: string;
 };
 
-export async function setStage({ answer, internalTransfers, databaseUrl }: StageOptions): Promise<Stage> {
+export async function setStage(options: StageOptions): Promise<Stage> {
+  const { answer, internalTransfers, databaseUrl, receiverHost = '127.0.0.1' } = options;
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const database =
     databaseUrl === undefined ? parts.use(await createTestDatabase('postgres')) : { url: databaseUrl };
-  const receiver = parts.use(await startReceiver({ answer }));
+  const receiver = parts.use(await startReceiver({ answer, host: receiverHost }));
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
   const port = await findFreePort(0);
@@ -67,13 +71,13 @@ export async function setStage({ answer, internalTransfers, databaseUrl }: Stage
     CHAINBELL_LOG_FORMAT: 'json',
     CHAINBELL_CHAIN_INTERNAL_TRANSFERS: internalTransfers,
   };
-  const options = { env: environment, cwd: folder };
+  const place = { env: environment, cwd: folder };
   const create = [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'];
-  const { stdout } = await promisify(execFile)(process.execPath, create, options);
+  const { stdout } = await promisify(execFile)(process.execPath, create, place);
   const { key }: { key: string } = JSON.parse(stdout);
   // Pass on the flags of this process, because bootstrap.mjs gives the same ones to every program.
   const child = spawn(process.execPath, [...process.execArgv, MAIN, 'start'], {
-    ...options,
+    ...place,
     stdio: 'ignore',
   });
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
@@ -91,11 +95,12 @@ export async function setStage({ answer, internalTransfers, databaseUrl }: Stage
     apiUrl,
     key,
     metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
-    async watch(address) {
+    pid: child.pid ?? 0,
+    async watch(address, url = receiver.url) {
       const answer = await fetch(`${apiUrl}/api/notifications/watched-addresses`, {
         method: 'POST',
         headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-        body: JSON.stringify({ address, webhook_url: receiver.url }),
+        body: JSON.stringify({ address, webhook_url: url }),
       });
       if (!answer.ok) throw new Error(`the API answered ${answer.status}: ${await answer.text()}`);
     },

@@ -16,6 +16,7 @@ const adders = {
   repair: async () => (await import('./repair.ts')).addRepairCommand,
   receivers: async () => (await import('./receivers.ts')).addReceiversCommand,
   status: async () => (await import('./status.ts')).addStatusCommand,
+  capacity: async () => (await import('./capacity.ts')).addCapacityCommand,
   config: async () => (await import('./config.ts')).addConfigCommands,
   openapi: async () => (await import('./openapi.ts')).addOpenApiCommand,
 };
