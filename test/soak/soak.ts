@@ -85,7 +85,7 @@ const hotTables: Record<string, { absolute: number; part: number }> = {
   ...Object.fromEntries(
     [
       ...['lane', 'process', 'watcher_queue', 'watcher_usage', 'origin_usage', 'receiver_failure', 'chain'],
-      ...['watched_address', 'address_change', 'deferred_match', 'pair_state', 'statistics_state'],
+      ...['watched_address', 'address_change', 'deferred_match', 'last_success', 'statistics_state'],
     ].map((table) => [table, { absolute: 512, part: 0.25 }]),
   ),
 };
