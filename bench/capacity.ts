@@ -163,9 +163,10 @@ async function measureBlocks(
   const small = await cost(() => mineBlocks(stage, BLOCKS, 1).then(caughtUp));
   const large = await catchUp(stage, { measure, caughtUp });
   const transactions = LARGE_BLOCKS * TRANSACTIONS_OF_BLOCK;
+  const idled = large.seconds / idle.seconds;
   const each = {
-    service: (large.service - idle.service * (large.seconds / idle.seconds)) / transactions,
-    postgres: large.postgres / transactions,
+    service: (large.service - idle.service * idled) / transactions,
+    postgres: Math.max(0, (large.postgres - idle.postgres * idled) / transactions),
   };
   return [
     microseconds('block with one transaction, service', small.service / BLOCKS),
