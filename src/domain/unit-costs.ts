@@ -2,19 +2,19 @@
  * Made by `npm run generate` from bench/results: the measured unit costs of the capacity model. Not to be edited.
  */
 export const unitCosts = {
-  machine: { processor: 'AMD EPYC', cores: 2, memoryGiB: 24, load: 21.8 },
+  machine: { processor: 'AMD EPYC', cores: 2, memoryGiB: 24, load: 4.5 },
   /** Processor time of the service for a block, in microseconds. */
-  blockService: { value: 3130, file: 'capacity', commit: '14f5af65b5b6+' },
+  blockService: { value: 2181.9, file: 'capacity', commit: '0562364736e7' },
   /** Processor time of PostgreSQL for a block, in microseconds. */
-  blockDatabase: { value: 979.3, file: 'capacity', commit: '14f5af65b5b6+' },
+  blockDatabase: { value: 321.1, file: 'capacity', commit: '0562364736e7' },
   /** Processor time of the service for a transaction in a block, in microseconds. */
-  transactionService: { value: 134.2, file: 'capacity', commit: '14f5af65b5b6+' },
+  transactionService: { value: 113.5, file: 'capacity', commit: '0562364736e7' },
   /** Processor time of PostgreSQL for a transaction in a block, in microseconds. */
-  transactionDatabase: { value: 59.4, file: 'capacity', commit: '14f5af65b5b6+' },
+  transactionDatabase: { value: 13.8, file: 'capacity', commit: '0562364736e7' },
   /** Processor time of PostgreSQL to store a notification, in microseconds. */
-  commitDatabase: { value: 78.8, file: 'capacity', commit: '14f5af65b5b6+' },
+  commitDatabase: { value: 90.3, file: 'capacity', commit: '0562364736e7' },
   /** Processor time of PostgreSQL to lease, read and settle a webhook, in microseconds. */
-  settleDatabase: { value: 28.5, file: 'capacity', commit: '14f5af65b5b6+' },
+  settleDatabase: { value: 33.5, file: 'capacity', commit: '0562364736e7' },
   /** Processor time to add an attempt up for statistics, in microseconds. */
   statisticsProcessor: { value: 42.8, file: 'statistics', commit: 'dd3c75d7fabf+' },
   /** Processor time of a process for a webhook over HTTP, in microseconds. */
@@ -32,17 +32,17 @@ export const unitCosts = {
   /** Bytes of WAL of a delivery, with page images. */
   wal: { value: 1260, file: 'storage', commit: 'd1b6fdb60b13' },
   /** Bytes of a notification with its indexes. */
-  notificationBytes: { value: 332.2, file: 'capacity', commit: '14f5af65b5b6+' },
+  notificationBytes: { value: 332.6, file: 'capacity', commit: '0562364736e7' },
   /** Bytes of an attempt with its indexes. */
-  attemptBytes: { value: 171.8, file: 'capacity', commit: '14f5af65b5b6+' },
+  attemptBytes: { value: 171.4, file: 'capacity', commit: '0562364736e7' },
   /** Bytes of a watched address with its indexes. */
-  addressBytes: { value: 316.7, file: 'capacity', commit: '14f5af65b5b6+' },
+  addressBytes: { value: 316.5, file: 'capacity', commit: '0562364736e7' },
   /** Bytes of a watched address in the follower's address filter. */
   filterBytes: { value: 1.51, file: 'filter', commit: '5693ed2da186' },
   /** Resident memory of a process, in MiB. */
-  processMemory: { value: 193.1, file: 'capacity', commit: '14f5af65b5b6+' },
+  processMemory: { value: 189.5, file: 'capacity', commit: '0562364736e7' },
   /** Memory of a delivery queue that sent just now, in KiB. */
-  queueMemory: { value: 23, file: 'capacity', commit: '14f5af65b5b6+' },
+  queueMemory: { value: 26.3, file: 'capacity', commit: '0562364736e7' },
   /** Open connections to a receiver that answers. */
-  receiverSockets: { value: 0.5, file: 'capacity', commit: '14f5af65b5b6+' },
+  receiverSockets: { value: 1, file: 'capacity', commit: '0562364736e7' },
 } as const;
