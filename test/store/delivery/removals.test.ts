@@ -19,8 +19,7 @@ import {
   type Watch,
   watchAddress,
 } from '../../kit/chain-story.ts';
-import { onSampledDatabase } from '../../kit/each-database.ts';
-import { emptyDatabase } from '../../kit/empty-tables.ts';
+import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 
 const removed: Watch = { settings: { removed: true } };

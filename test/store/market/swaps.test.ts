@@ -16,8 +16,7 @@ import {
   valueSwaps,
 } from '../../../src/store/market/swaps.ts';
 import { hashOf, later } from '../../kit/chain-story.ts';
-import { onSampledDatabase } from '../../kit/each-database.ts';
-import { emptyDatabase } from '../../kit/empty-tables.ts';
+import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
 
 const PAIR = 1;
 const MINUTE_MS = 60_000;

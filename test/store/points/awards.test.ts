@@ -12,8 +12,7 @@ import {
 } from '../../../src/store/points/awards.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { alice, bob, carol, hashOf, headerOf } from '../../kit/chain-story.ts';
-import { onSampledDatabase } from '../../kit/each-database.ts';
-import { emptyDatabase } from '../../kit/empty-tables.ts';
+import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   const insert = (...awards: Award[]) => database().transaction((tx) => insertAwards(tx, awards));
