@@ -21,7 +21,6 @@ testBugs([
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
-    likely: 16,
     problem: /was sent, and does not count as seen/,
   },
   {
@@ -33,7 +32,7 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 62,
+    likely: 22,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
