@@ -94,7 +94,10 @@ export const bugs = {
     ),
   /** Retention drops a day without keeping its pending notifications. */
   'drop of pending': () =>
-    rewriting(' n where exists (select from queue q', ' n where false and exists (select from queue q'),
+    rewriting(
+      'n on n.shard_id = q.shard_id and n.id = q.id\n    where q.created_at >=',
+      'n on false where q.created_at >=',
+    ),
 
   /** Retention drops a day without keeping the notifications of blocks that a reorg can still orphan. */
   'drop before final': () => rewriting('n.block_number > (select finalized_number from chain)', 'false'),
