@@ -27,6 +27,17 @@ export const counter = (number: Sql, count: Sql): Sql =>
 export const numberOf: Sql = sql`entry >> ${BITS}`;
 export const countOf: Sql = sql`entry & ${2 ** COUNTER_BITS - 1}::bigint`;
 
+/** How often each number is counted in these lists of counters, which are arrays in PostgreSQL's text format. */
+export function sumOfCounters(lists: readonly string[]): Map<number, number> {
+  const counts = new Map<number, number>();
+  for (const list of lists.filter((text) => text !== '{}'))
+    for (const entry of list.slice(1, -1).split(',').map(Number)) {
+      const number = Math.floor(entry / 2 ** COUNTER_BITS);
+      counts.set(number, (counts.get(number) ?? 0) + (entry % 2 ** COUNTER_BITS));
+    }
+  return counts;
+}
+
 /** The start of the unit of this period that has not ended. */
 export const currentUnit = (period: Period, now: Date): Date => unitsBefore(period, now, 0);
 
