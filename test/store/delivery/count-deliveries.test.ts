@@ -410,11 +410,11 @@ onEachDatabase(({ database, kind }) => {
         })
       ).map(({ origin, watcherName, attempts, failedAttempts, answer }) => [
         ...[origin, watcherName, attempts, failedAttempts],
-        answer?.p50Ms,
+        ...[answer?.count, answer?.p50Ms],
       ]);
     const [fast, slow] = [
-      ['https://one.example:443', 'watcher 1', 2, 1, 5],
-      ['https://two.example:443', 'watcher 2', 2, 2, bucketBoundsMs.find((bound) => bound >= 900)],
+      ['https://one.example:443', 'watcher 1', 2, 1, 2, 5],
+      ['https://two.example:443', 'watcher 2', 2, 2, 2, bucketBoundsMs.find((bound) => bound >= 900)],
     ];
     assert.deepEqual(await read('slowest'), [slow, fast]);
     assert.deepEqual(await read('failing'), [slow, fast]);
