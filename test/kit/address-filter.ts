@@ -7,10 +7,11 @@ import { type Address, toBytes } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { lockCommits } from '../../src/store/blocks/blocks.ts';
-import type { Database, Db } from '../../src/store/db/db.ts';
+import type { Database, Tx } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { type AddressFilter, createAddressFilter } from '../../src/store/matching/address-filter.ts';
 import { listMatches } from '../../src/store/matching/matching.ts';
+import { noteChanges } from '../../src/store/watchers/note-changes.ts';
 import { addressOf, headerOf, noon, transferOf } from './chain-story.ts';
 import { createTestClock } from './clock.ts';
 
@@ -46,10 +47,20 @@ export async function findThrough(filter: AddressFilter, addresses: readonly Add
   return matches.flatMap(({ transfer }) => transfer.receiver ?? []);
 }
 
-/** Inserts a record without its watcher and its delivery queue. */
-export async function insertRecord(db: Db, address: Address, id: string = randomUUID()): Promise<void> {
-  await db.query(sql`
+/** Inserts a record without its watcher and its delivery queue. `pause` comes before the change is noted. */
+export async function insertRecord(
+  tx: Tx,
+  address: Address,
+  { id = randomUUID(), pause = async () => {} }: { id?: string; pause?(): Promise<void> } = {},
+): Promise<void> {
+  await tx.query(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at,
       updated_at)
     values (1, ${id}, 1, 1, ${toBytes(address)}, true, true, 'https://one.example', ${noon}, ${noon})`);
+  await pause();
+  await noteChanges(tx, 1, [{ from: undefined, to: { laneId: 1, address } }]);
 }
+
+/** The same in its own transaction. */
+export const addRecord = (database: Database, address: Address): Promise<void> =>
+  database.transaction((tx) => insertRecord(tx, address));

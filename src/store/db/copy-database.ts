@@ -102,7 +102,7 @@ async function requireSameTables(source: Database, tables: readonly Table[]): Pr
   );
 }
 
-/** Removes the rows that the migrations inserted, and keeps triggers from counting what is copied. Undone with the transaction. */
+/** Removes the rows that the migrations inserted. */
 async function empty(to: Tx, tables: readonly Table[]): Promise<void> {
   const names = tables.map((table) => name(table.name)).reduce((all, one) => sql`${all}, ${one}`);
   await to.query(sql`truncate ${names}`);
@@ -119,7 +119,6 @@ async function copyTable(
   );
   const texts = join(columns.map((column) => sql`${name(column.name)}::text`));
   await from.query(sql`declare copied no scroll cursor for select ${texts} from ${name(table)}`);
-  await to.query(sql`alter table ${name(table)} disable trigger user`);
   const values = columns.map((column, index) => sql`${name(`c${index}`)}::${raw(column.type)}`);
   let copied = 0;
   for (;;) {
@@ -136,7 +135,6 @@ async function copyTable(
     onProgress({ table, copied, rows });
   }
   await from.query(sql`close copied`);
-  await to.query(sql`alter table ${name(table)} enable trigger user`);
   return copied;
 }
 

@@ -712,13 +712,6 @@ create table watched_address (
 );
 CREATE INDEX watched_address_address ON public.watched_address USING btree (address);
 CREATE INDEX watched_address_listed ON public.watched_address USING btree (shard_id, created_at, id);
-CREATE TRIGGER count_deleted AFTER DELETE ON public.watched_address REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('-1');
-CREATE TRIGGER count_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
-CREATE TRIGGER count_updated_from AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('-1');
-CREATE TRIGGER count_updated_to AFTER UPDATE ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
-CREATE TRIGGER note_deleted AFTER DELETE ON public.watched_address REFERENCING OLD TABLE AS former FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
-CREATE TRIGGER note_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
-CREATE TRIGGER note_updated AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS former NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION note_address_changes();
 comment on table watched_address is 'Records: an address and the webhook URL for its transfers. Settings that are null or false keep the default behavior';
 comment on column watched_address.id is 'Its last byte is its slice';
 comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
@@ -819,54 +812,3 @@ create view notification_status as
      LEFT JOIN queue q ON (((q.shard_id = n.shard_id) AND (q.id = n.id))))
      LEFT JOIN ended e ON (((e.shard_id = n.shard_id) AND (e.id = n.id))))
      LEFT JOIN watched_address w ON (((w.shard_id = n.shard_id) AND (w.id = n.watched_address_id))));
-
-CREATE OR REPLACE FUNCTION public.count_records()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-begin
-  if not (select is_counted from record_counting) then return null; end if;
-  insert into watcher_usage (watcher_id, records, origins)
-  select distinct watcher_id, 0, 0 from changed order by watcher_id
-  on conflict (watcher_id) do update set records = watcher_usage.records;
-  with deltas as (
-    select r.watcher_id, l.origin, sum(r.count) * tg_argv[0]::bigint as delta
-    from (select lane_id, watcher_id, count(*) as count from changed group by lane_id, watcher_id) as r
-    join lane l on l.id = r.lane_id group by r.watcher_id, l.origin
-  ), counted as (
-    insert into origin_usage as u (watcher_id, origin, records)
-    select watcher_id, origin, delta from deltas order by watcher_id, origin
-    on conflict (watcher_id, origin) do update set records = u.records + excluded.records
-    returning watcher_id, origin, records
-  ), sums as (
-    select watcher_id, sum(delta) as records, sum((c.records > 0)::int - (c.records - delta > 0)::int) as origins
-    from deltas join counted c using (watcher_id, origin) group by watcher_id
-  )
-  update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
-  from sums s where u.watcher_id = s.watcher_id;
-  return null;
-end
-$function$;
-
-CREATE OR REPLACE FUNCTION public.note_address_changes()
- RETURNS trigger
- LANGUAGE plpgsql
-AS $function$
-begin
-  if current_setting('transaction_isolation') = 'read committed' and not exists (select from address_filter) then
-    return null;
-  end if;
-  if tg_op = 'INSERT' then
-    insert into address_change (xid, address) select distinct pg_current_xact_id(), address from changed;
-  elsif tg_op = 'UPDATE' then
-    insert into address_change (xid, address)
-    select pg_current_xact_id(), address from (select address from changed except select address from former) as added;
-    insert into address_change (xid, removed_count)
-    select pg_current_xact_id(), count(*) from (select address from former except select address from changed) as removed
-    having count(*) > 0;
-  else
-    insert into address_change (xid, removed_count) select pg_current_xact_id(), count(*) from former having count(*) > 0;
-  end if;
-  return null;
-end
-$function$;

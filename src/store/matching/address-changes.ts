@@ -1,6 +1,6 @@
 /**
- * What the database knows of the address filter: its mark, and the changes of watched addresses that it may not have yet. The
- * trigger `note_address_changes` notes them. docs/explanation/address-filter.md says why no address can be missed.
+ * What the database knows of the address filter: its mark, and the changes of watched addresses that it may not have yet, as
+ * `noteChanges` notes them. docs/explanation/address-filter.md says why no address can be missed.
  */
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';

@@ -1,7 +1,6 @@
 /**
- * Limits of a watcher: its records (watched addresses), those with the same address and URL, and receiver origins. Triggers
- * count records (`count_records` in the schema) once any limit is set. A change of records under a limit first locks the
- * watcher's count, so that concurrent requests are checked one after the other, in whichever process they run.
+ * Limits of a watcher: its records (watched addresses), those with the same address and URL, and receiver origins. Records are
+ * counted (`noteChanges`) once any limit is set. A change of records under a limit first locks the watcher's count, so that concurrent requests are checked one after the other, in whichever process they run.
  */
 import { Fault } from '../../core/fault.ts';
 import { type Address, fromBytes } from '../../core/hex.ts';

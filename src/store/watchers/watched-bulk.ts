@@ -11,10 +11,12 @@ import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
 import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
+import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
 import {
   columns,
   type NewWatchedAddress,
   placedId,
+  recordColumns,
   toRecord,
   type WatchedAddress,
   type WatchedAddressPatch,
@@ -75,10 +77,10 @@ export async function changeWatchedAddresses(
     const creations = run.filter((change) => change.operation === 'create');
     const updates = run.filter((change) => change.operation === 'update');
     const deletions = run.filter((change) => change.operation === 'delete');
-    await lockRecords(scope, [...updates, ...deletions]);
+    const places = await lockRecords(scope, [...updates, ...deletions]);
     const made = [
       ...(await insertRecords(scope, creations)),
-      ...(await updateRecords(scope, updates)),
+      ...(await updateRecords(scope, updates, places)),
       ...(await deleteRecords(scope, deletions)),
     ];
     const byId = new Map(made.map((record) => [record.id, record]));
@@ -142,13 +144,20 @@ function placed(watcher: HeldWatcher, change: Change): Change {
 const isOneOf = (watcherId: number, ids: readonly string[]): Sql =>
   isOneOfRecords(sql`shard_id`, sql`id`, recordKeys(watcherId, ids));
 
-/** All transactions lock records in the same order, so that two that change the same records can't deadlock. */
-async function lockRecords({ tx, watcherId }: Scope, changes: readonly (Update | Deletion)[]): Promise<void> {
-  if (changes.length === 0) return;
-  await tx.query(sql`
-    select from watched_address where ${isOneOf(watcherId, changes.map(idOf))}
+/**
+ * All transactions lock records in the same order, so that two that change the same records can't deadlock. Returns their lanes and
+ * addresses by id.
+ */
+async function lockRecords(
+  { tx, watcherId }: Scope,
+  changes: readonly (Update | Deletion)[],
+): Promise<Map<string, PlaceRow>> {
+  if (changes.length === 0) return new Map();
+  const rows = await tx.query<PlaceRow & { id: string }>(sql`
+    select id, lane_id, address from watched_address where ${isOneOf(watcherId, changes.map(idOf))}
     order by id
     for update`);
+  return new Map(rows.map((row) => [row.id, row]));
 }
 
 async function insertRecords(scope: Scope, creations: readonly Creation[]): Promise<WatchedAddress[]> {
@@ -169,10 +178,22 @@ async function insertRecords(scope: Scope, creations: readonly Creation[]): Prom
       ${listOf(records.map(({ watchToken }) => String(watchToken)))}::boolean[],
       ${records.map(({ webhookUrl }) => webhookUrl)}::text[]
     ) as t (shard_id, id, lane_id, address, watch_coin, watch_token, webhook_url)`);
+  await noteChanges(
+    tx,
+    watcherId,
+    records.map(({ id, webhookUrl, address }) => ({
+      from: undefined,
+      to: { laneId: laneOf(id, webhookUrl), address },
+    })),
+  );
   return records.map((record) => ({ ...record, watcherId, createdAt: now, updatedAt: now }));
 }
 
-async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<WatchedAddress[]> {
+async function updateRecords(
+  scope: Scope,
+  updates: readonly Update[],
+  places: ReadonlyMap<string, PlaceRow>,
+): Promise<WatchedAddress[]> {
   if (updates.length === 0) return [];
   const { tx, watcherId, laneOf, now } = scope;
   const patches = updates.map(({ patch }) => patch);
@@ -181,7 +202,7 @@ async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<
     webhookUrl === undefined ? 'null' : laneOf(id, webhookUrl),
   );
   const [only, ...others] = new Set(updates.map(({ id }) => shardOfRecord(watcherId, id)));
-  const rows = await tx.query<WatchedRow>(sql`
+  const rows = await tx.query<WatchedRow & PlaceRow>(sql`
     update watched_address w set
       address = coalesce(t.address, w.address),
       watch_coin = coalesce(t.watch_coin, w.watch_coin),
@@ -200,16 +221,25 @@ async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<
       ${patches.map(({ webhookUrl }) => webhookUrl ?? null)}::text[]
     ) as t (shard_id, id, lane_id, address, watch_coin, watch_token, webhook_url)
     where w.shard_id = ${others.length === 0 ? only : sql`t.shard_id`} and w.watcher_id = ${watcherId} and w.id = t.id
-    returning w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at`);
+    returning ${recordColumns}, w.lane_id`);
+  await noteChanges(
+    tx,
+    watcherId,
+    rows.flatMap((row) => {
+      const place = places.get(row.id);
+      return place === undefined ? [] : [{ from: toPlace(place), to: toPlace(row) }];
+    }),
+  );
   return rows.map(toRecord);
 }
 
 async function deleteRecords(scope: Scope, deletions: readonly Deletion[]): Promise<WatchedAddress[]> {
   if (deletions.length === 0) return [];
   const { tx, watcherId } = scope;
-  const rows = await tx.query<WatchedRow>(sql`
+  const rows = await tx.query<WatchedRow & PlaceRow>(sql`
     delete from watched_address
     where ${isOneOf(watcherId, deletions.map(idOf))} and watcher_id = ${watcherId}
-    returning ${columns}`);
+    returning ${columns}, lane_id`);
+  await noteChanges(tx, watcherId, rows.map(toDeletion));
   return rows.map(toRecord);
 }

@@ -6,9 +6,10 @@ import { shardOf, shardsOf, sliceForAddress } from '../../domain/shard.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { sql } from '../db/sql.ts';
 import { ensureLanes, holdWatcher } from '../delivery/lanes.ts';
 import { isInShards } from '../delivery/shards.ts';
+import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
 /** The caller passes `deletedIds` to `alignNotifications`, which cancels their waiting notifications. */
@@ -42,7 +43,7 @@ export async function replaceWatchedSet(
       ${listOf(members.map(({ watchToken }) => String(watchToken)))}::boolean[],
       ${listOf(members.map(({ address }) => sliceForAddress(address, watcher.slices)))}::integer[]
     ) as t (address, watch_coin, watch_token, slice)`;
-  const deleted = await tx.query<{ id: string }>(sql`
+  const deleted = await tx.query<PlaceRow & { id: string }>(sql`
     with ranked as (
       select w.shard_id, w.id, w.address, row_number() over (partition by w.address order by w.created_at, w.id) as rank
       from watched_address w where ${ofUrl}
@@ -51,22 +52,19 @@ export async function replaceWatchedSet(
     where ${isInShards(sql`d.shard_id`, shards)} and (d.shard_id, d.id) in (
       select r.shard_id, r.id from ranked r left join ${wanted} on t.address = r.address
       where t.address is null or r.rank > 1)
-    returning d.id`);
-  const updated = await count(
-    tx,
-    sql`
+    returning d.id, d.lane_id, d.address`);
+  await noteChanges(tx, watcherId, deleted.map(toDeletion));
+  const updated = await tx.query(sql`
     update watched_address w set watch_coin = t.watch_coin, watch_token = t.watch_token,
       updated_at = greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond')
     from ${wanted}
     where ${ofUrl} and w.address = t.address
-      and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)`,
-  );
+      and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)
+    returning w.id`);
   const slices = [...new Set(members.map(({ address }) => sliceForAddress(address, watcher.slices)))];
   const keys = slices.map((slice) => ({ shardId: shardOf(watcherId, slice), origin }));
   const laneOf = await ensureLanes(tx, watcher, keys);
-  const created = await count(
-    tx,
-    sql`
+  const created = await tx.query<PlaceRow>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
     select p.shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, p.slice), 'hex')::uuid, ${watcherId}::bigint,
@@ -76,19 +74,16 @@ export async function replaceWatchedSet(
       ${listOf(keys.map(({ shardId }) => shardId))}::bigint[],
       ${listOf(keys.map(laneOf))}::bigint[]
     ) as p (slice, shard_id, lane_id) on p.slice = t.slice
-    where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)`,
+    where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)
+    returning lane_id, address`);
+  await noteChanges(
+    tx,
+    watcherId,
+    created.map((row) => ({ from: undefined, to: toPlace(row) })),
   );
-  const unchanged = members.length - created - updated;
+  const unchanged = members.length - created.length - updated.length;
   return {
-    counts: { created, updated, deleted: deleted.length, unchanged },
+    counts: { created: created.length, updated: updated.length, deleted: deleted.length, unchanged },
     deletedIds: deleted.map(({ id }) => id),
   };
-}
-
-/** Runs a statement that changes rows, and returns their number. */
-async function count(tx: Tx, statement: Sql): Promise<number> {
-  const [row] = await tx.query<{ count: number }>(
-    sql`with changed as (${statement} returning 1) select count(*) as count from changed`,
-  );
-  return row?.count ?? 0;
 }

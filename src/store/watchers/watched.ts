@@ -9,6 +9,7 @@ import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
+import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
 
 export type WatchedAddress = {
   id: string;
@@ -49,6 +50,9 @@ export async function insertWatchedAddress(
     values (${key.shardId}, ${id}, ${watcherId}, ${laneOf(key)}, ${toBytes(record.address)}, ${record.watchCoin},
       ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
     returning ${columns}`);
+  await noteChanges(tx, watcherId, [
+    { from: undefined, to: { laneId: laneOf(key), address: record.address } },
+  ]);
   return toRecord(one(rows));
 }
 
@@ -156,17 +160,30 @@ export async function updateWatchedAddress(
     if (watcher !== undefined && sliceOfRecord(id) >= watcher.slices) return undefined;
     const key = { shardId, origin: origin ?? '' };
     const laneId = watcher && (await ensureLanes(tx, watcher, [key]))(key);
-    const [row] = await tx.query<WatchedRow>(sql`
-      update watched_address set
-        address = coalesce(${patch.address && toBytes(patch.address)}::bytea, address),
-        watch_coin = coalesce(${patch.watchCoin}::boolean, watch_coin),
-        watch_token = coalesce(${patch.watchToken}::boolean, watch_token),
-        webhook_url = coalesce(${patch.webhookUrl}::text, webhook_url),
-        lane_id = coalesce(${laneId}::bigint, lane_id),
-        updated_at = greatest(${now}::timestamptz, updated_at + interval '1 millisecond')
-      where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
-      returning ${columns}`);
-    return row && toRecord(row);
+    const [row] = await tx.query<
+      WatchedRow & { lane_id: number; old_lane_id: number; old_address: Uint8Array }
+    >(sql`
+      update watched_address w set
+        address = coalesce(${patch.address && toBytes(patch.address)}::bytea, w.address),
+        watch_coin = coalesce(${patch.watchCoin}::boolean, w.watch_coin),
+        watch_token = coalesce(${patch.watchToken}::boolean, w.watch_token),
+        webhook_url = coalesce(${patch.webhookUrl}::text, w.webhook_url),
+        lane_id = coalesce(${laneId}::bigint, w.lane_id),
+        updated_at = greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond')
+      from (
+        select id, lane_id, address from watched_address
+        where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id} for update) as old
+      where w.shard_id = ${shardId} and w.id = old.id
+      returning ${recordColumns}, w.lane_id, old.lane_id as old_lane_id, old.address as old_address`);
+    if (row === undefined) return undefined;
+    const record = toRecord(row);
+    await noteChanges(tx, watcherId, [
+      {
+        from: { laneId: row.old_lane_id, address: fromBytes(row.old_address) },
+        to: { laneId: row.lane_id, address: record.address },
+      },
+    ]);
+    return record;
   });
   if (updated !== undefined && origin !== undefined) await alignNotifications(database, watcherId, [id], now);
   return updated;
@@ -182,10 +199,11 @@ export async function deleteWatchedAddress(
   const shardId = shardOfRecord(watcherId, id);
   const isGone = await database.transaction(async (tx) => {
     if (hasLimits(limits)) await lockUsage(tx, watcherId);
-    const gone = await tx.query(sql`
+    const gone = await tx.query<PlaceRow>(sql`
       delete from watched_address
       where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
-      returning id`);
+      returning lane_id, address`);
+    await noteChanges(tx, watcherId, gone.map(toDeletion));
     return gone.length > 0;
   });
   if (isGone) await alignNotifications(database, watcherId, [id], now);
@@ -203,6 +221,8 @@ export type WatchedRow = {
   updated_at: Date;
 };
 
+/** Columns of a watched address `w`. */
+export const recordColumns = sql`w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at`;
 export const columns = sql`id, watcher_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at`;
 
 export function toRecord(row: WatchedRow): WatchedAddress {

@@ -8,6 +8,7 @@ import { type Sql, sql } from '../db/sql.ts';
 import { lockSums } from '../delivery/count-deliveries.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
+import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
 import { markSuspended } from './watchers.ts';
 
 /** A delete of this size takes milliseconds on a server, and some ten milliseconds on the embedded database. */
@@ -40,8 +41,7 @@ export async function removeBatch(database: Database, id: number): Promise<'send
     if (!(await lockWatcher(tx, id))) return 'gone';
     const isOwn = await isOwnShard(tx, id);
     if (await isSending(tx, isOwn)) return 'sending';
-    for (const statement of batches(isOwn)) if (await deleteSome(tx, statement)) return 'more';
-    return 'last';
+    return (await deleteBatch(tx, id, isOwn)) ? 'more' : 'last';
   });
   return step === 'last' ? finishRemoval(database, id) : step;
 }
@@ -65,11 +65,21 @@ async function isSending(tx: Tx, isOwn: Sql): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** In this order, because watched addresses produce notifications, and notifications produce attempts. */
+/** Watched addresses first, because they produce notifications, and notifications produce attempts. Returns whether there were any. */
+async function deleteBatch(tx: Tx, id: number, isOwn: Sql): Promise<boolean> {
+  const gone = await tx.query<PlaceRow>(sql`
+    delete from watched_address where ${isOwn} and (shard_id, id) in (
+      select shard_id, id from watched_address where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})
+    returning lane_id, address`);
+  await noteChanges(tx, id, gone.map(toDeletion));
+  if (gone.length > 0) return true;
+  for (const statement of batches(isOwn)) if (await deleteSome(tx, statement)) return true;
+  return false;
+}
+
+/** In this order, because notifications produce attempts. */
 function batches(isOwn: Sql): Sql[] {
   return [
-    sql`delete from watched_address where ${isOwn} and (shard_id, id) in (
-      select shard_id, id from watched_address where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
     // Lanes before rows, as a worker that settles locks them.
     sql`delete from queue where ${isOwn} and (shard_id, id) in (
       with batch as materialized (
@@ -114,7 +124,7 @@ async function finishRemoval(database: Database, id: number): Promise<'sending' 
     await lockSums(tx);
     const isOwn = await isOwnShard(tx, id);
     if (await isSending(tx, isOwn)) return 'sending';
-    for (const statement of batches(isOwn)) if (await deleteSome(tx, statement)) return 'more';
+    if (await deleteBatch(tx, id, isOwn)) return 'more';
     const lanes = sql`select id from lane where ${isOwn} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
     await tx.query(sql`delete from origin_usage where watcher_id = ${id}`);

@@ -8,7 +8,7 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { migrate } from '../../../src/store/db/migrate.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import type { AddressFilter } from '../../../src/store/matching/address-filter.ts';
-import { findThrough, insertRecord, ready, strangers, testFilter } from '../../kit/address-filter.ts';
+import { addRecord, findThrough, ready, strangers, testFilter } from '../../kit/address-filter.ts';
 import { alice, bob, carol } from '../../kit/chain-story.ts';
 import { startPostgresPair } from '../../kit/postgres-pair.ts';
 import { startRestartingServer } from '../../kit/postgres-server.ts';
@@ -20,17 +20,17 @@ describe('a server that restarts', () => {
     const server = await startRestartingServer();
     parts.defer(server.stop);
     const database = await openMigrated(server.url, parts);
-    await insertRecord(database, bob);
+    await addRecord(database, bob);
     const filter = testFilter(database);
     await ready(filter);
 
-    await insertRecord(database, carol);
+    await addRecord(database, carol);
     await server.restart('SIGINT');
     assert.deepEqual(await findAgain(filter), [bob, carol]);
     assert.ok(filter.isReady());
 
     await server.restart('SIGKILL');
-    await again(() => insertRecord(database, alice));
+    await again(() => addRecord(database, alice));
     assert.deepEqual(await findAgain(filter), [alice, bob, carol]);
     assert.ok(!filter.isReady());
     await ready(filter);
@@ -43,7 +43,7 @@ describe('a primary and a standby', () => {
     await using parts = new AsyncDisposableStack();
     const pair = parts.use(await startPostgresPair());
     let database = await openMigrated(pair.primary.url, parts);
-    await insertRecord(database, bob);
+    await addRecord(database, bob);
     const moving: Database = {
       ...database,
       query: (statement) => database.query(statement),
@@ -56,11 +56,11 @@ describe('a primary and a standby', () => {
     await pair.killPrimary();
     await pair.promote();
     database = await openMigrated(pair.standby.url, parts);
-    await insertRecord(database, carol);
+    await addRecord(database, carol);
     assert.deepEqual(await findAgain(filter), [bob, carol]);
     assert.ok(!filter.isReady());
     await ready(filter);
-    await insertRecord(database, alice);
+    await addRecord(database, alice);
     assert.deepEqual(await findAgain(filter), [alice, bob, carol]);
     assert.ok(filter.isReady());
   });

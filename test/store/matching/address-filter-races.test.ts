@@ -12,7 +12,8 @@ import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import type { AddressFilter } from '../../../src/store/matching/address-filter.ts';
 import { listMatches } from '../../../src/store/matching/matching.ts';
-import { insertRecord, testFilter } from '../../kit/address-filter.ts';
+import { noteChanges } from '../../../src/store/watchers/note-changes.ts';
+import { addRecord, insertRecord, testFilter } from '../../kit/address-filter.ts';
 import { addressOf, headerOf, transferOf } from '../../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../../kit/database.ts';
 import { emptyDatabase } from '../../kit/each-database.ts';
@@ -99,7 +100,7 @@ async function tell(seed: number, bug: Bug): Promise<Story> {
   const random = createRandom(seed);
   const story: Story = { random, bug, turns: createTurns(), watched: new Set(), missed: [], filtered: 0 };
   for (let index = 0; index < FIRST_RECORDS; index += 1) {
-    await insertRecord(database, addressOf(0x100 * index));
+    await addRecord(database, addressOf(0x100 * index));
     story.watched.add(addressOf(0x100 * index));
   }
   let leader = 0;
@@ -214,8 +215,14 @@ async function register({ bug, random, turns, watched }: Story, number: number):
     if (former !== undefined) watched.delete(former.address);
     await database
       .transaction(async (tx) => {
-        if (former === undefined) await insertRecord(tx, address, id);
-        else await tx.query(sql`update watched_address set address = ${toBytes(address)} where id = ${id}`);
+        const pause = () => turns.next();
+        if (former === undefined) await insertRecord(tx, address, { id, pause });
+        else {
+          await tx.query(sql`update watched_address set address = ${toBytes(address)} where id = ${id}`);
+          await pause();
+          const [from, to] = [former.address, address].map((one) => ({ laneId: 1, address: one }));
+          await noteChanges(tx, 1, [{ from, to }]);
+        }
         for (let left = bug.isWhileBuilding === true ? 20 : 1; left > 0; left -= 1) await turns.next();
         if (isUndone) throw new Fault('unavailable', 'the client gives up');
       })

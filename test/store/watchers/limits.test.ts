@@ -23,6 +23,7 @@ import {
 } from '../../../src/store/watchers/watched.ts';
 import { type Change, changeWatchedAddresses } from '../../../src/store/watchers/watched-bulk.ts';
 import { replaceWatchedSet } from '../../../src/store/watchers/watched-set.ts';
+import { beginRemoval, removeBatch } from '../../../src/store/watchers/watcher-removal.ts';
 import { addressOf, addWatchers, later, noon, watchAddress } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
@@ -58,7 +59,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const change = (changes: readonly Change[], limits: Limits = {}) =>
     database().transaction((tx) => changeWatchedAddresses(tx, 1, changes, { now: noon, limits }));
 
-  /** Compares the counts of the triggers with the stored records. */
+  /** Compares the counts with the stored records. */
   async function checkCounts(): Promise<void> {
     const counted = await database().query(sql`
       select watcher_id, records, origins from watcher_usage where records > 0 order by 1`);
@@ -98,10 +99,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await deleteWatchedAddress(database(), 1, one.id, { now: noon });
     await change([{ operation: 'delete', id: old.id }]);
     await checkCounts();
-    await database().query(sql`delete from watched_address where watcher_id = 2`);
+    await beginRemoval(database(), 2, noon);
+    await removeBatch(database(), 2);
     await checkCounts();
-    await database().query(sql`delete from watched_address`);
-    assert.deepEqual(await readUsage(database(), 1), { records: 0, origins: 0 });
+    assert.equal((await readUsage(database(), 2)).records, 0);
   });
 
   test('watched addresses are counted only between start and stop, and each start counts all of them again', async () => {

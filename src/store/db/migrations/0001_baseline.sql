@@ -173,42 +173,6 @@ create table origin_usage (
 ) with (fillfactor = 50);
 comment on table origin_usage is 'Number of records of each watcher and receiver origin';
 
--- Adds (argument 1) or subtracts (-1) the changed rows. Locks the watcher's row first, as readers of the count do. A trigger,
--- so that no statement can forget it.
-create function count_records() returns trigger language plpgsql as $$
-begin
-  if not (select is_counted from record_counting) then return null; end if;
-  insert into watcher_usage (watcher_id, records, origins)
-  select distinct watcher_id, 0, 0 from changed order by watcher_id
-  on conflict (watcher_id) do update set records = watcher_usage.records;
-  with deltas as (
-    select r.watcher_id, l.origin, sum(r.count) * tg_argv[0]::bigint as delta
-    from (select lane_id, watcher_id, count(*) as count from changed group by lane_id, watcher_id) as r
-    join lane l on l.id = r.lane_id group by r.watcher_id, l.origin
-  ), counted as (
-    insert into origin_usage as u (watcher_id, origin, records)
-    select watcher_id, origin, delta from deltas order by watcher_id, origin
-    on conflict (watcher_id, origin) do update set records = u.records + excluded.records
-    returning watcher_id, origin, records
-  ), sums as (
-    select watcher_id, sum(delta) as records, sum((c.records > 0)::int - (c.records - delta > 0)::int) as origins
-    from deltas join counted c using (watcher_id, origin) group by watcher_id
-  )
-  update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
-  from sums s where u.watcher_id = s.watcher_id;
-  return null;
-end
-$$;
-
-create trigger count_inserted after insert on watched_address referencing new table as changed
-  for each statement execute function count_records('1');
-create trigger count_deleted after delete on watched_address referencing old table as changed
-  for each statement execute function count_records('-1');
-create trigger count_updated_from after update on watched_address referencing old table as changed
-  for each statement execute function count_records('-1');
-create trigger count_updated_to after update on watched_address referencing new table as changed
-  for each statement execute function count_records('1');
-
 -- The address filter of the leading follower (docs/explanation/address-filter.md). Both tables are unlogged: PostgreSQL empties
 -- them whenever it recovers from a log, so a mark never outlives the history that it belongs to.
 
@@ -233,35 +197,6 @@ comment on table address_change is 'Changes of watched addresses that the filter
 comment on column address_change.xid is 'Transaction of the change';
 comment on column address_change.address is 'Address that a record got; null in a row that counts removed ones';
 comment on column address_change.removed_count is 'Addresses that lost a record';
-
--- A trigger, so that no statement can forget it. The filter is announced under a lock that waits for open changes. A transaction
--- with an older snapshot might not see the announcement, so it always notes its changes.
-create function note_address_changes() returns trigger language plpgsql as $$
-begin
-  if current_setting('transaction_isolation') = 'read committed' and not exists (select from address_filter) then
-    return null;
-  end if;
-  if tg_op = 'INSERT' then
-    insert into address_change (xid, address) select distinct pg_current_xact_id(), address from changed;
-  elsif tg_op = 'UPDATE' then
-    insert into address_change (xid, address)
-    select pg_current_xact_id(), address from (select address from changed except select address from former) as added;
-    insert into address_change (xid, removed_count)
-    select pg_current_xact_id(), count(*) from (select address from former except select address from changed) as removed
-    having count(*) > 0;
-  else
-    insert into address_change (xid, removed_count) select pg_current_xact_id(), count(*) from former having count(*) > 0;
-  end if;
-  return null;
-end
-$$;
-
-create trigger note_inserted after insert on watched_address referencing new table as changed
-  for each statement execute function note_address_changes();
-create trigger note_deleted after delete on watched_address referencing old table as former
-  for each statement execute function note_address_changes();
-create trigger note_updated after update on watched_address referencing old table as former new table as changed
-  for each statement execute function note_address_changes();
 
 -- Delivery.
 

@@ -1,0 +1,85 @@
+/**
+ * Notes changes of watched addresses where something depends on them: the address filter, while there is one, and the counts for
+ * limits, while records are counted. Every transaction that changes watched addresses calls it after the change. No trigger does,
+ * because Citus allows none on distributed tables.
+ */
+import { type Address, fromBytes } from '../../core/hex.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Tx } from '../db/db.ts';
+import { frequent, sql } from '../db/sql.ts';
+
+type Place = { laneId: number; address: Address };
+/** A record before and after the change; undefined if there was none before, or is none after. */
+type RecordChange = { from: Place | undefined; to: Place | undefined };
+
+/**
+ * Notes changes that this transaction has made to records of the watcher. The filter is announced and counting starts under a lock
+ * that waits for open changes, so a statement after the change sees both. A transaction with an older snapshot might not, so it
+ * always notes its addresses.
+ */
+export async function noteChanges(
+  tx: Tx,
+  watcherId: number,
+  changes: readonly RecordChange[],
+): Promise<void> {
+  if (changes.length === 0) return;
+  const [wanted] = await tx.query<{ is_filtered: boolean; is_counted: boolean }>(
+    frequent(sql`
+    select exists (select from address_filter) or current_setting('transaction_isolation') <> 'read committed' as is_filtered,
+      (select is_counted from record_counting) as is_counted`),
+  );
+  if (wanted?.is_counted === true) await countRecords(tx, watcherId, changes);
+  if (wanted?.is_filtered === true) await noteAddresses(tx, changes);
+}
+
+export type PlaceRow = { lane_id: number; address: Uint8Array };
+
+export const toPlace = ({ lane_id: laneId, address }: PlaceRow): Place => ({
+  laneId,
+  address: fromBytes(address),
+});
+export const toDeletion = (row: PlaceRow): RecordChange => ({ from: toPlace(row), to: undefined });
+
+async function noteAddresses(tx: Tx, changes: readonly RecordChange[]): Promise<void> {
+  const moved = changes.filter(({ from, to }) => from?.address !== to?.address);
+  const added = [...new Set(moved.flatMap(({ to }) => to?.address ?? []))];
+  if (added.length > 0)
+    await tx.query(sql`
+      insert into address_change (xid, address)
+      select pg_current_xact_id(), address from unnest(${bytesOf(added)}::bytea[]) as added (address)`);
+  const removedCount = moved.filter(({ from }) => from !== undefined).length;
+  if (removedCount > 0)
+    await tx.query(sql`
+      insert into address_change (xid, removed_count) values (pg_current_xact_id(), ${removedCount})`);
+}
+
+/** Locks the watcher's count first, as readers of the count do. */
+async function countRecords(tx: Tx, watcherId: number, changes: readonly RecordChange[]): Promise<void> {
+  const deltas = new Map<number, number>();
+  const add = (place: Place | undefined, delta: number) => {
+    if (place !== undefined) deltas.set(place.laneId, (deltas.get(place.laneId) ?? 0) + delta);
+  };
+  for (const { from, to } of changes) {
+    add(from, -1);
+    add(to, 1);
+  }
+  await tx.query(sql`
+    insert into watcher_usage as u (watcher_id, records, origins) values (${watcherId}, 0, 0)
+    on conflict (watcher_id) do update set records = u.records`);
+  await tx.query(sql`
+    with deltas as (
+      select l.origin, sum(d.delta)::bigint as delta
+      from unnest(${listOf([...deltas.keys()])}::bigint[], ${listOf([...deltas.values()])}::bigint[]) as d (lane_id, delta)
+      join lane l on l.id = d.lane_id group by l.origin having sum(d.delta) <> 0
+    ), counted as (
+      insert into origin_usage as u (watcher_id, origin, records)
+      select ${watcherId}::bigint, origin, delta from deltas order by origin
+      on conflict (watcher_id, origin) do update set records = u.records + excluded.records
+      returning origin, records
+    ), sums as (
+      select coalesce(sum(delta), 0) as records, coalesce(sum((c.records > 0)::int - (c.records - delta > 0)::int), 0) as origins
+      from deltas join counted c using (origin)
+    )
+    update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
+    from sums s where u.watcher_id = ${watcherId}`);
+}
