@@ -7,6 +7,7 @@
  *   npm test -- store/blocks sim      the files whose path contains one of these words, without the static checks
  *   npm test -- --no-checks           all files, without the static checks
  *   npm test -- --only-checks         the static checks alone
+ *   npm run citus -- store/           test files on a Citus cluster, whose coordinator is at TEST_CITUS_URL
  */
 import { globSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
@@ -36,9 +37,21 @@ const WAITING_FILES = 1;
 type Outcome = { passed: number; skipped: number; skipReasons?: string[]; failed: string[] };
 
 const { values: flags, positionals: words } = parseArgs({
-  options: { all: { type: 'boolean' }, 'no-checks': { type: 'boolean' }, 'only-checks': { type: 'boolean' } },
+  options: {
+    ...{ all: { type: 'boolean' }, 'no-checks': { type: 'boolean' }, 'only-checks': { type: 'boolean' } },
+    citus: { type: 'boolean' },
+  },
   allowPositionals: true,
 });
+if (flags.citus === true) {
+  if ((process.env.TEST_CITUS_URL ?? '') === '') {
+    say(
+      'SKIPPED: the tests on Citus, because TEST_CITUS_URL (the coordinator of a cluster with workers) is not set',
+    );
+    process.exit(0);
+  }
+  process.env.TEST_ON_CITUS = '1';
+}
 if (words.length === 0 && flags.all !== true) process.env[SAMPLE_VARIABLE] ??= sampleOfCommit();
 const interrupt = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
@@ -89,7 +102,7 @@ async function main(): Promise<Outcome> {
 
 /** One server for all files, with the templates made. A single file starts what it needs by itself. */
 async function startServer(files: string[]): Promise<PostgresServer | undefined> {
-  if (files.length < 2) return undefined;
+  if (files.length < 2 || flags.citus === true) return undefined;
   const given = process.env.TEST_DATABASE_URL;
   const server = given === undefined || given === '' ? await startPostgresServer() : undefined;
   if (server !== undefined) process.env.TEST_DATABASE_URL = server.url;

@@ -1,15 +1,16 @@
 /**
  * `chainbell migrate [--check]`: brings the schema up to date, or reports whether it is. `chainbell migrate --from-embedded` moves
- * everything from the embedded database to a server.
+ * everything from the embedded database to a server. `chainbell migrate --citus` distributes the delivery tables.
  */
 import type { Command } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { machineSteadyMs } from '../core/clock.ts';
+import { distributeTables } from '../store/db/citus.ts';
 import { databasePlace, openForCommand } from '../store/db/command-database.ts';
 import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
 import { exitCodes, withConfig } from './exit.ts';
 
-type Flags = { config?: string; check?: boolean; fromEmbedded?: boolean; json?: boolean };
+type Flags = { config?: string; check?: boolean; fromEmbedded?: boolean; citus?: boolean; json?: boolean };
 
 const PROGRESS_MS = 2_000;
 
@@ -23,10 +24,15 @@ export function addMigrateCommand(program: Command): void {
       '--from-embedded',
       'copy the embedded database in dataDir to the empty database at database.url; stop the service first',
     )
+    .option(
+      '--citus',
+      'also distribute the delivery tables over the workers of the Citus cluster at database.url; stop the service first',
+    )
     .option('--json', 'print JSON to standard output')
     .action((flags: Flags, command: Command) => {
-      if (flags.check === true && flags.fromEmbedded === true)
-        command.error('error: --check and --from-embedded exclude each other');
+      const exclusive = [flags.check, flags.fromEmbedded, flags.citus].filter((flag) => flag === true);
+      if (exclusive.length > 1)
+        command.error('error: --check, --from-embedded and --citus exclude each other');
       return withConfig(flags, (config) =>
         flags.fromEmbedded === true ? move(flags, config) : run(flags, config),
       );
@@ -65,19 +71,30 @@ async function run(flags: Flags, config: Config): Promise<void> {
   try {
     const done = flags.check === true ? [] : await migrate(database);
     const state = await migrationState(database);
-    report(flags, state, done);
+    const isDistributed = flags.citus === true ? await distributeTables(database) : undefined;
+    report(flags, { ...state, isDistributed }, done);
     if (state.pending.length > 0) process.exitCode = exitCodes.tryAgain;
   } finally {
     await database.close();
   }
 }
 
-function report(flags: Flags, { applied, pending }: MigrationState, done: readonly string[]): void {
+/** `isDistributed`: whether this call has distributed the tables; undefined if it was not to. */
+type Report = Pick<MigrationState, 'applied' | 'pending'> & { isDistributed: boolean | undefined };
+
+function report(flags: Flags, { applied, pending, isDistributed }: Report, done: readonly string[]): void {
   if (flags.json === true) {
-    process.stdout.write(`${JSON.stringify({ applied, pending, applied_now: done })}\n`);
+    const distributed = isDistributed === undefined ? {} : { distributed_now: isDistributed };
+    process.stdout.write(`${JSON.stringify({ applied, pending, applied_now: done, ...distributed })}\n`);
     return;
   }
   for (const name of done) process.stderr.write(`applied ${name}\n`);
   for (const name of pending) process.stderr.write(`pending ${name}: run chainbell migrate\n`);
   if (pending.length === 0) process.stderr.write(`the schema is up to date at migration ${applied}\n`);
+  if (isDistributed !== undefined)
+    process.stderr.write(
+      isDistributed
+        ? 'the delivery tables are distributed over the workers\n'
+        : 'nothing to distribute: the delivery tables are distributed already\n',
+    );
 }

@@ -7,7 +7,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { listWrongSums } from '../kit/awards.ts';
 import { addressOf, alice, bob, hashOf } from '../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
-import { emptyDatabase } from '../kit/each-database.ts';
+import { emptyDatabase } from '../kit/empty-tables.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain, chainbell, type Run, startChainbell } from './chainbell.ts';

@@ -13,10 +13,13 @@ import pg from 'pg';
 import type { Database } from '../../src/store/db/db.ts';
 import { migrate } from '../../src/store/db/migrate.ts';
 import { openDatabase } from '../../src/store/db/open.ts';
+import { citusUrl, placeCitus, withEdits } from './citus.ts';
 import { startPostgresServer } from './postgres-server.ts';
 
 export type DatabaseKind = 'embedded' | 'postgres';
-export const databaseKinds: readonly DatabaseKind[] = ['embedded', 'postgres'];
+/** In a run on Citus (`npm run citus`), the kind `postgres` is a Citus cluster, and the only one. */
+export const databaseKinds: readonly DatabaseKind[] =
+  citusUrl() === undefined ? ['embedded', 'postgres'] : ['postgres'];
 
 /** Long, because tests keep transactions open on purpose, on machines of any speed. */
 const SILENT_MS_MAX = 600_000;
@@ -55,7 +58,8 @@ export async function createTestDatabase(kind: DatabaseKind): Promise<TestDataba
     url: place.url,
     dataDir,
     async open() {
-      const database = closeOnce(await openDatabase({ url: place.url, dataDir, silentMsMax: SILENT_MS_MAX }));
+      const plain = closeOnce(await openDatabase({ url: place.url, dataDir, silentMsMax: SILENT_MS_MAX }));
+      const database = plain.isDistributed === true ? withEdits(plain) : plain;
       opened.push(database);
       return database;
     },
@@ -73,6 +77,7 @@ export async function createTestDatabase(kind: DatabaseKind): Promise<TestDataba
  * mistake for a slow server.
  */
 export async function prepareTemplates(): Promise<void> {
+  if (citusUrl() !== undefined) return;
   await prepareEmbedded();
   await preparePostgres(await findServer());
 }
@@ -80,6 +85,8 @@ export async function prepareTemplates(): Promise<void> {
 type Place = { url: string; drop(): Promise<void> };
 
 async function placePostgres(): Promise<Place> {
+  const coordinator = citusUrl();
+  if (coordinator !== undefined) return placeCitus(coordinator, { migrateAt, hash: migrationsHash() });
   const server = await findServer();
   const template = await preparePostgres(server);
   const name = `test_${process.pid}_${randomBytes(6).toString('hex')}`;

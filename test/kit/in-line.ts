@@ -42,8 +42,13 @@ export async function inLine(
   for (const database of [gate, ...databases]) await database.close();
 }
 
-async function countWaiting(database: Database): Promise<number> {
-  const rows = await database.query(sql`
-    select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
-  return rows.length;
+/** Transactions that wait for a lock in this database, on any of its servers. */
+export async function countWaiting(database: Database): Promise<number> {
+  const isWaiting = sql`datname = current_database() and wait_event_type = 'Lock'`;
+  const [row] = await database.query<{ count: number }>(
+    database.isDistributed === true
+      ? sql`select count(distinct global_pid) as count from citus_stat_activity where ${isWaiting}`
+      : sql`select count(*) as count from pg_stat_activity where ${isWaiting}`,
+  );
+  return row?.count ?? 0;
 }

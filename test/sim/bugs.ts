@@ -73,7 +73,8 @@ export const bugs = {
   'move before wake': (): Bug => ({
     ...{ note() {}, rewrite: (statement) => statement },
     // That transaction begins by locking both lanes (alignUnlessLocked, alignNotifications).
-    apart: /with wanted as materialized|^select from lane where id in/,
+    apart:
+      /with wanted as materialized|^select from lane where id in \(\s*select n\.lane_id from queue n where/,
   }),
 
   /** Changes of addresses are pruned before the address filter has them. */
@@ -100,7 +101,8 @@ export const bugs = {
     ),
 
   /** Retention drops a day without keeping the notifications of blocks that a reorg can still orphan. */
-  'drop before final': () => rewriting('n.block_number > (select finalized_number from chain)', 'false'),
+  'drop before final': () =>
+    rewriting('select (select finalized_number from chain) as number', 'select null::bigint as number'),
 } satisfies Record<string, () => Bug>;
 
 /** Replaces a part of every statement that contains it. */

@@ -13,7 +13,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { WORKER_LOCK_SPACE } from '../../src/store/delivery/lanes.ts';
 import { addressOf, headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
-import { emptyDatabase } from '../kit/each-database.ts';
+import { emptyDatabase } from '../kit/empty-tables.ts';
 import { bugs } from './bugs.ts';
 import { createRandom } from './random.ts';
 import { createScheduler, type Scheduler } from './scheduler.ts';

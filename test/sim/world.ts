@@ -8,7 +8,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { findForgottenLanes } from '../../src/store/delivery/lane-repair.ts';
 import { addWatchers } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { emptyDatabase } from '../kit/each-database.ts';
+import { emptyDatabase } from '../kit/empty-tables.ts';
 import { createChain, FINALITY_BLOCKS } from './chain.ts';
 import { createCommonTime } from './common-time.ts';
 import { createHeaderLedger, createPlainLedger } from './ledger.ts';

@@ -7,7 +7,9 @@ import { findTip, lockCommits } from '../blocks/blocks.ts';
 import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
+import { readJson, recordsOf, rowsOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
+import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { unsentEpoch, wakeLanes } from '../delivery/lanes.ts';
 import {
   isRemovalNotice,
@@ -110,8 +112,9 @@ async function orphan(
 async function lockLanes(tx: Tx, repairs: readonly Repair[]): Promise<void> {
   const rows = repairs.flatMap((repair) => ('id' in repair ? [repair] : []));
   const made = repairs.flatMap((repair) => (repair.action === 'create' ? [repair] : []));
-  await tx.query(sql`
-    with affected as (
+  const affected = await rowsOf(
+    tx,
+    sql`
       select n.shard_id, n.watched_address_id, n.lane_id
       from unnest(
         ${listOf(rows.map(({ shardId }) => shardId))}::bigint[],
@@ -123,12 +126,16 @@ async function lockLanes(tx: Tx, repairs: readonly Repair[]): Promise<void> {
       from unnest(
         ${listOf(made.map(({ shardId }) => shardId))}::bigint[],
         ${listOf(made.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
-      ) as m (shard_id, id)
-    )
-    select from lane where id in (
+      ) as m (shard_id, id)`,
+    'shard_id bigint, watched_address_id uuid, lane_id bigint',
+  );
+  await lockLanesIn(
+    tx,
+    sql`
+      with affected as materialized (select * from ${affected} as a)
       select lane_id from affected union all
-      select w.lane_id from affected a join watched_address w on w.shard_id = a.shard_id and w.id = a.watched_address_id)
-    order by id for update`);
+      select w.lane_id from affected a join watched_address w on w.shard_id = a.shard_id and w.id = a.watched_address_id`,
+  );
 }
 
 async function listHashes(tx: Tx, repairs: readonly Repair[]): Promise<Map<number, Hash>> {
@@ -201,17 +208,20 @@ async function hasSentOrphan(
   return rows.length > 0;
 }
 
+const CHANGED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, watched_address_id uuid, redelivery_count integer,
+  reorg_id bigint, tx_hash bytea, may_be_seen boolean, unsent_epoch bigint, state text, release_number bigint, sequence bigint,
+  revision integer, retry_count integer, next_retry_at timestamptz, due_at timestamptz`;
+
 const isAsCompared = ({ shardId, id, version }: Row) =>
   sql`n.shard_id = ${shardId} and n.id = ${id} and n.version = ${version}`;
 
 async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }>): Promise<boolean> {
   await lockRows(tx, isAsCompared(repair));
-  const rows = await tx.query(sql`
-    update notification set block_number = ${repair.block.number}
-    where (shard_id, id, created_at) in (
-      select n.shard_id, n.id, n.created_at from notification_status n where ${isAsCompared(repair)})
-    returning id`);
-  return rows.length > 0;
+  const found = await tx.query(sql`select n.id from notification_status n where ${isAsCompared(repair)}`);
+  if (found.length === 0) return false;
+  await tx.query(sql`
+    update notification set block_number = ${repair.block.number} where shard_id = ${repair.shardId} and id = ${repair.id}`);
+  return true;
 }
 
 /**
@@ -225,21 +235,21 @@ async function reschedule(
 ): Promise<boolean> {
   const { shardId, block, isLate } = repair;
   const [found] = await tx.query<{ lane_id: number; record_id: string }>(sql`
-    select l.id as lane_id, w.id as record_id
+    select w.lane_id, w.id as record_id
     from notification_status n
     join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
-    join lane l on l.id = w.lane_id
     where ${isAsCompared(repair)}`);
   if (found === undefined) return false;
   await wakeLanes(tx, [found.lane_id], now);
   await lockRows(tx, isAsCompared(repair));
-  const [row] = await tx.query<{ sequence: number | null }>(sql`
-    with changed as materialized (
+  const [lane] = await tx.query<{ unsent_epoch: number }>(sql`
+    select ${unsentEpoch} as unsent_epoch from lane l where l.id = ${found.lane_id}`);
+  const select = sql`
       select n.shard_id, n.id, n.created_at, n.watched_address_id, n.redelivery_count, n.reorg_id, n.tx_hash,
         -- Epochs of different lanes can't be compared.
         n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting' as may_be_seen,
         case when n.lane_id = ${found.lane_id} and n.state in ('held', 'waiting') then n.unsent_epoch
-          else (select ${unsentEpoch} from lane l where l.id = ${found.lane_id}) end as unsent_epoch,
+          else ${lane?.unsent_epoch ?? 0}::bigint end as unsent_epoch,
         case when n.state = 'waiting' and ${isTransferMessage} then 'waiting'
           when release.number > ${releasedNumber} or n.sequence is not null then 'held' else 'waiting' end as state,
         case when (n.state <> 'waiting' or ${isRemovalNotice}) and release.number > ${releasedNumber}
@@ -255,19 +265,20 @@ async function reschedule(
       join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
       cross join lateral (
         select ${block.number}::bigint + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
-      where ${isAsCompared(repair)}
-    ), corrected as (
-      update notification n set block_number = ${block.number} from changed c
-      where n.shard_id = c.shard_id and n.id = c.id and n.created_at = c.created_at and n.block_number <> ${block.number}
-    ), resumed as (
-      delete from ended e using changed c where e.shard_id = c.shard_id and e.id = c.id
-    )
+      where ${isAsCompared(repair)}`;
+  const changed = recordsOf(await readJson(tx, select), CHANGED_COLUMNS);
+  await tx.query(sql`
+      update notification n set block_number = ${block.number} from ${changed} c
+      where n.shard_id = ${shardId} and n.id = c.id and n.created_at = c.created_at and n.block_number <> ${block.number}`);
+  await tx.query(sql`
+      delete from ended e using ${changed} c where e.shard_id = ${shardId} and e.id = c.id`);
+  const [row] = await tx.query<{ sequence: number | null }>(sql`
     insert into queue as q (shard_id, id, created_at, watched_address_id, lane_id, redelivery_count, reorg_id, tx_hash,
       may_be_seen, unsent_epoch, state, release_number, sequence, revision, retry_count, next_retry_at, due_at)
     select shard_id, id, created_at, watched_address_id, ${found.lane_id}::bigint, redelivery_count, reorg_id,
       case when reorg_id is not null then tx_hash end,
       may_be_seen, unsent_epoch, state, release_number, sequence, revision, retry_count, next_retry_at, due_at
-    from changed
+    from ${changed} c
     on conflict (shard_id, id) do update set lane_id = excluded.lane_id, may_be_seen = excluded.may_be_seen,
       unsent_epoch = excluded.unsent_epoch, state = excluded.state, release_number = excluded.release_number,
       sequence = excluded.sequence, revision = excluded.revision, retry_count = excluded.retry_count,

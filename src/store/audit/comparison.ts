@@ -7,7 +7,8 @@ import { isSentAndOrphaned, mayBeSeen } from '../blocks/reorgs.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import { readTime } from '../db/database-time.ts';
 import type { Database, Db } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
+import { tableOf } from '../db/shard-rows.ts';
+import { type Sql, sql } from '../db/sql.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
 import { isOfTransaction } from '../delivery/notification-rows.ts';
 import { type TransferRow, toTransferFields } from '../delivery/transfer-columns.ts';
@@ -44,7 +45,7 @@ export type StoredNotification = Transfer & {
   releaseNumber: number | undefined;
   /** The position that strict ordering preserves. */
   sequence: number | undefined;
-  /** Changes whenever the row does (`xmin`), so that a repair never overwrites a change made after it was planned. */
+  /** Changes whenever the row does, so that a repair never overwrites a change made after it was planned. */
   version: string;
 };
 
@@ -168,9 +169,11 @@ export async function listNotificationsOf(
     n.token, n.occurrence, n.block_number, n.created_at, n.state, n.revision, n.processed_at, ${mayBeSeen(now)} as may_be_seen, n.retry_count, n.redelivery_count,
     least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.sequence,
     n.version`;
+  const isWanted = sql`n.reorg_id is null and n.state <> 'withdrawn'`;
+  const statuses = await statusesOf(db, { from, to }, keys, isWanted);
   const rows = await db.query<NotificationRow>(sql`
-    select ${columns} from notification_status n
-    where n.block_number between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
+    select ${columns} from ${statuses} n
+    where n.block_number between ${from} and ${to} and ${isWanted}
     union all
     select ${columns}
     from unnest(
@@ -178,8 +181,8 @@ export async function listNotificationsOf(
       ${listOf(keys.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
       ${bytesOf(keys.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
-    join notification_status n on ${isOfTransaction(sql`p.tx_hash`)} and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
-    where n.block_number not between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
+    join ${statuses} n on ${isOfTransaction(sql`p.tx_hash`)} and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
+    where n.block_number not between ${from} and ${to} and ${isWanted}
     order by shard_id, watched_address_id, tx_hash, kind, ordinal, id
     limit ${limit}`);
   return rows.map((row) => ({
@@ -236,6 +239,9 @@ export async function listSentOrphans(
 ): Promise<SentOrphan[]> {
   const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
     n.processed_at`;
+  const statuses = await statusesOf(db, { from, to }, keys, isSentAndOrphaned);
+  // Citus has applied this condition already.
+  const isSent = db.isDistributed === true ? sql`true` : isSentAndOrphaned;
   const rows = await db.query<SentOrphanRow>(sql`
     select ${columns}, false as is_of_block
     from unnest(
@@ -243,14 +249,14 @@ export async function listSentOrphans(
       ${listOf(keys.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
       ${bytesOf(keys.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
-    join notification_status n on ${isOfTransaction(sql`p.tx_hash`)} and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
-    where ${isSentAndOrphaned}
+    join ${statuses} n on ${isOfTransaction(sql`p.tx_hash`)} and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
+    where ${isSent}
     union all
-    select ${columns}, true as is_of_block from notification_status n
+    select ${columns}, true as is_of_block from ${statuses} n
     -- After a reorg the block has another hash.
     join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
     join block b on b.number = o.number and b.hash = o.hash
-    where n.block_number between ${from} and ${to} and ${isSentAndOrphaned}
+    where n.block_number between ${from} and ${to} and ${isSent}
     order by id limit ${limit}`);
   return rows.map((row) => ({
     ...{
@@ -299,11 +305,31 @@ export async function listLanesById(db: Db, ids: readonly number[], now: Date): 
   }));
 }
 
+/** The notifications of these blocks, and of these keys. On a single server the condition is left to the statement. */
+function statusesOf(
+  db: Db,
+  { from, to }: { from: number; to: number },
+  keys: readonly NotificationKey[],
+  condition: Sql,
+): Promise<Sql> {
+  const hashes = keys.map(({ txHash }) => txHash);
+  const ends = hashes.map((hash): Hash => `0x${hash.slice(-8)}`);
+  const isOfKeys = sql`substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[]) and n.tx_hash = any(${bytesOf(hashes)}::bytea[])`;
+  const where = sql`(n.block_number between ${from} and ${to} or ${isOfKeys}) and ${condition}`;
+  return tableOf(db, 'notification_status', { alias: 'n', where });
+}
+
 /** For each of these watched addresses, the first notification of its sequence: the waiting one, otherwise the first held one. */
 export async function listFirstInSequence(
   db: Db,
   records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],
 ): Promise<Map<string, number>> {
+  const shardIds = records.map(({ shardId }) => shardId);
+  const queued = await tableOf(db, 'queue', {
+    alias: 'q',
+    where: sql`q.shard_id = any(${listOf(shardIds)}::bigint[]) and q.sequence is not null
+      and q.watched_address_id = any(${listOf(records.map((one) => one.watchedAddressId))}::uuid[])`,
+  });
   const rows = await db.query<{ record_id: string; id: number }>(sql`
     select r.id as record_id, first.id
     from unnest(
@@ -311,7 +337,7 @@ export async function listFirstInSequence(
       ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
     ) as r (shard_id, id)
     cross join lateral (
-      select o.id from queue o
+      select o.id from ${queued} o
       where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null
       order by o.state desc, o.sequence limit 1
     ) as first

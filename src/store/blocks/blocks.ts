@@ -23,8 +23,8 @@ import {
   listMatches,
   type MatchedTransfer,
   releaseHeld,
-  type StoredCount,
 } from '../matching/matching.ts';
+import type { StoredCount } from '../matching/stored-count.ts';
 import { beginReorg, endReorg } from './reorgs.ts';
 
 /** Advisory lock that serializes the commits of all followers. The compare-and-set decides which of them stores the block. */

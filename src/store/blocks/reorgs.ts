@@ -4,10 +4,12 @@
  */
 import type { BlockId } from '../../domain/block.ts';
 import type { Tx } from '../db/db.ts';
+import { readJson, recordsOf, rowsOf, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
-import { endGone, isOfReorg, lockRows } from '../delivery/notification-rows.ts';
+import { isOfReorg, lockRows, moveToEnded } from '../delivery/notification-rows.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
@@ -39,10 +41,14 @@ export async function orphanNotifications(
   const reorgId = await insertReorg(tx, tip.number, now);
   const marked = await markOrphaned(tx, { reorgId, isOrphaned, now });
   // A removal notice names the block with which its transfer was sent.
+  const numbers = await rowsOf(
+    tx,
+    sql`select distinct n.block_number from notification_status n where ${isOfReorg(reorgId)}`,
+    'block_number bigint',
+  );
   await tx.query(sql`
     insert into orphaned_block (reorg_id, number, hash)
-    select ${reorgId}, b.number, b.hash from block b
-    where b.number in (select n.block_number from notification_status n where ${isOfReorg(reorgId)})`);
+    select ${reorgId}, b.number, b.hash from block b where b.number in (select block_number from ${numbers} as n)`);
   return { reorgId, marked };
 }
 
@@ -58,29 +64,56 @@ async function markOrphaned(
   { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
 ): Promise<{ shardId: number; id: number }[]> {
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
-  await tx.query(sql`
-    select from lane where id in (
+  await lockLanesIn(
+    tx,
+    sql`
       select n.lane_id from notification_status n where ${isOrphaned}
       union
       select w.lane_id from notification_status n
-      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned})
-    order by id for update`);
+      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned}`,
+  );
   await lockRows(tx, isOrphaned);
+  if (tx.isDistributed === true) return markInShards(tx, { reorgId, isOrphaned, now });
   const rows = await tx.query<{ shard_id: number; id: number }>(sql`
     with orphaned as materialized (
       select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, n.processed_at, ${mayBeSeen(now)} as is_seen
       from notification_status n where ${isOrphaned}
-    ), pending as (
-      update queue q set reorg_id = ${reorgId}, tx_hash = o.tx_hash, may_be_seen = o.is_seen from orphaned o
-      where q.shard_id = o.shard_id and q.id = o.id
-    ), finished as (
+    ), pending as (${markPending(sql`orphaned`, reorgId)}), finished as (${markFinished(sql`orphaned`, reorgId)})
+    select shard_id, id from orphaned order by shard_id, id`);
+  return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+}
+
+const markPending = (orphaned: Sql, reorgId: number): Sql => sql`
+      update queue q set reorg_id = ${reorgId}, tx_hash = o.tx_hash, may_be_seen = o.is_seen from ${orphaned} o
+      where q.shard_id = o.shard_id and q.id = o.id`;
+const markFinished = (orphaned: Sql, reorgId: number): Sql => sql`
       insert into ended as e (shard_id, id, created_at, state, ended_at, may_be_seen, reorg_id, tx_hash)
-      select shard_id, id, created_at, state, processed_at, is_seen, ${reorgId}::bigint, tx_hash from orphaned
+      select shard_id, id, created_at, state, processed_at, is_seen, ${reorgId}::bigint, tx_hash from ${orphaned} o
       where state not in ('held', 'waiting') order by shard_id, id
       on conflict (shard_id, id) do update
-        set may_be_seen = excluded.may_be_seen, reorg_id = excluded.reorg_id, tx_hash = excluded.tx_hash
-    )
-    select shard_id, id from orphaned order by shard_id, id`);
+        set may_be_seen = excluded.may_be_seen, reorg_id = excluded.reorg_id, tx_hash = excluded.tx_hash`;
+
+/** The same on Citus, with a statement for each table. */
+async function markInShards(
+  tx: Tx,
+  { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
+): Promise<{ shardId: number; id: number }[]> {
+  const statuses = await tableOf(tx, 'notification_status', { alias: 'n', where: isOrphaned });
+  const json = await readJson(
+    tx,
+    sql`
+      select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, n.processed_at, ${mayBeSeen(now)} as is_seen
+      from ${statuses} n order by n.shard_id, n.id`,
+  );
+  const orphaned = recordsOf(
+    json,
+    'shard_id bigint, id bigint, created_at timestamptz, tx_hash bytea, state text, processed_at timestamptz, is_seen boolean',
+  );
+  await tx.query(markPending(orphaned, reorgId));
+  await tx.query(markFinished(orphaned, reorgId));
+  const rows = await tx.query<{ shard_id: number; id: number }>(
+    sql`select shard_id, id from ${orphaned} as o`,
+  );
   return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
 }
 
@@ -113,9 +146,10 @@ export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<Orde
     sql`${isOfReorg(reorgId)} and ${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`,
     now,
   );
-  const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
-    with gone as (delete from queue n where n.reorg_id = ${reorgId} and ${isTransferMessage} returning n.*), ${endGone('withdrawn', now)}
-    select shard_id, lane_id, case when sequence is not null then watched_address_id end as ordered_id from gone`);
+  const rows = await moveToEnded(tx, sql`n.reorg_id = ${reorgId} and ${isTransferMessage}`, {
+    state: 'withdrawn',
+    now,
+  });
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   const withdrawn = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
     id === null ? [] : [{ shardId, id }],

@@ -6,7 +6,8 @@ import { wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import { recordKeys } from '../delivery/shards.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
-import { insertNotifications, type StoredCount } from '../matching/matching.ts';
+import { insertNotifications } from '../matching/matching.ts';
+import type { StoredCount } from '../matching/stored-count.ts';
 import { findTip, lanesToWake, lockCommits } from './blocks.ts';
 
 /**

@@ -8,6 +8,8 @@ import type { Sql } from './sql.ts';
 export type Db = {
   /** The rows of one statement. @throws Fault `unavailable` if the database can't be reached or if a retry may succeed. */
   query<Row = Record<string, unknown>>(statement: Sql): Promise<Row[]>;
+  /** Whether the delivery tables are distributed over several servers (citus.ts). Known when the database is opened. */
+  readonly isDistributed?: boolean;
 };
 
 /**

@@ -5,6 +5,7 @@ import { randomInt } from 'node:crypto';
 import pg from 'pg';
 import { machineSteadyMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
+import { areTablesDistributed } from './citus.ts';
 import {
   type Connections,
   type Database,
@@ -66,7 +67,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
   const isPooled = apiHosts !== hosts;
   const nameOf = createNames();
 
-  function shareOf(share: Share): Database {
+  function shareOf(share: Share, isDistributed: boolean): Database {
     const isApi = share === 'api' || share === 'operator';
     const own = isApi ? apiHosts : hosts;
     const lender: Lender = {
@@ -83,6 +84,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     };
     return {
       kind: 'postgres',
+      isDistributed,
       query: (statement) => query(lender, statement),
       each: (statement, onRow) => each(lender, statement, onRow),
       transaction: (work) =>
@@ -90,6 +92,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
           inTransaction(lender, (client) =>
             work({
               kind: 'transaction',
+              isDistributed,
               query: (statement) => run(client, statement, lender.nameOf(statement)),
             }),
           ),
@@ -100,25 +103,27 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     };
   }
 
-  const database: SharedDatabase = {
-    ...shareOf('api'),
-    for: shareOf,
-    async requireSessions() {
-      await requireSessions(hosts, isPooled ? 'sessionUrl' : 'url');
-      if (isPooled) await requireSameDatabase(database, hosts);
-    },
-    cut() {
-      for (const one of new Set([hosts, apiHosts])) one.cut();
-    },
-  };
   try {
-    await requireVersion(database);
-    if (isPooled) await requireVersion(database.for('follower'));
+    const opened = shareOf('api', false);
+    await requireVersion(opened);
+    if (isPooled) await requireVersion(shareOf('follower', false));
+    const isDistributed = await areTablesDistributed(opened);
+    const database: SharedDatabase = {
+      ...shareOf('api', isDistributed),
+      for: (share) => shareOf(share, isDistributed),
+      async requireSessions() {
+        await requireSessions(hosts, isPooled ? 'sessionUrl' : 'url');
+        if (isPooled) await requireSameDatabase(database, hosts);
+      },
+      cut() {
+        for (const one of new Set([hosts, apiHosts])) one.cut();
+      },
+    };
+    return database;
   } catch (error) {
     await close();
     throw error;
   }
-  return database;
 }
 
 /** The pool of each share. `apiHosts` differs from `hosts` if a pooler in transaction mode serves the API. */

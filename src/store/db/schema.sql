@@ -807,7 +807,7 @@ create view notification_status as
             ELSE true
         END AS may_be_seen,
     COALESCE(q.unsent_epoch, (0)::bigint) AS unsent_epoch,
-    (((n.xmin)::text || COALESCE(('q'::text || (q.xmin)::text), ''::text)) || COALESCE(('e'::text || (e.xmin)::text), ''::text)) AS version
+    md5((ROW(n.block_number, n.ordinal, n.occurrence, q.state, q.lane_id, q.due_at, q.release_number, q.sequence, q.next_retry_at, q.retry_count, q.redelivery_count, q.revision, q.reorg_id, q.may_be_seen, q.unsent_epoch, e.state, e.ended_at, e.sequence, e.next_retry_at, e.retry_count, e.redelivery_count, e.revision, e.reorg_id, e.may_be_seen))::text) AS version
    FROM (((notification n
      LEFT JOIN queue q ON (((q.shard_id = n.shard_id) AND (q.id = n.id))))
      LEFT JOIN ended e ON (((e.shard_id = n.shard_id) AND (e.id = n.id))))

@@ -3,7 +3,9 @@
  */
 import { fromBytes, type Hash } from '../../core/hex.ts';
 import { type DeliveryStatus, type NotificationState, statusOf } from '../../domain/delivery-status.ts';
+import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
+import { readJson, recordsOf, rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { type Attempt, type AttemptRow, attemptColumns, toAttempt } from './attempts.ts';
 import type { NotificationType } from './due.ts';
@@ -61,19 +63,29 @@ export async function listAttemptEvents(
   const examined =
     watcherId === undefined
       ? sql`${select(sql`true`)} ${page}`
-      : pageOfShards(await listShards(db, watcherId), (shardId) => select(sql`shard_id = ${shardId}`), page);
-  const rows = await db.query<EventRow>(sql`
-    with examined as materialized (${examined}), chosen as materialized (
+      : pageOfShards(
+          db,
+          await listShards(db, watcherId),
+          (shardId) => select(sql`shard_id = ${shardId}`),
+          page,
+        );
+  const pageOf = (rows: Sql) => sql`
+    examined as materialized (${rows}), chosen as materialized (
       select * from examined where ${onlyFailures ? sql`outcome <> 'success'` : sql`true`} order by id limit ${limit}
-    )
+    ), counted as materialized (
+      select max(id) as last, count(*) >= ${onlyFailures ? EXAMINED_MAX : limit} as is_full from examined
+    )`;
+  const rows =
+    db.isDistributed === true
+      ? await readInShards(db, examined, pageOf)
+      : await db.query<EventRow>(sql`
+    with ${pageOf(examined)}
     select a.*, ${watcherOf(sql`a.shard_id`)} as watcher_id, counted.last, counted.is_full, l.origin, n.created_at, n.block_number,
       ${kindText(sql`n.kind`)} as kind, n.watched_address_id, n.tx_hash, n.sender, n.receiver, n.token, n.amount,
       coalesce(q.state, e.state) as state, q.next_retry_at, later.is_newest and coalesce(q.revision, e.revision) = a.revision as is_current,
       case when later.is_newest and q.revision = a.revision and a.outcome <> 'success' then q.retry_count
         else ${failuresUpTo} end as failures
-    from (
-      select max(id) as last, count(*) >= ${onlyFailures ? EXAMINED_MAX : limit} as is_full from examined) as counted
-    left join chosen a on true
+    from counted left join chosen a on true
     left join lane l on l.id = a.lane_id
     left join lateral (
       select * from notification n
@@ -89,6 +101,43 @@ export async function listAttemptEvents(
   const [first] = rows;
   const last = isCut || first?.is_full === true ? (isCut ? events.at(-1)?.attempt.id : first?.last) : upTo;
   return { events, last: last ?? upTo };
+}
+
+const EXAMINED_COLUMNS = `id bigint, notification_id bigint, revision integer, started_at timestamptz, duration_ms integer,
+  request_count smallint, outcome text, status integer, response text, shard_id bigint, lane_id bigint`;
+const DETAIL_COLUMNS = `attempt_id bigint, created_at timestamptz, block_number bigint, kind text, watched_address_id uuid,
+  tx_hash bytea, sender bytea, receiver bytea, token bytea, amount numeric, state text, next_retry_at timestamptz,
+  is_current boolean, failures bigint`;
+
+/** The same rows on Citus: the page, the details of its attempts in their shards, and both joined on the coordinator. */
+async function readInShards(db: Db, examined: Sql, pageOf: (rows: Sql) => Sql): Promise<EventRow[]> {
+  const json = await readJson(db, examined);
+  const page = pageOf(recordsOf(json, EXAMINED_COLUMNS));
+  const chosen = await db.query<{ id: number; shard_id: number }>(
+    sql`with ${page} select id, shard_id from chosen order by id`,
+  );
+  const isNewest = sql`not exists (select from delivery_attempt p where ${isOfMessage} and p.id > a.id)`;
+  const details = await rowsOf(
+    db,
+    sql`
+      select a.id as attempt_id, n.created_at, n.block_number, ${kindText(sql`n.kind`)} as kind, n.watched_address_id, n.tx_hash,
+        n.sender, n.receiver, n.token, n.amount, coalesce(q.state, e.state) as state, q.next_retry_at,
+        ${isNewest} and coalesce(q.revision, e.revision) = a.revision as is_current,
+        case when q.revision = a.revision and a.outcome <> 'success' and ${isNewest} then q.retry_count
+          else ${failuresUpTo} end as failures
+      from delivery_attempt a
+      join notification n on n.shard_id = a.shard_id and n.id = a.notification_id and n.created_at <= a.started_at + interval '1 day'
+      left join queue q on q.shard_id = n.shard_id and q.id = n.id
+      left join ended e on e.shard_id = n.shard_id and e.id = n.id
+      where a.shard_id = any(${listOf([...new Set(chosen.map((row) => row.shard_id))])}::bigint[])
+        and a.id = any(${listOf(chosen.map(({ id }) => id))}::bigint[])`,
+    DETAIL_COLUMNS,
+  );
+  return db.query<EventRow>(sql`
+    with ${page}
+    select a.*, ${watcherOf(sql`a.shard_id`)} as watcher_id, counted.last, counted.is_full, l.origin, d.*
+    from counted left join chosen a on true left join lane l on l.id = a.lane_id left join ${details} as d on d.attempt_id = a.id
+    order by a.id`);
 }
 
 /** Whether attempt `p` sent the message of attempt `a`. */

@@ -45,6 +45,7 @@ export async function listAttemptsBetween(
 ): Promise<Attempt[]> {
   const rows = await db.query<AttemptRow>(
     pageOfShards(
+      db,
       await listShards(db, watcherId),
       (shardId) => sql`
     select ${attemptColumns} from delivery_attempt where shard_id = ${shardId} and id > ${after} and id <= ${upTo}`,

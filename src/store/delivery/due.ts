@@ -5,9 +5,10 @@ import { fromBytes, type Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { forEachShard, rowsOf } from '../db/shard-rows.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
-import { endGone, kindText } from './notification-rows.ts';
+import { kindText, moveToEnded } from './notification-rows.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { advanceSequences } from './sequence.ts';
 import type { ShardKey } from './shards.ts';
@@ -94,8 +95,11 @@ export async function listDue(
     order by due_at, id
     limit ${limit})`;
   // A lane with nothing due still returns one row, without a notification. A lost lane returns none.
-  const rows = await database.query<({ lane: number } & DueRow) | { lane: number; id: null }>(
-    frequent(sql`
+  const rows =
+    database.isDistributed === true
+      ? await listDueInShards(database, lanes, { now, stepsMs, exclude, limit })
+      : await database.query<LaneDueRow>(
+          frequent(sql`
     select l.id as lane, q.id, n.watched_address_id, l.watcher_id, n.tx_hash, ${kindText(sql`n.kind`)} as kind, n.sender,
       n.receiver, n.amount, n.token, ${timeText(sql`n.created_at`)} as created_text, n.created_at,
       q.revision, q.retry_count, q.redelivery_count,
@@ -112,14 +116,91 @@ export async function listDue(
     left join block b on q.reorg_id is null and b.number = n.block_number
     left join orphaned_block o on o.reorg_id = q.reorg_id and o.number = n.block_number
     order by l.id, q.retry_count > 0, q.due_at, q.id`),
-  );
-  const rowsOf = Map.groupBy(rows, (row) => row.lane);
+        );
+  const byLane = Map.groupBy(rows, (row) => row.lane);
   const found = new Map<number, DueNotification[] | 'lost'>();
   for (const lane of lanes) {
-    const own = rowsOf.get(lane.id);
+    const own = byLane.get(lane.id);
     found.set(lane.id, own === undefined ? 'lost' : await keepWanted(database, lane, own, now));
   }
   return found;
+}
+
+type LaneDueRow = ({ lane: number } & DueRow) | { lane: number; id: null };
+
+/** The same rows on Citus: one statement for each shard, and one for the blocks on the coordinator. */
+async function listDueInShards(
+  database: Database,
+  lanes: readonly Lane[],
+  { now, stepsMs = 0, exclude, limit }: DueRequest,
+): Promise<LaneDueRow[]> {
+  const held = await database.query<{ id: number; is_ready: boolean }>(
+    frequent(sql`
+    select l.id, ${hasFollowedClock(stepsMs)} as is_ready
+    from unnest(
+      ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
+    ) as leased (id, epoch)
+    join lane l on l.id = leased.id and l.epoch = leased.epoch
+    order by l.id`),
+  );
+  const isReady = held[0]?.is_ready === true;
+  const heldIds = new Set(held.map(({ id }) => id));
+  const own = lanes.filter(({ id }) => isReady && heldIds.has(id));
+  const excluded = listOf(exclude);
+  const found = await forEachShard(own, (shardId, inShard) => {
+    const due = (attempts: Sql) => sql`(
+      select * from queue
+      where shard_id = ${shardId} and lane_id = l.id and state = 'waiting' and ${attempts}
+        and due_at <= ${now} and id <> all(${excluded}::bigint[])
+      order by due_at, id
+      limit ${limit})`;
+    return database.query<DueRow & { lane: number; reorg_id: number | null }>(
+      frequent(sql`
+      select l.id as lane, q.id, n.watched_address_id, n.tx_hash, ${kindText(sql`n.kind`)} as kind, n.sender,
+        n.receiver, n.amount, n.token, ${timeText(sql`n.created_at`)} as created_text, n.created_at,
+        q.revision, q.retry_count, q.redelivery_count, ${timeText(sql`q.next_retry_at`)} as next_retry_text,
+        q.sequence is not null as is_ordered, n.block_number, q.reorg_id, n.replaces,
+        w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
+      from unnest(${listOf(inShard.map(({ id }) => id))}::bigint[]) as l (id)
+      join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as q on true
+      join notification n on n.shard_id = ${shardId} and n.id = q.id and n.created_at = q.created_at
+      left join watched_address w on w.shard_id = ${shardId} and w.id = n.watched_address_id
+      order by l.id, q.retry_count > 0, q.due_at, q.id`),
+    );
+  });
+  const watcherOf = new Map(lanes.map(({ id, watcherId }) => [id, watcherId]));
+  const hashOf = await readHashes(database, found);
+  const rows: LaneDueRow[] = found.map((row) => ({
+    ...row,
+    watcher_id: watcherOf.get(row.lane) ?? 0,
+    block_hash: hashOf(row),
+  }));
+  const busy = new Set(found.map(({ lane }) => lane));
+  return [...rows, ...held.flatMap(({ id }) => (busy.has(id) ? [] : [{ lane: id, id: null }]))];
+}
+
+type BlockRef = { block_number: number; reorg_id: number | null };
+
+/** The hashes of the blocks that hold the transfers, or held them before a reorg. */
+async function readHashes(
+  database: Database,
+  refs: readonly BlockRef[],
+): Promise<(ref: BlockRef) => Uint8Array | null> {
+  const keyOf = ({ block_number: number, reorg_id: reorgId }: BlockRef) => `${number} ${reorgId ?? ''}`;
+  const wanted = [...new Map(refs.map((ref) => [keyOf(ref), ref])).values()];
+  if (wanted.length === 0) return () => null;
+  const rows = await database.query<BlockRef & { hash: Uint8Array | null }>(
+    frequent(sql`
+    select r.number as block_number, r.reorg_id, coalesce(b.hash, o.hash) as hash
+    from unnest(
+      ${listOf(wanted.map((ref) => ref.block_number))}::bigint[], ${listOf(wanted.map((ref) => ref.reorg_id ?? 'null'))}::bigint[]
+    ) as r (number, reorg_id)
+    left join block b on r.reorg_id is null and b.number = r.number
+    left join orphaned_block o on o.reorg_id = r.reorg_id and o.number = r.number
+    order by r.number`),
+  );
+  const hashes = new Map(rows.map((row) => [keyOf(row), row.hash]));
+  return (ref) => hashes.get(keyOf(ref)) ?? null;
 }
 
 /**
@@ -130,16 +211,26 @@ export async function findAsDue(
   db: Db,
   { shardId, id }: ShardKey<number>,
 ): Promise<DueNotification | undefined> {
-  const [row] = await db.query<DueRow & { lane_id: number; webhook_url: string }>(sql`
+  const notification = await rowsOf(
+    db,
+    sql`
     select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
       ${timeText(sql`n.created_at`)} as created_text, n.created_at, n.revision, n.retry_count, n.redelivery_count,
-      ${timeText(sql`n.next_retry_at`)} as next_retry_text, n.sequence is not null as is_ordered, n.block_number,
-      coalesce(b.hash, o.hash) as block_hash, n.replaces, w.webhook_url, w.lane_id
+      ${timeText(sql`n.next_retry_at`)} as next_retry_text, n.sequence is not null as is_ordered, n.block_number, n.reorg_id,
+      n.replaces, w.webhook_url, w.lane_id
     from notification_status n
     join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+    where n.shard_id = ${shardId} and n.id = ${id}`,
+    `id bigint, watched_address_id uuid, watcher_id bigint, tx_hash bytea, kind text, sender bytea, receiver bytea, amount numeric,
+      token bytea, created_text text, created_at timestamptz, revision integer, retry_count integer, redelivery_count integer,
+      next_retry_text text, is_ordered boolean, block_number bigint, reorg_id bigint, replaces bigint, webhook_url text,
+      lane_id bigint`,
+  );
+  const [row] = await db.query<DueRow & { lane_id: number; webhook_url: string }>(sql`
+    select n.*, coalesce(b.hash, o.hash) as block_hash
+    from ${notification} as n
     left join block b on n.reorg_id is null and b.number = n.block_number
-    left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
-    where n.shard_id = ${shardId} and n.id = ${id}`);
+    left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number`);
   return row && toDue(row, row.webhook_url, { id: row.lane_id, shardId });
 }
 
@@ -174,12 +265,11 @@ async function keepWanted(
 async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now: Date): Promise<void> {
   await database.transaction(async (tx) => {
     if (!(await tryLockLanesOf(tx, shardId, [row.id]))) return;
-    await tx.query(sql`
-      with gone as (
-        delete from queue
-        where shard_id = ${shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision} returning *
-      ), ${endGone('withdrawn', now)}
-      select from gone`);
+    await moveToEnded(
+      tx,
+      sql`n.shard_id = ${shardId} and n.id = ${row.id} and n.state = 'waiting' and n.revision = ${row.revision}`,
+      { state: 'withdrawn', now },
+    );
     await advanceSequences(tx, [{ shardId, id: row.watched_address_id }], now);
   });
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { Metrics } from '../../core/metrics.ts';
+import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
@@ -67,17 +68,21 @@ export async function findForgottenLanes(
   db: Db,
   { now, stepsMs, page }: { now: Date; stepsMs: number; page: LanePage },
 ): Promise<{ laneIds: number[]; last: number | undefined }> {
-  const isDue = (attempts: Sql) => sql`exists (
+  const has = (attempts: Sql) => sql`exists (
     select from queue n
     where n.shard_id = l.shard_id and n.lane_id = l.id and n.state = 'waiting' and ${attempts}
       and n.due_at <= ${now})`;
+  const isDue =
+    db.isDistributed === true
+      ? await dueLanes(db, now, page)
+      : sql`(${has(sql`n.retry_count = 0`)} or ${has(sql`n.retry_count > 0`)})`;
   const rows = await db.query<{ id: number; is_forgotten: boolean }>(sql`
     select id, owner is null and ${hasFollowedClock(stepsMs)} and case when next_due <= ${now}::timestamptz - ${CLOCK_DIFFERENCE}
       then not exists (
         select from watcher_queue q
         where q.watcher_id = l.watcher_id and q.next_due <= ${now}::timestamptz + ${CLOCK_DIFFERENCE})
       else (next_due is null or next_due > ${now})
-        and (${isDue(sql`n.retry_count = 0`)} or ${isDue(sql`n.retry_count > 0`)}) end as is_forgotten
+        and ${isDue} end as is_forgotten
     from lane l
     where id > ${page.after}
     order by id
@@ -86,4 +91,15 @@ export async function findForgottenLanes(
     laneIds: rows.filter((row) => row.is_forgotten).map(({ id }) => id),
     last: rows.length < page.limit ? undefined : rows.at(-1)?.id,
   };
+}
+
+/** On Citus: whether lane `l` of the page is one with something due. */
+async function dueLanes(db: Db, now: Date, page: LanePage): Promise<Sql> {
+  const lanes = await db.query<{ id: number; shard_id: number }>(sql`
+    select id, shard_id from lane where id > ${page.after} order by id limit ${page.limit}`);
+  const rows = await db.query<{ lane_id: number }>(sql`
+    select distinct lane_id from queue
+    where shard_id = any(${listOf(lanes.map((row) => row.shard_id))}::bigint[])
+      and lane_id = any(${listOf(lanes.map(({ id }) => id))}::bigint[]) and state = 'waiting' and due_at <= ${now}`);
+  return sql`id = any(${listOf(rows.map((row) => row.lane_id))}::bigint[])`;
 }

@@ -7,6 +7,7 @@ import { SLICES_MAX } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { announceWaking, readNextDue, withoutWaking } from './lanes-in-shards.ts';
 import { shardsOfWatcher } from './shards.ts';
 
 /**
@@ -100,6 +101,7 @@ export async function wakeLanes(
   reason: 'due' | 'reorg' = 'due',
 ): Promise<void> {
   if (laneIds.length === 0) return;
+  if (tx.isDistributed === true) await announceWaking(tx, laneIds);
   await tx.query(sql`
     with locked as materialized (
       select id, watcher_id, next_due from lane where id = any(${laneIds}::bigint[]) order by id for update
@@ -270,15 +272,25 @@ export async function releaseLanes(
       ), ${freeVisits(sql`select watcher_id from free`)}
       select l.id, l.id in (select id from free) and ${isFreeVisit(sql`l.watcher_id`)} as is_free
       from ${held} order by l.id`);
-    const own = rows.filter((row) => row.is_free);
-    const locked = new Set(rows.flatMap((row) => (row.is_free ? [] : [row.id])));
+    const settled = await withoutWaking(tx, rows);
+    const own = rows.filter((row) => row.is_free && settled.has(row.id));
+    const owned = new Set(own.map(({ id }) => id));
+    const locked = new Set(rows.flatMap(({ id }) => (owned.has(id) ? [] : [id])));
     const left = new Set(lanes.filter(({ id }) => locked.has(id)));
     if (own.length === 0) return left;
+    const released = new Set(own.map(({ id }) => id));
+    const nextDue =
+      tx.isDistributed === true
+        ? await readNextDue(
+            tx,
+            lanes.filter(({ id }) => released.has(id)),
+          )
+        : sql`(${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)})`;
     await tx.query(sql`
       with released as (
         update lane l set owner = null, lease_until = null, next_due = (
           select greatest(min(due_at), ${now}::timestamptz)
-          from (${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)}) as next
+          from ${nextDue} as next
           having min(due_at) is not null)
         where id = any(${own.map(({ id }) => id)}::bigint[])
         returning watcher_id, next_due

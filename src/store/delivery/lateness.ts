@@ -1,7 +1,10 @@
 /**
  * Watchers whose webhooks go out late, because more of them are due than the watcher's share of attempts allows.
  */
+
+import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
+import { rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { shardsOfWatcher } from './shards.ts';
 
@@ -25,22 +28,21 @@ export async function findLateWatchers(
   { lateMs, limit }: { lateMs: number; limit: number },
 ): Promise<Lateness> {
   const dueBefore = new Date(now.getTime() - lateMs);
+  const busy = sql`
+      select watcher_id from watcher_queue where next_due is not null and next_due <= ${now} and not suspended
+      union
+      select watcher_id from lane where owner is not null`;
+  const oldestOf = db.isDistributed === true ? await readOldest(db, busy) : indexedOldest;
   const rows = await db.query<{
     watcher_id: number;
     name: string;
     oldest: Date;
     watchers: number;
   }>(sql`
-    with busy as materialized (
-      select watcher_id from watcher_queue where next_due is not null and next_due <= ${now} and not suspended
-      union
-      select watcher_id from lane where owner is not null
+    with busy as materialized (${busy}
     ), oldest as materialized (
       select watcher_id, min(at) as oldest from (
-        select b.watcher_id, (
-          select due_at from queue
-          where shard_id = s.id and state = 'waiting' and retry_count > 0
-          order by due_at limit 1) as at
+        select b.watcher_id, ${oldestOf.retry} as at
         from busy b join watcher w on w.id = b.watcher_id cross join lateral unnest(${shardsOfWatcher}) as s (id)
         union all
         select b.watcher_id, (
@@ -49,10 +51,7 @@ export async function findLateWatchers(
           order by next_due limit 1)
         from busy b
         union all
-        select l.watcher_id, (
-          select due_at from queue
-          where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and retry_count = 0
-          order by due_at limit 1)
+        select l.watcher_id, ${oldestOf.first}
         from lane l where owner is not null
       ) as due
       where at <= ${dueBefore}
@@ -82,4 +81,39 @@ export async function hasWaiting(db: Db): Promise<boolean> {
     sql`select coalesce(${first(sql`retry_count = 0`)}, ${first(sql`retry_count > 0`)}) as id`,
   );
   return row?.id !== null;
+}
+
+/** The oldest due time of a retry in shard \`s\`, and of a first attempt in lane \`l\`. */
+type OldestOf = { retry: Sql; first: Sql };
+
+const indexedOldest: OldestOf = {
+  retry: sql`(
+          select due_at from queue
+          where shard_id = s.id and state = 'waiting' and retry_count > 0
+          order by due_at limit 1)`,
+  first: sql`(
+          select due_at from queue
+          where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and retry_count = 0
+          order by due_at limit 1)`,
+};
+
+/** On Citus: the same, read from the shards of busy watchers before. */
+async function readOldest(db: Db, busy: Sql): Promise<OldestOf> {
+  const shards = await db.query<{ id: number }>(sql`
+    select s.id from (${busy}) as b join watcher w on w.id = b.watcher_id cross join lateral unnest(${shardsOfWatcher}) as s (id)`);
+  const isOwn = sql`shard_id = any(${listOf(shards.map(({ id }) => id))}::bigint[]) and state = 'waiting'`;
+  const retries = await rowsOf(
+    db,
+    sql`select shard_id, min(due_at) as due_at from queue where ${isOwn} and retry_count > 0 group by shard_id`,
+    'shard_id bigint, due_at timestamptz',
+  );
+  const firsts = await rowsOf(
+    db,
+    sql`select lane_id, min(due_at) as due_at from queue where ${isOwn} and retry_count = 0 group by lane_id`,
+    'lane_id bigint, due_at timestamptz',
+  );
+  return {
+    retry: sql`(select due_at from ${retries} as r where r.shard_id = s.id)`,
+    first: sql`(select due_at from ${firsts} as f where f.lane_id = l.id)`,
+  };
 }

@@ -3,6 +3,8 @@
  */
 import { type Address, type Hash, toBytes } from '../../core/hex.ts';
 import { type NotificationState, type StoredStatus, statusRules } from '../../domain/delivery-status.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import type { NotificationType } from './due.ts';
 import { isTransferMessage } from './message-kind.ts';
@@ -34,6 +36,16 @@ export type LogFilter = {
   lastAnswer?: number | string | undefined;
 };
 
+/** A filter for statements on shards, which don't have the table `lane`: with the delivery queues of its origin. */
+type ShardFilter = LogFilter & { laneIds?: readonly number[] | undefined };
+
+export async function toShardFilter(db: Db, filter: LogFilter): Promise<ShardFilter> {
+  const { origin, ...rest } = filter;
+  if (origin === undefined) return rest;
+  const rows = await db.query<{ id: number }>(sql`select id from lane where origin = ${origin} order by id`);
+  return { ...rest, laneIds: rows.map(({ id }) => id) };
+}
+
 /** Conditions on rows `n` of a page. */
 export function innerConditions({ hash, from, until, fromBlock, toBlock }: LogFilter): Sql[] {
   const conditions: Sql[] = [];
@@ -46,7 +58,7 @@ export function innerConditions({ hash, from, until, fromBlock, toBlock }: LogFi
 }
 
 /** Conditions on the examined rows `n` of a page. */
-export const outerConditions = (filter: LogFilter): Sql[] => listOuter(filter).map(({ is }) => is);
+export const outerConditions = (filter: ShardFilter): Sql[] => listOuter(filter).map(({ is }) => is);
 
 /** The columns of the view that those conditions need. */
 export const outerColumns = (filter: LogFilter): string[] => listOuter(filter).flatMap(({ of }) => of);
@@ -54,7 +66,7 @@ export const outerColumns = (filter: LogFilter): string[] => listOuter(filter).f
 /** A condition on examined rows `n`, and the columns of the view that it needs. */
 type OuterCondition = { is: Sql; of: string[] };
 
-function listOuter(filter: LogFilter): OuterCondition[] {
+function listOuter(filter: ShardFilter): OuterCondition[] {
   const { state, type, status, token, minAmount, maxAmount, direction, origin, lastAnswer } = filter;
   const conditions: OuterCondition[] = [];
   const add = (is: Sql, ...of: string[]) => conditions.push({ is, of });
@@ -74,6 +86,7 @@ function listOuter(filter: LogFilter): OuterCondition[] {
     );
   if (origin !== undefined)
     add(sql`(select l.origin from lane l where l.id = n.lane_id) = ${origin}`, 'lane_id');
+  if (filter.laneIds !== undefined) add(sql`n.lane_id = any(${listOf(filter.laneIds)}::bigint[])`, 'lane_id');
   if (lastAnswer !== undefined) {
     const answer = typeof lastAnswer === 'number' ? sql`a.status` : sql`a.outcome`;
     add(sql`(${lastAttemptOf(answer)}) = ${lastAnswer}`, 'created_at');

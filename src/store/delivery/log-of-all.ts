@@ -16,8 +16,9 @@ import {
   readLogged,
 } from './log.ts';
 import { all, innerConditions, type LogFilter, outerConditions } from './log-filter.ts';
-import { findPending, isPendingOnly } from './log-pending.ts';
-import { type ShardKey, shardsOfWatcher } from './shards.ts';
+import { findInShards } from './log-in-shards.ts';
+import { findPending, isPendingOnly, queueCondition } from './log-pending.ts';
+import { type ShardKey, shardsOfWatcher, watcherOf } from './shards.ts';
 
 /** One watcher, or undefined for all of them. */
 export type Scope = number | undefined;
@@ -44,6 +45,14 @@ export const countScopedMatches = (db: Db, scope: Scope, filter: LogFilter): Pro
 
 /** The watcher of a notification. It looks into each shard, because the id alone doesn't say where it is. */
 export async function findWatcherOfNotification(db: Db, id: number): Promise<number | undefined> {
+  if (db.isDistributed === true) {
+    const [found] = await db.query<{ shard_id: number }>(
+      sql`select shard_id from notification where id = ${id} limit 1`,
+    );
+    const [owner] = await db.query<{ id: number }>(sql`
+      select id from watcher where id = ${watcherOf(sql`${found?.shard_id ?? 0}::bigint`)}`);
+    return owner?.id;
+  }
   const [row] = await db.query<{ watcher_id: number }>(sql`
     select w.id as watcher_id from ${eachShard}
     cross join lateral (select from notification n where n.shard_id = s.id and n.id = ${id} limit 1) as found limit 1`);
@@ -59,6 +68,10 @@ async function findMatchesOfAll(
   page: LogPage,
 ): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
   const examinedMax = examinedMaxOf(filter);
+  if (db.isDistributed === true) {
+    const pending = isPendingOnly(filter) ? queueCondition(filter) : undefined;
+    return findInShards(db, filter, { ...page, isOwn: sql`true`, pending, examinedMax });
+  }
   if (isPendingOnly(filter)) return findPending(db, eachShard, filter, { ...page, examinedMax });
   if (filter.recordIds !== undefined || filter.hash !== undefined) return findByIndex(db, filter, page);
   const isDown = page.order === 'newest first';

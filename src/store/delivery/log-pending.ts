@@ -63,13 +63,13 @@ export async function findPending(
   return { keys, next: keys.length === limit ? keys.at(-1)?.id : (rows[0]?.last ?? undefined) };
 }
 
-/** A condition on rows `q` of the queue that every match fulfills; undefined if a match may be elsewhere. */
-function queueCondition({ state, status }: LogFilter): Sql | undefined {
-  if (state === 'held' || state === 'waiting') return sql`q.state = ${state}`;
+/** A condition on rows of the queue that every match fulfills; undefined if a match may be elsewhere. */
+export function queueCondition({ state, status }: LogFilter): Sql | undefined {
+  if (state === 'held' || state === 'waiting') return sql`state = ${state}`;
   const rules = statusRules.filter((rule) => rule.status === status);
   const [rule] = rules;
   if (rule === undefined || rules.length > 1 || (rule.state !== 'held' && rule.state !== 'waiting'))
     return undefined;
   const { from, to } = rule.failures ?? { from: 0, to: Number.MAX_SAFE_INTEGER };
-  return sql`q.state = ${rule.state} and q.retry_count between ${from}::bigint and ${to}::bigint`;
+  return sql`state = ${rule.state} and retry_count between ${from}::bigint and ${to}::bigint`;
 }

@@ -16,7 +16,8 @@ import {
   outerColumns,
   outerConditions,
 } from './log-filter.ts';
-import { findPending, isPendingOnly } from './log-pending.ts';
+import { findInShards, type LogSources, readSources } from './log-in-shards.ts';
+import { findPending, isPendingOnly, queueCondition } from './log-pending.ts';
 import {
   isInShards,
   isOneOfNotifications,
@@ -103,8 +104,9 @@ export async function readLogged(
   keys: readonly ShardKey<number>[],
   order: LogPage['order'],
 ): Promise<LoggedNotification[]> {
+  const sources = await sourcesOf(db, keys);
   const rows = await db.query<LogRow>(sql`
-    select ${columns} from ${source}
+    select ${columnsFrom(sources)} from ${sourceFrom(sources)}
     where ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, keys)}
     order by n.id ${order === 'newest first' ? sql`desc` : sql`asc`}
     limit ${keys.length}`);
@@ -117,8 +119,12 @@ export async function findLogged(
   id: number,
 ): Promise<LoggedNotification | undefined> {
   const shards = await listShards(db, watcherId);
+  const sources = await sourcesOf(
+    db,
+    shards.map((shardId) => ({ shardId, id })),
+  );
   const [row] = await db.query<LogRow>(sql`
-    select ${columns} from ${source} where ${isInShards(sql`n.shard_id`, shards)} and n.id = ${id}`);
+    select ${columnsFrom(sources)} from ${sourceFrom(sources)} where ${isInShards(sql`n.shard_id`, shards)} and n.id = ${id}`);
   return row && toLogged(row);
 }
 
@@ -174,6 +180,11 @@ export async function findMatches(
   const direction = isDown ? sql`desc` : sql`asc`;
   const shards = await listShards(db, watcherId);
   const examinedMax = examinedMaxOf(filter);
+  if (db.isDistributed === true) {
+    const isOwn = isInShards(sql`n.shard_id`, shards);
+    const pending = isPendingOnly(filter) ? queueCondition(filter) : undefined;
+    return findInShards(db, filter, { isOwn, pending, order, after, limit, examinedMax });
+  }
   if (isPendingOnly(filter)) {
     const own = sql`unnest(${listOf(shards)}::bigint[]) as s (id)`;
     return findPending(db, own, filter, { order, after, limit, examinedMax });
@@ -256,18 +267,30 @@ type LogRow = TransferRow & {
   attempt_status: number | null;
 };
 
-const source = sql`notification_status n
-    left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+/** The tables, or on Citus the rows of these notifications. */
+const sourcesOf = async (db: Db, keys: readonly ShardKey<number>[]): Promise<LogSources> =>
+  db.isDistributed === true
+    ? readSources(db, keys)
+    : {
+        ...{ statuses: sql`notification_status`, watches: sql`watched_address` },
+        attempts: sql`lateral (${lastAttemptOf(sql`a.*`)})`,
+        replacements: sql`notification_status`,
+      };
+
+const sourceFrom = ({ statuses, watches, attempts }: LogSources): Sql => sql`${statuses} n
+    left join ${watches} w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     left join lane l on l.id = n.lane_id
-    left join lateral (${lastAttemptOf(sql`a.*`)}) a on true`;
+    left join ${attempts} a on a.shard_id = n.shard_id and a.notification_id = n.id`;
 
 /** Columns of a notification `n`. Only an orphaned one has a reorg or a replacement, so the others need no look-up. */
-const columns = sql`n.id, n.watcher_id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
+const columnsFrom = ({
+  replacements,
+}: LogSources): Sql => sql`n.id, n.watcher_id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
       n.state, n.revision, n.replaces,
       (select happened_at from reorg r where r.id = n.reorg_id) as orphaned_at,
       (select hash from orphaned_block o where o.reorg_id = n.reorg_id and o.number = n.block_number) as orphaned_hash,
       case when n.reorg_id is not null then (
-        select max(r.id) from notification_status r
+        select max(r.id) from ${replacements} r
         where substr(r.tx_hash, 29) = substr(n.tx_hash, 29) and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
       ) end as replaced_by,
       n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at,

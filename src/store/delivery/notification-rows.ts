@@ -5,6 +5,7 @@
 import type { TransferKind } from '../../domain/block.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
+import { readJson } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
 /** The column `kind`, in one byte. */
@@ -26,13 +27,32 @@ export const isOfReorg = (reorgId: number): Sql => sql`(n.reorg_id = ${reorgId}
 const progressColumns = sql`shard_id, id, created_at, sequence, next_retry_at, retry_count, redelivery_count, revision,
   reorg_id, tx_hash, may_be_seen`;
 
+type GoneRow = { shard_id: number; lane_id: number; ordered_id: string | null };
+
 /**
- * CTE `ended_now`: moves rows that the CTE `gone` deleted from `queue` to `ended`. The state is `processed`, `withdrawn` or
- * `cancelled`.
+ * Moves the rows `n` of `queue` that match the condition to `ended`. Lock them or their lanes before. `ordered_id` is the watched
+ * address of a row in strict order.
  */
-export const endGone = (state: 'withdrawn' | 'cancelled', now: Date): Sql => sql`ended_now as (
+export async function moveToEnded(
+  tx: Tx,
+  condition: Sql,
+  { state, now }: { state: 'withdrawn' | 'cancelled'; now: Date },
+): Promise<GoneRow[]> {
+  const insert = (gone: Sql) => sql`
     insert into ended (${progressColumns}, state, ended_at)
-    select ${progressColumns}, ${state}::text, ${now}::timestamptz from gone)`;
+    select ${progressColumns}, ${state}::text, ${now}::timestamptz from ${gone} as g`;
+  const summary = sql`shard_id, lane_id, case when sequence is not null then watched_address_id end as ordered_id`;
+  if (tx.isDistributed !== true)
+    return tx.query<GoneRow>(sql`
+      with gone as (delete from queue n where ${condition} returning n.*), ended_now as (${insert(sql`gone`)}) select ${summary} from gone`);
+  // Citus allows no conversion of times in `returning`. The rows are locked, or their lanes are, so they don't change in between.
+  const json = await readJson(tx, sql`select n.* from queue n where ${condition}`);
+  if (json === '[]') return [];
+  await tx.query(sql`delete from queue n where ${condition}`);
+  const gone = sql`(select * from jsonb_populate_recordset(null::queue, ${json}::jsonb))`;
+  await tx.query(insert(gone));
+  return tx.query<GoneRow>(sql`select ${summary} from ${gone} as g`);
+}
 
 /**
  * Locks the notifications `n` of the view that match the condition, so that their rows neither change nor move between `queue`
@@ -40,9 +60,18 @@ export const endGone = (state: 'withdrawn' | 'cancelled', now: Date): Sql => sql
  * as a worker that settles does.
  */
 export async function lockRows(tx: Tx, condition: Sql): Promise<void> {
-  const rows = await tx.query<{ shard_id: number; id: number; created_at: Date }>(sql`
+  const rows = await tx.query<RowKey>(sql`
     select n.shard_id, n.id, n.created_at from notification_status n where ${condition}`);
   if (rows.length === 0) return;
+  if (tx.isDistributed !== true) return lockKeys(tx, rows, sql`k.shard_id`);
+  const shards = [...Map.groupBy(rows, (row) => row.shard_id)].sort(([one], [other]) => one - other);
+  for (const [shardId, own] of shards) await lockKeys(tx, own, sql`${shardId}`);
+}
+
+type RowKey = { shard_id: number; id: number; created_at: Date };
+
+/** Locks the rows with these keys. `shardId` is that of the keys `k`. */
+async function lockKeys(tx: Tx, rows: readonly RowKey[], shardId: Sql): Promise<void> {
   const keys = sql`unnest(
       ${listOf(rows.map(({ shard_id }) => shard_id))}::bigint[],
       ${listOf(rows.map(({ id }) => id))}::bigint[],
@@ -50,9 +79,9 @@ export async function lockRows(tx: Tx, condition: Sql): Promise<void> {
     ) as k (shard_id, id, created_at)`;
   // Two statements: a row of `queue` that another transaction wrote before it released the first lock is locked too.
   await tx.query(sql`
-    select from ${keys} join notification n on n.shard_id = k.shard_id and n.id = k.id and n.created_at = k.created_at
+    select from ${keys} join notification n on n.shard_id = ${shardId} and n.id = k.id and n.created_at = k.created_at
     order by k.shard_id, k.id for update of n`);
   await tx.query(sql`
-    select from ${keys} join queue q on q.shard_id = k.shard_id and q.id = k.id
+    select from ${keys} join queue q on q.shard_id = ${shardId} and q.id = k.id
     order by k.shard_id, k.id for update of q`);
 }

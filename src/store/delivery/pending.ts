@@ -1,6 +1,8 @@
 /**
  * Counts of the notifications that wait for an attempt, per watcher and in total.
  */
+
+import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
@@ -18,9 +20,9 @@ const parts = (part: (attempts: Sql) => Sql): Sql =>
 export async function countPending(db: Db, watcherId: number): Promise<number> {
   const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
   const [row] = await db.query<{ count: number }>(sql`
-    select count(*) as count from (${parts(
+    select count(pending.id) as count from (${parts(
       (waiting) => sql`
-        select from queue where ${isOwn} and ${waiting}
+        select id from queue where ${isOwn} and ${waiting}
         limit ${PENDING_COUNTED_MAX + 1}`,
     )} limit ${PENDING_COUNTED_MAX + 1}) as pending`);
   return row?.count ?? 0;
@@ -47,14 +49,21 @@ export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', nu
   oldestDueAt: Date | undefined;
 };
 
-const suspendedShards = sql`
-  select unnest(${shardsOfWatcher}) from watcher_queue q join watcher w on w.id = q.watcher_id where q.suspended`;
+/** The shards of suspended watchers, as an array. On Citus they are read before, because the table is on the coordinator. */
+async function suspendedShards(db: Db): Promise<Sql> {
+  const shards = sql`
+    select unnest(${shardsOfWatcher}) as id from watcher_queue q join watcher w on w.id = q.watcher_id where q.suspended`;
+  if (db.isDistributed !== true) return sql`array(${shards})`;
+  const rows = await db.query<{ id: number }>(shards);
+  return sql`${listOf(rows.map(({ id }) => id))}::bigint[]`;
+}
 
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
+  const suspended = await suspendedShards(db);
   // Each part has a partial index that contains exactly its rows.
   const waiting = (attempts: Sql) => sql`
     select 'waiting' as state,
-      case when shard_id <> all(array(${suspendedShards})) then due_at end as due_at
+      case when shard_id <> all(${suspended}) then due_at end as due_at
     from queue where state = 'waiting' and ${attempts}`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select count(*) filter (where state = 'held') as held,

@@ -5,6 +5,7 @@
 import type { Step } from '../../core/loop.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { shardsOfWatcher } from './shards.ts';
 
@@ -68,8 +69,19 @@ export async function listReceivers(db: Db, query: ReceiverQuery): Promise<Recei
   const retries = (of: Sql) => sql`
     select ${of} from queue n
     where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0`;
+  const inShards = db.isDistributed === true ? await readRetries(db, sql`true`) : undefined;
+  const pending =
+    inShards === undefined
+      ? sql`
+      cross join lateral (${retries(sql`n.due_at`)} order by n.due_at limit 1) next
+      cross join lateral (${retries(sql`n.created_at`)} order by n.id limit 1) oldest
+      cross join lateral (
+        select count(*) as pending from (${retries(sql`n.id`)} limit ${PENDING_MAX + 1}) as counted) pending`
+      : sql`
+      join ${inShards} as pending on pending.lane_id = f.lane_id
+      cross join lateral (select pending.due_at) next cross join lateral (select pending.created_at) oldest`;
   const rows = await db.query<ReceiverRow>(sql`
-    with page as materialized (${query.failing ? selectFailing(query) : selectOrigins(query)})
+    with page as materialized (${query.failing ? selectFailing(query, hasRetriesIn(inShards)) : selectOrigins(query)})
     select page.watcher_id, page.name, page.origin, page.is_suspended, min(f.since) as since, sum(f.attempts)::bigint as attempts,
       max(f.last_attempt_at) as last_attempt_at,
       (array_agg(f.last_outcome order by f.last_attempt_at desc))[1] as last_outcome,
@@ -78,11 +90,7 @@ export async function listReceivers(db: Db, query: ReceiverQuery): Promise<Recei
       min(f.oldest_pending_at) as oldest_pending_at, min(f.next_attempt_at) as next_attempt_at
     from page left join lateral (
       select f.*, pending.pending, oldest.created_at as oldest_pending_at, next.due_at as next_attempt_at
-      from receiver_failure f
-      cross join lateral (${retries(sql`n.due_at`)} order by n.due_at limit 1) next
-      cross join lateral (${retries(sql`n.created_at`)} order by n.id limit 1) oldest
-      cross join lateral (
-        select count(*) as pending from (${retries(sql`n.id`)} limit ${PENDING_MAX + 1}) as counted) pending
+      from receiver_failure f ${pending}
       where f.watcher_id = page.watcher_id and f.origin = page.origin and not page.is_suspended
     ) f on true
     group by page.watcher_id, page.name, page.origin, page.is_suspended
@@ -97,13 +105,13 @@ export async function listReceivers(db: Db, query: ReceiverQuery): Promise<Recei
 }
 
 /** The failing receivers of a page. */
-function selectFailing({ watcherId, after, limit }: ReceiverQuery): Sql {
+function selectFailing({ watcherId, after, limit }: ReceiverQuery, isFailing: Sql): Sql {
   return sql`
     select f.watcher_id, w.name, f.origin, false as is_suspended
     from receiver_failure f join watcher w on w.id = f.watcher_id and w.suspended_at is null
     where ${watcherId === undefined ? sql`true` : sql`f.watcher_id = ${watcherId}`}
       and ${after === undefined ? sql`true` : sql`(f.watcher_id, f.origin) > (${after.watcherId}::bigint, ${after.origin}::text)`}
-      and ${hasRetries}
+      and ${isFailing}
     group by f.watcher_id, f.origin, w.name
     order by f.watcher_id, f.origin limit ${limit}`;
 }
@@ -196,6 +204,25 @@ const hasRetries = sql`exists (
   select from queue n
   where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0)`;
 
+/** Whether a retry of the delivery queue waits. `retries` are those that `readRetries` has read, on Citus. */
+const hasRetriesIn = (retries: Sql | undefined): Sql =>
+  retries === undefined ? hasRetries : sql`f.lane_id in (select lane_id from ${retries} as r)`;
+
+/** On Citus: the delivery queues of failing receivers `f` that match the condition, with what waits for a retry in them. */
+async function readRetries(db: Db, condition: Sql): Promise<Sql> {
+  const lanes = await db.query<{ lane_id: number; shard_id: number }>(sql`
+    select lane_id, shard_id from receiver_failure f where ${condition}`);
+  return rowsOf(
+    db,
+    sql`
+      select lane_id, count(*) as pending, min(due_at) as due_at, min(created_at) as created_at from queue
+      where shard_id = any(${listOf([...new Set(lanes.map((row) => row.shard_id))])}::bigint[])
+        and lane_id = any(${listOf(lanes.map((row) => row.lane_id))}::bigint[]) and state = 'waiting' and retry_count > 0
+      group by lane_id`,
+    'lane_id bigint, pending bigint, due_at timestamptz, created_at timestamptz',
+  );
+}
+
 type FailureCursor = { watcherId: number; origin: string; shardId: number };
 const FIRST_PAGE: FailureCursor = { watcherId: 0, origin: '', shardId: 0 };
 const PAGE_RECEIVERS = 1_000;
@@ -211,6 +238,8 @@ export function createReceiverRepair(database: Database): Step {
 
 /** Returns where the next page begins. */
 async function removeRecovered(database: Database, after: FailureCursor): Promise<FailureCursor> {
+  const isAfter = sql`(watcher_id, origin, shard_id) > (${after.watcherId}::bigint, ${after.origin}::text, ${after.shardId}::bigint)`;
+  const retries = database.isDistributed === true ? await readRetries(database, isAfter) : undefined;
   const rows = await database.query<{
     watcher_id: number;
     origin: string;
@@ -218,8 +247,8 @@ async function removeRecovered(database: Database, after: FailureCursor): Promis
     lane_id: number;
     failing: boolean;
   }>(sql`
-    select watcher_id, origin, shard_id, lane_id, ${hasRetries} as failing from receiver_failure f
-    where (watcher_id, origin, shard_id) > (${after.watcherId}::bigint, ${after.origin}::text, ${after.shardId}::bigint)
+    select watcher_id, origin, shard_id, lane_id, ${hasRetriesIn(retries)} as failing from receiver_failure f
+    where ${isAfter}
     order by watcher_id, origin, shard_id
     limit ${PAGE_RECEIVERS}`);
   const recovered = rows.filter(({ failing }) => !failing);
@@ -232,7 +261,8 @@ async function removeRecovered(database: Database, after: FailureCursor): Promis
       await tx.query(
         sql`select from receiver_failure f where ${which} order by watcher_id, origin, shard_id for update`,
       );
-      await tx.query(sql`delete from receiver_failure f where ${which} and not ${hasRetries}`);
+      const current = tx.isDistributed === true ? await readRetries(tx, which) : undefined;
+      await tx.query(sql`delete from receiver_failure f where ${which} and not ${hasRetriesIn(current)}`);
     });
   }
   const last = rows.at(-1);

@@ -7,9 +7,11 @@
 import { shardOfRecord } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
+import { rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { lanesWithEpochs, lockLanesIn } from './lane-locks.ts';
 import { unsentEpoch, wakeLanes } from './lanes.ts';
-import { endGone, lockRows } from './notification-rows.ts';
+import { lockRows, moveToEnded } from './notification-rows.ts';
 import { advanceSequences } from './sequence.ts';
 
 /** Rows that one transaction changes. */
@@ -105,20 +107,21 @@ const waitingOf = (shardId: number, ids: readonly number[]): Sql =>
 
 /** The lanes in which these notifications wait, and those of their watched addresses. */
 const lanesOf = (shardId: number, ids: readonly number[]): Sql => sql`
-  select n.lane_id as id from queue n where ${waitingOf(shardId, ids)}
+  select n.lane_id from queue n where ${waitingOf(shardId, ids)}
   union
   select w.lane_id from queue n
   join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${waitingOf(shardId, ids)}`;
 
 /** Locks lanes before rows and in the order of their ids, as a worker that settles does. */
 async function lockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<void> {
-  await tx.query(sql`select from lane where id in (${lanesOf(shardId, ids)}) order by id for update`);
+  await lockLanesIn(tx, lanesOf(shardId, ids));
 }
 
 /** Locks those of these lanes that are free. Returns false if another transaction has locked one of them. */
 export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<boolean> {
+  const wanted = await rowsOf(tx, lanesOf(shardId, ids), 'lane_id bigint');
   const [row] = await tx.query<{ is_locked: boolean }>(sql`
-    with wanted as materialized (${lanesOf(shardId, ids)}), locked as materialized (
+    with wanted as materialized (select lane_id as id from ${wanted} as l), locked as materialized (
       select id from lane where id in (select id from wanted) order by id for update skip locked
     )
     select (select count(*) from locked) = (select count(*) from wanted) as is_locked`);
@@ -132,18 +135,17 @@ export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly numb
  */
 async function alignLocked(tx: Tx, shardId: number, ids: readonly number[], now: Date): Promise<void> {
   await lockRows(tx, waitingOf(shardId, ids));
-  const cancelled = await tx.query<{ ordered_id: string }>(sql`
-    with gone as (
-      delete from queue n
-      where ${waitingOf(shardId, ids)} and not exists (
-        select from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)
-      returning n.*
-    ), ${endGone('cancelled', now)}
-    select case when sequence is not null then watched_address_id end as ordered_id from gone`);
+  const cancelled = await moveToEnded(
+    tx,
+    sql`${waitingOf(shardId, ids)} and not exists (
+        select from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)`,
+    { state: 'cancelled', now },
+  );
+  const epochs = await lanesWithEpochs(tx, lanesOf(shardId, ids));
   const moved = await tx.query<{ lane_id: number }>(sql`
     update queue n set lane_id = l.id, may_be_seen = n.may_be_seen or n.state = 'waiting',
       unsent_epoch = ${unsentEpoch}
-    from watched_address w join lane l on l.id = w.lane_id
+    from watched_address w join ${epochs} l on l.id = w.lane_id
     where ${waitingOf(shardId, ids)} and w.shard_id = n.shard_id and w.id = n.watched_address_id
       and n.lane_id <> l.id
     returning n.lane_id`);

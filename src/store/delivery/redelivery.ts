@@ -3,6 +3,7 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
+import { readJson, recordsOf, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
 import { findKey } from './log.ts';
@@ -73,18 +74,17 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
   const foundKeys = found.map(({ shard_id: shardId, id }) => ({ shardId, id }));
   const isChanged = sql`${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, foundKeys)} and ${isWanted(wanted)}`;
   await lockRows(tx, isChanged);
-  const changed = await tx.query(sql`
-    with redelivered as materialized (
+  const redelivered = (statuses: Sql) => sql`
       select n.*, t.lane_id as new_lane_id
       from unnest(
         ${listOf(found.map((row) => row.id))}::bigint[],
         ${listOf(found.map((row) => row.lane_id))}::bigint[]
       ) as t (id, lane_id)
-      join notification_status n on n.id = t.id
-      where ${isChanged}
-    ), resumed as (
-      delete from ended e using redelivered r where e.shard_id = r.shard_id and e.id = r.id
-    )
+      join ${statuses} n on n.id = t.id
+      where ${isChanged}`;
+  const resume = (from: Sql) => sql`
+      delete from ended e using ${from} r where e.shard_id = r.shard_id and e.id = r.id`;
+  const enqueue = (from: Sql) => sql`
     insert into queue as q (shard_id, id, created_at, watched_address_id, lane_id, state, due_at, sequence, next_retry_at,
       retry_count, redelivery_count, revision, reorg_id, tx_hash, may_be_seen, unsent_epoch)
     select shard_id, id, created_at, watched_address_id, new_lane_id, 'waiting', ${now}, sequence,
@@ -92,12 +92,28 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
       case state when 'waiting' then retry_count else 0 end,
       redelivery_count + case state when 'waiting' then 0 else 1 end, revision, reorg_id,
       case when reorg_id is not null then tx_hash end, may_be_seen or lane_id <> new_lane_id, unsent_epoch
-    from redelivered order by id
+    from ${from} r order by id
     on conflict (shard_id, id) do update set lane_id = excluded.lane_id, due_at = excluded.due_at,
       next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen
-    returning q.id`);
+    returning q.id`;
+  if (tx.isDistributed !== true) {
+    const changed = await tx.query(sql`
+      with redelivered as materialized (${redelivered(sql`notification_status`)}), resumed as (${resume(sql`redelivered`)})
+      ${enqueue(sql`redelivered`)}`);
+    return changed.length;
+  }
+  const statuses = await tableOf(tx, 'notification_status', { alias: 'n', where: isChanged });
+  const json = await readJson(tx, redelivered(statuses));
+  if (json === '[]') return 0;
+  const rows = recordsOf(json, REDELIVERED_COLUMNS);
+  await tx.query(resume(rows));
+  const changed = await tx.query(enqueue(rows));
   return changed.length;
 }
+
+const REDELIVERED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, watched_address_id uuid, lane_id bigint,
+  new_lane_id bigint, state text, sequence bigint, next_retry_at timestamptz, retry_count integer, redelivery_count integer,
+  revision integer, reorg_id bigint, tx_hash bytea, may_be_seen boolean, unsent_epoch bigint`;
 
 /**
  * A waiting row that is already due is left alone, so an attempt under way is not made twice. An orphaned transfer is not sent

@@ -3,11 +3,17 @@
  * row. So each transfer has one row with its current message, which is attempted until a 2xx.
  */
 import type { Tx } from '../db/db.ts';
+import { readJson, recordsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { lockLanesIn } from './lane-locks.ts';
 import { wakeLanes } from './lanes.ts';
 import { removalSequence } from './message-kind.ts';
 import { lockRows } from './notification-rows.ts';
 import type { OrderedRecord } from './sequence.ts';
+
+type QueuedRow = { shard_id: number; lane_id: number; ordered_id: string | null };
+const REPORTED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, watched_address_id uuid, reorg_id bigint,
+  tx_hash bytea, redelivery_count integer, unsent_epoch bigint, revision integer, sequence bigint, lane_id bigint`;
 
 /**
  * Turns the notifications `n` that match the condition into removal notices if their watched addresses have `removed` on. In
@@ -18,28 +24,36 @@ export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promi
   const wanted = sql`watched_address w
     where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
-  await tx.query(sql`
-    select from lane where id in (select w.lane_id from notification_status n, ${wanted}) order by id for update`);
+  await lockLanesIn(tx, sql`select w.lane_id from notification_status n, ${wanted}`);
   await lockRows(tx, sql`(${condition}) and exists (select from ${wanted})`);
-  const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
-    with reported as materialized (
+  const reported = sql`
       select n.shard_id, n.id, n.created_at, n.watched_address_id, n.reorg_id, n.tx_hash, n.redelivery_count, n.unsent_epoch,
         n.revision + 1 as revision, ${removalSequence} as sequence, w.lane_id
-      from notification_status n, ${wanted}
-    ), resumed as (
-      delete from ended e using reported r where e.shard_id = r.shard_id and e.id = r.id
-    ), queued as (
+      from notification_status n, ${wanted}`;
+  const resume = (from: Sql) => sql`
+      delete from ended e using ${from} r where e.shard_id = r.shard_id and e.id = r.id`;
+  const enqueue = (from: Sql) => sql`
       insert into queue as q (shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, redelivery_count, unsent_epoch,
         revision, sequence, lane_id, state, due_at, may_be_seen)
       select shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, redelivery_count, unsent_epoch, revision, sequence,
         lane_id, case when sequence is null then 'waiting' else 'held' end, ${now}, true
-      from reported order by shard_id, id
+      from ${from} r order by shard_id, id
       on conflict (shard_id, id) do update set revision = excluded.revision, sequence = excluded.sequence,
         lane_id = excluded.lane_id, state = excluded.state, due_at = excluded.due_at, may_be_seen = true,
         release_number = null, retry_count = 0, next_retry_at = null
-      returning q.shard_id, q.lane_id, case when q.sequence is not null then q.watched_address_id end as ordered_id
-    )
-    select shard_id, lane_id, ordered_id from queued`);
+      returning q.shard_id, q.lane_id, case when q.sequence is not null then q.watched_address_id end as ordered_id`;
+  const run = async (): Promise<QueuedRow[]> => {
+    if (tx.isDistributed !== true)
+      return tx.query<QueuedRow>(sql`
+        with reported as materialized (${reported}), resumed as (${resume(sql`reported`)}), queued as (${enqueue(sql`reported`)})
+        select shard_id, lane_id, ordered_id from queued`);
+    const json = await readJson(tx, reported);
+    if (json === '[]') return [];
+    const read = recordsOf(json, REPORTED_COLUMNS);
+    await tx.query(resume(read));
+    return tx.query<QueuedRow>(enqueue(read));
+  };
+  const rows = await run();
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   return rows.flatMap(({ shard_id: shardId, ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
 }

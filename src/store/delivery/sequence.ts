@@ -4,7 +4,8 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
+import { forEachShard } from '../db/shard-rows.ts';
+import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
 import type { ShardKey } from './shards.ts';
 
@@ -28,15 +29,21 @@ export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[]
   await tx.query(
     sql`select pg_advisory_xact_lock(${SEQUENCE_LOCK_SPACE}, hashtext(id)) from unnest(${ids}::text[]) as r (id)`,
   );
-  const rows = await tx.query<{ lane_id: number }>(sql`
+  const advance = (own: readonly OrderedRecord[], shardId: Sql) =>
+    tx.query<{ lane_id: number }>(sql`
     update queue n set state = 'waiting', due_at = greatest(${now}, next_retry_at)
-    from unnest(${listOf(ordered.map(({ shardId }) => shardId))}::bigint[], ${ids}::uuid[]) as r (shard_id, id)
+    from unnest(
+      ${listOf(own.map((record) => record.shardId))}::bigint[], ${listOf(own.map(({ id }) => id))}::uuid[]) as r (shard_id, id)
     cross join lateral (
       select o.id, o.state, o.release_number from queue o
-      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null
+      where o.shard_id = ${shardId} and o.watched_address_id = r.id and o.sequence is not null
       order by o.state desc, o.sequence limit 1
     ) as first
-    where n.shard_id = r.shard_id and n.id = first.id and first.state = 'held' and first.release_number is null
+    where n.shard_id = ${shardId} and n.id = first.id and first.state = 'held' and first.release_number is null
     returning n.lane_id`);
+  const rows =
+    tx.isDistributed === true
+      ? await forEachShard(ordered, (shardId, own) => advance(own, sql`${shardId}`))
+      : await advance(ordered, sql`r.shard_id`);
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now);
 }

@@ -3,40 +3,23 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { frequent, type Sql, sql } from '../db/sql.ts';
+import { frequent, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
-import type { Lane } from './lanes.ts';
 import { isTransferMessage } from './message-kind.ts';
 import { recordFailures } from './receivers.ts';
 import { toRemovalNotices } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
+import { type Recorded, recordInShards, settleInShards } from './settle-in-shards.ts';
+import {
+  attemptColumns,
+  outcomesOf,
+  type Settlement,
+  settleEnded,
+  settleQueued,
+  validOf,
+} from './settle-sql.ts';
 
-/** The outcome of one delivery attempt. */
-export type Settlement = {
-  lane: Lane;
-  notificationId: number;
-  /** The revision that was sent. The outcome settles only this one. */
-  revision: number;
-  /** Whether the request may have reached the receiver. */
-  mayHaveArrived: boolean;
-  /** The failures before this attempt, so that two overlapping attempts don't both count as the same retry. */
-  retryCount: number;
-  /** The delivery that the attempt belongs to. If a redelivery was requested since, the row stays as it is. */
-  redeliveryCount: number;
-  startedAt: Date;
-  durationMs: number;
-  /** 1 unless given. */
-  requestCount?: number;
-  outcome: string;
-  status: number | undefined;
-  /** The beginning of the response, without keys. */
-  response: string | undefined;
-  /** When to try again; undefined after a 2xx. */
-  nextRetryAt: Date | undefined;
-  settledAt: Date;
-  /** Sum of the clock steps that these times include. A later step moves `nextRetryAt` together with the schedule. */
-  stepsMs?: number;
-};
+export type { Settlement };
 
 /**
  * Records attempts: a log row for each, and `processed` or the next retry on its notification. Settles only lanes that are
@@ -54,7 +37,9 @@ export async function settle(
   settlements: readonly Settlement[],
 ): Promise<Map<Settlement, 'lost' | 'locked'>> {
   // One statement settles nearly all of them without the further round trips of a transaction. The rest take the slow path.
-  const left = await settleInOneStatement(database, settlements);
+  const left = await (database.isDistributed === true
+    ? settleInShards(database, settlements)
+    : settleInOneStatement(database, settlements));
   const unrecorded = await settleInTransaction(database, left);
   if (unrecorded !== undefined) return unrecorded;
   // Something of one watcher is locked. Settle each watcher separately, so that it doesn't hold up the others.
@@ -115,15 +100,13 @@ async function settleInOneStatement(db: Db, settlements: readonly Settlement[]):
   return settlements.filter((_, index) => !settled.has(index));
 }
 
-/** `orderedId` is the watched address in strict order whose next notification may now be sent. */
-type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string | null };
-
 /** For lanes that are still leased: writes the log rows, and updates the notifications whose outcome still counts. */
 async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recorded[]> {
+  if (tx.isDistributed === true) return recordInShards(tx, settlements);
   await lockSettled(tx, settlements);
   const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
     with ${validOf(settlements)}, ${settleQueued(sql`true`)}, late as (
-      ${settleEnded}
+      ${settleEnded(outcomesOf(sql`valid`))}
       returning s.position, n.shard_id, n.id, n.sequence is not null and n.state = 'processed' as is_ordered
     ), logged as (
       insert into delivery_attempt (${attemptColumns})
@@ -171,124 +154,6 @@ const failuresOf = (settlements: readonly Settlement[]) =>
   settlements.some(({ nextRetryAt }) => nextRetryAt !== undefined)
     ? sql`, failed as (${recordFailures})`
     : sql``;
-
-const attemptColumns = sql`shard_id, notification_id, lane_id, revision, started_at, duration_ms, outcome, status, response,
-  request_count`;
-
-/**
- * CTE `valid`: the outcomes of lanes that are still leased under the same epoch and that no other transaction has locked. They
- * stay leased until this transaction ends.
- */
-function validOf(settlements: readonly Settlement[]): Sql {
-  const numbers = (of: (settlement: Settlement) => number | undefined) =>
-    listOf(settlements.map((settlement) => of(settlement) ?? 'null'));
-  const times = (of: (settlement: Settlement) => Date | undefined) =>
-    listOf(settlements.map((settlement) => of(settlement)?.toISOString() ?? 'null'));
-  const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
-  return sql`
-    held as materialized (
-      select id, epoch, c.steps_ms from lane, clock_state c where id = any(${listOf(laneIds)}::bigint[])
-      order by id
-      -- Transactions that change notifications lock the lanes first. Skipping those keeps them from holding up other lanes.
-      for share skip locked
-    ), valid as materialized (
-      select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
-        s.duration_ms, s.outcome, s.status, s.response, s.request_count, s.settled_at, s.position,
-        s.next_retry_at + (held.steps_ms - s.steps_ms) * interval '1 ms' as next_retry_at
-      from unnest(
-        ${numbers(({ lane }) => lane.id)}::bigint[],
-        ${numbers(({ lane }) => lane.epoch)}::bigint[],
-        ${numbers(({ lane }) => lane.shardId)}::bigint[],
-        ${numbers(({ notificationId }) => notificationId)}::bigint[],
-        ${numbers(({ revision }) => revision)}::integer[],
-        ${numbers(({ retryCount }) => retryCount)}::integer[],
-        ${numbers(({ redeliveryCount }) => redeliveryCount)}::integer[],
-        ${times(({ startedAt }) => startedAt)}::timestamptz[],
-        ${numbers(({ durationMs }) => durationMs)}::integer[],
-        ${listOf(settlements.map(({ outcome }) => outcome))}::text[],
-        ${numbers(({ status }) => status)}::integer[],
-        ${settlements.map(({ response }) => response ?? null)}::text[],
-        ${numbers(({ requestCount }) => requestCount ?? 1)}::smallint[],
-        ${times(({ nextRetryAt }) => nextRetryAt)}::timestamptz[],
-        ${times(({ settledAt }) => settledAt)}::timestamptz[],
-        ${settlements.map(({ mayHaveArrived }) => mayHaveArrived)}::boolean[],
-        ${numbers(({ stepsMs }) => stepsMs ?? 0)}::bigint[]
-      ) with ordinality as s (lane_id, epoch, shard_id, notification_id, revision, retry_count, redelivery_count,
-        started_at, duration_ms, outcome, status, response, request_count, next_retry_at, settled_at, may_have_arrived, steps_ms, position)
-      join held on held.id = s.lane_id and held.epoch = s.epoch
-    )`;
-}
-
-/** `last_success` is at most this old, so that not every statement writes it. */
-const SUCCESS_STEP = sql`interval '1 second'`;
-
-// A row whose watched address moved during an attempt can have two outcomes. The 2xx counts, in either order.
-const outcomes = sql`(
-        select distinct on (shard_id, notification_id, revision, redelivery_count) * from valid
-        order by shard_id, notification_id, revision, redelivery_count, next_retry_at is not null, retry_count desc
-      ) as s`;
-
-/** Whether outcome `s` still counts for the row `n` of `queue` or `ended`. */
-const counts = sql`n.shard_id = s.shard_id and n.id = s.notification_id and n.revision = s.revision
-  and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)`;
-
-/**
- * CTE `updated`: the outcomes that count for rows `n` of `queue` that match the condition. A success deletes the row; one that
- * its attempt alone doesn't describe moves to `ended`. A failure schedules the next attempt.
- */
-function settleQueued(fits: Sql): Sql {
-  // A lease between the first that could send the row and this one may have sent it and crashed without a record.
-  const isSeen = sql`n.may_be_seen or s.may_have_arrived or s.epoch > n.unsent_epoch + 1`;
-  return sql`
-    succeeded as (
-      delete from queue n using ${outcomes}
-      where s.next_retry_at is null and ${fits} and ${counts}
-      returning s.*, 'processed' as state, n.watched_address_id, n.sequence is not null as is_ordered, n.created_at, n.sequence,
-        n.reorg_id, n.tx_hash, n.retry_count as failures, ${isSeen} as is_seen
-    ), failed_once as (
-      update queue n set may_be_seen = ${isSeen}, unsent_epoch = s.epoch - 1, retry_count = n.retry_count + 1,
-        next_retry_at = s.next_retry_at, due_at = s.next_retry_at
-      from ${outcomes}
-      where s.next_retry_at is not null and ${fits} and ${counts}
-      returning s.*, n.state, n.watched_address_id, false as is_ordered
-    ), finished as (
-      insert into ended (shard_id, id, created_at, state, ended_at, sequence, retry_count, redelivery_count, revision, reorg_id,
-        tx_hash, may_be_seen)
-      select shard_id, notification_id, created_at, state, settled_at, sequence, failures, redelivery_count, revision, reorg_id,
-        tx_hash, is_seen
-      from succeeded
-      where failures > 0 or redelivery_count > 0 or revision > 0 or sequence is not null or reorg_id is not null
-    ), noted as (
-      update last_success set at = latest.at from (select max(settled_at) as at from succeeded) as latest
-      where last_success.only_row in (
-        select only_row from last_success l
-        where l.at is null or l.at < (select max(settled_at) from succeeded) - ${SUCCESS_STEP} for update skip locked)
-        and latest.at is not null
-    ), updated as (
-      select ${updatedColumns} from succeeded union all select ${updatedColumns} from failed_once
-    )`;
-}
-
-const updatedColumns = sql`lane_id, shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response,
-  request_count, settled_at, position, next_retry_at, state, watched_address_id, is_ordered`;
-
-/**
- * Updates the rows `n` of `ended` that were withdrawn or cancelled during the attempt. Leaves out those for which a removal
- * notice must be sent.
- */
-const settleEnded = sql`
-      update ended n set
-        state = case when s.next_retry_at is null then 'processed' else n.state end,
-        ended_at = case when s.next_retry_at is null then s.settled_at else n.ended_at end,
-        may_be_seen = n.may_be_seen or s.may_have_arrived,
-        retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
-        next_retry_at = s.next_retry_at
-      from ${outcomes}
-      where n.state in ('withdrawn', 'cancelled') and ${counts}
-        and not (n.state = 'withdrawn' and ${isTransferMessage} and s.may_have_arrived and coalesce((
-          select w.removed from notification o
-          join watched_address w on w.shard_id = o.shard_id and w.id = o.watched_address_id
-          where o.shard_id = n.shard_id and o.id = n.id and o.created_at = n.created_at), false))`;
 
 /** Sends removal notices for transfers that arrived, or may have arrived, after they were withdrawn. */
 async function removeArrived(tx: Tx, untouched: readonly Settlement[], now: Date): Promise<void> {

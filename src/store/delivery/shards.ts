@@ -62,7 +62,14 @@ export function partsOfShards(shards: readonly number[], select: (shardId: Sql) 
 }
 
 /** The first rows of all shards together. */
-export function pageOfShards(shards: readonly number[], select: (shardId: Sql) => Sql, page: Sql): Sql {
+export function pageOfShards(
+  db: Db,
+  shards: readonly number[],
+  select: (shardId: Sql) => Sql,
+  page: Sql,
+): Sql {
+  // Citus runs no lateral join with a limit over several shards, and merges the first rows of each by itself.
+  if (db.isDistributed === true) return sql`${select(sql`any(${listOf(shards)}::bigint[])`)} ${page}`;
   const parts = partsOfShards(shards, select, page);
   return shards.length === 1 ? parts : sql`${parts} ${page}`;
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { timeSum } from '../db/time-sum.ts';
 import { LANE_CHANNEL } from '../delivery/lanes.ts';
 
 export type ClockState = {
@@ -64,10 +65,11 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     const { movedMs, now } = await seen.measure(tx);
     if ((await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
     const stepMs = Math.round(movedMs);
+    const step = sql`${stepMs}::bigint * interval '1 ms'`;
     await tx.query(sql`
       update queue set
-        due_at = due_at + ${stepMs}::bigint * interval '1 ms',
-        next_retry_at = next_retry_at + ${stepMs}::bigint * interval '1 ms'`);
+        due_at = ${timeSum(sql`due_at`, step)},
+        next_retry_at = ${timeSum(sql`next_retry_at`, step)}`);
     await moveTerms(tx, stepMs, now());
     // Renew all leases. A process may take lanes only after it has seen that their owner is gone.
     await tx.query(sql`
@@ -142,7 +144,7 @@ export async function repairSchedule(
 
 /** The latest time at which notification `n` may be due: its retry interval from now after a failure, otherwise now. */
 function latestOf(now: Date, retryMinutes: readonly number[]): Sql {
-  return sql`(${now}::timestamptz + case when n.retry_count = 0 then interval '0' else
-    (${listOf(retryMinutes)}::double precision[])[least(n.retry_count, ${retryMinutes.length}::integer)] * interval '1 minute'
-  end)`;
+  const delay = sql`case when n.retry_count = 0 then interval '0' else
+    (${listOf(retryMinutes)}::double precision[])[least(n.retry_count, ${retryMinutes.length}::integer)] * interval '1 minute' end`;
+  return timeSum(sql`${now}::timestamptz`, delay);
 }

@@ -117,11 +117,17 @@ export async function readAddressPage(
   { id }: FilterMark,
   { after, limit }: { after: Uint8Array; limit: number },
 ): Promise<PackedAddresses | undefined> {
-  const [row] = await db.query<{ addresses: Uint8Array | null }>(sql`
-    select page.addresses from address_filter f
-    cross join lateral (
+  const page = sql`
       select string_agg(address, ''::bytea order by address) as addresses from (
-        select address from watched_address where address > ${after}::bytea order by address limit ${limit}) as w) as page
+        select address from watched_address where address > ${after}::bytea order by address limit ${limit}) as w`;
+  if (db.isDistributed === true) {
+    const [read] = await db.query<{ addresses: Uint8Array | null }>(page);
+    // If the filter is there afterwards, it was there when the page was read.
+    const found = await db.query(sql`select from address_filter where id = ${id}`);
+    return found.length === 0 ? undefined : (read?.addresses ?? new Uint8Array());
+  }
+  const [row] = await db.query<{ addresses: Uint8Array | null }>(sql`
+    select page.addresses from address_filter f cross join lateral (${page}) as page
     where f.id = ${id}`);
   return row && (row.addresses ?? new Uint8Array());
 }
@@ -129,6 +135,6 @@ export async function readAddressPage(
 /** The number of watched addresses, counted no further than `max`. */
 export async function countRecords(db: Db, max?: number): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
-    select count(*) as count from (select from watched_address limit ${max}) as w`);
+    select count(w.id) as count from (select id from watched_address limit ${max}) as w`);
   return row?.count ?? 0;
 }

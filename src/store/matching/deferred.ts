@@ -10,8 +10,9 @@
 import { type Address, fromBytes } from '../../core/hex.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
+import { rowsOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
-import type { Match, RecordGroup } from './matching.ts';
+import { addressOf, type Match, type RecordGroup } from './matching.ts';
 
 export type DeferralLimits = {
   /** Groups of up to this many records for one watcher and address are deferred only behind an older deferred match. */
@@ -41,6 +42,12 @@ export async function listDeferrable(
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
   if (counts.size === 0) return { groups: [], whollyDeferred: new Set() };
   const addresses = bytesOf([...counts.keys()]);
+  const groups = await rowsOf(
+    tx,
+    sql`select watcher_id, address, count(*) as records from watched_address
+      where address = any(${addresses}::bytea[]) group by watcher_id, address`,
+    'watcher_id bigint, address bytea, records bigint',
+  );
   const rows = await tx.query<{
     watcher_id: number;
     address: Uint8Array;
@@ -54,9 +61,7 @@ export async function listDeferrable(
     select watcher_id, address, records, watchers,
       (watcher_id, address) in (select watcher_id, address from deferred) as follows
     from (
-      select watcher_id, address, count(*) as records, count(*) over (partition by address) as watchers
-      from watched_address
-      where address = any(${addresses}::bytea[]) group by watcher_id, address) as g
+      select watcher_id, address, records, count(*) over (partition by address) as watchers from ${groups} as of_address) as g
     where records > ${limits.recordsMin} or (watcher_id, address) in (select watcher_id, address from deferred)
     order by records, watcher_id, address`);
   let left = limits.rowsAtOnce;
@@ -90,19 +95,23 @@ export async function deferMatches(
   const parts = [...Map.groupBy(ofGroups, (match) => `${addressOf(match)} ${match.block}`).values()];
   const largest = Math.max(...parts.map(({ length }) => length));
   const recordsMax = Math.max(1, Math.floor(limits.rowsMax / largest));
-  await tx.query(sql`
-    insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
-    select g.watcher_id, m.block, g.address, g.ids, m.matches::jsonb, ${hasEarlier}
-    from (
-      select watcher_id, address, part, ids[part * ${recordsMax}::integer + 1 : (part + 1) * ${recordsMax}::integer] as ids
-      from (
+  const records = await rowsOf(
+    tx,
+    sql`
         select watcher_id, address, array_agg(id order by created_at) as ids from watched_address
         where address = any(${bytesOf([...wanted])}::bytea[]) and (watcher_id, address) in (
           select * from unnest(
             ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
             ${bytesOf(groups.map(({ address }) => address))}::bytea[]))
-        group by watcher_id, address
-      ) as w
+        group by watcher_id, address`,
+    'watcher_id bigint, address bytea, ids uuid[]',
+  );
+  await tx.query(sql`
+    insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
+    select g.watcher_id, m.block, g.address, g.ids, m.matches::jsonb, ${hasEarlier}
+    from (
+      select watcher_id, address, part, ids[part * ${recordsMax}::integer + 1 : (part + 1) * ${recordsMax}::integer] as ids
+      from ${records} as w
       cross join lateral generate_series(0, (cardinality(ids) - 1) / ${recordsMax}::integer) as part
     ) as g
     join unnest(
@@ -158,8 +167,5 @@ export async function takeDeferred(tx: Tx, id: number): Promise<Deferred> {
   );
   return { block: row.block_number, recordIds: row.record_ids, matches, hasEarlier: row.has_earlier };
 }
-
-const addressOf = ({ side, transfer }: Match): Address =>
-  side === 'receiver' && transfer.receiver !== undefined ? transfer.receiver : transfer.sender;
 
 const amountAsText = (_key: string, value: unknown) => (typeof value === 'bigint' ? value.toString() : value);

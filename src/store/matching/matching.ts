@@ -6,12 +6,25 @@ import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
+import { tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { lockLanes, lockLanesIn } from '../delivery/lane-locks.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
 import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
 import { isOfTransaction, kindCode, kindText, lockRows } from '../delivery/notification-rows.ts';
-import type { OrderedRecord } from '../delivery/sequence.ts';
 import { isOneOfRecords, type ShardKey } from '../delivery/shards.ts';
+import { insertInShards, reincluded } from './insert-notifications.ts';
+import {
+  type ChangedRow,
+  changedRow,
+  countStored,
+  queuedColumns,
+  type StoredCount,
+  type StoredCountRow,
+  storedCountColumns,
+  toStoredCount,
+  writtenColumns,
+} from './stored-count.ts';
 
 /** Positions that a sequence reserves for each block: more than the matched transfers of a commit. */
 const BLOCK_POSITIONS = 2 ** 20;
@@ -22,35 +35,6 @@ type Moment = { releasedNumber: number; now: Date };
 
 /** All records of one watcher with the same address. */
 export type RecordGroup = { watcherId: number; address: Address };
-
-/**
- * A group of notifications that a commit created, included again or released. They share lane and state, and in strict order
- * the record. `count` counts only the created ones.
- */
-export type StoredCount = {
-  laneId: number;
-  state: string;
-  count: number;
-  ordered: OrderedRecord | undefined;
-};
-
-type StoredCountRow = {
-  shard_id: number;
-  lane_id: number;
-  state: string;
-  ordered_id: string | null;
-  count: number;
-};
-
-function toStoredCount({ shard_id, lane_id, state, ordered_id, count }: StoredCountRow): StoredCount {
-  const ordered = ordered_id === null ? undefined : { shardId: shard_id, id: ordered_id };
-  return { laneId: lane_id, state, count, ordered };
-}
-
-/** The columns of a StoredCount, grouped from rows with the columns `changedRow`. */
-const storedCountColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
-const changedRow = sql`q.shard_id, q.lane_id, q.state,
-  case when q.sequence is not null then q.watched_address_id end as ordered_id`;
 
 /**
  * The matching join: inserts one row for each record whose address is the sender or receiver and whose flags and settings
@@ -86,38 +70,32 @@ export async function insertNotifications(
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
   const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, matches));
   if (hasEarlier) await lockEarlier(tx, matches);
-  const rows = await tx.query<StoredCountRow>(sql`
-    with t as (
-      select * from unnest(
-        ${listOf(matches.map(({ side }) => side))}::text[],
-        ${listOf(matches.map(({ transfer }) => kindCode[transfer.kind]))}::"char"[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::bytea[],
-        ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::integer[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.sender))}::bytea[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::bytea[],
-        ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
-        ${listOf(matches.map(({ occurrence }) => occurrence))}::integer[],
-        ${listOf(matches.map(({ block }) => block))}::bigint[]
-      ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)
+  const { watches, statuses } = await sourcesOf(tx, matches, { records, hasEarlier });
+  const selected = sql`
+    t as (${transfersOf(matches)}
     ), wanted as materialized (
       select w.shard_id, w.lane_id, w.id as watched_address_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
         t.token, t.occurrence, t.block as block_number,
         case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end as state,
         case when release.number > ${releasedNumber} then release.number end as release_number,
         case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end as sequence,
-        ${unsentEpoch} as unsent_epoch, ${hasEarlier ? replacedId : sql`null::bigint`} as replaces,
+        ${unsentEpoch} as unsent_epoch, ${hasEarlier ? replacedIdAmong(statuses) : sql`null::bigint`} as replaces,
         row_number() over (order by t.position, w.created_at, w.id) as row
       from t
-      join watched_address w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records)}
+      join ${watches} w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records)}
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
       where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
-    ), ${hasEarlier ? reincluded({ reorgId, now }) : sql``} made as materialized (
+    )${hasEarlier ? earlierAmong(statuses, reorgId) : sql``}`;
+  const made = sql`
+    made as materialized (
       select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, sorted.* from (
         select * from wanted ${hasEarlier ? sql`where row not in (select row from earlier)` : sql``} order by row
       ) as sorted
-    ), written as (
+    )`;
+  if (tx.isDistributed === true) return insertInShards(tx, { selected, made, hasEarlier, now });
+  const rows = await tx.query<StoredCountRow>(sql`
+    with ${selected}, ${hasEarlier ? reincluded(now) : sql``} ${made}, written as (
       insert into notification (${writtenColumns}, is_held) select ${writtenColumns}, state = 'held' from made order by id
     ), queued as (
       insert into queue as q (${queuedColumns}, due_at) select ${queuedColumns}, created_at from made order by id
@@ -129,9 +107,42 @@ export async function insertNotifications(
   return rows.map(toStoredCount);
 }
 
-const writtenColumns = sql`shard_id, id, created_at, block_number, ordinal, occurrence, kind, watched_address_id, tx_hash, sender,
-  receiver, token, amount, replaces`;
-const queuedColumns = sql`shard_id, id, created_at, lane_id, watched_address_id, state, release_number, sequence, unsent_epoch`;
+/** The tables of records and earlier notifications, or on Citus their rows. */
+async function sourcesOf(
+  tx: Tx,
+  matches: readonly Match[],
+  { records, hasEarlier }: { records: readonly ShardKey<string>[] | undefined; hasEarlier: boolean },
+): Promise<{ watches: Sql; statuses: Sql }> {
+  if (tx.isDistributed !== true) return { watches: sql`watched_address`, statuses: sql`notification_status` };
+  const isMatched =
+    records === undefined
+      ? sql`w.address = any(${bytesOf([...new Set(matches.map(addressOf))])}::bytea[])`
+      : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records);
+  const watches = await tableOf(tx, 'watched_address', { alias: 'w', where: isMatched });
+  const statuses = hasEarlier
+    ? await tableOf(tx, 'notification_status', { alias: 'n', where: isOfMatches(matches) })
+    : sql`notification_status`;
+  return { watches, statuses };
+}
+
+/** The transfers as a relation, in their order. */
+const transfersOf = (matches: readonly Match[]): Sql => sql`
+      select * from unnest(
+        ${listOf(matches.map(({ side }) => side))}::text[],
+        ${listOf(matches.map(({ transfer }) => kindCode[transfer.kind]))}::"char"[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::integer[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.sender))}::bytea[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
+        ${listOf(matches.map(({ occurrence }) => occurrence))}::integer[],
+        ${listOf(matches.map(({ block }) => block))}::bigint[]
+      ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)`;
+
+/** The watched address of the match. */
+export const addressOf = ({ side, transfer }: Match): Address =>
+  side === 'receiver' && transfer.receiver !== undefined ? transfer.receiver : transfer.sender;
 
 const matchedAddress = sql`case t.side when 'sender' then t.sender else t.receiver end`;
 
@@ -153,8 +164,8 @@ const isWanted = sql`
  * The notification that the new row replaces: of the same record and transaction, possibly seen by the receiver, with content
  * that the transaction no longer has. If there are several, the one at the nearest position.
  */
-const replacedId = sql`(
-  select n.id from notification_status n
+const replacedIdAmong = (statuses: Sql) => sql`(
+  select n.id from ${statuses} n
   where ${isOfTransaction(sql`t.tx_hash`)} and n.shard_id = w.shard_id and n.watched_address_id = w.id
     and n.kind = ${kindText(sql`t.kind`)} and n.reorg_id is not null and n.may_be_seen
     and not exists (
@@ -169,9 +180,8 @@ const replacedId = sql`(
  * confirmations again unless a receiver may have seen it. After a removal notice the row gets the next even revision. A
  * withdrawn one starts its delivery again.
  */
-function reincluded({ reorgId, now }: { reorgId: number | undefined; now: Date }): Sql {
-  return sql`
-    earlier as materialized (
+function earlierAmong(statuses: Sql, reorgId: number | undefined): Sql {
+  return sql`, earlier as materialized (
       select distinct on (wanted.row) wanted.row, wanted.lane_id as new_lane_id, wanted.state as new_state,
         wanted.release_number as new_release_number, wanted.sequence as new_sequence, wanted.unsent_epoch as new_epoch,
         wanted.block_number as new_block_number, wanted.ordinal as new_ordinal, ${transferRevision} as new_revision,
@@ -182,41 +192,12 @@ function reincluded({ reorgId, now }: { reorgId: number | undefined; now: Date }
         ${isTransferMessage} and (n.state = 'processed'
           or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint) as stays
       from wanted
-      join notification_status n on ${isOfTransaction(sql`wanted.tx_hash`)} and n.shard_id = wanted.shard_id
+      join ${statuses} n on ${isOfTransaction(sql`wanted.tx_hash`)} and n.shard_id = wanted.shard_id
         and n.watched_address_id = wanted.watched_address_id and n.kind = ${kindText(sql`wanted.kind`)}
         and n.sender = wanted.sender and n.receiver is not distinct from wanted.receiver
         and n.token is not distinct from wanted.token and n.amount = wanted.amount and n.occurrence = wanted.occurrence
       order by wanted.row, n.id
-    ), moved as (
-      update notification n set block_number = e.new_block_number, ordinal = e.new_ordinal from earlier e
-      where e.is_changed and n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at
-        and (n.block_number, n.ordinal) <> (e.new_block_number, e.new_ordinal)
-    ), acknowledged as (
-      update ended n set reorg_id = null, tx_hash = null, sequence = e.new_sequence from earlier e
-      where e.is_changed and e.stays and e.state = 'processed' and n.shard_id = e.shard_id and n.id = e.id
-      returning n.shard_id, e.lane_id, 'processed' as state,
-        case when n.sequence is not null then e.watched_address_id end as ordered_id
-    ), resumed as (
-      delete from ended n using earlier e
-      where e.is_changed and not (e.stays and e.state = 'processed') and n.shard_id = e.shard_id and n.id = e.id
-    ), requeued as (
-      insert into queue as q (${queuedColumns}, due_at, revision, retry_count, redelivery_count, next_retry_at, may_be_seen)
-      select shard_id, id, created_at, case when is_sent_again then new_lane_id else lane_id end, watched_address_id,
-        case when stays then state else new_state end, case when not stays then new_release_number end, new_sequence,
-        case when is_sent_again then new_epoch else unsent_epoch end,
-        case when is_sent_again then ${now}::timestamptz else next_attempt_at end, new_revision,
-        case when is_sent_again then 0 else retry_count end, redelivery_count,
-        case when not is_sent_again then next_retry_at end, may_be_seen
-      from earlier where is_changed and not (stays and state = 'processed')
-      order by shard_id, id
-      on conflict (shard_id, id) do update set lane_id = excluded.lane_id, state = excluded.state,
-        release_number = excluded.release_number, sequence = excluded.sequence, unsent_epoch = excluded.unsent_epoch,
-        due_at = excluded.due_at, revision = excluded.revision, retry_count = excluded.retry_count,
-        next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen, reorg_id = null, tx_hash = null
-      returning ${changedRow}
-    ), changed as (
-      select * from acknowledged union all select * from requeued
-    ),`;
+    )`;
 }
 
 /** Reaches back further than a clock may have been set back. */
@@ -229,27 +210,47 @@ const REINCLUSION_MARGIN = sql`interval '1 day'`;
  */
 export async function hasEarlierNotifications(tx: Tx, matches: readonly Match[]): Promise<boolean> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
+  if (tx.isDistributed === true) return hasEarlierInShards(tx, matches);
   const [row] = await tx.query<{ found: boolean }>(sql`
     with t as materialized (select tx_hash from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash))
     select exists (select from t join queue q on q.tx_hash = t.tx_hash and q.reorg_id is not null)
       or exists (select from t join ended e on e.tx_hash = t.tx_hash and e.reorg_id is not null)
       or exists (
         select from t cross join lateral (
-          select from notification n where ${isOfTransaction(sql`t.tx_hash`)} and n.created_at >= coalesce((
-            select stored_at from block where number > (select finalized_number from chain) order by number limit 1),
-            (select stored_at from block order by number desc limit 1), '-infinity'::timestamptz) - ${REINCLUSION_MARGIN}
+          select from notification n where ${isOfTransaction(sql`t.tx_hash`)} and n.created_at >= ${oldestNotFinal}
           limit 1) as n
       ) as found`);
   return row?.found === true;
 }
 
+/** From before the oldest block that is not final was stored. */
+const oldestNotFinal = sql`coalesce((
+            select stored_at from block where number > (select finalized_number from chain) order by number limit 1),
+            (select stored_at from block order by number desc limit 1), '-infinity'::timestamptz) - ${REINCLUSION_MARGIN}`;
+
+async function hasEarlierInShards(tx: Tx, matches: readonly Match[]): Promise<boolean> {
+  const [since] = await tx.query<{ time: string }>(sql`select (${oldestNotFinal})::text as time`);
+  const ofMatches = isOfMatches(matches);
+  const [row] = await tx.query<{ count: number }>(sql`
+    select count(*) as count from (
+      select n.shard_id from queue n where ${ofMatches} and n.reorg_id is not null
+      union all select n.shard_id from ended n where ${ofMatches} and n.reorg_id is not null
+      union all select n.shard_id from notification n where ${ofMatches} and n.created_at >= ${since?.time}::timestamptz) as earlier`);
+  return (row?.count ?? 0) > 0;
+}
+
+/** Whether notification `n` is of a transaction of these matches. */
+function isOfMatches(matches: readonly Match[]): Sql {
+  const hashes = [...new Set(matches.map(({ transfer }) => transfer.txHash))];
+  // The last 4 bytes, which the index has.
+  const ends = [...new Set(hashes.map((hash): Hash => `0x${hash.slice(-8)}`))];
+  return sql`n.tx_hash = any(${bytesOf(hashes)}::bytea[]) and substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[])`;
+}
+
 /** Locks the notifications of these transactions, and before them their lanes, as a worker that settles does. */
 async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
-  const hashes = bytesOf([...new Set(matches.map(({ transfer }) => transfer.txHash))]);
-  const isEarlier = sql`n.tx_hash = any(${hashes}::bytea[])
-    and substr(n.tx_hash, 29) in (select substr(tx_hash, 29) from unnest(${hashes}::bytea[]) as t (tx_hash))`;
-  await tx.query(sql`
-    select from lane where id in (select n.lane_id from notification_status n where ${isEarlier}) order by id for update`);
+  const isEarlier = isOfMatches(matches);
+  await lockLanesIn(tx, sql`select n.lane_id from notification_status n where ${isEarlier}`);
   await lockRows(tx, isEarlier);
 }
 
@@ -292,10 +293,14 @@ async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[], narrow
   const all = [...new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)))];
   const addresses = narrow === undefined ? all : await narrow(tx, all);
   if (addresses.length === 0) return [];
-  const rows = await tx.query<{ address: Uint8Array }>(sql`
+  const rows = await tx.query<{ address: Uint8Array }>(
+    tx.isDistributed === true
+      ? sql`select distinct address from watched_address where address = any(${bytesOf(addresses)}::bytea[])`
+      : sql`
     select p.address from unnest(${bytesOf(addresses)}::bytea[]) as p (address)
     where exists (select from watched_address w where w.address = p.address)
-    order by p.address limit ${addresses.length}`);
+    order by p.address limit ${addresses.length}`,
+  );
   const known = new Set(rows.map(({ address }) => fromBytes(address)));
   if (known.size === 0) return [];
   const occurrenceOf = createOccurrences();
@@ -323,20 +328,28 @@ export async function releaseHeld(
     laneIds,
   }: Moment & { releasedBefore?: number | undefined; laneIds: readonly number[] },
 ): Promise<StoredCount[]> {
+  const isReleased = sql`state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}`;
+  const release = (condition: Sql) => sql`
+      update queue q set release_number = null, due_at = greatest(${now}, next_retry_at),
+        state = case when sequence is null then 'waiting' else 'held' end
+      where ${isReleased} and ${condition}
+      returning ${changedRow}, false as is_new`;
+  if (tx.isDistributed === true) {
+    const held = await tx.query<{ shard_id: number; lane_id: number }>(sql`
+      select distinct shard_id, lane_id from queue where ${isReleased}`);
+    await lockLanes(tx, [...laneIds, ...held.map((row) => row.lane_id)]);
+    if (held.length === 0) return [];
+    const shards = listOf([...new Set(held.map((row) => row.shard_id))]);
+    return countStored(await tx.query<ChangedRow>(release(sql`shard_id = any(${shards}::bigint[])`)));
+  }
   const rows = await tx.query<StoredCountRow>(sql`
     with locked as materialized (
       select id from lane where id in (
         select unnest(${listOf(laneIds)}::bigint[])
         union
-        select lane_id from queue
-        where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber})
+        select lane_id from queue where ${isReleased})
       order by id for update
-    ), released as (
-      update queue q set release_number = null, due_at = greatest(${now}, next_retry_at),
-        state = case when sequence is null then 'waiting' else 'held' end
-      where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
-        and (select count(*) from locked) >= 0
-      returning ${changedRow}, false as is_new
+    ), released as (${release(sql`(select count(*) from locked) >= 0`)}
     )
     select ${storedCountColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
   return rows.map(toStoredCount);

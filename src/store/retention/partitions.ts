@@ -114,6 +114,8 @@ const timeOf = (day: string): number =>
  * comes.
  */
 async function analyzeNew(database: Database, table: Partitioned): Promise<void> {
+  // On Citus the rows are on the workers, and their autovacuum analyzes them.
+  if (database.isDistributed === true) return;
   const rows = await database.query<{ name: string }>(sql`
     select c.relname as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = ${table}::text::regclass and c.reltuples < 0 and pg_relation_size(c.oid) > 0 order by c.relname`);
@@ -165,12 +167,14 @@ export const finalNumber = sql`(select finalized_number from chain)`;
 async function keepNeeded(tx: Tx, name: string, { from, until }: Span): Promise<void> {
   const [low, high] = [from, until].map((time) => sql`${new Date(time)}::timestamptz`);
   const partition = raw(name);
+  const [chain] = await tx.query<{ number: number | null }>(sql`select ${finalNumber} as number`);
+  const finalNow = sql`${chain?.number ?? null}::bigint`;
   await tx.query(sql`
     insert into notification select n.* from queue q join ${partition} n on n.shard_id = q.shard_id and n.id = q.id
     where q.created_at >= ${low} and q.created_at < ${high}`);
   await tx.query(sql`
     insert into notification select n.* from ${partition} n
-    where n.block_number > ${finalNumber} and not exists (
+    where n.block_number > ${finalNow} and not exists (
       select from queue q where q.shard_id = n.shard_id and q.id = n.id)`);
 }
 

@@ -4,8 +4,10 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
+import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
-import { raw, sql } from '../db/sql.ts';
+import { forEachShard } from '../db/shard-rows.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import { STATISTICS_RETENTION_MS } from '../delivery/statistics.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
@@ -67,6 +69,13 @@ async function pruneDeliverySums(db: Db, before: Date, limit: number): Promise<n
  * because a delete by key read a whole table of 100,000 rows.
  */
 async function pruneAttempts(db: Db, before: Date, limit: number): Promise<number> {
+  if (db.isDistributed === true)
+    return deleteInShards(db, {
+      from: sql`delivery_attempt_default n`,
+      where: sql`n.started_at < ${before}`,
+      order: sql`n.started_at`,
+      limit,
+    });
   const rows = await db.query(sql`
     delete from delivery_attempt_default where ctid = any(array(
       select ctid from delivery_attempt_default where started_at < ${before} order by started_at limit ${limit}))
@@ -84,6 +93,7 @@ function pruneNotifications(database: Database, before: Date, limit: number): Pr
   const isFinished = sql`n.created_at < ${before}
     and n.block_number <= coalesce(${finalNumber}, n.block_number)
     and (select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null`;
+  if (database.isDistributed === true) return pruneNotificationsInShards(database, before, limit);
   return database.transaction(async (tx) => {
     const locked = await tx.query<{ place: string }>(sql`
       select n.ctid::text as place from notification_default n where ${isFinished}
@@ -98,6 +108,14 @@ function pruneNotifications(database: Database, before: Date, limit: number): Pr
 
 /** Deletes up to `limit` rows of `ended` whose notifications are deleted. A partition is never dropped before its last day is over. */
 async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
+  if (db.isDistributed === true)
+    return deleteInShards(db, {
+      from: sql`ended n`,
+      where: sql`n.created_at < ${before} and not exists (
+        select from notification o where o.shard_id = n.shard_id and o.id = n.id and o.created_at = n.created_at)`,
+      order: sql`n.created_at`,
+      limit,
+    });
   const rows = await db.query(sql`
     delete from ended where ctid = any(array(
       select e.ctid from ended e
@@ -106,4 +124,47 @@ async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> 
       order by e.created_at limit ${limit}))
     returning id`);
   return rows.length;
+}
+
+type Deletion = {
+  /** The table, as `n`. */
+  from: Sql;
+  where: Sql;
+  order: Sql;
+  limit: number;
+};
+
+/** On Citus, which deletes no limited number of rows: finds the oldest, and deletes them with a statement for each shard. */
+async function deleteInShards(db: Db, { from, where, order, limit }: Deletion): Promise<number> {
+  const found = await db.query<{ shard_id: number; id: number }>(sql`
+    select n.shard_id, n.id from ${from} where ${where} order by ${order} limit ${limit}`);
+  const keys = found.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+  const gone = await forEachShard(keys, (shardId, own) =>
+    db.query(sql`
+      delete from ${from} where n.shard_id = ${shardId} and n.id = any(${listOf(own.map(({ id }) => id))}::bigint[]) and ${where}
+      returning n.id`),
+  );
+  return gone.length;
+}
+
+/** The locks are separate statements, as in \`pruneNotifications\`. */
+async function pruneNotificationsInShards(database: Database, before: Date, limit: number): Promise<number> {
+  const [chain] = await database.query<{ number: number | null }>(sql`select ${finalNumber} as number`);
+  const isFinished = sql`n.created_at < ${before} and n.block_number <= coalesce(${chain?.number ?? null}::bigint, n.block_number)
+    and not exists (select from queue q where q.shard_id = n.shard_id and q.id = n.id)`;
+  const found = await database.query<{ shard_id: number; id: number }>(sql`
+    select n.shard_id, n.id from notification_default n where ${isFinished} order by n.created_at limit ${limit}`);
+  const keys = found.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+  const gone = await forEachShard(keys, (shardId, own) =>
+    database.transaction(async (tx) => {
+      const isOwn = sql`n.shard_id = ${shardId} and n.id = any(${listOf(own.map(({ id }) => id))}::bigint[])`;
+      const locked = await tx.query<{ id: number }>(sql`
+        select n.id from notification_default n where ${isOwn} and ${isFinished} order by n.id for update skip locked`);
+      const ids = listOf(locked.map(({ id }) => id));
+      return tx.query(sql`
+        delete from notification_default n where n.shard_id = ${shardId} and n.id = any(${ids}::bigint[]) and ${isFinished}
+        returning n.id`);
+    }),
+  );
+  return gone.length;
 }

@@ -7,8 +7,9 @@ import { type Address, fromBytes } from '../../core/hex.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
+import { rowsOf, tableOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
-import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
+import { isInShards, isOneOfRecords, listShards, recordKeys } from '../delivery/shards.ts';
 import { requireWatcher } from './watchers.ts';
 
 /** Limits that apply to each watcher; undefined: no limit. */
@@ -48,9 +49,14 @@ export async function startCounting(tx: Tx): Promise<void> {
   await tx.query(sql`lock table watched_address in share row exclusive mode`);
   await tx.query(sql`delete from origin_usage`);
   await tx.query(sql`delete from watcher_usage`);
+  const counted = await rowsOf(
+    tx,
+    sql`select watcher_id, lane_id, count(*) as records from watched_address group by watcher_id, lane_id`,
+    'watcher_id bigint, lane_id bigint, records bigint',
+  );
   await tx.query(sql`
     insert into origin_usage (watcher_id, origin, records)
-    select r.watcher_id, l.origin, count(*) from watched_address r join lane l on l.id = r.lane_id
+    select r.watcher_id, l.origin, sum(r.records) from ${counted} as r join lane l on l.id = r.lane_id
     group by r.watcher_id, l.origin`);
   await tx.query(sql`
     insert into watcher_usage (watcher_id, records, origins)
@@ -211,9 +217,11 @@ async function readRecords(
   ids: readonly string[],
 ): Promise<Map<string, LimitedRecord>> {
   if (ids.length === 0) return new Map();
+  const isOwn = sql`${isOneOfRecords(sql`w.shard_id`, sql`w.id`, recordKeys(watcherId, ids))} and w.watcher_id = ${watcherId}`;
+  const watches = await tableOf(tx, 'watched_address', { alias: 'w', where: isOwn });
   const rows = await tx.query<{ id: string; address: Uint8Array; url: string; origin: string }>(sql`
-    select w.id, w.address, w.webhook_url as url, l.origin from watched_address w join lane l on l.id = w.lane_id
-    where ${isOneOfRecords(sql`w.shard_id`, sql`w.id`, recordKeys(watcherId, ids))} and w.watcher_id = ${watcherId}
+    select w.id, w.address, w.webhook_url as url, l.origin from ${watches} w join lane l on l.id = w.lane_id
+    where ${isOwn}
     order by w.id limit ${ids.length}`);
   return new Map(rows.map(({ id, address, ...rest }) => [id, { ...rest, address: fromBytes(address) }]));
 }
@@ -244,10 +252,15 @@ async function countByPair(
   if (records.length === 0) return new Map();
   const addresses = [...new Set(records.map(({ address }) => address))];
   const urls = [...new Set(records.map(({ url }) => url))];
-  const rows = await tx.query<{ address: Uint8Array; url: string; count: number; id: string }>(sql`
-    with known as materialized (
+  const known =
+    tx.isDistributed === true
+      ? sql`select w.* from watched_address w where w.address = any(${bytesOf(addresses)}::bytea[])
+          and ${isInShards(sql`w.shard_id`, await listShards(tx, watcherId))}`
+      : sql`
       select w.* from unnest(${bytesOf(addresses)}::bytea[]) as t (address)
-      join watched_address w on w.address = t.address
+      join watched_address w on w.address = t.address`;
+  const rows = await tx.query<{ address: Uint8Array; url: string; count: number; id: string }>(sql`
+    with known as materialized (${known}
     )
     select address, webhook_url as url, count(*) as count, (array_agg(id order by created_at, id))[1] as id
     from known

@@ -6,7 +6,9 @@ import { shardOfRecord, sliceOfRecord } from '../../domain/shard.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
+import { forEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { timeSum } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
@@ -153,10 +155,19 @@ async function lockRecords(
   changes: readonly (Update | Deletion)[],
 ): Promise<Map<string, PlaceRow>> {
   if (changes.length === 0) return new Map();
-  const rows = await tx.query<PlaceRow & { id: string }>(sql`
-    select id, lane_id, address from watched_address where ${isOneOf(watcherId, changes.map(idOf))}
+  const lock = (ids: readonly string[]) =>
+    tx.query<PlaceRow & { id: string }>(sql`
+    select id, lane_id, address from watched_address where ${isOneOf(watcherId, ids)}
     order by id
     for update`);
+  const keys = changes.map((change) => ({
+    shardId: shardOfRecord(watcherId, idOf(change)),
+    id: idOf(change),
+  }));
+  const rows =
+    tx.isDistributed === true
+      ? await forEachShard(keys, (_, own) => lock(own.map(({ id }) => id)))
+      : await lock(keys.map(({ id }) => id));
   return new Map(rows.map((row) => [row.id, row]));
 }
 
@@ -210,7 +221,7 @@ async function updateRecords(
       webhook_url = coalesce(t.webhook_url, w.webhook_url),
       lane_id = coalesce(t.lane_id, w.lane_id),
       updated_at = case when num_nonnulls(t.address, t.watch_coin, t.watch_token, t.webhook_url) = 0 then w.updated_at
-        else greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond') end
+        else greatest(${now}::timestamptz, ${timeSum(sql`w.updated_at`, sql`interval '1 millisecond'`)}) end
     from unnest(
       ${listOf(updates.map(({ id }) => shardOfRecord(watcherId, id)))}::bigint[],
       ${listOf(updates.map(({ id }) => id))}::uuid[],

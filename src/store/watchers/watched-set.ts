@@ -6,7 +6,9 @@ import { shardOf, shardsOf, sliceForAddress } from '../../domain/shard.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
+import { tableOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
+import { timeSum } from '../db/time-sum.ts';
 import { ensureLanes, holdWatcher } from '../delivery/lanes.ts';
 import { isInShards } from '../delivery/shards.ts';
 import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
@@ -56,7 +58,7 @@ export async function replaceWatchedSet(
   await noteChanges(tx, watcherId, deleted.map(toDeletion));
   const updated = await tx.query(sql`
     update watched_address w set watch_coin = t.watch_coin, watch_token = t.watch_token,
-      updated_at = greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond')
+      updated_at = greatest(${now}::timestamptz, ${timeSum(sql`w.updated_at`, sql`interval '1 millisecond'`)})
     from ${wanted}
     where ${ofUrl} and w.address = t.address
       and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)
@@ -64,6 +66,7 @@ export async function replaceWatchedSet(
   const slices = [...new Set(members.map(({ address }) => sliceForAddress(address, watcher.slices)))];
   const keys = slices.map((slice) => ({ shardId: shardOf(watcherId, slice), origin }));
   const laneOf = await ensureLanes(tx, watcher, keys);
+  const known = await tableOf(tx, 'watched_address', { alias: 'w', where: ofUrl });
   const created = await tx.query<PlaceRow>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
@@ -74,7 +77,7 @@ export async function replaceWatchedSet(
       ${listOf(keys.map(({ shardId }) => shardId))}::bigint[],
       ${listOf(keys.map(laneOf))}::bigint[]
     ) as p (slice, shard_id, lane_id) on p.slice = t.slice
-    where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)
+    where not exists (select from ${known} w where ${ofUrl} and w.address = t.address)
     returning lane_id, address`);
   await noteChanges(
     tx,

@@ -4,8 +4,9 @@
  */
 import { lockCommits } from '../blocks/blocks.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import { lockSums } from '../delivery/count-deliveries.ts';
+import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
@@ -39,9 +40,9 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
 export async function removeBatch(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   const step = await database.transaction(async (tx) => {
     if (!(await lockWatcher(tx, id))) return 'gone';
-    const isOwn = await isOwnShard(tx, id);
-    if (await isSending(tx, isOwn)) return 'sending';
-    return (await deleteBatch(tx, id, isOwn)) ? 'more' : 'last';
+    const shards = await listShards(tx, id);
+    if (await isSending(tx, isInShards(sql`shard_id`, shards))) return 'sending';
+    return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
   });
   return step === 'last' ? finishRemoval(database, id) : step;
 }
@@ -54,10 +55,6 @@ async function lockWatcher(tx: Tx, id: number): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Whether a row is in a shard of the watcher. */
-const isOwnShard = async (tx: Tx, id: number): Promise<Sql> =>
-  isInShards(sql`shard_id`, await listShards(tx, id));
-
 /** Whether a running worker has leased a lane of the watcher. */
 async function isSending(tx: Tx, isOwn: Sql): Promise<boolean> {
   const rows = await tx.query(sql`
@@ -65,44 +62,46 @@ async function isSending(tx: Tx, isOwn: Sql): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Watched addresses first, because they produce notifications, and notifications produce attempts. Returns whether there were any. */
-async function deleteBatch(tx: Tx, id: number, isOwn: Sql): Promise<boolean> {
-  const gone = await tx.query<PlaceRow>(sql`
-    delete from watched_address where ${isOwn} and (shard_id, id) in (
-      select shard_id, id from watched_address where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})
-    returning lane_id, address`);
-  await noteChanges(tx, id, gone.map(toDeletion));
-  if (gone.length > 0) return true;
-  for (const statement of batches(isOwn)) if (await deleteSome(tx, statement)) return true;
-  return false;
+/** The tables in this order, because watched addresses produce notifications, and notifications produce attempts. */
+const keyed = {
+  watched_address: sql`shard_id, id`,
+  queue: sql`shard_id, id`,
+  ended: sql`shard_id, id`,
+  notification: sql`shard_id, id, created_at`,
+  delivery_attempt: sql`shard_id, id, started_at`,
+  record_delivery_sum: sql`shard_id, watched_address_id, started_at`,
+  delivery_sum: sql`shard_id, unit, started_at, origin`,
+};
+
+/** Deletes rows of the first table that has some in these shards. Returns whether there were any. */
+async function deleteBatch(tx: Tx, id: number, shards: readonly number[]): Promise<boolean> {
+  // On Citus, a limited number of rows can be deleted from one shard only.
+  const parts = tx.isDistributed === true ? shards.map((shard) => [shard]) : [shards];
+  for (const [table, key] of Object.entries(keyed)) {
+    for (const part of parts) {
+      const gone = await deleteRows(tx, { table, key, isOwn: isInShards(sql`shard_id`, part) });
+      if (table === 'watched_address') await noteChanges(tx, id, gone.map(toDeletion));
+      if (gone.length > 0) return true;
+    }
+  }
+  return deleteSome(
+    tx,
+    sql`delete from idempotent_answer where ctid = any(array(
+      select ctid from idempotent_answer where ${isInShards(sql`shard_id`, shards)} limit ${BATCH_ANSWERS}))`,
+  );
 }
 
-/** In this order, because notifications produce attempts. */
-function batches(isOwn: Sql): Sql[] {
-  return [
-    // Lanes before rows, as a worker that settles locks them.
-    sql`delete from queue where ${isOwn} and (shard_id, id) in (
-      with batch as materialized (
-        select shard_id, id, lane_id from queue where ${isOwn} order by shard_id, id limit ${BATCH_ROWS}
-      ), locked as materialized (
-        select id from lane where id in (select lane_id from batch) order by id for update
-      )
-      select shard_id, id from batch where (select count(*) from locked) >= 0)`,
-    sql`delete from ended where ${isOwn} and (shard_id, id) in (
-      select shard_id, id from ended where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
-    sql`delete from notification where ${isOwn} and (shard_id, id, created_at) in (
-      select shard_id, id, created_at from notification where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
-    sql`delete from delivery_attempt where ${isOwn} and (shard_id, id, started_at) in (
-      select shard_id, id, started_at from delivery_attempt where ${isOwn} order by shard_id, id limit ${BATCH_ROWS})`,
-    sql`delete from record_delivery_sum where ${isOwn} and (shard_id, watched_address_id, started_at) in (
-      select shard_id, watched_address_id, started_at from record_delivery_sum where ${isOwn}
-      order by shard_id, watched_address_id, started_at limit ${BATCH_ROWS})`,
-    sql`delete from delivery_sum where ${isOwn} and (shard_id, unit, started_at, origin) in (
-      select shard_id, unit, started_at, origin from delivery_sum where ${isOwn}
-      order by shard_id, unit, started_at, origin limit ${BATCH_ROWS})`,
-    sql`delete from idempotent_answer where ctid = any(array(
-      select ctid from idempotent_answer where ${isOwn} limit ${BATCH_ANSWERS}))`,
-  ];
+async function deleteRows(
+  tx: Tx,
+  { table, key, isOwn }: { table: string; key: Sql; isOwn: Sql },
+): Promise<PlaceRow[]> {
+  const batch = (columns: Sql) =>
+    sql`select ${columns} from ${raw(table)} where ${isOwn} order by ${key} limit ${BATCH_ROWS}`;
+  // Lanes before rows, as a worker that settles locks them.
+  if (table === 'queue') await lockLanesIn(tx, sql`select lane_id from (${batch(sql`lane_id`)}) as batch`);
+  return tx.query<PlaceRow>(sql`
+    delete from ${raw(table)} where ${isOwn} and (${key}) in (${batch(key)})
+    returning ${table === 'watched_address' ? sql`lane_id, address` : sql`shard_id`}`);
 }
 
 /** Runs a delete statement, and returns whether it deleted anything. */
@@ -122,9 +121,10 @@ async function finishRemoval(database: Database, id: number): Promise<'sending' 
     await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
     await lockSums(tx);
-    const isOwn = await isOwnShard(tx, id);
+    const shards = await listShards(tx, id);
+    const isOwn = isInShards(sql`shard_id`, shards);
     if (await isSending(tx, isOwn)) return 'sending';
-    if (await deleteBatch(tx, id, isOwn)) return 'more';
+    if (await deleteBatch(tx, id, shards)) return 'more';
     const lanes = sql`select id from lane where ${isOwn} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
     await tx.query(sql`delete from origin_usage where watcher_id = ${id}`);

@@ -175,7 +175,7 @@ export async function resumeWatcher(database: Database, id: number): Promise<'ac
 }
 
 const count = (from: Sql): Sql =>
-  sql`(select count(*) from (select from ${from} limit ${COUNT_MAX + 1}) as counted)`;
+  sql`(select count(counted.one) from (select 1 as one from ${from} limit ${COUNT_MAX + 1}) as counted)`;
 
 type WatcherRow = {
   id: number;

@@ -25,7 +25,7 @@ import { sumSwapValue } from '../../../src/store/market/swaps.ts';
 import { type Chain, startChain } from '../../kit/anvil.ts';
 import { createTestClock, type TestClock } from '../../kit/clock.ts';
 import { createTestDatabase } from '../../kit/database.ts';
-import { emptyDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { noChecks } from '../../kit/follower.ts';
 import { sampleSize } from '../../kit/sample.ts';
 import { deployPair, type Side, type UniswapPair } from '../../kit/uniswap.ts';

@@ -17,7 +17,8 @@ import { commitBlocks, findTip } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { addressOf, hashOf, noon } from '../../kit/chain-story.ts';
-import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 import {
   expectAwards,
   GENESIS,

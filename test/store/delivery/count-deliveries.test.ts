@@ -15,7 +15,8 @@ import { beginRemoval, removeBatch } from '../../../src/store/watchers/watcher-r
 import { attemptDue } from '../../kit/attempts.ts';
 import { bob, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock } from '../../kit/clock.ts';
-import { emptyDatabase, onEachDatabase, onPostgres } from '../../kit/each-database.ts';
+import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 
 const HOUR_MS = 3_600_000;

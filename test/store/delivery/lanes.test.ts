@@ -31,6 +31,7 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { countWaiting } from '../../kit/in-line.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const lease = (database: Database, owner: number, now = noon, limit = 10) =>
@@ -336,12 +337,7 @@ onPostgres(({ database, place }) => {
     await later;
   }
 
-  const isOneWaiting = async () =>
-    (
-      await database().query(
-        sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      )
-    ).length === 1;
+  const isOneWaiting = async () => (await countWaiting(database())) === 1;
 
   test('no wake-up is lost when a block is committed while a lane is given back', async () => {
     const lane = await leaseOne(database());

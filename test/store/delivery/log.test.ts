@@ -25,7 +25,7 @@ import {
 } from '../../kit/chain-story.ts';
 import { slicesOf } from '../../kit/database.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
-import { insertNotifications, withPlans } from '../../kit/many-notifications.ts';
+import { insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
 
 const WATCHER = 1;
 
@@ -261,7 +261,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('no combination of filters reads all of 100,000 notifications', async () => {
+  test('no combination of filters reads all of 100,000 notifications', planTest, async () => {
     const records = await Promise.all(Array.from({ length: 20 }, () => watchAddress(database())));
     await insertNotifications(database(), { records, count: 100_000 });
     await database().query(sql`analyze notification`);

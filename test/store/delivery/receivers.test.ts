@@ -15,7 +15,7 @@ import { resumeWatcher, suspendWatcher } from '../../../src/store/watchers/watch
 import { attemptDue, leaseDue } from '../../kit/attempts.ts';
 import { addressOf, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
-import { insertNotifications, withPlans } from '../../kit/many-notifications.ts';
+import { insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const { signal } = new AbortController();
@@ -208,7 +208,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.equal(await hasWaiting(database()), true);
   });
 
-  test('each figure comes from an index when there are many notifications', async () => {
+  test('each figure comes from an index when there are many notifications', planTest, async () => {
     const record = await watch('acme', 'one', 1);
     await insertNotifications(database(), { records: [record], count: 20_000 });
     await insertNotifications(database(), { records: [record], count: 20_000, state: 'processed' });

@@ -20,7 +20,8 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
-import { insertNotifications, withPlans } from '../../kit/many-notifications.ts';
+import { countWaiting } from '../../kit/in-line.ts';
+import { insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
@@ -226,11 +227,7 @@ onPostgres(({ database }) => {
     const redelivered = await database().transaction(async (tx) => {
       await tx.query(sql`select id from lane where id = ${lane.id} for share`);
       const redelivering = redeliverOne(database(), WATCHER, due.id, later(100));
-      await waitUntil(async () => {
-        const [row] = await database().query(sql`
-          select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() limit 1`);
-        return row !== undefined;
-      });
+      await waitUntil(async () => (await countWaiting(database())) > 0);
       await tx.query(sql`update notification_status set retry_count = 2 where id = ${due.id}`);
       return { redelivering };
     });
@@ -239,7 +236,7 @@ onPostgres(({ database }) => {
     assert.deepEqual([row.retry_count, row.next_attempt_at], [2, later(100)]);
   });
 
-  test('a redelivery step among 100,000 notifications does not scan a whole table', async () => {
+  test('a redelivery step among 100,000 notifications does not scan a whole table', planTest, async () => {
     const records = await Promise.all(Array.from({ length: 20 }, () => watchAddress(database())));
     await insertNotifications(database(), { records, count: 100_000, state: 'processed' });
     await database().query(sql`analyze notification`);

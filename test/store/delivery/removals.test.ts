@@ -19,7 +19,8 @@ import {
   type Watch,
   watchAddress,
 } from '../../kit/chain-story.ts';
-import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 
 const removed: Watch = { settings: { removed: true } };

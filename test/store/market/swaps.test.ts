@@ -16,7 +16,8 @@ import {
   valueSwaps,
 } from '../../../src/store/market/swaps.ts';
 import { hashOf, later } from '../../kit/chain-story.ts';
-import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 
 const PAIR = 1;
 const MINUTE_MS = 60_000;

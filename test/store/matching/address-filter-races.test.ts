@@ -16,7 +16,7 @@ import { noteChanges } from '../../../src/store/watchers/note-changes.ts';
 import { addRecord, insertRecord, testFilter } from '../../kit/address-filter.ts';
 import { addressOf, headerOf, transferOf } from '../../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../../kit/database.ts';
-import { emptyDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { sampleOf } from '../../kit/sample.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { createRandom, type Random } from '../../sim/random.ts';

@@ -9,7 +9,8 @@ import { createBatchStore, dryRun } from '../../../src/store/points/award-import
 import { deleteAwardsAbove, insertAwards } from '../../../src/store/points/awards.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { addressOf, alice, bob, hashOf, headerOf } from '../../kit/chain-story.ts';
-import { emptyDatabase, onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 /** An imported award with this key. */

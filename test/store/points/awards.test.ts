@@ -12,7 +12,8 @@ import {
 } from '../../../src/store/points/awards.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { alice, bob, carol, hashOf, headerOf } from '../../kit/chain-story.ts';
-import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   const insert = (...awards: Award[]) => database().transaction((tx) => insertAwards(tx, awards));

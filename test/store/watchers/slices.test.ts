@@ -45,7 +45,7 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
-import { insertNotifications } from '../../kit/many-notifications.ts';
+import { insertNotifications, planTest } from '../../kit/many-notifications.ts';
 
 const WATCHER = 1;
 const SLICES = 4;
@@ -222,42 +222,46 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findLogged(database(), 2, ids[0] ?? 0), undefined);
   });
 
-  test('a page examines a bounded number of rows, and skips none when one slice has more than the others', async () => {
-    await raise();
-    const [one, other] = await watchAll();
-    assert.ok(one !== undefined && other !== undefined);
-    await insertNotifications(database(), { records: [one], count: EXAMINED_MAX / SLICES + 10 });
-    await insertNotifications(database(), { records: [other], count: 3 });
-    await insertNotifications(database(), { records: [one], count: 5 });
-    await database().query(sql`
+  test(
+    'a page examines a bounded number of rows, and skips none when one slice has more than the others',
+    planTest,
+    async () => {
+      await raise();
+      const [one, other] = await watchAll();
+      assert.ok(one !== undefined && other !== undefined);
+      await insertNotifications(database(), { records: [one], count: EXAMINED_MAX / SLICES + 10 });
+      await insertNotifications(database(), { records: [other], count: 3 });
+      await insertNotifications(database(), { records: [one], count: 5 });
+      await database().query(sql`
       update notification set kind = 't' where shard_id = ${shardOfRecord(WATCHER, other.id)} or id <= 2`);
-    // What waits is read from the queue.
-    for (const [order, state] of [
-      ['newest first', undefined],
-      ['oldest first', undefined],
-      ['newest first', 'waiting'],
-      ['oldest first', 'waiting'],
-    ] as const) {
-      const found: number[] = [];
-      let pages = 0;
-      for (let after: number | undefined; ; ) {
-        const page = await listLog(
-          database(),
-          WATCHER,
-          { type: 'TOKEN_TRANSFER', state },
-          { order, after, limit: 10 },
-        );
-        found.push(...page.notifications.map(({ id }) => id));
-        pages += 1;
-        after = page.next;
-        if (after === undefined) break;
+      // What waits is read from the queue.
+      for (const [order, state] of [
+        ['newest first', undefined],
+        ['oldest first', undefined],
+        ['newest first', 'waiting'],
+        ['oldest first', 'waiting'],
+      ] as const) {
+        const found: number[] = [];
+        let pages = 0;
+        for (let after: number | undefined; ; ) {
+          const page = await listLog(
+            database(),
+            WATCHER,
+            { type: 'TOKEN_TRANSFER', state },
+            { order, after, limit: 10 },
+          );
+          found.push(...page.notifications.map(({ id }) => id));
+          pages += 1;
+          after = page.next;
+          if (after === undefined) break;
+        }
+        const first = EXAMINED_MAX / SLICES + 11;
+        const expected = [1, 2, first, first + 1, first + 2];
+        assert.deepEqual(found, order === 'oldest first' ? expected : expected.toReversed());
+        assert.equal(pages, 2);
       }
-      const first = EXAMINED_MAX / SLICES + 11;
-      const expected = [1, 2, first, first + 1, first + 2];
-      assert.deepEqual(found, order === 'oldest first' ? expected : expected.toReversed());
-      assert.equal(pages, 2);
-    }
-  });
+    },
+  );
 
   test('a redelivery in bulk covers all slices in steps, and one notification is redelivered by its id', async () => {
     await raise();

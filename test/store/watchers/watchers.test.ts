@@ -37,6 +37,7 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { countWaiting } from '../../kit/in-line.ts';
 import { insertNotifications } from '../../kit/many-notifications.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
@@ -233,12 +234,7 @@ onPostgres(({ database, place }) => {
     const removal = (async () => {
       while ((await removeBatch(database(), 1)) !== 'gone');
     })();
-    const isWaiting = async () =>
-      (
-        await other.query(
-          sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-        )
-      ).length > 0;
+    const isWaiting = async () => (await countWaiting(other)) > 0;
     await waitUntil(isWaiting, { describe: 'the removal to wait for the request' });
     committing.resolve();
     await Promise.all([request, removal]);

@@ -482,7 +482,10 @@ select n.shard_id, n.id, coalesce(q.lane_id, w.lane_id) as lane_id, n.watched_ad
   coalesce(q.revision, e.revision, 0) as revision, coalesce(q.reorg_id, e.reorg_id) as reorg_id, n.replaces,
   case when q.id is not null then q.may_be_seen when e.id is not null then e.may_be_seen else true end as may_be_seen,
   coalesce(q.unsent_epoch, 0) as unsent_epoch,
-  n.xmin::text || coalesce('q' || q.xmin::text, '') || coalesce('e' || e.xmin::text, '') as version
+  -- Changes with the row. Not xmin, which Citus has for each server, and not in joins.
+  md5(row(n.block_number, n.ordinal, n.occurrence, q.state, q.lane_id, q.due_at, q.release_number, q.sequence, q.next_retry_at,
+    q.retry_count, q.redelivery_count, q.revision, q.reorg_id, q.may_be_seen, q.unsent_epoch, e.state, e.ended_at, e.sequence,
+    e.next_retry_at, e.retry_count, e.redelivery_count, e.revision, e.reorg_id, e.may_be_seen)::text) as version
 from notification n
 left join queue q on q.shard_id = n.shard_id and q.id = n.id
 left join ended e on e.shard_id = n.shard_id and e.id = n.id

@@ -1,0 +1,55 @@
+/**
+ * Reads rows of the delivery tables for statements that join them with other tables. On Citus, distributed tables and tables of
+ * the coordinator can't be joined, so the rows are read first and then take the place of the table.
+ */
+import type { Db } from './db.ts';
+import { raw, type Sql, sql } from './sql.ts';
+
+/** Rows with these columns, as `columnList` of a function in `from`. */
+export function recordsOf(rows: string, columns: string): Sql {
+  return sql`(select * from jsonb_to_recordset(${rows}::jsonb) as r (${raw(columns)}))`;
+}
+
+/** The rows of a statement as a JSON array, exact in all types. */
+export async function readJson(db: Db, select: Sql): Promise<string> {
+  // Without the offset, Citus merges the two statements and loses the names of the columns.
+  const rows = await db.query<{ row: string }>(
+    sql`select to_jsonb(r)::text as row from (select * from (${select}) as s offset 0) as r`,
+  );
+  return `[${rows.map(({ row }) => row).join()}]`;
+}
+
+/**
+ * A relation with the rows of a statement on distributed tables: the statement itself, or the rows that it returns now.
+ * `columns` are their names and types.
+ */
+export async function rowsOf(db: Db, select: Sql, columns: string): Promise<Sql> {
+  return db.isDistributed === true ? recordsOf(await readJson(db, select), columns) : sql`(${select})`;
+}
+
+type ShardedTable = 'watched_address' | 'notification_status' | 'queue';
+
+/** A relation with at least the rows of the table, or view, whose alias is `alias`, that match the condition. */
+export async function tableOf(
+  db: Db,
+  table: ShardedTable,
+  { alias, where }: { alias: string; where: Sql },
+): Promise<Sql> {
+  if (db.isDistributed !== true) return raw(table);
+  const json = await readJson(
+    db,
+    sql`select ${raw(alias)}.* from ${raw(`${table} ${alias}`)} where ${where}`,
+  );
+  return sql`(select * from jsonb_populate_recordset(null::${raw(table)}, ${json}::jsonb))`;
+}
+
+/** Calls `work` for the elements of each shard, one shard after the other, in the order of the shards. */
+export async function forEachShard<T extends { shardId: number }, R>(
+  elements: readonly T[],
+  work: (shardId: number, own: T[]) => Promise<R[]>,
+): Promise<R[]> {
+  const found: R[] = [];
+  const groups = [...Map.groupBy(elements, ({ shardId }) => shardId)].sort(([one], [other]) => one - other);
+  for (const [shardId, own] of groups) found.push(...(await work(shardId, own)));
+  return found;
+}

@@ -1,0 +1,49 @@
+/**
+ * What lanes need on Citus, where they are on the coordinator and their notifications are in shards.
+ */
+import { listOf } from '../db/arrays.ts';
+import type { Tx } from '../db/db.ts';
+import { forEachShard } from '../db/shard-rows.ts';
+import { type Sql, sql } from '../db/sql.ts';
+
+/**
+ * Advisory lock space of lanes that are being woken, on Citus. A transaction there becomes visible on the coordinator before it does on
+ * the workers. Until then a released lane would seem empty. Only after that its advisory locks end.
+ */
+const WAKE_LOCK_SPACE = 0x6362_000c;
+const wakeKey = sql`(l.id % ${2 ** 31 - 1}::bigint)::integer`;
+
+/** Keeps these lanes from being given back until this transaction is visible everywhere. */
+export async function announceWaking(tx: Tx, laneIds: readonly number[]): Promise<void> {
+  await tx.query(sql`
+    select pg_advisory_xact_lock_shared(${WAKE_LOCK_SPACE}, ${wakeKey})
+    from unnest(${laneIds}::bigint[]) as l (id) order by id`);
+}
+
+/** The lanes that no transaction is waking which is visible here, but not yet in the shards. */
+export async function withoutWaking(tx: Tx, lanes: readonly { id: number }[]): Promise<Set<number>> {
+  const ids = lanes.map(({ id }) => id);
+  if (tx.isDistributed !== true) return new Set(ids);
+  const rows = await tx.query<{ id: number }>(sql`
+    select l.id from unnest(${listOf(ids)}::bigint[]) as l (id) where pg_try_advisory_xact_lock(${WAKE_LOCK_SPACE}, ${wakeKey})`);
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** On Citus: a relation with the earliest due times of lane `l`, one of these. Each shard is asked with a separate statement. */
+export async function readNextDue(tx: Tx, lanes: readonly { id: number; shardId: number }[]): Promise<Sql> {
+  const rows = await forEachShard(lanes, (shardId, own) => {
+    const ids = listOf(own.map(({ id }) => id));
+    const earliest = (attempts: Sql) => sql`(
+      select due_at from queue
+      where shard_id = ${shardId} and lane_id = t.id and state = 'waiting' and ${attempts}
+      order by due_at limit 1)`;
+    return tx.query<{ id: number; due_at: Date | null }>(sql`
+      select t.id, least(${earliest(sql`retry_count = 0`)}, ${earliest(sql`retry_count > 0`)}) as due_at
+      from unnest(${ids}::bigint[]) as t (id)`);
+  });
+  const due = rows.filter((row) => row.due_at !== null);
+  return sql`(
+    select r.due_at from unnest(
+      ${listOf(due.map(({ id }) => id))}::bigint[], ${due.map((row) => row.due_at)}::timestamptz[]) as r (id, due_at)
+    where r.id = l.id)`;
+}

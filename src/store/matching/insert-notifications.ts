@@ -1,0 +1,98 @@
+/**
+ * Statements that write the notifications which the matching join has computed: on one server as parts of its statement, and on Citus
+ * after it.
+ */
+import type { Tx } from '../db/db.ts';
+import { recordsOf } from '../db/shard-rows.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import {
+  type ChangedRow,
+  changedRow,
+  countStored,
+  queuedColumns,
+  type StoredCount,
+  writtenColumns,
+} from './stored-count.ts';
+
+/** The statements that update `earlier` notifications. `inShard` limits each to a shard. */
+const reinclusions = (earlier: Sql, now: Date) => ({
+  moved: sql`
+      update notification n set block_number = e.new_block_number, ordinal = e.new_ordinal from ${earlier} e
+      where e.is_changed and n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at
+        and (n.block_number, n.ordinal) <> (e.new_block_number, e.new_ordinal)`,
+  acknowledged: sql`
+      update ended n set reorg_id = null, tx_hash = null, sequence = e.new_sequence from ${earlier} e
+      where e.is_changed and e.stays and e.state = 'processed' and n.shard_id = e.shard_id and n.id = e.id
+      returning n.shard_id, e.lane_id, 'processed' as state,
+        case when n.sequence is not null then e.watched_address_id end as ordered_id`,
+  resumed: sql`
+      delete from ended n using ${earlier} e
+      where e.is_changed and not (e.stays and e.state = 'processed') and n.shard_id = e.shard_id and n.id = e.id`,
+  requeued: sql`
+      insert into queue as q (${queuedColumns}, due_at, revision, retry_count, redelivery_count, next_retry_at, may_be_seen)
+      select shard_id, id, created_at, case when is_sent_again then new_lane_id else lane_id end, watched_address_id,
+        case when stays then state else new_state end, case when not stays then new_release_number end, new_sequence,
+        case when is_sent_again then new_epoch else unsent_epoch end,
+        case when is_sent_again then ${now}::timestamptz else next_attempt_at end, new_revision,
+        case when is_sent_again then 0 else retry_count end, redelivery_count,
+        case when not is_sent_again then next_retry_at end, may_be_seen
+      from ${earlier} e where is_changed and not (stays and state = 'processed')
+      order by shard_id, id
+      on conflict (shard_id, id) do update set lane_id = excluded.lane_id, state = excluded.state,
+        release_number = excluded.release_number, sequence = excluded.sequence, unsent_epoch = excluded.unsent_epoch,
+        due_at = excluded.due_at, revision = excluded.revision, retry_count = excluded.retry_count,
+        next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen, reorg_id = null, tx_hash = null
+      returning ${changedRow}`,
+});
+
+/** CTEs that update `earlier` notifications, and return those that are canonical again as `changed`. */
+export function reincluded(now: Date): Sql {
+  const { moved, acknowledged, resumed, requeued } = reinclusions(sql`earlier`, now);
+  return sql`
+    moved as (${moved}), acknowledged as (${acknowledged}), resumed as (${resumed}), requeued as (${requeued}), changed as (
+      select * from acknowledged union all select * from requeued
+    ),`;
+}
+
+const MADE_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, block_number bigint, ordinal integer,
+  occurrence integer, kind "char", watched_address_id uuid, tx_hash bytea, sender bytea, receiver bytea, token bytea,
+  amount numeric, replaces bigint, lane_id bigint, state text, release_number bigint, sequence bigint, unsent_epoch bigint`;
+const EARLIER_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, lane_id bigint, watched_address_id uuid,
+  unsent_epoch bigint, retry_count integer, redelivery_count integer, next_retry_at timestamptz, next_attempt_at timestamptz,
+  may_be_seen boolean, state text, is_changed boolean, is_sent_again boolean, stays boolean, new_lane_id bigint, new_state text,
+  new_release_number bigint, new_sequence bigint, new_epoch bigint, new_block_number bigint, new_ordinal integer,
+  new_revision integer`;
+
+/** The same on Citus: computes the rows on the coordinator, and writes them with a statement for each table. */
+export async function insertInShards(
+  tx: Tx,
+  { selected, made, hasEarlier, now }: { selected: Sql; made: Sql; hasEarlier: boolean; now: Date },
+): Promise<StoredCount[]> {
+  const [computed] = await tx.query<{ made: string; earlier: string | null }>(sql`
+    with ${selected}, ${made}
+    select coalesce((select json_agg(m) from made m), '[]')::text as made,
+      ${hasEarlier ? sql`(select json_agg(e) from earlier e)` : sql`null`}::text as earlier`);
+  const changed: ChangedRow[] = [];
+  if (computed?.earlier !== null && computed?.earlier !== undefined) {
+    const steps = reinclusions(recordsOf(computed.earlier, EARLIER_COLUMNS), now);
+    await tx.query(steps.moved);
+    changed.push(...(await tx.query<ChangedRow>(steps.acknowledged)));
+    await tx.query(steps.resumed);
+    changed.push(...(await tx.query<ChangedRow>(steps.requeued)));
+  }
+  const rows = recordsOf(computed?.made ?? '[]', MADE_COLUMNS);
+  const stored: ChangedRow[] = [];
+  if (computed !== undefined && computed.made !== '[]') {
+    await tx.query(sql`
+      insert into notification (${writtenColumns}, is_held) select ${writtenColumns}, state = 'held' from ${rows} m order by id`);
+    stored.push(
+      ...(await tx.query<ChangedRow>(sql`
+      insert into queue as q (${queuedColumns}, due_at) select ${queuedColumns}, created_at from ${rows} m order by id
+      returning ${changedRow}`)),
+    );
+  }
+  return countStored([
+    ...stored.map((row) => ({ ...row, is_new: true })),
+    ...changed.map((row) => ({ ...row, is_new: false })),
+  ]);
+}

@@ -1,0 +1,152 @@
+/**
+ * Databases for tests on a Citus cluster, whose coordinator is at TEST_CITUS_URL. Creating one takes seconds, because each server
+ * needs the database and the extension, and each distributed table its shards. So databases stay, and a later test empties and
+ * uses them again.
+ */
+import pg from 'pg';
+import { distributeTables } from '../../src/store/db/citus.ts';
+import type { Database, Db } from '../../src/store/db/db.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { emptyDatabase } from './empty-tables.ts';
+
+/** The coordinator in a run on Citus, otherwise undefined. */
+export function citusUrl(): string | undefined {
+  const url = process.env.TEST_CITUS_URL;
+  return process.env.TEST_ON_CITUS === '1' && url !== undefined && url !== '' ? url : undefined;
+}
+
+/** Databases that one cluster keeps for tests. */
+const DATABASES_MAX = 64;
+const LOCK_SPACE = 0x6362_7402;
+
+type Migration = {
+  migrateAt(options: { url: string; dataDir: string }): Promise<void>;
+  /** Identifies the schema. */
+  hash: string;
+};
+
+/** A distributed database that no other test uses until it is dropped. */
+export async function placeCitus(
+  coordinator: string,
+  { migrateAt, hash }: Migration,
+): Promise<{ url: string; drop(): Promise<void> }> {
+  const holder = new pg.Client({ connectionString: coordinator });
+  await holder.connect();
+  // The server may close the connection when the run ends.
+  holder.on('error', () => {});
+  for (let number = 0; number < DATABASES_MAX; number += 1) {
+    const { rows } = await holder.query('select pg_try_advisory_lock($1, $2) as is_free', [
+      LOCK_SPACE,
+      number,
+    ]);
+    if (rows[0]?.is_free !== true) continue;
+    const name = `chainbell_test_${hash}_${number}`;
+    const url = withName(coordinator, name);
+    const { rowCount } = await holder.query('select from pg_database where datname = $1', [name]);
+    if (rowCount === 0) await createDistributed(holder, { coordinator, name, migrateAt });
+    else await onDatabase(url, emptyDatabase);
+    return { url, drop: () => holder.end() };
+  }
+  await holder.end();
+  throw new Error(`all ${DATABASES_MAX} test databases of the Citus cluster are in use`);
+}
+
+async function createDistributed(
+  holder: pg.Client,
+  { coordinator, name, migrateAt }: { coordinator: string; name: string; migrateAt: Migration['migrateAt'] },
+): Promise<void> {
+  const { rows: workers } = await holder.query(
+    'select node_name as host, node_port as port from citus_get_active_worker_nodes()',
+  );
+  const draft = `${name}_draft`;
+  const self = new URL(coordinator);
+  const servers = [coordinator, ...workers.map(({ host, port }) => withHost(coordinator, host, port))];
+  for (const server of servers) {
+    await onServer(server, async (client) => {
+      await client.query(`drop database if exists ${draft} with (force)`);
+      await client.query(`create database ${draft}`);
+    });
+    await onServer(withName(server, draft), (client) => client.query('create extension if not exists citus'));
+  }
+  await onServer(withName(coordinator, draft), async (client) => {
+    await client.query('select citus_set_coordinator_host($1, $2)', [self.hostname, Number(self.port)]);
+    for (const { host, port } of workers) await client.query('select citus_add_node($1, $2)', [host, port]);
+  });
+  const place = { url: withName(coordinator, draft), dataDir: '' };
+  await migrateAt(place);
+  await onDatabase(place.url, distributeTables);
+  await onServer(place.url, (client) => client.query(EDIT_TABLE));
+  // Citus knows nodes by their database's name too, and a database can't be renamed while its background worker runs.
+  for (const server of servers)
+    await onServer(server, async (client) => {
+      await client.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
+        draft,
+      ]);
+      await client.query(`alter database ${draft} rename to ${name}`);
+    });
+}
+
+async function onDatabase(url: string, work: (database: Database) => Promise<unknown>): Promise<void> {
+  const database = await openDatabase({ url, dataDir: '' });
+  try {
+    await work(database);
+  } finally {
+    await database.close();
+  }
+}
+
+async function onServer(url: string, work: (client: pg.Client) => Promise<unknown>): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    await work(client);
+  } finally {
+    await client.end();
+  }
+}
+
+function withName(server: string, name: string): string {
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+function withHost(server: string, host: string, port: number): string {
+  const url = new URL(server);
+  url.hostname = host;
+  url.port = String(port);
+  return url.href;
+}
+
+/**
+ * Citus can't run triggers of a view over distributed tables for each row. So a local table takes the place of the view
+ * `notification_status` in statements of tests that change it (notification-edits.sql).
+ */
+const EDIT_TABLE = `
+  create table test_kit.edited as select * from notification_status with no data;
+  create trigger edit_notification before insert or update or delete on test_kit.edited
+    for each row execute function test_kit.edit_notification()`;
+const EDIT = /\b(update|delete from|insert into) notification_status\b/;
+
+/** The database, with changes of the view `notification_status`. */
+export function withEdits(database: Database): Database {
+  const edit = async <Row>(db: Db, statement: Sql): Promise<Row[]> => {
+    if (!EDIT.test(statement.text)) return db.query<Row>(statement);
+    await db.query(sql`set local session_replication_role = replica`);
+    await db.query(sql`delete from test_kit.edited`);
+    await db.query(sql`insert into test_kit.edited select * from notification_status`);
+    await db.query(sql`set local session_replication_role = origin`);
+    return db.query<Row>({ ...statement, text: statement.text.replace(EDIT, '$1 test_kit.edited') });
+  };
+  return {
+    ...database,
+    query: (statement) =>
+      EDIT.test(statement.text)
+        ? database.transaction((tx) => edit(tx, statement))
+        : database.query(statement),
+    transaction: (work) =>
+      database.transaction((tx) => work({ ...tx, query: (statement) => edit(tx, statement) })),
+  };
+}

@@ -1,0 +1,67 @@
+/**
+ * The delivery tables on a Citus cluster. Runs where TEST_CITUS_URL names its coordinator (`npm run citus`).
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { distributeTables } from '../../../src/store/db/citus.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { attemptDue } from '../../kit/attempts.ts';
+import { headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { citusUrl } from '../../kit/citus.ts';
+import { createTestDatabase } from '../../kit/database.ts';
+import { onPostgres } from '../../kit/each-database.ts';
+import { withPlans } from '../../kit/many-notifications.ts';
+
+const onCitus = {
+  skip: citusUrl() === undefined ? 'TEST_CITUS_URL is not set: run `npm run citus -- store/db/citus`' : false,
+};
+const onOneServer = { skip: citusUrl() === undefined ? false : 'a server without Citus' };
+
+test('tables are distributed only on a cluster', onOneServer, async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  assert.equal(database.isDistributed, false);
+  await assert.rejects(distributeTables(database), /the extension citus is missing/);
+});
+
+onPostgres(({ database }) => {
+  test('distributing distributed tables does nothing', onCitus, async () => {
+    assert.equal(database().isDistributed, true);
+    assert.equal(await distributeTables(database()), false);
+  });
+
+  test(
+    'reading due rows, settling and giving back touch one shard with each statement',
+    onCitus,
+    async () => {
+      for (const watcherId of [1, 2, 3]) await watchAddress(database(), { watcherId });
+      await mine(database(), headerOf(1), [transferOf()]);
+      const { plans, database: planned } = planAll(database());
+      assert.equal((await attemptDue(planned, { now: noon, succeeds: true })).length, 3);
+      const tasks = plans.flatMap((plan) =>
+        [...plan.matchAll(/Task Count: (\d+)/g)].map(([, count]) => Number(count)),
+      );
+      // For each of three shards: due rows, successes, failures, attempts and the next due time.
+      assert.ok(tasks.length >= 12, `${tasks.length} tasks`);
+      assert.deepEqual(
+        plans.filter((plan) => /Task Count: ([02-9]|\d\d)/.test(plan)),
+        [],
+      );
+      const [left] = await database().query<{ count: number }>(sql`select count(*) as count from queue`);
+      assert.equal(left?.count, 0);
+    },
+  );
+});
+
+/** The database, whose statements add their plans to `plans`. */
+function planAll(database: Database): { plans: string[]; database: Database } {
+  const { db, plans } = withPlans(database);
+  const planned: Database = {
+    ...database,
+    query: db.query,
+    transaction: (work) =>
+      database.transaction((tx) => work({ ...withPlans(tx, plans).db, kind: 'transaction' })),
+  };
+  return { plans, database: planned };
+}
