@@ -6,7 +6,7 @@
 import { type Address, fromBytes } from '../../core/hex.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { frequent, sql } from '../db/sql.ts';
+import { frequent, type Sql, sql } from '../db/sql.ts';
 
 type Place = { laneId: number; address: Address };
 /** A record before and after the change; undefined if there was none before, or is none after. */
@@ -15,21 +15,37 @@ type RecordChange = { from: Place | undefined; to: Place | undefined };
 /**
  * Notes changes that this transaction has made to records of the watcher. The filter is announced and counting starts under a lock
  * that waits for open changes, so a statement after the change sees both. A transaction with an older snapshot might not, so it
- * always notes its addresses.
+ * always notes its addresses. `wanted`: a row with the columns `alsoWanted`.
  */
 export async function noteChanges(
   tx: Tx,
   watcherId: number,
   changes: readonly RecordChange[],
+  wanted?: Partial<Wanted>,
 ): Promise<void> {
   if (changes.length === 0) return;
-  const [wanted] = await tx.query<{ is_filtered: boolean; is_counted: boolean }>(
-    frequent(sql`
-    select exists (select from address_filter) or current_setting('transaction_isolation') <> 'read committed' as is_filtered,
-      (select is_counted from record_counting) as is_counted`),
-  );
-  if (wanted?.is_counted === true) await countRecords(tx, watcherId, changes);
-  if (wanted?.is_filtered === true) await noteAddresses(tx, changes);
+  const { is_filtered: isFiltered, is_counted: isCounted } = isKnown(wanted) ? wanted : await readWanted(tx);
+  if (isCounted) await countRecords(tx, watcherId, changes);
+  if (isFiltered) await noteAddresses(tx, changes);
+}
+
+/** What must be noted. */
+export type Wanted = { is_filtered: boolean; is_counted: boolean };
+
+const wantedColumns = sql`exists (select from address_filter) or current_setting('transaction_isolation') <> 'read committed' as is_filtered,
+      (select is_counted from record_counting) as is_counted`;
+
+/**
+ * Further columns that the changing statement itself returns, which saves a round trip. It takes its snapshot after it has the lock of
+ * the table, so it sees what a statement after it would. Without them, on Citus, `noteChanges` reads them.
+ */
+export const alsoWanted = (tx: Tx): Sql => (tx.isDistributed === true ? sql`` : sql`, ${wantedColumns}`);
+
+const isKnown = (wanted: Partial<Wanted> | undefined): wanted is Wanted => wanted?.is_filtered !== undefined;
+
+async function readWanted(tx: Tx): Promise<Wanted> {
+  const [wanted] = await tx.query<Wanted>(frequent(sql`select ${wantedColumns}`));
+  return wanted ?? { is_filtered: true, is_counted: true };
 }
 
 export type PlaceRow = { lane_id: number; address: Uint8Array };

@@ -10,7 +10,7 @@ import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
-import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
+import { alsoWanted, noteChanges, type PlaceRow, toDeletion, type Wanted } from './note-changes.ts';
 
 export type WatchedAddress = {
   id: string;
@@ -45,15 +45,14 @@ export async function insertWatchedAddress(
   const id = placedId(watcher, record);
   const key = { shardId: shardOfRecord(watcherId, id), origin };
   const laneOf = await ensureLanes(tx, watcher, [key]);
-  const rows = await tx.query<WatchedRow>(sql`
+  const rows = await tx.query<WatchedRow & Partial<Wanted>>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
     values (${key.shardId}, ${id}, ${watcherId}, ${laneOf(key)}, ${toBytes(record.address)}, ${record.watchCoin},
       ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
-    returning ${columns}`);
-  await noteChanges(tx, watcherId, [
-    { from: undefined, to: { laneId: laneOf(key), address: record.address } },
-  ]);
+    returning ${columns}${alsoWanted(tx)}`);
+  const change = { from: undefined, to: { laneId: laneOf(key), address: record.address } };
+  await noteChanges(tx, watcherId, [change], rows[0]);
   return toRecord(one(rows));
 }
 
@@ -162,7 +161,7 @@ export async function updateWatchedAddress(
     const key = { shardId, origin: origin ?? '' };
     const laneId = watcher && (await ensureLanes(tx, watcher, [key]))(key);
     const [row] = await tx.query<
-      WatchedRow & { lane_id: number; old_lane_id: number; old_address: Uint8Array }
+      WatchedRow & Partial<Wanted> & { lane_id: number; old_lane_id: number; old_address: Uint8Array }
     >(sql`
       update watched_address w set
         address = coalesce(${patch.address && toBytes(patch.address)}::bytea, w.address),
@@ -175,15 +174,14 @@ export async function updateWatchedAddress(
         select id, lane_id, address from watched_address
         where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id} for update) as old
       where w.shard_id = ${shardId} and w.id = old.id
-      returning ${recordColumns}, w.lane_id, old.lane_id as old_lane_id, old.address as old_address`);
+      returning ${recordColumns}, w.lane_id, old.lane_id as old_lane_id, old.address as old_address${alsoWanted(tx)}`);
     if (row === undefined) return undefined;
     const record = toRecord(row);
-    await noteChanges(tx, watcherId, [
-      {
-        from: { laneId: row.old_lane_id, address: fromBytes(row.old_address) },
-        to: { laneId: row.lane_id, address: record.address },
-      },
-    ]);
+    const change = {
+      from: { laneId: row.old_lane_id, address: fromBytes(row.old_address) },
+      to: { laneId: row.lane_id, address: record.address },
+    };
+    await noteChanges(tx, watcherId, [change], row);
     return record;
   });
   if (updated !== undefined && origin !== undefined) await alignNotifications(database, watcherId, [id], now);
@@ -200,11 +198,11 @@ export async function deleteWatchedAddress(
   const shardId = shardOfRecord(watcherId, id);
   const isGone = await database.transaction(async (tx) => {
     if (hasLimits(limits)) await lockUsage(tx, watcherId);
-    const gone = await tx.query<PlaceRow>(sql`
+    const gone = await tx.query<PlaceRow & Partial<Wanted>>(sql`
       delete from watched_address
       where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
-      returning lane_id, address`);
-    await noteChanges(tx, watcherId, gone.map(toDeletion));
+      returning lane_id, address${alsoWanted(tx)}`);
+    await noteChanges(tx, watcherId, gone.map(toDeletion), gone[0]);
     return gone.length > 0;
   });
   if (isGone) await alignNotifications(database, watcherId, [id], now);
