@@ -106,7 +106,7 @@ export async function deliver(
   for (let done = 0; done < count; ) {
     const startedAt = performance.now();
     const due = [...(await listDue(database, leased, { now, exclude: [], limit: READ })).values()].flatMap(
-      (one) => (one === 'lost' ? [] : one),
+      (one) => (Array.isArray(one) ? one : []),
     );
     reads.push(performance.now() - startedAt);
     if (due.length === 0) return settleMs;

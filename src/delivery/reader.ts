@@ -5,8 +5,9 @@
 
 import { createGroups } from '../core/batching.ts';
 import type { Clock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
 import type { Database } from '../store/db/db.ts';
-import { type DueNotification, listDue } from '../store/delivery/due.ts';
+import { type DueNotification, type DueOfLane, listDue } from '../store/delivery/due.ts';
 import type { Lane } from '../store/delivery/lanes.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { type Credentials, readCredentials } from './credentials.ts';
@@ -89,7 +90,8 @@ export function createDueReader(options: SecretStore & { database: Database; clo
   }
 
   /** Rejects for one watcher alone, so credentials that can't be read delay no other watcher. */
-  async function answer({ lane, resolve, reject }: Waiting, rows: DueNotification[] | 'lost'): Promise<void> {
+  async function answer({ lane, resolve, reject }: Waiting, rows: DueOfLane): Promise<void> {
+    if (rows instanceof Fault) return reject(rows);
     if (rows === 'lost' || rows.length === 0) return resolve(rows === 'lost' ? 'lost' : []);
     try {
       const own = await credentials.of(lane.watcherId);

@@ -45,7 +45,11 @@ export async function placeCitus(
     const url = withName(coordinator, name);
     const { rowCount } = await holder.query('select from pg_database where datname = $1', [name]);
     if (rowCount === 0) await createDistributed(holder, { coordinator, name, migrateAt });
-    else await onDatabase(url, emptyDatabase);
+    else {
+      // A test may have changed its settings.
+      await holder.query(`alter database ${name} reset all`);
+      await onDatabase(url, emptyDatabase);
+    }
     return { url, drop: () => holder.end() };
   }
   await holder.end();
@@ -87,7 +91,8 @@ async function createDistributed(
     });
 }
 
-async function onDatabase(url: string, work: (database: Database) => Promise<unknown>): Promise<void> {
+/** Opens the database for this work. */
+export async function onDatabase(url: string, work: (database: Database) => Promise<unknown>): Promise<void> {
   const database = await openDatabase({ url, dataDir: '' });
   try {
     await work(database);
@@ -96,24 +101,25 @@ async function onDatabase(url: string, work: (database: Database) => Promise<unk
   }
 }
 
-async function onServer(url: string, work: (client: pg.Client) => Promise<unknown>): Promise<void> {
+/** Connects to the server for this work. */
+export async function onServer<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => {});
   await client.connect();
   try {
-    await work(client);
+    return await work(client);
   } finally {
     await client.end();
   }
 }
 
-function withName(server: string, name: string): string {
+export function withName(server: string, name: string): string {
   const url = new URL(server);
   url.pathname = `/${name}`;
   return url.href;
 }
 
-function withHost(server: string, host: string, port: number): string {
+export function withHost(server: string, host: string, port: number): string {
   const url = new URL(server);
   url.hostname = host;
   url.port = String(port);

@@ -53,6 +53,9 @@ type PostgresOptions = {
   silentMsMax: number;
 };
 
+/** On Citus, each transaction would otherwise open up to one connection to a worker for each of its shards. */
+const ONE_AFTER_THE_OTHER = `; set local citus.multi_shard_modify_mode = 'sequential'`;
+
 const SETTINGS = {
   types,
   query_timeout: QUERY_MS_MAX,
@@ -74,7 +77,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       ...own,
       // A pooler runs the next statement in another session, which doesn't know the name.
       nameOf: own === hosts ? nameOf : () => undefined,
-      begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}`,
+      begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}${isDistributed ? ONE_AFTER_THE_OTHER : ''}`,
       async lend() {
         const askedMs = machineSteadyMs();
         const client = await orFault(own.connect(pools[share === 'operator' ? 'api' : share]));

@@ -1,11 +1,12 @@
 /**
  * Reads the due notifications of leased lanes. Spec 2.7, 3 and 6.2.
  */
+import type { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
-import { forEachShard, rowsOf } from '../db/shard-rows.ts';
+import { rowsOf, tryEachShard } from '../db/shard-rows.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
 import { kindText, moveToEnded } from './notification-rows.ts';
@@ -78,6 +79,9 @@ type DueRequest = {
   limit: number;
 };
 
+/** A Fault: on Citus, the server of the lane's shard can't be reached. Other lanes are read meanwhile. */
+export type DueOfLane = DueNotification[] | 'lost' | Fault;
+
 /**
  * For each lane, up to `limit` due first attempts in order, then up to `limit` retries; 'lost' if the lane's lease has passed
  * to another worker. Also corrects rows whose watched address changed while they were written: cancels them if it was deleted,
@@ -87,7 +91,7 @@ export async function listDue(
   database: Database,
   lanes: readonly Lane[],
   { now, stepsMs = 0, exclude, limit }: DueRequest,
-): Promise<Map<number, DueNotification[] | 'lost'>> {
+): Promise<Map<number, DueOfLane>> {
   const due = (attempts: Sql) => sql`(
     select * from queue
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
@@ -95,11 +99,10 @@ export async function listDue(
     order by due_at, id
     limit ${limit})`;
   // A lane with nothing due still returns one row, without a notification. A lost lane returns none.
-  const rows =
-    database.isDistributed === true
-      ? await listDueInShards(database, lanes, { now, stepsMs, exclude, limit })
-      : await database.query<LaneDueRow>(
-          frequent(sql`
+  if (database.isDistributed === true)
+    return listDueInShards(database, lanes, { now, stepsMs, exclude, limit });
+  const rows = await database.query<LaneDueRow>(
+    frequent(sql`
     select l.id as lane, q.id, n.watched_address_id, l.watcher_id, n.tx_hash, ${kindText(sql`n.kind`)} as kind, n.sender,
       n.receiver, n.amount, n.token, ${timeText(sql`n.created_at`)} as created_text, n.created_at,
       q.revision, q.retry_count, q.redelivery_count,
@@ -116,9 +119,9 @@ export async function listDue(
     left join block b on q.reorg_id is null and b.number = n.block_number
     left join orphaned_block o on o.reorg_id = q.reorg_id and o.number = n.block_number
     order by l.id, q.retry_count > 0, q.due_at, q.id`),
-        );
+  );
   const byLane = Map.groupBy(rows, (row) => row.lane);
-  const found = new Map<number, DueNotification[] | 'lost'>();
+  const found = new Map<number, DueOfLane>();
   for (const lane of lanes) {
     const own = byLane.get(lane.id);
     found.set(lane.id, own === undefined ? 'lost' : await keepWanted(database, lane, own, now));
@@ -128,12 +131,12 @@ export async function listDue(
 
 type LaneDueRow = ({ lane: number } & DueRow) | { lane: number; id: null };
 
-/** The same rows on Citus: one statement for each shard, and one for the blocks on the coordinator. */
+/** The same on Citus: one statement for each shard, and one for the blocks on the coordinator. */
 async function listDueInShards(
   database: Database,
   lanes: readonly Lane[],
   { now, stepsMs = 0, exclude, limit }: DueRequest,
-): Promise<LaneDueRow[]> {
+): Promise<Map<number, DueOfLane>> {
   const held = await database.query<{ id: number; is_ready: boolean }>(
     frequent(sql`
     select l.id, ${hasFollowedClock(stepsMs)} as is_ready
@@ -147,7 +150,7 @@ async function listDueInShards(
   const heldIds = new Set(held.map(({ id }) => id));
   const own = lanes.filter(({ id }) => isReady && heldIds.has(id));
   const excluded = listOf(exclude);
-  const found = await forEachShard(own, (shardId, inShard) => {
+  const { found, failed } = await tryEachShard(own, (shardId, inShard) => {
     const due = (attempts: Sql) => sql`(
       select * from queue
       where shard_id = ${shardId} and lane_id = l.id and state = 'waiting' and ${attempts}
@@ -168,15 +171,30 @@ async function listDueInShards(
       order by l.id, q.retry_count > 0, q.due_at, q.id`),
     );
   });
-  const watcherOf = new Map(lanes.map(({ id, watcherId }) => [id, watcherId]));
   const hashOf = await readHashes(database, found);
-  const rows: LaneDueRow[] = found.map((row) => ({
-    ...row,
-    watcher_id: watcherOf.get(row.lane) ?? 0,
-    block_hash: hashOf(row),
-  }));
-  const busy = new Set(found.map(({ lane }) => lane));
-  return [...rows, ...held.flatMap(({ id }) => (busy.has(id) ? [] : [{ lane: id, id: null }]))];
+  const rowsOfLane = Map.groupBy(found, (row) => row.lane);
+  const wanted = await tryEachShard(own, async (_, inShard) => {
+    const read: [number, DueOfLane][] = [];
+    for (const lane of inShard) {
+      const rows = (rowsOfLane.get(lane.id) ?? []).map((row) => ({
+        ...row,
+        watcher_id: lane.watcherId,
+        block_hash: hashOf(row),
+      }));
+      read.push([lane.id, await keepWanted(database, lane, rows, now)]);
+    }
+    return read;
+  });
+  const dueOf = new Map(wanted.found);
+  return new Map(
+    lanes.map((lane) => {
+      if (!heldIds.has(lane.id)) return [lane.id, 'lost'];
+      return [
+        lane.id,
+        failed.get(lane.shardId) ?? wanted.failed.get(lane.shardId) ?? dueOf.get(lane.id) ?? [],
+      ];
+    }),
+  );
 }
 
 type BlockRef = { block_number: number; reorg_id: number | null };

@@ -1,9 +1,10 @@
 /**
  * What lanes need on Citus, where they are on the coordinator and their notifications are in shards.
  */
+import { Fault } from '../../core/fault.ts';
 import { listOf } from '../db/arrays.ts';
-import type { Tx } from '../db/db.ts';
-import { forEachShard } from '../db/shard-rows.ts';
+import type { Database, Tx } from '../db/db.ts';
+import { forEachShard, tryEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
 /**
@@ -46,4 +47,20 @@ export async function readNextDue(tx: Tx, lanes: readonly { id: number; shardId:
     select r.due_at from unnest(
       ${listOf(due.map(({ id }) => id))}::bigint[], ${due.map((row) => row.due_at)}::timestamptz[]) as r (id, due_at)
     where r.id = l.id)`;
+}
+
+/** Gives lanes back, on Citus without those whose shard can't be reached. Returns the lanes that stay leased. */
+export async function releaseReachable<T extends { shardId: number }>(
+  database: Database,
+  lanes: readonly T[],
+  release: (lanes: readonly T[]) => Promise<Set<T>>,
+): Promise<Set<T>> {
+  try {
+    return await release(lanes);
+  } catch (error) {
+    const isOneShard = lanes.every(({ shardId }) => shardId === lanes[0]?.shardId);
+    if (!(error instanceof Fault) || database.isDistributed !== true || isOneShard) throw error;
+  }
+  const { found, failed } = await tryEachShard(lanes, async (_, own) => [...(await release(own))]);
+  return new Set([...found, ...lanes.filter(({ shardId }) => failed.has(shardId))]);
 }

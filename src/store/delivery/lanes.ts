@@ -7,7 +7,7 @@ import { SLICES_MAX } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { announceWaking, readNextDue, withoutWaking } from './lanes-in-shards.ts';
+import { announceWaking, readNextDue, releaseReachable, withoutWaking } from './lanes-in-shards.ts';
 import { shardsOfWatcher } from './shards.ts';
 
 /**
@@ -247,13 +247,17 @@ export async function renewLeases(
 /**
  * Gives lanes back and stores when each next has something due. That is never before now, so that a lane which gives way
  * comes after those that already wait. Does nothing for lanes whose lease is lost. Returns the lanes that it could not give
- * back because another transaction has locked them or their watchers' visits.
+ * back because another transaction has locked them or their watchers' visits, or because their shard can't be reached (Citus).
  */
 export async function releaseLanes(
   database: Database,
   lanes: readonly Lane[],
   now: Date,
 ): Promise<Set<Lane>> {
+  return releaseReachable(database, lanes, (own) => releaseTogether(database, own, now));
+}
+
+async function releaseTogether(database: Database, lanes: readonly Lane[], now: Date): Promise<Set<Lane>> {
   const earliest = (attempts: Sql) => sql`(
     select due_at from queue
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}

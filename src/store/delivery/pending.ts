@@ -60,9 +60,9 @@ async function suspendedShards(db: Db): Promise<Sql> {
 
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
   const suspended = await suspendedShards(db);
-  // Each part has a partial index that contains exactly its rows.
+  // Each part has a partial index that contains exactly its rows. With the shard in each, Citus counts in the shards.
   const waiting = (attempts: Sql) => sql`
-    select 'waiting' as state,
+    select shard_id, 'waiting' as state,
       case when shard_id <> all(${suspended}) then due_at end as due_at
     from queue where state = 'waiting' and ${attempts}`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
@@ -71,7 +71,7 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
       count(*) filter (where state = 'waiting' and due_at <= ${now}) as due,
       min(due_at) filter (where state = 'waiting' and due_at <= ${now}) as oldest
     from (
-      select 'held' as state, null::timestamptz as due_at from queue where state = 'held'
+      select shard_id, 'held' as state, null::timestamptz as due_at from queue where state = 'held'
       union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
     ) as pending`);
   return {

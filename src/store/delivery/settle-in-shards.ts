@@ -1,17 +1,18 @@
 /**
  * Records outcomes on Citus: the statements of settle.ts, with one for each shard and table.
  */
+import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { forEachShard, recordsOf } from '../db/shard-rows.ts';
-import { raw, type Sql, sql } from '../db/sql.ts';
+import { forEachShard } from '../db/shard-rows.ts';
+import { frequent, raw, type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { recordFailures } from './receivers.ts';
 import {
   attemptColumns,
   endSucceeded,
   noteSuccess,
-  outcomesOf,
   type Settlement,
+  SUCCESS_STEP_MS,
   settleEnded,
   settleFailures,
   settleSuccesses,
@@ -22,131 +23,256 @@ import {
 /** `orderedId` is the watched address in strict order whose next notification may now be sent. */
 export type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string | null };
 
-const VALID_COLUMNS = `lane_id bigint, epoch bigint, may_have_arrived boolean, shard_id bigint, notification_id bigint,
-  revision integer, retry_count integer, redelivery_count integer, started_at timestamptz, duration_ms integer, outcome text,
-  status integer, response text, request_count smallint, settled_at timestamptz, position bigint, next_retry_at timestamptz`;
-const UPDATED_COLUMNS = `${VALID_COLUMNS}, state text, watched_address_id uuid, is_ordered boolean`;
-const SUCCEEDED_COLUMNS = `${UPDATED_COLUMNS}, created_at timestamptz, sequence bigint, reorg_id bigint, tx_hash bytea,
-  failures integer, is_seen boolean`;
+/** An outcome of a lane that is still leased. `position` counts the settlements from 1. */
+type Valid = {
+  shardId: number;
+  position: number;
+  settlement: Settlement;
+  /** As PostgreSQL writes it, moved by the steps of the clock. Null after a 2xx. */
+  nextRetryAt: string | null;
+};
 
-/** An outcome of a lane that is still leased, as JSON. */
-type Valid = { shardId: number; position: number; json: string };
-/** An outcome that counted for a row of `queue`. */
-type Updated = { position: number; json: string; isOrdered: boolean; recordId: string };
+/** What a statement returns of a row of `queue` whose outcome counted. Citus allows no times there, because they depend on settings. */
+type UpdatedRow = { position: number; state: string; watched_address_id: string; is_ordered: boolean };
+type SucceededRow = UpdatedRow & {
+  created_at: Date;
+  sequence: number | null;
+  reorg_id: number | null;
+  tx_hash: Uint8Array | null;
+  failures: number;
+  is_seen: boolean;
+};
+type Of<Row> = Valid & { row: Row };
+type Updated = Of<UpdatedRow>;
 
-/** Settles rows that are unchanged since they were read and that no strict order depends on. Returns the other settlements. */
-export async function settleInShards(
+/** Settles rows of one shard that are unchanged since they were read and that no strict order depends on. Returns the other settlements. */
+export async function settleInShard(
   database: Database,
+  shardId: number,
   settlements: readonly Settlement[],
 ): Promise<Settlement[]> {
   const settled = await unlessLocked(database, async (tx) => {
-    const valid = await readValid(tx, settlements);
-    const updated = await forEachShard(valid, async (shardId, own) => {
-      const found = await settleQueuedOf(tx, { shardId, own, fits: sql`n.sequence is null` });
-      await logAttempts(tx, shardId, { json: found, isRepeatable: false });
-      return found;
-    });
-    await noteUpdated(tx, updated);
-    return new Set(updated.map(({ position }) => position - 1));
+    const { valid, notedAt } = await readValid(tx, settlements);
+    const updated = await settleQueuedOf(tx, shardId, { own: valid, fits: sql`n.sequence is null` });
+    await logAttempts(tx, updated);
+    await noteUpdated(tx, updated, notedAt);
+    return new Set(updated.map(({ settlement }) => settlement));
   });
-  return settlements.filter((_, index) => settled?.has(index) !== true);
+  return settlements.filter((settlement) => settled?.has(settlement) !== true);
 }
 
 /** For lanes that are still leased: writes the log rows, and updates the notifications whose outcome still counts. */
 export async function recordInShards(tx: Tx, settlements: readonly Settlement[]): Promise<Recorded[]> {
-  const valid = await readValid(tx, settlements);
+  const { valid, notedAt } = await readValid(tx, settlements);
   const recorded = await forEachShard(valid, async (shardId, own) => {
-    await lockSettledOf(tx, shardId, own, settlements);
-    const updated = await settleQueuedOf(tx, { shardId, own, fits: sql`true` });
+    await lockSettledOf(tx, shardId, own);
+    const updated = await settleQueuedOf(tx, shardId, { own, fits: sql`true` });
     const late = await settleEndedOf(tx, shardId, own);
-    await logAttempts(tx, shardId, { json: own, isRepeatable: true });
-    await noteUpdated(tx, updated);
-    return own.flatMap(({ position }): Recorded[] => {
-      const settlement = settlements[position - 1];
+    await logAttempts(tx, await withoutLogged(tx, shardId, own));
+    await noteUpdated(tx, updated, notedAt);
+    return own.map(({ position, settlement }): Recorded & { position: number } => {
       const queued = updated.find((one) => one.position === position);
       const ended = late.find((one) => one.position === position);
-      const orderedId = queued?.isOrdered === true ? queued.recordId : (ended?.orderedId ?? null);
-      const isUpdated = queued !== undefined || ended !== undefined;
-      return settlement === undefined ? [] : [{ settlement, isUpdated, orderedId }];
+      const orderedId =
+        queued?.row.is_ordered === true ? queued.row.watched_address_id : (ended?.orderedId ?? null);
+      return { position, settlement, isUpdated: queued !== undefined || ended !== undefined, orderedId };
     });
   });
-  return recorded.sort(
-    (one, other) => settlements.indexOf(one.settlement) - settlements.indexOf(other.settlement),
-  );
+  return recorded.sort((one, other) => one.position - other.position);
 }
 
-/** The outcomes of lanes that are still leased under the same epoch. The lanes stay leased until this transaction ends. */
-async function readValid(tx: Tx, settlements: readonly Settlement[]): Promise<Valid[]> {
-  const rows = await tx.query<{ shard_id: number; position: number; row: string }>(sql`
-    with ${validOf(settlements)}
-    select shard_id, position, to_jsonb(v)::text as row from valid v order by position`);
-  return rows.map(({ shard_id: shardId, position, row: json }) => ({ shardId, position, json }));
-}
-
-type Jsons = readonly { json: string }[];
-const jsonOf = (rows: Jsons): string => `[${rows.map(({ json }) => json).join()}]`;
-/** Relations with these rows. The constant shard makes Citus route the statement to one server. */
-const validIn = (rows: Jsons): Sql => recordsOf(jsonOf(rows), VALID_COLUMNS);
-
-async function settleQueuedOf(
+/**
+ * The outcomes of lanes that are still leased under the same epoch. The lanes stay leased until this transaction ends. `notedAt` is
+ * the time of the last success that is noted.
+ */
+async function readValid(
   tx: Tx,
-  { shardId, own, fits }: { shardId: number; own: readonly Valid[]; fits: Sql },
-): Promise<Updated[]> {
-  const outcomes = outcomesOf(sql`${validIn(own)} as valid`);
-  const isHere = sql`n.shard_id = ${shardId} and ${fits}`;
-  const byPosition = new Map(own.map((one) => [one.position, one.json]));
-  const toUpdated = ({ position, ...row }: UpdatedRow): Updated => ({
-    json: JSON.stringify({
-      ...JSON.parse(byPosition.get(position) ?? '{}'),
-      ...row,
-      tx_hash: hexOf(row.tx_hash),
-    }),
-    position,
-    isOrdered: row.is_ordered,
-    recordId: row.watched_address_id,
+  settlements: readonly Settlement[],
+): Promise<{ valid: Valid[]; notedAt: Date | null | undefined }> {
+  const rows = await tx.query<{ position: number; next_retry_at: string | null; noted_at: Date | null }>(
+    frequent(sql`
+    with ${validOf(settlements)}
+    select v.position, v.next_retry_at::text, l.at as noted_at from valid v, last_success l order by v.position`),
+  );
+  const valid = rows.flatMap(({ position, next_retry_at: nextRetryAt }): Valid[] => {
+    const settlement = settlements[position - 1];
+    return settlement === undefined
+      ? []
+      : [{ shardId: settlement.lane.shardId, position, settlement, nextRetryAt }];
   });
-  // Citus allows no function in `returning` that depends on settings, as conversions of times do.
-  const succeeded = await tx.query<UpdatedRow>(sql`
-    ${settleSuccesses(outcomes, isHere)} returning s.position, ${successColumns}`);
-  const failed = await tx.query<UpdatedRow>(sql`
-    ${settleFailures(outcomes, isHere)}
-    returning s.position, n.state, n.watched_address_id, false as is_ordered`);
-  const ended = succeeded.map(toUpdated);
-  if (ended.length > 0) await tx.query(endSucceeded(recordsOf(jsonOf(ended), SUCCEEDED_COLUMNS)));
-  return [...ended, ...failed.map(toUpdated)];
+  return { valid, notedAt: rows[0]?.noted_at };
 }
 
-type UpdatedRow = {
-  position: number;
-  is_ordered: boolean;
-  watched_address_id: string;
-  tx_hash?: Uint8Array | null;
+type Value = string | number | boolean | null | undefined;
+/** For each column of a relation: its type, and its value of an element. */
+type Columns<T> = Record<string, [type: string, of: (one: T) => Value]>;
+
+/** A relation with a row for each element. Arrays, because a worker takes longer to read rows as JSON. */
+function relationOf<T>(elements: readonly T[], columns: Columns<T>): Sql {
+  const lists = Object.values(columns)
+    .map(([type, of]) => {
+      const values = elements.map(of);
+      const isText = type === 'text' || type === 'timestamptz' || type === 'bytea';
+      const list = isText
+        ? values.map((value) => value ?? null)
+        : listOf(values.map((value) => String(value ?? null)));
+      return sql`${list}::${raw(type)}[]`;
+    })
+    .reduce((all, one) => sql`${all}, ${one}`);
+  return sql`(select * from unnest(${lists}) as r (${raw(Object.keys(columns).join())}))`;
+}
+
+const attemptOf: Columns<Valid> = {
+  shard_id: ['bigint', ({ shardId }) => shardId],
+  position: ['bigint', ({ position }) => position],
+  notification_id: ['bigint', ({ settlement }) => settlement.notificationId],
+  lane_id: ['bigint', ({ settlement }) => settlement.lane.id],
+  revision: ['integer', ({ settlement }) => settlement.revision],
+  started_at: ['timestamptz', ({ settlement }) => settlement.startedAt.toISOString()],
+  duration_ms: ['integer', ({ settlement }) => settlement.durationMs],
+  outcome: ['text', ({ settlement }) => settlement.outcome],
+  status: ['integer', ({ settlement }) => settlement.status],
+  response: ['text', ({ settlement }) => settlement.response],
+  request_count: ['smallint', ({ settlement }) => settlement.requestCount ?? 1],
 };
 
-/** As PostgreSQL reads bytea. */
-const hexOf = (bytes: Uint8Array | null | undefined): string | null =>
-  bytes === null || bytes === undefined ? null : `\\x${Buffer.from(bytes).toString('hex')}`;
+/** What `settleSuccesses`, `settleFailures` and `settleEnded` read of an outcome. */
+const outcomeOf: Columns<Valid> = {
+  position: ['bigint', ({ position }) => position],
+  notification_id: ['bigint', ({ settlement }) => settlement.notificationId],
+  epoch: ['bigint', ({ settlement }) => settlement.lane.epoch],
+  may_have_arrived: ['boolean', ({ settlement }) => settlement.mayHaveArrived],
+  revision: ['integer', ({ settlement }) => settlement.revision],
+  redelivery_count: ['integer', ({ settlement }) => settlement.redeliveryCount],
+  retry_count: ['integer', ({ settlement }) => settlement.retryCount],
+  settled_at: ['timestamptz', ({ settlement }) => settlement.settledAt.toISOString()],
+  next_retry_at: ['timestamptz', ({ nextRetryAt }) => nextRetryAt],
+};
 
-/** `isRepeatable`: leaves out attempts that are stored already, because the worker repeats a commit whose answer was lost. */
-async function logAttempts(
+const succeededOf: Columns<Of<SucceededRow>> = {
+  shard_id: ['bigint', ({ shardId }) => shardId],
+  notification_id: ['bigint', ({ settlement }) => settlement.notificationId],
+  created_at: ['timestamptz', ({ row }) => row.created_at.toISOString()],
+  state: ['text', ({ row }) => row.state],
+  settled_at: ['timestamptz', ({ settlement }) => settlement.settledAt.toISOString()],
+  sequence: ['bigint', ({ row }) => row.sequence],
+  failures: ['integer', ({ row }) => row.failures],
+  redelivery_count: ['integer', ({ settlement }) => settlement.redeliveryCount],
+  revision: ['integer', ({ settlement }) => settlement.revision],
+  reorg_id: ['bigint', ({ row }) => row.reorg_id],
+  tx_hash: ['bytea', ({ row }) => row.tx_hash && `\\x${Buffer.from(row.tx_hash).toString('hex')}`],
+  is_seen: ['boolean', ({ row }) => row.is_seen],
+};
+
+const failedOf: Columns<Updated> = {
+  lane_id: ['bigint', ({ settlement }) => settlement.lane.id],
+  position: ['bigint', ({ position }) => position],
+  settled_at: ['timestamptz', ({ settlement }) => settlement.settledAt.toISOString()],
+  next_retry_at: ['timestamptz', ({ nextRetryAt }) => nextRetryAt],
+  outcome: ['text', ({ settlement }) => settlement.outcome],
+  status: ['integer', ({ settlement }) => settlement.status],
+  state: ['text', ({ row }) => row.state],
+};
+
+/** The outcomes `s`, one for each notification and delivery, as `outcomesOf` chooses them. The constant shard makes Citus route them. */
+function outcomesIn(shardId: number, own: readonly Valid[]): Sql {
+  const rank = ({ nextRetryAt, settlement }: Valid) =>
+    nextRetryAt === null ? Number.POSITIVE_INFINITY : settlement.retryCount;
+  const chosen = new Map<string, Valid>();
+  for (const one of own) {
+    const { notificationId, revision, redeliveryCount } = one.settlement;
+    const key = `${notificationId} ${revision} ${redeliveryCount}`;
+    const other = chosen.get(key);
+    if (other === undefined || rank(one) > rank(other)) chosen.set(key, one);
+  }
+  return sql`(select ${shardId}::bigint as shard_id, o.* from ${relationOf([...chosen.values()], outcomeOf)} as o) as s`;
+}
+
+/** The outcomes that count for rows of `queue`. */
+async function settleQueuedOf(
   tx: Tx,
   shardId: number,
-  { json, isRepeatable }: { json: Jsons; isRepeatable: boolean },
-): Promise<void> {
-  if (json.length === 0) return;
-  const stored = isRepeatable
-    ? await tx.query<{ notification_id: number; started_at: string }>(sql`
-        select a.notification_id, a.started_at::text as started_at
-        from ${validIn(json)} as v join delivery_attempt a on a.shard_id = ${shardId}
-          and a.notification_id = v.notification_id and a.started_at = v.started_at`)
-    : [];
-  const ids = stored.map((row) => row.notification_id);
-  const times = stored.map((row) => row.started_at);
+  { own, fits }: { own: readonly Valid[]; fits: Sql },
+): Promise<Updated[]> {
+  const isHere = sql`n.shard_id = ${shardId} and ${fits}`;
+  const [successes, failures] = [true, false].map((isSuccess) =>
+    own.filter(({ nextRetryAt }) => (nextRetryAt === null) === isSuccess),
+  );
+  // A row can have both. Then the success counts, whichever statement is first: none finds the row afterwards.
+  const succeeded =
+    successes === undefined || successes.length === 0
+      ? []
+      : await tx.query<SucceededRow>(sql`
+    ${settleSuccesses(outcomesIn(shardId, successes), isHere)} returning s.position, ${successColumns}`);
+  const failed =
+    failures === undefined || failures.length === 0
+      ? []
+      : await tx.query<UpdatedRow>(sql`
+    ${settleFailures(outcomesIn(shardId, failures), isHere)}
+    returning s.position, n.state, n.watched_address_id, false as is_ordered`);
+  const byPosition = new Map(own.map((one) => [one.position, one]));
+  const withRow = <Row extends UpdatedRow>(row: Row): Of<Row>[] => {
+    const one = byPosition.get(row.position);
+    return one === undefined ? [] : [{ ...one, row }];
+  };
+  const ended = succeeded.flatMap(withRow).filter(isKeptInEnded);
+  if (ended.length > 0) await tx.query(endSucceeded(relationOf(ended, succeededOf)));
+  return [...succeeded, ...failed].flatMap(withRow);
+}
+
+/** Whether `endSucceeded` keeps the row. Most statements keep none. */
+const isKeptInEnded = ({ row, settlement }: Of<SucceededRow>): boolean =>
+  row.failures > 0 ||
+  row.sequence !== null ||
+  row.reorg_id !== null ||
+  settlement.redeliveryCount > 0 ||
+  settlement.revision > 0;
+
+async function logAttempts(tx: Tx, attempts: readonly Valid[]): Promise<void> {
+  if (attempts.length === 0) return;
   await tx.query(sql`
-    insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from ${validIn(json)} as v
-    where (v.notification_id, v.started_at) not in (
-      select * from unnest(${`{${ids.join()}}`}::bigint[], ${times}::timestamptz[]))
+    insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from ${relationOf(attempts, attemptOf)} as v
     order by position`);
+}
+
+/** Leaves out attempts that are stored already, because the worker repeats a commit whose answer was lost. */
+async function withoutLogged(tx: Tx, shardId: number, own: readonly Valid[]): Promise<Valid[]> {
+  const rows = await tx.query<{ position: number }>(sql`
+    select v.position from ${relationOf(own, attemptOf)} as v join delivery_attempt a on a.shard_id = ${shardId}
+      and a.notification_id = v.notification_id and a.started_at = v.started_at`);
+  const logged = new Set(rows.map(({ position }) => position));
+  return own.filter(({ position }) => !logged.has(position));
+}
+
+/** Notes the last success, unless a recent one is noted, and failing receivers, on the coordinator. */
+async function noteUpdated(
+  tx: Tx,
+  updated: readonly Updated[],
+  notedAt: Date | null | undefined,
+): Promise<void> {
+  const times = updated.flatMap(({ nextRetryAt, settlement }) =>
+    nextRetryAt === null ? settlement.settledAt.getTime() : [],
+  );
+  const newest = Math.max(...times);
+  if (newest - (notedAt?.getTime() ?? Number.NEGATIVE_INFINITY) > SUCCESS_STEP_MS)
+    await tx.query(noteSuccess(sql`(select ${new Date(newest)}::timestamptz as at)`));
+  const failed = updated.filter(({ nextRetryAt }) => nextRetryAt !== null);
+  if (failed.length > 0)
+    await tx.query(
+      sql`with updated as (select * from ${relationOf(failed, failedOf)} as u) ${recordFailures}`,
+    );
+}
+
+/** Locks the rows, which other transactions could otherwise move between `queue` and `ended` while this one looks for them. */
+async function lockSettledOf(tx: Tx, shardId: number, own: readonly Valid[]): Promise<void> {
+  const ids = own.map(({ settlement }) => settlement.notificationId);
+  const lock = (table: string, wanted: readonly number[]) =>
+    tx.query<{ id: number }>(sql`
+      select id from ${raw(table)} where shard_id = ${shardId} and id = any(${listOf(wanted)}::bigint[])
+      order by id for update`);
+  const queued = new Set((await lock('queue', ids)).map(({ id }) => id));
+  const left = ids.filter((id) => !queued.has(id));
+  if (left.length > 0) await lock('notification', left);
 }
 
 async function settleEndedOf(
@@ -154,7 +280,7 @@ async function settleEndedOf(
   shardId: number,
   own: readonly Valid[],
 ): Promise<{ position: number; orderedId: string | null }[]> {
-  const outcomes = outcomesOf(sql`${validIn(own)} as valid`);
+  const outcomes = outcomesIn(shardId, own);
   const rows = await tx.query<{ position: number; id: number; is_ordered: boolean }>(sql`
     ${settleEnded(outcomes)} and n.shard_id = ${shardId}
     returning s.position, n.id, n.sequence is not null and n.state = 'processed' as is_ordered`);
@@ -163,31 +289,4 @@ async function settleEndedOf(
     select id, watched_address_id from notification where shard_id = ${shardId} and id = any(${`{${ordered.join()}}`}::bigint[])`);
   const recordOf = new Map(records.map((row) => [row.id, row.watched_address_id]));
   return rows.map(({ position, id }) => ({ position, orderedId: recordOf.get(id) ?? null }));
-}
-
-/** Notes the last success and failing receivers, on the coordinator. */
-async function noteUpdated(tx: Tx, updated: Jsons): Promise<void> {
-  if (updated.length === 0) return;
-  const rows = recordsOf(jsonOf(updated), UPDATED_COLUMNS);
-  await tx.query(
-    noteSuccess(sql`(select max(settled_at) as at from ${rows} as u where next_retry_at is null)`),
-  );
-  await tx.query(sql`with updated as (select * from ${rows} as u) ${recordFailures}`);
-}
-
-/** Locks the rows, which other transactions could otherwise move between `queue` and `ended` while this one looks for them. */
-async function lockSettledOf(
-  tx: Tx,
-  shardId: number,
-  own: readonly Valid[],
-  settlements: readonly Settlement[],
-): Promise<void> {
-  const ids = own.flatMap(({ position }) => settlements[position - 1]?.notificationId ?? []);
-  const lock = (table: string, wanted: readonly number[]) =>
-    tx.query<{ id: number }>(sql`
-      select id from ${raw(table)} where shard_id = ${shardId} and id = any(${`{${wanted.join()}}`}::bigint[])
-      order by id for update`);
-  const queued = new Set((await lock('queue', ids)).map(({ id }) => id));
-  const left = ids.filter((id) => !queued.has(id));
-  if (left.length > 0) await lock('notification', left);
 }

@@ -81,6 +81,7 @@ export function validOf(settlements: readonly Settlement[]): Sql {
 }
 
 /** `last_success` is at most this old, so that not every statement writes it. */
+export const SUCCESS_STEP_MS = 1_000;
 const SUCCESS_STEP = sql`interval '1 second'`;
 
 // A row whose watched address moved during an attempt can have two outcomes. The 2xx counts, in either order.

@@ -3,13 +3,14 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
+import { tryEachShard } from '../db/shard-rows.ts';
 import { frequent, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { isTransferMessage } from './message-kind.ts';
 import { recordFailures } from './receivers.ts';
 import { toRemovalNotices } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
-import { type Recorded, recordInShards, settleInShards } from './settle-in-shards.ts';
+import { type Recorded, recordInShards, settleInShard } from './settle-in-shards.ts';
 import {
   attemptColumns,
   outcomesOf,
@@ -24,7 +25,8 @@ export type { Settlement };
 /**
  * Records attempts: a log row for each, and `processed` or the next retry on its notification. Settles only lanes that are
  * still leased under the same epoch. Returns the settlements that were not recorded, whose rows are unchanged: 'lost' if
- * another worker has the lane, 'locked' if another transaction has locked something of that watcher. Settle the latter again.
+ * another worker has the lane, 'locked' if another transaction has locked something of that watcher, or if the server of its
+ * shard can't be reached while others can (Citus). Settle the latter again.
  *
  * The lanes are locked in shared mode, so that a worker that takes over waits for these outcomes and doesn't send the same
  * rows again. One group may contain outcomes of a lane's former lease beside those of the current one. A row may have been
@@ -35,15 +37,43 @@ export type { Settlement };
 export async function settle(
   database: Database,
   settlements: readonly Settlement[],
-): Promise<Map<Settlement, 'lost' | 'locked'>> {
+): Promise<Map<Settlement, Unrecorded>> {
+  if (database.isDistributed === true) return settleEachShard(database, settlements);
   // One statement settles nearly all of them without the further round trips of a transaction. The rest take the slow path.
-  const left = await (database.isDistributed === true
-    ? settleInShards(database, settlements)
-    : settleInOneStatement(database, settlements));
+  return settleLeft(database, await settleInOneStatement(database, settlements));
+}
+
+/**
+ * The same on Citus, with transactions for each shard: one that writes a single worker needs no two-phase commit. If the server of a
+ * shard can't be reached, its outcomes are 'locked', so that they don't hold up the others.
+ */
+async function settleEachShard(
+  database: Database,
+  settlements: readonly Settlement[],
+): Promise<Map<Settlement, Unrecorded>> {
+  const elements = settlements.map((settlement) => ({ shardId: settlement.lane.shardId, settlement }));
+  const { found, failed } = await tryEachShard(elements, async (shardId, own) => {
+    const ofShard = own.map(({ settlement }) => settlement);
+    const left = await settleLeft(database, await settleInShard(database, shardId, ofShard));
+    return [...left];
+  });
+  const [fault] = failed.values();
+  if (fault !== undefined && elements.every(({ shardId }) => failed.has(shardId))) throw fault;
+  const unreached = elements.filter(({ shardId }) => failed.has(shardId));
+  return new Map([...found, ...unreached.map(({ settlement }) => [settlement, 'locked'] as const)]);
+}
+
+type Unrecorded = 'lost' | 'locked';
+
+/** Settles those that the fast path left. */
+async function settleLeft(
+  database: Database,
+  left: readonly Settlement[],
+): Promise<Map<Settlement, Unrecorded>> {
   const unrecorded = await settleInTransaction(database, left);
   if (unrecorded !== undefined) return unrecorded;
   // Something of one watcher is locked. Settle each watcher separately, so that it doesn't hold up the others.
-  const found = new Map<Settlement, 'lost' | 'locked'>();
+  const found = new Map<Settlement, Unrecorded>();
   for (const own of Map.groupBy(left, ({ lane }) => lane.watcherId).values()) {
     const ofWatcher = await settleInTransaction(database, own);
     for (const one of own) {
@@ -58,7 +88,7 @@ export async function settle(
 async function settleInTransaction(
   database: Database,
   settlements: readonly Settlement[],
-): Promise<Map<Settlement, 'lost' | 'locked'> | undefined> {
+): Promise<Map<Settlement, Unrecorded> | undefined> {
   const [first] = settlements;
   if (first === undefined) return new Map();
   return unlessLocked(database, async (tx) => {

@@ -4,13 +4,16 @@
  */
 import type { Tx } from '../db/db.ts';
 import { recordsOf } from '../db/shard-rows.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import {
   type ChangedRow,
   changedRow,
   countStored,
   queuedColumns,
   type StoredCount,
+  type StoredCountRow,
+  storedCountColumns,
+  toStoredCount,
   writtenColumns,
 } from './stored-count.ts';
 
@@ -54,9 +57,52 @@ export function reincluded(now: Date): Sql {
     ),`;
 }
 
-const MADE_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, block_number bigint, ordinal integer,
-  occurrence integer, kind "char", watched_address_id uuid, tx_hash bytea, sender bytea, receiver bytea, token bytea,
-  amount numeric, replaces bigint, lane_id bigint, state text, release_number bigint, sequence bigint, unsent_epoch bigint`;
+const madeTypes = {
+  ...{
+    shard_id: 'bigint',
+    id: 'bigint',
+    created_at: 'timestamptz',
+    block_number: 'bigint',
+    ordinal: 'integer',
+  },
+  ...{ occurrence: 'integer', kind: '"char"', watched_address_id: 'uuid', tx_hash: 'bytea', sender: 'bytea' },
+  ...{
+    receiver: 'bytea',
+    token: 'bytea',
+    amount: 'numeric',
+    replaces: 'bigint',
+    lane_id: 'bigint',
+    state: 'text',
+  },
+  ...{ release_number: 'bigint', sequence: 'bigint', unsent_epoch: 'bigint' },
+} as const;
+type MadeColumn = keyof typeof madeTypes;
+const writtenNames: MadeColumn[] = [
+  ...([
+    'shard_id',
+    'id',
+    'created_at',
+    'block_number',
+    'ordinal',
+    'occurrence',
+    'kind',
+    'watched_address_id',
+  ] as const),
+  ...(['tx_hash', 'sender', 'receiver', 'token', 'amount', 'replaces', 'state'] as const),
+];
+const queuedNames: MadeColumn[] = [
+  ...([
+    'shard_id',
+    'id',
+    'created_at',
+    'lane_id',
+    'watched_address_id',
+    'state',
+    'release_number',
+    'sequence',
+  ] as const),
+  'unsent_epoch',
+];
 const EARLIER_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, lane_id bigint, watched_address_id uuid,
   unsent_epoch bigint, retry_count integer, redelivery_count integer, next_retry_at timestamptz, next_attempt_at timestamptz,
   may_be_seen boolean, state text, is_changed boolean, is_sent_again boolean, stays boolean, new_lane_id bigint, new_state text,
@@ -68,10 +114,20 @@ export async function insertInShards(
   tx: Tx,
   { selected, made, hasEarlier, now }: { selected: Sql; made: Sql; hasEarlier: boolean; now: Date },
 ): Promise<StoredCount[]> {
-  const [computed] = await tx.query<{ made: string; earlier: string | null }>(sql`
-    with ${selected}, ${made}
-    select coalesce((select json_agg(m) from made m), '[]')::text as made,
-      ${hasEarlier ? sql`(select json_agg(e) from earlier e)` : sql`null`}::text as earlier`);
+  // Arrays, because PostgreSQL takes three times as long to write and read rows as JSON.
+  const arrays = Object.keys(madeTypes)
+    .map((name) => `array_agg(m.${name})::text as ${name}`)
+    .join();
+  const [computed] = await tx.query<Computed>(sql`
+    with ${selected}, ${made}, counts as (
+      select ${storedCountColumns} from (
+        select shard_id, lane_id, state, case when sequence is not null then watched_address_id end as ordered_id, true as is_new
+        from made) as stored
+      group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id
+    )
+    select ${raw(arrays)}, coalesce((select json_agg(c) from counts c), '[]')::text as counts,
+      ${hasEarlier ? sql`(select json_agg(e) from earlier e)` : sql`null`}::text as earlier
+    from made m`);
   const changed: ChangedRow[] = [];
   if (computed?.earlier !== null && computed?.earlier !== undefined) {
     const steps = reinclusions(recordsOf(computed.earlier, EARLIER_COLUMNS), now);
@@ -80,19 +136,26 @@ export async function insertInShards(
     await tx.query(steps.resumed);
     changed.push(...(await tx.query<ChangedRow>(steps.requeued)));
   }
-  const rows = recordsOf(computed?.made ?? '[]', MADE_COLUMNS);
-  const stored: ChangedRow[] = [];
-  if (computed !== undefined && computed.made !== '[]') {
+  if (computed !== undefined && computed.id !== null) {
     await tx.query(sql`
-      insert into notification (${writtenColumns}, is_held) select ${writtenColumns}, state = 'held' from ${rows} m order by id`);
-    stored.push(
-      ...(await tx.query<ChangedRow>(sql`
-      insert into queue as q (${queuedColumns}, due_at) select ${queuedColumns}, created_at from ${rows} m order by id
-      returning ${changedRow}`)),
-    );
+      insert into notification (${writtenColumns}, is_held)
+      select ${writtenColumns}, state = 'held' from ${arraysOf(computed, writtenNames)} m order by id`);
+    // Without `returning`, for which Citus would write the rows to files first.
+    await tx.query(sql`
+      insert into queue (${queuedColumns}, due_at)
+      select ${queuedColumns}, created_at from ${arraysOf(computed, queuedNames)} m order by id`);
   }
-  return countStored([
-    ...stored.map((row) => ({ ...row, is_new: true })),
-    ...changed.map((row) => ({ ...row, is_new: false })),
-  ]);
+  const counts: StoredCountRow[] = JSON.parse(computed?.counts ?? '[]');
+  return [...counts.map(toStoredCount), ...countStored(changed.map((row) => ({ ...row, is_new: false })))];
+}
+
+/** Each column of the made rows, as PostgreSQL writes an array; null without rows. */
+type Computed = Record<MadeColumn, string | null> & { counts: string; earlier: string | null };
+
+/** A relation with these columns of the made rows. */
+function arraysOf(computed: Computed, names: readonly MadeColumn[]): Sql {
+  const lists = names
+    .map((name) => sql`${computed[name]}::${raw(madeTypes[name])}[]`)
+    .reduce((all, one) => sql`${all}, ${one}`);
+  return sql`(select * from unnest(${lists}) as r (${raw(names.join())}))`;
 }

@@ -3,7 +3,6 @@
  * their retention. Each has a number of days, so that a table has about a dozen of them for any retention: a query without a
  * time reads all of them. The default partitions hold the rows of all other days.
  */
-import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { raw, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
@@ -78,16 +77,17 @@ async function findMissing(
 async function freeSpans(db: Db, table: Partitioned, { from, until }: Span): Promise<Span[]> {
   const column = timeColumn[table];
   const days = Array.from({ length: (until - from) / DAY_MS }, (_, index) => from + index * DAY_MS);
-  const free = await db.query<{ day: Date }>(sql`
-    select day from unnest(${listOf(days.map((day) => new Date(day).toISOString()))}::timestamptz[]) as day
-    where not exists (
-      select from ${raw(`${table}_default`)} where ${column} >= day and ${column} < day + interval '24 hours')
-    order by day`);
+  const fallback = raw(`${table}_default`);
   const spans: Span[] = [];
-  for (const { day } of free) {
+  for (const day of days) {
+    // One statement for each day, because Citus refuses a list of days here.
+    const [low, high] = [day, day + DAY_MS].map((time) => sql`${new Date(time)}::timestamptz`);
+    const rows = await db.query(sql`
+      select 1 from ${fallback} where ${column} >= ${low} and ${column} < ${high} limit 1`);
+    if (rows.length > 0) continue;
     const last = spans.at(-1);
-    if (last?.until === day.getTime()) last.until += DAY_MS;
-    else spans.push({ from: day.getTime(), until: day.getTime() + DAY_MS });
+    if (last?.until === day) last.until += DAY_MS;
+    else spans.push({ from: day, until: day + DAY_MS });
   }
   return spans;
 }

@@ -254,9 +254,12 @@ async function insertAttempt(
   const of = notifications[one.notification];
   if (of === undefined) return;
   const status = { success: 200, http_5xx: 500, timeout: null }[one.outcome];
+  const [lane] = await database.query<{ id: number }>(
+    sql`select id from lane where origin = ${ORIGINS[one.lane] ?? ''}`,
+  );
   await database.query(sql`
     insert into delivery_attempt (shard_id, notification_id, lane_id, revision, started_at, duration_ms, outcome, status)
-    values (${SHARDS[of.shard]}, ${one.notification + 1}, (select id from lane where origin = ${ORIGINS[one.lane] ?? ''}),
+    values (${SHARDS[of.shard]}, ${one.notification + 1}, ${lane?.id},
       ${one.revision}, ${later(of.createdMs + one.afterMs)}, ${one.durationMs}, ${one.outcome}, ${status})`);
 }
 

@@ -213,7 +213,7 @@ onPostgres(({ database, place }) => {
     );
     const read = async () => {
       const due = await listDue(impatient, [busy, other], { now: noon, exclude: [], limit: 10 });
-      return [busy, other].map(({ id }) => due.get(id)?.length);
+      return [busy, other].map(({ id }) => Object(due.get(id)).length);
     };
     await whileOpen(database(), lockAll, async () => assert.deepEqual(await read(), [0, 1]));
     assert.deepEqual(await read(), [0, 1]);

@@ -1,0 +1,161 @@
+/**
+ * A Citus cluster that changes while the service runs: a worker is lost and comes back, and a worker is added. The oracle is the list
+ * of payments. Runs where TEST_CITUS_URL names a coordinator with two workers (`npm run citus`).
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { StatusBody } from '../../src/api/ops/status-body.ts';
+import { type Chain, startChain } from '../kit/anvil.ts';
+import { citusUrl } from '../kit/citus.ts';
+import { type CitusCluster, createCluster } from '../kit/citus-cluster.ts';
+import { type Receiver, startReceiver } from '../kit/receiver.ts';
+import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const coordinator = citusUrl() ?? '';
+const skip = coordinator === '' && 'TEST_CITUS_URL is not set: run `npm run citus -- system/citus`';
+/** Enough for watchers on each worker. */
+const WATCHERS = 6;
+
+test('while a worker is lost, the webhooks of other shards go out; blocks wait, visibly; afterwards each payment is told once', {
+  skip,
+}, async () => {
+  await using parts = new AsyncDisposableStack();
+  const stage = await setStage(parts, 2);
+  const { cluster, receiver, watchers, pay, told, status } = stage;
+  const [near, far] = [0, 1].map((index) => watchers.filter(({ worker }) => worker === index));
+  assert.ok(near !== undefined && far !== undefined && near.length > 0 && far.length > 0);
+
+  receiver.setAnswer({ status: 503 });
+  for (const watcher of watchers) await pay(watcher);
+  const areAllTried = () =>
+    new Set(receiver.requests.map(({ json }) => Object(json).hash)).size === watchers.length;
+  await waitUntil(areAllTried, { describe: 'an attempt of each payment' });
+  await cluster.workers[1]?.cut();
+  receiver.setAnswer({ status: 200 });
+  const nearPaid = near.flatMap(({ paid }) => paid);
+  await waitUntil(() => nearPaid.every((hash) => (told().get(hash) ?? 0) > 0), {
+    describe: 'the payments in the shards of the other worker',
+  });
+  assert.equal((await near[0]?.read())?.status, 200);
+  assert.equal((await far[0]?.read())?.status, 503);
+  for (const watcher of watchers) await pay(watcher);
+  const body = await waitUntil(async () => {
+    const now = await status();
+    return now.state === 'degraded' && now;
+  });
+  assert.match(body.problem?.message ?? '', /connection to the remote node .* failed/);
+
+  await cluster.workers[1]?.mend();
+  await stage.isAllTold();
+});
+
+test('a worker is added, and shards move to it while payments arrive: each payment is told once', {
+  skip,
+}, async () => {
+  await using parts = new AsyncDisposableStack();
+  const stage = await setStage(parts, 1);
+  const { cluster, watchers, pay } = stage;
+  const workers = async () => {
+    const found = new Set<number>();
+    for (const { id } of watchers) found.add(await cluster.workerOf(id));
+    return found;
+  };
+  assert.deepEqual(await workers(), new Set([0]));
+
+  let isMoved = false;
+  const moving = (async () => {
+    await cluster.addWorker(1);
+    await cluster.ask(`select citus_rebalance_start(shard_transfer_mode => 'block_writes')`);
+    await cluster.ask('select citus_rebalance_wait()');
+  })().finally(() => {
+    isMoved = true;
+  });
+  for (let round = 0; !isMoved || round < 3; round += 1) for (const watcher of watchers) await pay(watcher);
+  await moving;
+  assert.deepEqual(await workers(), new Set([0, 1]));
+  for (const watcher of watchers) await pay(watcher);
+  await stage.isAllTold();
+});
+
+type Payee = {
+  id: number;
+  address: `0x${string}`;
+  worker: number;
+  paid: string[];
+  /** Reads the watched address through the API. */
+  read(): Promise<Response>;
+};
+type Stage = {
+  cluster: CitusCluster;
+  chain: Chain;
+  receiver: Receiver;
+  watchers: Payee[];
+  /** Pays the watched address of a watcher, in a block. */
+  pay(payee: Payee): Promise<void>;
+  /** How often the receiver has accepted the webhook of each payment. */
+  told(): Map<string, number>;
+  status(): Promise<StatusBody>;
+  /** Resolves when each payment has been accepted and stored as such. Each was accepted once. */
+  isAllTold(): Promise<void>;
+};
+
+async function setStage(parts: AsyncDisposableStack, count: number): Promise<Stage> {
+  const chain = parts.use(await startChain());
+  const accepted = new Map<string, number>();
+  const receiver = parts.use(await startReceiver());
+  const cluster = parts.use(await createCluster(coordinator, { count }));
+  const service = parts.use(
+    await startTestService({
+      database: cluster,
+      rpc: [chain.url],
+      receivers: [receiver],
+      retryMinutes: [0.01],
+    }),
+  );
+  const watchers: Payee[] = [];
+  for (let number = 1; number <= WATCHERS; number += 1) {
+    const watcher = await createWatcher(service, `watcher-${number}`);
+    const address = freshAddress();
+    const record = await watcher.watch({ address, webhookUrl: receiver.url });
+    const { id } = watcher;
+    const read = () => watcher.request('GET', `/${record.id}`);
+    watchers.push({ id, address, read, worker: await cluster.workerOf(id), paid: [] });
+  }
+  const answer = receiver.setAnswer;
+  const setAnswer: Receiver['setAnswer'] = (given) =>
+    answer((request) => {
+      const { hash } = Object(request.json);
+      const isAccepted = typeof given === 'object' && 'status' in given && given.status === 200;
+      if (isAccepted) accepted.set(hash, (accepted.get(hash) ?? 0) + 1);
+      return typeof given === 'function' ? given(request, 0) : given;
+    });
+  setAnswer({ status: 200 });
+  const told = () => accepted;
+  return {
+    cluster,
+    chain,
+    receiver: Object.assign(receiver, { setAnswer }),
+    watchers,
+    async pay({ address, paid }) {
+      const { hash } = await chain.transferNative({ from: chain.accounts[1], to: address, valueWei: 1n });
+      paid.push(hash);
+    },
+    told,
+    status: async () => (await (await fetch(`${service.apiUrl}/status`)).json()) as StatusBody,
+    async isAllTold() {
+      const paid = watchers.flatMap((watcher) => watcher.paid);
+      await waitUntil(() => paid.every((hash) => accepted.has(hash)), {
+        describe: 'each payment told',
+        timeoutMs: 60_000,
+      });
+      const isSettled = async () => {
+        const [row] = await cluster.ask(`
+          select count(*) filter (where state <> 'processed')::int as waiting, count(*)::int as all from notification_status`);
+        return row?.waiting === 0 && row.all === paid.length;
+      };
+      await waitUntil(isSettled, { describe: 'one processed notification for each payment' });
+      assert.deepEqual(new Map(accepted), new Map(paid.map((hash) => [hash, 1])));
+    },
+  };
+}
