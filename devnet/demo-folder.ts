@@ -17,9 +17,11 @@ export type DemoFolder = {
   configFile: string;
 };
 
-/** The facts that a continued demo needs. Only its owner can read the file, because it contains the API key. */
+/** The facts that a continued demo needs. Only its owner can read the file, because it contains the API key and the operator's token. */
 export type DemoNote = {
   apiKey: string;
+  /** Undefined in the note of an earlier version. */
+  adminToken?: string | undefined;
   /** The webhook URL of the demo's watched addresses. */
   receiverUrl: string;
   /** The timestamp of the chain's genesis block, in seconds. */
@@ -74,6 +76,12 @@ export function removeDemoConfig({ configFile }: DemoFolder): void {
 
 function isDemoNote(value: unknown): value is DemoNote {
   if (typeof value !== 'object' || value === null) return false;
-  const { apiKey, receiverUrl, genesisTime }: Record<string, unknown> = { ...value };
-  return typeof apiKey === 'string' && typeof receiverUrl === 'string' && Number.isSafeInteger(genesisTime);
+  const { apiKey, adminToken, receiverUrl, genesisTime }: Record<string, unknown> = { ...value };
+  const isToken = adminToken === undefined || typeof adminToken === 'string';
+  return (
+    isToken &&
+    typeof apiKey === 'string' &&
+    typeof receiverUrl === 'string' &&
+    Number.isSafeInteger(genesisTime)
+  );
 }

@@ -134,8 +134,8 @@ export async function startDemo(
     initialCoins: genesis.accounts * genesis.coinsEach,
   };
   const given = demoConfig(configOptions);
-  // A new one at each start, so that the links on the screen are the only way in.
-  const adminToken = randomBytes(ADMIN_TOKEN_BYTES).toString('base64url');
+  // It stays the same from start to start, as the API key does, so that a link that someone has kept still opens.
+  const adminToken = chain.continued?.adminToken ?? randomBytes(ADMIN_TOKEN_BYTES).toString('base64url');
   const config = { ...given, http: { ...given.http, adminToken } };
   const service = await startOnFreePorts(surroundings, config, {
     apiPort,
@@ -157,7 +157,10 @@ export async function startDemo(
 
   apiKey ??= (await service.issueKey(WATCHER_NAME)).key;
   onStep(chain.continued === undefined ? 'API key issued' : 'API key of the previous start');
-  writeDemoNote(folder, { apiKey, receiverUrl: receiver.url, genesisTime: chain.genesisTime });
+  writeDemoNote(folder, {
+    ...{ apiKey, adminToken },
+    ...{ receiverUrl: receiver.url, genesisTime: chain.genesisTime },
+  });
 
   const watched = await watchTraders(
     { apiUrl: service.apiUrl, apiKey },

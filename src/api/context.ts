@@ -131,6 +131,8 @@ export type TestResult = {
   status: number | undefined;
   durationMs: number;
   responseText: string | undefined;
+  /** The request, without its secrets. */
+  request: { url: string; headers: Record<string, string>; body: string };
 };
 
 /** The limits of watchers, and how many notifications of a watcher may wait before the operator gets an alarm. */

@@ -4,12 +4,23 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Database } from '../store/db/db.ts';
-import { findAsDue } from '../store/delivery/due.ts';
+import { type DueNotification, findAsDue } from '../store/delivery/due.ts';
 import { findKey } from '../store/delivery/log.ts';
 import { findDeliveryKey } from '../store/watchers/api-keys.ts';
 import { renderMessage } from './payload.ts';
+import type { Message } from './send.ts';
 
 const REDACTED = '[redacted]';
+
+/** The message of the notification with `[redacted]` in the place of its secrets. */
+export function renderShown(
+  notification: DueNotification,
+  { hasKey, nativeSymbol, now }: { hasKey: boolean; nativeSymbol: string; now: Date },
+): Message {
+  const apiKey = hasKey ? REDACTED : undefined;
+  const message = renderMessage(notification, { apiKey, signingKeys: [], nativeSymbol, now });
+  return { ...message, headers: { ...message.headers, 'webhook-signature': REDACTED } };
+}
 
 export function createMessageView({
   database,
@@ -32,8 +43,8 @@ export function createMessageView({
     const notification = key && (await findAsDue(database, key));
     if (notification === undefined) return undefined;
     const now = clock.now();
-    const apiKey = (await findDeliveryKey(database, watcherId, now)) === undefined ? undefined : REDACTED;
-    const { body, headers } = renderMessage(notification, { apiKey, signingKeys: [], nativeSymbol, now });
-    return { body, headers: { ...headers, 'webhook-signature': REDACTED } };
+    const hasKey = (await findDeliveryKey(database, watcherId, now)) !== undefined;
+    const { body, headers } = renderShown(notification, { hasKey, nativeSymbol, now });
+    return { body, headers };
   };
 }

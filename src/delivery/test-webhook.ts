@@ -8,13 +8,17 @@ import type { WatchedAddress } from '../store/watchers/watched.ts';
 import { type Credentials, readCredentialsOf, sendWith } from './credentials.ts';
 import type { DeliveryOptions } from './lane.ts';
 import { renderMessage } from './payload.ts';
-import type { SendResult } from './send.ts';
+import type { Message, SendResult } from './send.ts';
+import { renderShown } from './shown-message.ts';
 
 /**
- * Sends a test webhook to the URL of the watched address and returns the outcome. Rejects only as Send does. Id, hash, sender and
+ * Sends a test webhook to the URL of the watched address and returns the request, without its secrets, and the outcome. Rejects only as Send does. Id, hash, sender and
  * amount are zero, so a receiver that overlooks `webhook-test: true` credits nothing.
  */
-export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<SendResult>;
+export type SendTest = (
+  record: WatchedAddress,
+  signal: AbortSignal,
+) => Promise<SendResult & { request: Message }>;
 
 export function createTestSender(
   options: Pick<DeliveryOptions, 'database' | 'clock' | 'log' | 'keyRing' | 'nativeSymbol' | 'send'>,
@@ -48,9 +52,14 @@ export function createTestSender(
       nextRetryAt: undefined,
       isOrdered: false,
     } as const;
+    const asTest = (message: Message): Message => ({
+      ...message,
+      headers: { ...message.headers, 'webhook-test': 'true' },
+    });
+    let hasKey = false;
     const render = (current: Credentials) => {
-      const message = renderMessage(made, { ...current, nativeSymbol, now });
-      return { ...message, headers: { ...message.headers, 'webhook-test': 'true' } };
+      hasKey = current.apiKey !== undefined;
+      return asTest(renderMessage(made, { ...current, nativeSymbol, now }));
     };
     const result = await sendWith(credentials, { watcherId, render, signal }, options);
     const { outcome, status, durationMs } = result;
@@ -58,6 +67,6 @@ export function createTestSender(
       { watchedAddress: record.id, watcher: watcherId, outcome, status, durationMs },
       'delivery.tested',
     );
-    return result;
+    return { ...result, request: asTest(renderShown(made, { hasKey, nativeSymbol, now })) };
   };
 }

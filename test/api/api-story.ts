@@ -88,6 +88,7 @@ export function createApiStory(
     status: undefined,
     durationMs: 0,
     responseText: undefined,
+    request: { url: 'https://hooks.example.com/a', headers: {}, body: '{}' },
   }),
   {
     prices = noPrices,

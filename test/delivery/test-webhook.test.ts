@@ -37,7 +37,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         return result;
       },
     });
-    assert.deepEqual(await sendTest(record, signal), result);
+    const { request, ...outcome } = await sendTest(record, signal);
+    assert.deepEqual(outcome, result);
     const [message] = sent;
     assert.equal(message?.url, record.webhookUrl);
     assert.equal(message.headers['webhook-test'], 'true');
@@ -57,6 +58,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ['api_key', key],
       ['next_retry_at', null],
     ]);
+    const { headers } = message;
+    assert.deepEqual(request, {
+      url: message.url,
+      headers: { ...headers, authorization: 'Bearer [redacted]', 'webhook-signature': '[redacted]' },
+      body: message.body.replace(key, '[redacted]'),
+    });
     const rows = await database().query(sql`
       select id from notification_status union all select id from delivery_attempt order by id limit 1`);
     assert.deepEqual(rows, []);

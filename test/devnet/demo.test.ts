@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createDemoStage } from '../kit/demo.ts';
@@ -15,7 +15,7 @@ const post = (url: string, body: unknown, headers: Record<string, string> = {}) 
 test('the first webhook is printed; killed or stopped by Ctrl-C twice, the demo continues; a broken receiver gets its webhook again', async (context) => {
   const stage = createDemoStage(context);
   const first = stage.start();
-  const { api_key } = await first.facts();
+  const { api_key, admin_token } = await first.facts();
   assert.match(first.text(), /#\d+ +(COIN|TOKEN)_TRANSFER [^\n]*→[^\n]*\n.*first webhook received/);
   await waitUntil(() => first.text().includes('Follow your own chain'), { describe: 'the screen' });
   first.process.kill('SIGKILL');
@@ -25,6 +25,8 @@ test('the first webhook is printed; killed or stopped by Ctrl-C twice, the demo 
   const facts = await second.facts();
   assert.match(second.text(), /continuing at block \d+/);
   assert.equal(facts.api_key, api_key);
+  assert.equal(facts.admin_token, admin_token);
+  assert.equal(statSync(join(stage.folder, 'demo.json')).mode & 0o777, 0o600);
   const { visitor, deployer } = facts.accounts;
   const created = await post(
     `${facts.api_url}/api/notifications/watched-addresses`,

@@ -18,6 +18,7 @@ const mainFile = new URL('../../src/main.ts', import.meta.url).pathname;
 export type DemoFacts = {
   api_url: string;
   api_key: string;
+  admin_token: string;
   receiver_url: string;
   chain: { rpc_url: string };
   price_feed_url: string;

@@ -34,13 +34,20 @@ export async function answerError(
   log: Log,
 ): Promise<void> {
   const answer = toAnswer(error);
-  if (answer.statusCode >= 500)
-    log.error({ err: error, requestId: request.id, url: request.routeOptions.url }, 'http.failed');
+  if (answer.statusCode >= 500) {
+    const fields = { err: error, requestId: request.id, url: request.routeOptions.url };
+    if (hasHungUp(error, request)) log.debug(fields, 'http.aborted');
+    else log.error(fields, 'http.failed');
+  }
   if (answer.statusCode === 401) reply.header('www-authenticate', 'Bearer');
   if (answer.statusCode === 429) reply.header('retry-after', '60');
   if (answer.statusCode === 503) reply.header('retry-after', '5');
   await sendAnswer(answer, request, reply);
 }
+
+/** Whether the client closed the connection before its body was complete. */
+const hasHungUp = (error: unknown, { raw }: FastifyRequest): boolean =>
+  !raw.complete && error instanceof Error && 'code' in error && error.code === 'ECONNRESET';
 
 /** Sends an error in the form of its path. */
 export async function sendAnswer(

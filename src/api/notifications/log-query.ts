@@ -49,8 +49,6 @@ const parseToken = (text: string): Address | 'native' | undefined =>
 /** An origin as lists show it: scheme, host and port. */
 export const parseReceiver = (text: string) =>
   /^https?:\/\/[^\s/\p{Cc}]{1,300}$/u.test(text) ? text : undefined;
-/** Undefined for a text with characters that no origin contains. */
-export const parseOrigin = (text: string) => (/[\s\p{Cc}]/u.test(text) ? undefined : text);
 
 export const LIMIT = limitParameter(LIMIT_MAX);
 /** A list without filters, whose cursor is an id. */

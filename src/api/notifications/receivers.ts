@@ -10,7 +10,7 @@ import { createWatcherGate } from '../http/auth.ts';
 import { cursorParameter, nextLink } from '../http/paging.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf, textOrNull } from './log-json.ts';
-import { LIMIT, LIMIT_DEFAULT, parseOrigin } from './log-query.ts';
+import { LIMIT, LIMIT_DEFAULT, parseReceiver } from './log-query.ts';
 
 const PATH = '/api/notifications/receivers';
 
@@ -19,7 +19,7 @@ export const FAILING = parameter(
   oneOf(['true', 'false']),
   Type.String({ description: '`true`: only failing receivers.' }),
 );
-const parameters = { failing: FAILING, limit: LIMIT, cursor: cursorParameter(parseOrigin) };
+const parameters = { failing: FAILING, limit: LIMIT, cursor: cursorParameter(parseReceiver) };
 
 export const ReceiverJson = Type.Object(
   {

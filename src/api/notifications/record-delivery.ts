@@ -34,6 +34,15 @@ const Test = Type.Object({
   status: Type.Union([Type.Integer(), Type.Null()]),
   duration_ms: Type.Integer(),
   response: textOrNull,
+  request: Type.Object(
+    {
+      method: Type.Literal('POST'),
+      url: Type.String(),
+      headers: Type.Record(Type.String(), Type.String()),
+      body: Type.String({ description: 'The exact text, only with `[redacted]` in the place of `api_key`.' }),
+    },
+    { description: 'The request that was sent, without its secrets.' },
+  ),
 });
 
 const operations = {
@@ -53,7 +62,17 @@ const operations = {
     summary: 'Send a test webhook for a watched address',
     description:
       'Sends it at once with the header `webhook-test: true`. The same rules for URLs apply as for all webhooks.',
-    example: { success: true, data: { outcome: 'success', status: 204, duration_ms: 38, response: '' } },
+    example: {
+      success: true,
+      data: {
+        ...{ outcome: 'success', status: 204, duration_ms: 38, response: '' },
+        request: {
+          ...{ method: 'POST', url: 'https://hooks.acme.example/deposits' },
+          headers: { 'content-type': 'application/json', 'webhook-id': '0', 'webhook-test': 'true' },
+          body: '{"id":0, …}',
+        },
+      },
+    },
     errors: { 429: `More than ${TESTS_PER_MINUTE_MAX} test webhooks in a minute.` },
   },
 };
@@ -101,10 +120,13 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
       const record = await getRecord(watcherId, request.params.id);
       if (!mayTest(accountOf(request)))
         throw new Fault('limited', `At most ${TESTS_PER_MINUTE_MAX} test webhooks a minute`);
-      const { outcome, status, durationMs, responseText } = await sendWithin(record);
+      const { outcome, status, durationMs, responseText, request: sent } = await sendWithin(record);
       return {
         success: true as const,
-        data: { outcome, status: status ?? null, duration_ms: durationMs, response: responseText ?? null },
+        data: {
+          ...{ outcome, status: status ?? null, duration_ms: durationMs, response: responseText ?? null },
+          request: { method: 'POST' as const, url: sent.url, headers: sent.headers, body: sent.body },
+        },
       };
     },
   );

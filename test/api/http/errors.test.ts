@@ -3,9 +3,11 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { mock, test } from 'node:test';
+import pino from 'pino';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Sql } from '../../../src/store/db/sql.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
 import { createApiStory, PATH } from '../api-story.ts';
 
 const valid = { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/a' };
@@ -129,6 +131,37 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const unavailable = await createApiStory(database(), failWith(away)).ask('GET', '/status');
     assert.deepEqual(unavailable.json, { statusCode: 503, statusMessage: 'Service Unavailable' });
     assert.equal(unavailable.headers['retry-after'], '5');
+  });
+
+  test('a client that hangs up within its body is no error of the service', async () => {
+    const events: string[] = [];
+    const write = (line: string) => {
+      const { level, msg } = JSON.parse(line) as { level: number; msg: string };
+      events.push(`${level} ${msg}`);
+    };
+    const log = pino({ level: 'debug' }, { write });
+    const { api, issue } = createApiStory(database(), undefined, undefined, { log });
+    const { key } = await issue('acme');
+    const reading = Promise.withResolvers<void>();
+    api.addHook('preParsing', (_request, _reply, _body, done) => {
+      reading.resolve();
+      done();
+    });
+    const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));
+    try {
+      const headers = `Authorization: Bearer ${key}\r\nContent-Type: application/x-ndjson\r\nContent-Length: 9`;
+      const socket = connect(Number(port), '127.0.0.1');
+      socket.write(`POST ${PATH}/bulk HTTP/1.1\r\nHost: a\r\n${headers}\r\n\r\n{`);
+      await reading.promise;
+      socket.destroy();
+      await waitUntil(() => events.some((event) => /http\.(aborted|failed)/.test(event)));
+      assert.deepEqual(
+        events.filter((event) => !event.endsWith('http.answered')),
+        ['20 http.aborted'],
+      );
+    } finally {
+      await api.close();
+    }
   });
 
   test('a body that does not arrive in time is cut off', async () => {

@@ -87,7 +87,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a request without a key or with an invalid filter is refused', async () => {
     const { ask, key } = await createStory();
     assert.equal((await ask('GET', PATH)).status, 401);
-    for (const query of ['failing=yes', 'limit=0', 'watcher=beta', 'cursor=%00', 'cursor=https%3A%2F%2Fa%00'])
+    for (const query of [
+      'failing=yes',
+      'limit=0',
+      'watcher=beta',
+      'cursor=%00',
+      'cursor=x',
+      'cursor=https%3A%2F%2Fa%00',
+    ])
       assert.equal((await ask('GET', `${PATH}?${query}`, { key })).status, 400, query);
   });
 });

@@ -10,6 +10,7 @@ import { onSampledDatabase } from '../../kit/each-database.ts';
 import { createApiStory, PATH } from '../api-story.ts';
 
 const MINUTE_MS = 60_000;
+const request = { url: 'https://hooks.example.com/a', headers: { 'webhook-test': 'true' }, body: '{}' };
 
 /** Watcher acme with a record; `sendTest` records its calls. */
 async function createStory(database: Database, send?: SendTest) {
@@ -17,7 +18,7 @@ async function createStory(database: Database, send?: SendTest) {
   const sendTest: SendTest = async (record, signal) => {
     sent.push(record);
     return send === undefined
-      ? { outcome: 'http_5xx', status: 503, durationMs: 12, responseText: 'down' }
+      ? { outcome: 'http_5xx', status: 503, durationMs: 12, responseText: 'down', request }
       : send(record, signal);
   };
   const story = createApiStory(database, undefined, sendTest);
@@ -31,7 +32,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { ask, key, record, sent } = await createStory(database());
     const { status, text } = await ask('POST', `${PATH}/${record.id}/test`, { key });
     assert.equal(status, 200);
-    const data = { outcome: 'http_5xx', status: 503, duration_ms: 12, response: 'down' };
+    const data = {
+      outcome: 'http_5xx',
+      status: 503,
+      duration_ms: 12,
+      response: 'down',
+      request: { method: 'POST', ...request },
+    };
     assert.equal(text, JSON.stringify({ success: true, data }));
     assert.deepEqual(sent, [record]);
   });

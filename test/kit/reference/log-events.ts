@@ -235,6 +235,11 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'err, requestId, url',
     meaning: 'A request failed with a status of 500 or above.',
   },
+  'http.aborted': {
+    level: 'debug',
+    fields: 'err, requestId, url',
+    meaning: 'The client closed the connection before its request was complete.',
+  },
   'http.stream_ended': { level: 'error', fields: 'err', meaning: 'A stream of changes ended with an error.' },
   'http.connections_refused': {
     level: 'warn',
