@@ -212,6 +212,7 @@ export const texts = {
     noAttempts: 'no attempts yet',
     noneFailed: 'no attempt failed',
     failedShare: (percent: string) => `${percent} % of attempts failed`,
+    stillRetried: (count: string) => `${count} still retried`,
     noPrevious: { '24h': 'nothing on the day before', '30d': 'nothing in the 30 days before' },
     compared: (percent: string, isMore: boolean, period: '24h' | '30d') =>
       `${percent} % ${isMore ? 'more' : 'less'} than ${period === '24h' ? 'the day before' : 'the 30 days before'}`,
@@ -239,7 +240,8 @@ export const texts = {
   attention: {
     title: 'Needs attention',
     all: 'All of them',
-    share: (count: number, all: number) => `${count} of ${all} ${one(all, 'receiver', 'receivers')}`,
+    share: (count: number, all: string, value: number) =>
+      `${count} of ${all} ${one(value, 'receiver', 'receivers')}`,
     none: (all: number) =>
       all === 0 ? 'No receiver has got a webhook yet.' : 'Every receiver answered its last webhook with 2xx.',
     note: 'Chainbell keeps trying until each receiver answers 2xx. Nothing is paused or dropped.',
@@ -326,7 +328,8 @@ export const texts = {
     directions: { in: 'Incoming', out: 'Outgoing' },
     types: { COIN_TRANSFER: 'Native transfer', TOKEN_TRANSFER: 'Token transfer' },
     codeHint: '503 or timeout',
-    amountHint: (symbol: string) => (symbol === '' ? 'in the smallest unit' : `in ${symbol}`),
+    smallestUnit: 'smallest unit',
+    unitHint: 'Choose a token for whole units',
     badAmount:
       'Enter a positive number with no more decimals than the token has. Without a token: a whole number of smallest units.',
     badAddress: 'An address has 40 hexadecimal characters.',
@@ -497,7 +500,10 @@ export const texts = {
     testing: 'Waiting for the answer, at most 10 s…',
     good: 'The receiver accepted the test. Real webhooks will be delivered.',
     bad: 'The receiver did not accept the test. A real webhook would be retried.',
-    request: (url: string) => `POST ${url}\nwebhook-test: true`,
+    answer: 'Answer',
+    noAnswer: 'There was none.',
+    noBody: 'Without a body.',
+    request: 'Request',
   },
 
   settings: {
@@ -521,8 +527,8 @@ export const texts = {
 
   receivers: {
     title: 'Receivers',
-    note: (all: number, good: number, bad: number) =>
-      `${all} ${one(all, 'origin', 'origins')} · ${good} healthy, ${bad} failing`,
+    note: (count: number, isPart: boolean, failing: string) =>
+      `${count} ${one(count, 'origin', 'origins')}${isPart ? ' on this page, sorted by name' : ''} · ${failing} failing`,
     caption: 'Receivers, those in trouble first',
     show: 'Which receivers',
     all: 'All',
@@ -538,7 +544,9 @@ export const texts = {
     oldest: 'Oldest',
     next: 'Next attempt',
     none: 'No receivers yet. They appear with your first watched address.',
-    noneFailing: (count: number) => `None of ${count} receivers fails.`,
+    noneFailing: 'No receiver fails.',
+    slowestOnly: (count: number) =>
+      `Figures of the period are those of the ${count} receivers with the slowest answers.`,
     limitNote: 'The limit is learned: it rises while answers are fast, and falls when they hang.',
     effects: {
       ok: 'Its webhooks are sent as they come.',
@@ -674,7 +682,7 @@ export const texts = {
     pricePer: (unit: string, of: string) => `Price, ${unit} per ${of}`,
     notRead: 'not read yet',
     readBefore: 'read',
-    swaps: (count: string, span: string) => `${count} swaps in ${span}`,
+    swaps: (count: string, span: string) => `${count} swaps in the ${span} below`,
     oneLp: 'One LP token',
     noLp: 'No value: a price is missing',
     fair: 'fair value by the feeds',
@@ -686,7 +694,7 @@ export const texts = {
     priceOf: (name: string) => `${name} price`,
     pool: 'Farm pool',
     network: 'Chain',
-    byHour: 'By hour',
+    byHour: (span: string) => `By hour, ${span}`,
     shown: 'Shown as a line',
     valueUsd: 'Value of the reserves, USD',
     valueLabel: (hours: number, least: number, most: number) =>
@@ -701,7 +709,7 @@ export const texts = {
     noHistory: 'No swaps yet in this time.',
     chartLabel: (hours: number, least: number, most: number, unit: string) =>
       `Price and volume by hour, ${hours} hours. The price was between ${least} and ${most} ${unit}.`,
-    total: (volume: string) => `Volume in all: ${volume}`,
+    total: (volume: string, span: string) => `Volume in ${span}: ${volume}`,
   },
 
   supply: {
@@ -817,6 +825,7 @@ export const texts = {
     id: 'ID',
     name: 'Name',
     keys: 'Valid keys',
+    keyCount: (count: number) => `${count} valid ${one(count, 'key', 'keys')}`,
     slices: 'Slices',
     show: 'Show',
     suspend: 'Suspend…',

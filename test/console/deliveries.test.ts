@@ -56,6 +56,8 @@ describe('deliveries', () => {
     await page.waitForFunction(`document.activeElement.id === 'main'`);
     await page.keyboard.press('Shift+T');
     await page.getByText('The receiver accepted the test').waitFor();
+    await page.getByText(`POST ${stage.receiver.url}/keys`).waitFor();
+    await page.locator('pre.json', { hasText: '"COIN_TRANSFER"' }).waitFor();
     assert.equal(received('keys')[0]?.headers['webhook-test'], 'true');
     await stage.chain.transferNative({ from: stage.chain.accounts[1], to: address, valueWei: 1n });
     await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
@@ -91,6 +93,7 @@ describe('deliveries', () => {
     const stored = received('live').map(({ json }) => (json as { id: number }).id);
     assert.deepEqual(new Set(shown), new Set(stored));
     assert.equal(shown.length, 5);
+    await page.getByText('5 in the log').waitFor();
     await page.context().close();
   });
 
@@ -151,6 +154,23 @@ describe('deliveries', () => {
     assert.equal(width, 0);
     await page.context().close();
     stage.receiver.setAnswer({});
+  });
+
+  test('the share of first attempts counts messages that no receiver has accepted yet', async () => {
+    stage.receiver.setAnswer(({ path }) => (path.endsWith('/share') ? { status: 500, body: 'down' } : {}));
+    const { watcher, pay } = await watching('share');
+    await pay(2);
+    await waitUntil(() => received('share').length === 2);
+    const page = await stage.open('', { key: watcher.key });
+    const share = page.locator('.figures > div', { hasText: 'On the first attempt' });
+    await share.getByText('0.00 %', { exact: true }).waitFor();
+    await share.getByText('2 still retried').waitFor();
+    stage.receiver.setAnswer({});
+    await pay(2);
+    await waitUntil(() => received('share').length === 4);
+    await page.reload();
+    await share.getByText('50.00 %', { exact: true }).waitFor();
+    await page.context().close();
   });
 
   test('all deliveries of a filter are counted first, then sent again with a progress', async () => {

@@ -7,7 +7,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { openTab } from '../kit/browser.ts';
 import { startImitation } from '../kit/console-imitation.ts';
 import { type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
-import { freshAddress } from '../kit/service.ts';
+import { createWatcher, freshAddress } from '../kit/service.ts';
 
 const RECORDS = 100_000;
 const DELIVERIES = 10_000;
@@ -62,6 +62,19 @@ describe('the console', () => {
     }
     await page.goto(`${stage.service.apiUrl}/console`);
     await page.getByText('Deliveries by hour').waitFor();
+    await page.context().close();
+  });
+
+  test('receivers beyond the first hundred have a page, and those that fail are found on any', async () => {
+    const watcher = await createWatcher(stage.service, 'many');
+    for (let number = 100; number <= 200; number += 1)
+      await watcher.watch({ address: freshAddress(), webhookUrl: `https://r${number}.example/hook` });
+    const page = await stage.open('/receivers', { key: watcher.key });
+    await page.getByText('100 origins on this page').waitFor();
+    assert.equal(await page.locator('tbody tr').count(), 100);
+    await page.getByRole('link', { name: 'Next page' }).click();
+    await page.getByText('1 origin on this page').waitFor();
+    await page.getByText('r200.example').waitFor();
     await page.context().close();
   });
 

@@ -53,6 +53,16 @@ describe('signing in', () => {
     await page.getByRole('button', { name: 'Delete… parting' }).waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Delete… acme' }).waitFor();
     assert.equal(await choice.inputValue(), '');
+    await createWatcher(stage.service, 'unchosen');
+    await page.reload();
+    await choice.locator('option', { hasText: 'unchosen' }).waitFor({ state: 'attached' });
+    await page.getByRole('button', { name: 'Delete… unchosen' }).click();
+    await page.getByLabel('To confirm, type the name').fill('unchosen');
+    await remove.click();
+    await choice.locator('option', { hasText: 'unchosen' }).waitFor({ state: 'detached' });
+    await page.setViewportSize({ width: 360, height: 740 });
+    const button = await page.getByRole('button', { name: 'Delete… acme' }).boundingBox();
+    assert.ok(button !== null && button.x + button.width <= 360, 'the buttons fit into a small screen');
     assert.equal((await other.request('GET')).status, 401);
   });
 

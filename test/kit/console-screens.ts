@@ -46,6 +46,17 @@ export const screens: readonly Screen[] = [
   { name: 'addresses', who: 'watcher', path: () => '/addresses', ready: 'coin and tokens' },
   { name: 'address', who: 'watcher', path: ({ record }) => `/addresses/${record}`, ready: 'Confirmations' },
   {
+    name: 'test-webhook',
+    who: 'watcher',
+    path: ({ record }) => `/addresses/${record}`,
+    ready: 'Confirmations',
+    async act(page) {
+      await page.getByRole('button', { name: 'Send a test' }).click();
+      await page.getByText('Request body').waitFor();
+      await page.getByText('Request body').scrollIntoViewIfNeeded();
+    },
+  },
+  {
     name: 'new-address',
     who: 'watcher',
     path: () => '/addresses',

@@ -5,6 +5,8 @@ import { signal } from '@preact/signals';
 
 type Watcher = { id: number; name: string };
 
+/** Counts the changes to the list of watchers that this page has made. */
+export const watcherChanges = signal(0);
 const names = signal<ReadonlyMap<number, string>>(new Map());
 
 export const watcherName = (id: number | undefined): string | undefined =>

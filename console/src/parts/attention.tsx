@@ -17,23 +17,31 @@ const SHOWN_MAX = 6;
 
 export const isTroubled = ({ state }: Receiver): boolean => state === 'failing' || state === 'hung';
 
-export function Attention({ receivers }: { receivers: Resource<Receiver[]> }) {
+type Props = {
+  failing: Resource<Receiver[]>;
+  receivers: readonly Receiver[];
+  /** With as many receivers there may be more. */
+  receiversMax: number;
+};
+
+export function Attention({ failing, receivers, receiversMax }: Props) {
+  const all = `${formatCount(receivers.length)}${receivers.length === receiversMax ? '+' : ''}`;
   return (
     <section aria-labelledby="attention">
-      <Loading loaded={receivers.state.value} reload={receivers.reload}>
-        {(data) => <Troubled receivers={data} />}
+      <Loading loaded={failing.state.value} reload={failing.reload}>
+        {(data) => <Troubled failing={data} count={receivers.length} all={all} />}
       </Loading>
     </section>
   );
 }
 
-function Troubled({ receivers }: { receivers: Receiver[] }) {
-  const troubled = receivers.filter(isTroubled);
+function Troubled({ failing, count, all }: { failing: Receiver[]; count: number; all: string }) {
+  const troubled = failing.filter(isTroubled);
   return (
     <>
       <div class="section-head">
         <h2 id="attention">{texts.attention.title}</h2>
-        <span>{texts.attention.share(troubled.length, receivers.length)}</span>
+        <span>{texts.attention.share(troubled.length, all, count)}</span>
         {troubled.length > SHOWN_MAX && (
           <div class="actions">
             <a class="link" href="/console/receivers?show=failing">
@@ -47,7 +55,10 @@ function Troubled({ receivers }: { receivers: Receiver[] }) {
           {troubled.slice(0, SHOWN_MAX).map((one) => (
             <li key={`${one.watcher_id ?? ''}${one.origin}`}>
               <Icon name={one.state === 'hung' ? 'hung' : 'failing'} />
-              <a href={`/console/receivers?origin=${encodeURIComponent(one.origin)}`} title={one.origin}>
+              <a
+                href={`/console/receivers?show=failing&origin=${encodeURIComponent(one.origin)}`}
+                title={one.origin}
+              >
                 {hostOf(one.origin)}
               </a>
               <span class="num second">
@@ -64,9 +75,7 @@ function Troubled({ receivers }: { receivers: Receiver[] }) {
           ))}
         </ul>
       )}
-      <p class="below">
-        {troubled.length === 0 ? texts.attention.none(receivers.length) : texts.attention.note}
-      </p>
+      <p class="below">{troubled.length === 0 ? texts.attention.none(count) : texts.attention.note}</p>
     </>
   );
 }

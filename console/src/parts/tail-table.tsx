@@ -6,12 +6,14 @@ import { texts } from '../texts.ts';
 import { DeliveryHeads, DeliveryLines, DeliveryRow, isSmall } from './delivery-row.tsx';
 import { Empty, Ghosts } from './page.tsx';
 import { Table } from './table.tsx';
+import { Command } from './values.tsx';
 
 export function TailTable({
   rows,
   hrefOf,
   caption,
   empty,
+  command,
   ghosts,
   hasReceiver = false,
 }: {
@@ -21,6 +23,8 @@ export function TailTable({
   caption: string;
   /** What to say without rows. */
   empty: string;
+  /** The command to show then. */
+  command?: () => string;
   /** Bars while loading. */
   ghosts?: number;
   /** Receiver and duration instead of the number of attempts. */
@@ -32,7 +36,8 @@ export function TailTable({
         <Ghosts rows={ghosts} />
       </div>
     );
-  if (rows.length === 0) return <Empty text={empty} />;
+  if (rows.length === 0)
+    return <Empty text={empty}>{command !== undefined && <Command text={command()} />}</Empty>;
   if (isSmall.value)
     return (
       <ul class="rows">

@@ -4,7 +4,7 @@
 import { useEffect, useId } from 'preact/hooks';
 import { call } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
-import { noteWatchers } from '../api/watcher-names.ts';
+import { noteWatchers, watcherChanges } from '../api/watcher-names.ts';
 import { chooseWatcher, chosenWatcher, isOperator } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { PageHead } from './page.tsx';
@@ -13,11 +13,15 @@ const WATCHERS_MAX = '1000';
 
 export function WatcherChoice() {
   const id = useId();
-  const { state } = useResource(
+  const { state, reload } = useResource(
     'watchers for choice',
     (signal) => call('GET /api/admin/watchers', { query: { limit: WATCHERS_MAX }, signal }),
     { when: isOperator.value },
   );
+  const { value: changes } = watcherChanges;
+  useEffect(() => {
+    if (changes > 0) void reload();
+  }, [changes, reload]);
   const chosen = chosenWatcher();
   useEffect(() => {
     if (state.value.data !== undefined) noteWatchers(state.value.data);

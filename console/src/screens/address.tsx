@@ -5,17 +5,18 @@
 import { useCallback, useEffect, useState } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
 import { useAttempt } from '../api/attempt.ts';
-import { ApiError, call } from '../api/client.ts';
+import { ApiError, call, curlOf } from '../api/client.ts';
 import { noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { useTailOf } from '../api/tail.ts';
 import type { TestResult, WatchedAddress } from '../api/types.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
-import { longAddress, withoutScheme } from '../format/short.ts';
+import { longAddress, visible, withoutScheme } from '../format/short.ts';
 import { DeliveryChart } from '../parts/delivery-chart.tsx';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Figure, Figures } from '../parts/figures.tsx';
 import { Icon } from '../parts/icon.tsx';
+import { MessageBody } from '../parts/message-body.tsx';
 import { CopyCurl, Ghosts, Loading, PageHead, PeriodChoice, periodOf, usePageQuery } from '../parts/page.tsx';
 import { TailTable } from '../parts/tail-table.tsx';
 import { Answer, titleOf } from '../parts/time-line.tsx';
@@ -198,7 +199,15 @@ function Deliveries({ record }: { record: WatchedAddress }) {
           </a>
         </div>
       </div>
-      <TailTable rows={value} hrefOf={hrefOf} caption={texts.address.deliveries} empty={texts.address.none} />
+      <TailTable
+        rows={value}
+        hrefOf={hrefOf}
+        caption={texts.address.deliveries}
+        empty={texts.address.none}
+        command={() =>
+          curlOf('POST /api/notifications/watched-addresses/{id}/test', { path: { id: record.id } })
+        }
+      />
     </section>
   );
 }
@@ -243,13 +252,14 @@ function TestSection({ record }: { record: WatchedAddress }) {
         {test.kind === 'idle' && <p class="quiet">{texts.address.testNote}</p>}
         {test.kind === 'running' && <p class="quiet">{texts.address.testing}</p>}
         {test.kind === 'failed' && <p class="problem">{test.message}</p>}
-        {test.kind === 'over' && <Verdict result={test.result} record={record} />}
+        {test.kind === 'over' && <Verdict result={test.result} />}
       </div>
     </section>
   );
 }
 
-function Verdict({ result, record }: { result: TestResult; record: WatchedAddress }) {
+function Verdict({ result }: { result: TestResult }) {
+  const { request } = result;
   const isGood = result.outcome === 'success';
   return (
     <>
@@ -262,8 +272,17 @@ function Verdict({ result, record }: { result: TestResult; record: WatchedAddres
           <p>{isGood ? texts.address.good : (texts.advice[result.outcome] ?? texts.address.bad)}</p>
         </div>
       </div>
-      <pre class="answer">{texts.address.request(record.webhook_url)}</pre>
-      {result.response !== null && result.response !== '' && <Answer text={result.response} />}
+      <h3>{texts.address.answer}</h3>
+      {result.response === null || result.response === '' ? (
+        <p class="quiet">{result.status === null ? texts.address.noAnswer : texts.address.noBody}</p>
+      ) : (
+        <Answer text={result.response} />
+      )}
+      <h3>{texts.address.request}</h3>
+      <pre class="answer">
+        {request.method} {visible(request.url)}
+      </pre>
+      <MessageBody message={request} />
     </>
   );
 }

@@ -4,7 +4,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
 import { callPage } from '../api/client.ts';
-import { noteRecords } from '../api/records.ts';
+import { createCommand, noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import type { WatchedAddress } from '../api/types.ts';
 import { withoutScheme } from '../format/short.ts';
@@ -13,7 +13,7 @@ import { isSmall } from '../parts/delivery-row.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
 import { LinkRow, Table } from '../parts/table.tsx';
-import { Address, Copy, Time } from '../parts/values.tsx';
+import { Address, Command, Copy, Time } from '../parts/values.tsx';
 import { WatcherNeeded } from '../parts/watcher-choice.tsx';
 import { zone } from '../state/preferences.ts';
 import { showsAll } from '../state/session.ts';
@@ -61,6 +61,7 @@ function Records() {
           <>
             {records.length === 0 ? (
               <Empty text={query.address === undefined ? texts.addresses.none : texts.addresses.noMatch}>
+                {query.address === undefined && <Command text={createCommand()} />}
                 <div class="actions">
                   <button type="button" class="button is-first" onClick={() => setOpen('new')}>
                     {texts.addresses.create}

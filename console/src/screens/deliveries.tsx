@@ -28,6 +28,7 @@ import { FilterChips } from './filters.tsx';
 import { RedeliverDialog } from './redeliver-dialog.tsx';
 
 const RECORDS_KNOWN = 200;
+const COUNT_MS = 15_000;
 
 export function Deliveries() {
   const { params } = useRoute();
@@ -80,7 +81,10 @@ export function Deliveries() {
   return (
     <div class={openId === undefined ? '' : 'split has-detail'}>
       <div class="list" ref={list}>
-        <PageHead title={texts.deliveries.title} note={<Matches filter={filter} />}>
+        <PageHead
+          title={texts.deliveries.title}
+          note={<Matches filter={filter} shown={live.rows.value?.length ?? 0} />}
+        >
           <button
             type="button"
             class="switch"
@@ -157,15 +161,17 @@ function useKnownRecords(): void {
   useEffect(() => noteRecords(data ?? []), [data]);
 }
 
-/** How many deliveries match, counted up to 10,000. */
-function Matches({ filter }: { filter: ReturnType<typeof filterFrom> }) {
+/** How many deliveries match, counted up to 10,000. Rows that have arrived since the last count are never more than it says. */
+function Matches({ filter, shown }: { filter: ReturnType<typeof filterFrom>; shown: number }) {
   const key = JSON.stringify(filter);
-  const { state } = useResource(`count ${key}`, (signal) =>
-    call('GET /api/notifications/log/count', { query: queryOf(filter), signal }),
+  const { state } = useResource(
+    `count ${key}`,
+    (signal) => call('GET /api/notifications/log/count', { query: queryOf(filter), signal }),
+    { everyMs: COUNT_MS },
   );
   const { data } = state.value;
   if (data === undefined) return <>&nbsp;</>;
-  const count = `${formatCount(data.count)}${data.is_complete ? '' : '+'}`;
+  const count = `${formatCount(Math.max(data.count, shown))}${data.is_complete ? '' : '+'}`;
   return <>{hasFilter(filter) ? texts.deliveries.match(count) : texts.deliveries.total(count)}</>;
 }
 

@@ -270,8 +270,8 @@ function Redeliver({
       </button>
     );
   return (
-    <span>
-      {texts.delivery.sure}{' '}
+    <span class="confirm">
+      <span>{texts.delivery.sure}</span>
       <button
         type="button"
         class="button is-small is-first"
@@ -282,7 +282,7 @@ function Redeliver({
         }}
       >
         {texts.delivery.send}
-      </button>{' '}
+      </button>
       <button type="button" class="button is-small" onClick={() => setAsking(false)}>
         {texts.cancel}
       </button>

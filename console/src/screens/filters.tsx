@@ -106,6 +106,16 @@ function assetName(token: string): string {
   return isKnown ? symbol : shortAddress(token);
 }
 
+/** The unit in which amounts are typed. */
+function amountUnit(token: string | undefined): string {
+  if (token === undefined || token === '') return texts.filters.smallestUnit;
+  const { symbol, isKnown } = assetOf(assetFor(token));
+  return isKnown ? symbol : texts.filters.smallestUnit;
+}
+
+const amountHint = (token: string | undefined): string =>
+  token === undefined || token === '' ? texts.filters.unitHint : '';
+
 function FilterDialog({
   filter,
   focus,
@@ -160,8 +170,8 @@ function FilterDialog({
           ]}
         />
         <Text {...field('code')} hint={texts.filters.codeHint} list={OUTCOMES} />
-        <Text {...field('min_amount')} hint={texts.filters.amountHint(assetName(draft.token ?? ''))} />
-        <Text {...field('max_amount')} />
+        <Text {...field('min_amount')} unit={amountUnit(draft.token)} hint={amountHint(draft.token)} />
+        <Text {...field('max_amount')} unit={amountUnit(draft.token)} hint={amountHint(draft.token)} />
         <Text {...field('address')} hint="0x…" />
         <Text {...field('hash')} hint="0x…" />
         <Text {...field('origin')} hint="https://hooks.example.com" />
@@ -268,12 +278,21 @@ function Text({
   problem,
   onInput,
   hint = '',
+  unit,
   type = 'text',
   list,
-}: FieldProps & { hint?: string; type?: 'text' | 'datetime-local'; list?: readonly string[] }) {
+}: FieldProps & {
+  hint?: string;
+  unit?: string;
+  type?: 'text' | 'datetime-local';
+  list?: readonly string[];
+}) {
   return (
     <div class="field">
-      <label for={`filter-${name}`}>{texts.filters.names[name]}</label>
+      <label for={`filter-${name}`}>
+        {texts.filters.names[name]}
+        {unit !== undefined && `, ${unit}`}
+      </label>
       <input
         id={`filter-${name}`}
         class="input"

@@ -3,7 +3,7 @@
  */
 import { useState } from 'preact/hooks';
 import { chain, headOf, status } from '../api/chain.ts';
-import { curlOf } from '../api/client.ts';
+import { createCommand } from '../api/records.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAge } from '../format/number.ts';
 import { Icon } from '../parts/icon.tsx';
@@ -19,9 +19,6 @@ export function FirstRun({ onCreated }: { onCreated(): void }) {
   const head = headOf(status.state.value);
   const name = chain.state.value.data?.name ?? '';
   const steps = texts.firstRun;
-  const command = curlOf('POST /api/notifications/watched-addresses', {
-    body: { address: '0x…', webhook_url: 'https://hooks.example.com/deposits' },
-  });
   return (
     <>
       <PageHead title={steps.title} note={steps.note} />
@@ -46,7 +43,7 @@ export function FirstRun({ onCreated }: { onCreated(): void }) {
           <div>
             <h2>{steps.watch}</h2>
             <p>{steps.watchNote}</p>
-            <Command text={command} />
+            <Command text={createCommand()} />
             <div class="actions">
               <button type="button" class="button is-first" onClick={() => setOpen('new')}>
                 {texts.addresses.create}

@@ -6,6 +6,8 @@ import { useAttempt } from '../api/attempt.ts';
 import { call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
+import { watcherChanges } from '../api/watcher-names.ts';
+import { isSmall } from '../parts/delivery-row.tsx';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -22,6 +24,7 @@ type Issued = Data<'POST /api/admin/keys'>;
 type Open = { kind: 'create' } | { kind: 'rotate' | 'revoke'; key: Key };
 
 const PAGE_ROWS = '50';
+const FIRST_KEY = 'npm run --silent chainbell -- keys create --watcher acme';
 
 export function Keys() {
   const { query } = usePageQuery();
@@ -52,7 +55,13 @@ export function Keys() {
       <Loading loaded={keys.state.value} reload={keys.reload}>
         {({ data, next }) => (
           <>
-            {data.length === 0 ? <Empty text={texts.keys.none} /> : <KeyTable keys={data} onOpen={setOpen} />}
+            {data.length === 0 ? (
+              <Empty text={texts.keys.none}>
+                <Command text={FIRST_KEY} />
+              </Empty>
+            ) : (
+              <KeyTable keys={data} onOpen={setOpen} />
+            )}
             <PageLinks next={next} words={{ first: texts.newest, next: texts.older }} />
           </>
         )}
@@ -64,7 +73,10 @@ export function Keys() {
   );
 }
 
-function KeyTable({ keys, onOpen }: { keys: readonly Key[]; onOpen(open: Open): void }) {
+type KeysProps = { keys: readonly Key[]; onOpen(open: Open): void };
+
+function KeyTable({ keys, onOpen }: KeysProps) {
+  if (isSmall.value) return <KeyLines keys={keys} onOpen={onOpen} />;
   return (
     <Table caption={texts.keys.title}>
       <thead>
@@ -87,56 +99,82 @@ function KeyTable({ keys, onOpen }: { keys: readonly Key[]; onOpen(open: Open): 
             </th>
             <td class="mono second">{key.id}</td>
             <td>
-              {key.revoked_at !== null ? (
-                <State icon="cancelled" tone="" word={texts.keys.revoked} />
-              ) : key.expires_at !== null ? (
-                <State icon="retrying" tone="is-warn" word={texts.keys.ending} />
-              ) : (
-                <State icon="delivered" tone="is-ok" word={texts.keys.valid} />
-              )}
+              <KeyState one={key} />
             </td>
             <td class="right quiet">
               <Time at={key.created_at} />
             </td>
             <td class="right quiet">
-              {key.revoked_at !== null ? (
-                <Time at={key.revoked_at} />
-              ) : key.expires_at !== null ? (
-                <>
-                  {texts.in} <Countdown to={key.expires_at} />
-                </>
-              ) : (
-                texts.none
-              )}
+              <End one={key} />
             </td>
             <td class="right">
-              {key.revoked_at === null && (
-                <>
-                  {key.expires_at === null && (
-                    <button
-                      type="button"
-                      class="button is-small"
-                      onClick={() => onOpen({ kind: 'rotate', key })}
-                    >
-                      {texts.keys.rotate}
-                      <span class="hidden"> {key.id}</span>
-                    </button>
-                  )}{' '}
-                  <button
-                    type="button"
-                    class="button is-small is-bad"
-                    onClick={() => onOpen({ kind: 'revoke', key })}
-                  >
-                    {texts.keys.revoke}
-                    <span class="hidden"> {key.id}</span>
-                  </button>
-                </>
-              )}
+              <Actions one={key} onOpen={onOpen} />
             </td>
           </tr>
         ))}
       </tbody>
     </Table>
+  );
+}
+
+/** The same in lines, for small screens. */
+function KeyLines({ keys, onOpen }: KeysProps) {
+  return (
+    <ul class="rows">
+      {keys.map((key) => (
+        <li key={key.id} class="row-lines">
+          <span class="first-line">
+            <b class="medium">{key.watcher}</b>
+            <KeyState one={key} />
+          </span>
+          <span class="first-line quiet">
+            <span class="mono">{key.id}</span>
+            <End one={key} />
+          </span>
+          <span class="actions">
+            <Actions one={key} onOpen={onOpen} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function KeyState({ one }: { one: Key }) {
+  if (one.revoked_at !== null) return <State icon="cancelled" tone="" word={texts.keys.revoked} />;
+  if (one.expires_at !== null) return <State icon="retrying" tone="is-warn" word={texts.keys.ending} />;
+  return <State icon="delivered" tone="is-ok" word={texts.keys.valid} />;
+}
+
+function End({ one }: { one: Key }) {
+  if (one.revoked_at !== null) return <Time at={one.revoked_at} />;
+  if (one.expires_at === null) return <span>{texts.none}</span>;
+  return (
+    <span>
+      {texts.in} <Countdown to={one.expires_at} />
+    </span>
+  );
+}
+
+function Actions({ one, onOpen }: { one: Key; onOpen(open: Open): void }) {
+  if (one.revoked_at !== null) return null;
+  return (
+    <>
+      {one.expires_at === null && (
+        <button type="button" class="button is-small" onClick={() => onOpen({ kind: 'rotate', key: one })}>
+          {texts.keys.rotate}
+          <span class="hidden"> {one.id}</span>
+        </button>
+      )}{' '}
+      <button
+        type="button"
+        class="button is-small is-bad"
+        onClick={() => onOpen({ kind: 'revoke', key: one })}
+      >
+        {texts.keys.revoke}
+        <span class="hidden"> {one.id}</span>
+      </button>
+    </>
   );
 }
 
@@ -163,8 +201,10 @@ function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
   const [name, setName] = useState(first);
   const [issued, setIssued] = useState<Issued | undefined>(undefined);
   const { problem, attempt } = useAttempt();
-  const create = async () =>
+  const create = async () => {
     setIssued(await call('POST /api/admin/keys', { body: { watcher: name.trim() } }));
+    watcherChanges.value += 1;
+  };
   if (issued !== undefined) return <IssuedDialog issued={issued} onClose={onClose} />;
   return (
     <Dialog title={texts.keys.createTitle} onClose={onClose} onSubmit={() => attempt(create)}>

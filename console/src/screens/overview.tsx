@@ -6,6 +6,7 @@ import { useEffect } from 'preact/hooks';
 import { lazy } from 'preact-iso';
 import { chain, headOf, status } from '../api/chain.ts';
 import { call } from '../api/client.ts';
+import { unsettledOf, useFailing } from '../api/failing.ts';
 import { noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { useTail } from '../api/tail.ts';
@@ -45,6 +46,7 @@ export function Overview() {
     (signal) => call('GET /api/notifications/receivers', { query: { limit: String(RECEIVERS_MAX) }, signal }),
     { everyMs: STATISTICS_MS },
   );
+  const failing = useFailing();
   const records = useResource(
     'first records',
     (signal) => call('GET /api/notifications/watched-addresses', { query: { limit: '200' }, signal }),
@@ -67,6 +69,7 @@ export function Overview() {
       <Summary
         statistics={loaded.data}
         receivers={receivers.state.value.data}
+        failing={failing.state.value.data}
         isOld={loaded.error !== undefined}
       />
       <Loading loaded={loaded} reload={statistics.reload} ghost={<Ghosts rows={5} />}>
@@ -74,7 +77,11 @@ export function Overview() {
       </Loading>
       <div class="columns is-overview">
         <Tail />
-        <Attention receivers={receivers} />
+        <Attention
+          failing={failing}
+          receivers={receivers.state.value.data ?? []}
+          receiversMax={RECEIVERS_MAX}
+        />
       </div>
     </>
   );
@@ -91,10 +98,12 @@ function whose(): string {
 function Summary({
   statistics,
   receivers,
+  failing,
   isOld,
 }: {
   statistics: Statistics | undefined;
   receivers: Receiver[] | undefined;
+  failing: Receiver[] | undefined;
   isOld: boolean;
 }) {
   const latency = statistics?.latency ?? undefined;
@@ -107,17 +116,7 @@ function Summary({
         note={statistics === undefined ? '' : comparedTo(statistics)}
         isOld={isOld}
       />
-      <Figure
-        label={texts.overview.onFirst}
-        value={
-          statistics === undefined || statistics.totals.delivered === 0
-            ? undefined
-            : formatShare(statistics.totals.first_attempt, statistics.totals.delivered)
-        }
-        unit="%"
-        note={statistics === undefined ? '' : failedNote(statistics)}
-        isOld={isOld}
-      />
+      <FirstAttempts statistics={statistics} failing={failing} isOld={isOld} />
       <Figure
         label={texts.overview.latency}
         value={p95}
@@ -141,6 +140,39 @@ function comparedTo({ totals, previous, period }: Statistics): string {
   const difference = Math.abs(totals.delivered - previous.delivered);
   const percent = (Math.round((difference / previous.delivered) * 1000) / 10).toFixed(1);
   return texts.overview.compared(percent, isMore, period);
+}
+
+/**
+ * The share of messages that were delivered with their first attempt. Retries never end, so those that were tried and not delivered
+ * count too.
+ */
+function FirstAttempts({
+  statistics,
+  failing,
+  isOld,
+}: {
+  statistics: Statistics | undefined;
+  failing: Receiver[] | undefined;
+  isOld: boolean;
+}) {
+  if (statistics === undefined || failing === undefined)
+    return <Figure label={texts.overview.onFirst} value={undefined} />;
+  const { first_attempt: first, delivered } = statistics.totals;
+  const { count: unsettled, isPart } = unsettledOf(failing);
+  const tried = delivered + unsettled;
+  return (
+    <Figure
+      label={texts.overview.onFirst}
+      value={tried === 0 ? undefined : `${isPart ? '≤ ' : ''}${formatShare(first, tried)}`}
+      unit="%"
+      note={
+        unsettled === 0
+          ? failedNote(statistics)
+          : texts.overview.stillRetried(`${formatCount(unsettled)}${isPart ? '+' : ''}`)
+      }
+      isOld={isOld}
+    />
+  );
 }
 
 function failedNote({ totals }: Statistics): string {

@@ -61,10 +61,13 @@ export function seriesOf(key: Shown, pair: Pair): Series {
 export function History({
   hours,
   series,
+  span,
   children,
 }: {
   hours: readonly Hour[];
   series: Series;
+  /** The time that they cover, such as `7 d`. */
+  span: string;
   children: ComponentChildren;
 }) {
   const [cursor, setCursor] = useState<number | undefined>(undefined);
@@ -77,7 +80,7 @@ export function History({
   return (
     <>
       <div class="section-head">
-        <h2 id="by-hour">{texts.market.byHour}</h2>
+        <h2 id="by-hour">{texts.market.byHour(span)}</h2>
         <div class="actions legend" aria-live={shown === undefined ? 'off' : 'polite'}>
           {shown !== undefined && <span class="medium">{nameOf(shown.hour)}</span>}
           <span>
@@ -106,7 +109,7 @@ export function History({
         {(width) => <Plot hours={hours} series={series} width={width} cursor={cursor} />}
       </Chart>
       <AsTable
-        caption={texts.market.byHour}
+        caption={texts.market.byHour(span)}
         head={[texts.from, series.name, texts.market.volumeUsd, texts.market.swapCount]}
         rows={hours.map((one) => [
           nameOf(one.hour),
@@ -115,7 +118,9 @@ export function History({
           formatCount(one.swaps),
         ])}
       />
-      <p class="below">{texts.market.total(`$${formatMoney(sumOf(hours.map(({ volume }) => volume)))}`)}</p>
+      <p class="below">
+        {texts.market.total(`$${formatMoney(sumOf(hours.map(({ volume }) => volume)))}`, span)}
+      </p>
     </>
   );
 }

@@ -69,7 +69,7 @@ export function PairPage() {
               <section aria-labelledby="by-hour">
                 <Loading loaded={history.state.value} reload={history.reload}>
                   {(hours) => (
-                    <History hours={hours} series={seriesOf(shown, pair)}>
+                    <History hours={hours} series={seriesOf(shown, pair)} span={texts.market.spans[span]}>
                       <Choice
                         label={texts.market.shown}
                         value={shown}

@@ -4,8 +4,8 @@
 
 import { useLocation } from 'preact-iso';
 import { chain } from '../api/chain.ts';
-import { call } from '../api/client.ts';
-import { forgetAll, useResource } from '../api/resource.ts';
+import { FAILING_MAX, useFailing } from '../api/failing.ts';
+import { forgetAll } from '../api/resource.ts';
 import { Bell, Icon, type IconName } from '../parts/icon.tsx';
 import { WatcherChoice } from '../parts/watcher-choice.tsx';
 import { isOperator, session, signOut } from '../state/session.ts';
@@ -26,7 +26,6 @@ export const operators: readonly Entry[] = [
   { icon: 'watchers', href: '/console/watchers', name: texts.screens.watchers },
   { icon: 'keys', href: '/console/keys', name: texts.screens.keys },
 ];
-const REFRESH_MS = 15_000;
 
 /** The screens about public data that this installation has. */
 export function openEntries(): Entry[] {
@@ -45,7 +44,7 @@ export function openEntries(): Entry[] {
 }
 
 export function Rail({ isIn }: { isIn: boolean }) {
-  const failing = useFailing();
+  const failing = useFailing().state.value.data?.length ?? 0;
   return (
     <div class="rail">
       <nav aria-label={texts.mainMenu}>
@@ -99,23 +98,13 @@ function RailLink({ entry, failing = 0 }: { entry: Entry; failing?: number }) {
           <span class="count is-bad">
             <Icon name="alert" />
             {failing}
+            {failing === FAILING_MAX && '+'}
             <span class="hidden"> {texts.failing}</span>
           </span>
         )}
       </a>
     </li>
   );
-}
-
-/** The number of receivers in trouble. */
-function useFailing(): number {
-  const { state } = useResource(
-    'failing receivers',
-    (signal) =>
-      call('GET /api/notifications/receivers', { query: { failing: 'true', limit: '100' }, signal }),
-    { everyMs: REFRESH_MS, when: session.value.kind !== 'visitor' },
-  );
-  return state.value.data?.length ?? 0;
 }
 
 function Foot() {

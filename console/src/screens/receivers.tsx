@@ -3,7 +3,8 @@
  * and to no other one.
  */
 import { useRef, useState } from 'preact/hooks';
-import { call } from '../api/client.ts';
+import { call, callPage } from '../api/client.ts';
+import { FAILING_MAX, useFailing } from '../api/failing.ts';
 import { useResource } from '../api/resource.ts';
 import type { Receiver, ReceiverStatistics } from '../api/types.ts';
 import { formatCount, formatDuration, formatShare } from '../format/number.ts';
@@ -17,6 +18,7 @@ import {
   Empty,
   Loading,
   PageHead,
+  PageLinks,
   PeriodChoice,
   periodOf,
   usePageQuery,
@@ -29,6 +31,8 @@ import { texts } from '../texts.ts';
 
 const REFRESH_MS = 15_000;
 const ROWS_MAX = 100;
+/** The API gives statistics of as many receivers, the slowest ones. */
+const STATISTICS_MAX = 100;
 /** Slower than this at the 95th percentile is worth a look. */
 const SLOW_MS = 5_000;
 const COLUMNS = 10;
@@ -39,9 +43,17 @@ type Order = 'trouble' | 'slowest' | 'origin' | 'waiting';
 export function Receivers() {
   const { query, hrefWith } = usePageQuery();
   const period = periodOf(query);
+  const show = query.show === 'failing' ? 'failing' : 'all';
+  const listed = {
+    query: {
+      limit: String(ROWS_MAX),
+      cursor: query.cursor,
+      failing: show === 'failing' ? 'true' : undefined,
+    },
+  };
   const receivers = useResource(
-    'receivers',
-    (signal) => call('GET /api/notifications/receivers', { query: { limit: String(ROWS_MAX) }, signal }),
+    `receivers ${show} ${query.cursor ?? ''}`,
+    (signal) => callPage('GET /api/notifications/receivers', { ...listed, signal }),
     { everyMs: REFRESH_MS },
   );
   const options = { query: { period } };
@@ -50,50 +62,52 @@ export function Receivers() {
     (signal) => call('GET /api/notifications/statistics/receivers', { ...options, signal }),
     { everyMs: REFRESH_MS },
   );
-  const { data = [] } = receivers.state.value;
-  const failing = data.filter(isTroubled).length;
-  const show = query.show === 'failing' ? 'failing' : 'all';
+  const failing = useFailing().state.value.data?.length ?? 0;
+  const failingText = `${failing}${failing === FAILING_MAX ? '+' : ''}`;
+  const page = receivers.state.value.data;
+  const isPart = query.cursor !== undefined || page?.next !== undefined;
   return (
     <>
       <PageHead
         title={texts.receivers.title}
-        note={texts.receivers.note(data.length, data.length - failing, failing)}
+        note={texts.receivers.note(page?.data.length ?? 0, isPart, failingText)}
       >
         <Choice
           label={texts.receivers.show}
           value={show}
-          hrefOf={(value) => hrefWith({ show: value === 'all' ? undefined : value })}
+          hrefOf={(value) => hrefWith({ show: value === 'all' ? undefined : value, cursor: undefined })}
           options={[
             { value: 'all', text: texts.receivers.all },
-            { value: 'failing', text: texts.receivers.failing, count: String(failing) },
+            { value: 'failing', text: texts.receivers.failing, count: failingText },
           ]}
         />
         <PeriodChoice />
-        <CopyCurl
-          operation="GET /api/notifications/receivers"
-          options={{ query: { limit: String(ROWS_MAX) } }}
-        />
+        <CopyCurl operation="GET /api/notifications/receivers" options={listed} />
       </PageHead>
       <Loading loaded={receivers.state.value} reload={receivers.reload}>
-        {(all) => {
-          const rows = all
-            .filter((one) => show === 'all' || isTroubled(one))
-            .map(
-              (receiver): Row => ({
-                receiver,
-                statistics: statisticsOf(receiver, statistics.state.value.data),
-              }),
-            );
-          if (rows.length === 0)
-            return (
-              <Empty
-                text={all.length === 0 ? texts.receivers.none : texts.receivers.noneFailing(all.length)}
-              />
-            );
-          return <ReceiverTable rows={rows} period={period} openOrigin={query.origin} />;
+        {({ data, next }) => {
+          const rows = data.map(
+            (receiver): Row => ({
+              receiver,
+              statistics: statisticsOf(receiver, statistics.state.value.data),
+            }),
+          );
+          return (
+            <>
+              {rows.length === 0 ? (
+                <Empty text={show === 'all' ? texts.receivers.none : texts.receivers.noneFailing} />
+              ) : (
+                <ReceiverTable rows={rows} period={period} openOrigin={query.origin} />
+              )}
+              <PageLinks next={next} />
+            </>
+          );
         }}
       </Loading>
       <p class="below">{texts.receivers.limitNote}</p>
+      {statistics.state.value.data?.length === STATISTICS_MAX && (
+        <p class="below">{texts.receivers.slowestOnly(STATISTICS_MAX)}</p>
+      )}
     </>
   );
 }

@@ -6,7 +6,9 @@ import { useAttempt, useStop } from '../api/attempt.ts';
 import { ApiError, call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
+import { watcherChanges } from '../api/watcher-names.ts';
 import { formatCount } from '../format/number.ts';
+import { isSmall } from '../parts/delivery-row.tsx';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
@@ -78,6 +80,30 @@ function WatcherTable({
     });
     onChanged();
   };
+  if (isSmall.value)
+    return (
+      <ul class="rows">
+        {watchers.map((watcher) => (
+          <li key={watcher.id} class="row-lines">
+            <span class="first-line">
+              <b class="medium">{watcher.name}</b>
+              <WatcherState watcher={watcher} />
+            </span>
+            <span class="first-line quiet">
+              <span>
+                {texts.watchers.id} {watcher.id}
+              </span>
+              <span class={watcher.valid_keys === 0 ? 'is-warn' : ''}>
+                {texts.watchers.keyCount(watcher.valid_keys)}
+              </span>
+            </span>
+            <span class="actions">
+              <Actions watcher={watcher} onOpen={onOpen} onResume={resume} />
+            </span>
+          </li>
+        ))}
+      </ul>
+    );
   return (
     <Table caption={texts.watchers.title}>
       <thead>
@@ -111,39 +137,49 @@ function WatcherTable({
               <Time at={watcher.created_at} />
             </td>
             <td class="right">
-              <a
-                class="button is-small"
-                href="/console"
-                onClick={() => chooseWatcher({ id: watcher.id, name: watcher.name })}
-              >
-                {texts.watchers.show}
-                <span class="hidden"> {watcher.name}</span>
-              </a>{' '}
-              {watcher.state === 'active' && (
-                <button
-                  type="button"
-                  class="button is-small is-bad"
-                  onClick={() => onOpen('suspend', watcher)}
-                >
-                  {texts.watchers.suspend}
-                  <span class="hidden"> {watcher.name}</span>
-                </button>
-              )}
-              {watcher.state === 'suspended' && (
-                <button type="button" class="button is-small" onClick={() => void resume(watcher.id)}>
-                  {texts.watchers.resume}
-                  <span class="hidden"> {watcher.name}</span>
-                </button>
-              )}{' '}
-              <button type="button" class="button is-small is-bad" onClick={() => onOpen('delete', watcher)}>
-                {texts.watchers.delete}
-                <span class="hidden"> {watcher.name}</span>
-              </button>
+              <Actions watcher={watcher} onOpen={onOpen} onResume={resume} />
             </td>
           </tr>
         ))}
       </tbody>
     </Table>
+  );
+}
+
+type ActionsProps = {
+  watcher: Watcher;
+  onOpen(kind: 'suspend' | 'delete', watcher: Watcher): void;
+  onResume(id: number): Promise<void>;
+};
+
+function Actions({ watcher, onOpen, onResume }: ActionsProps) {
+  return (
+    <>
+      <a
+        class="button is-small"
+        href="/console"
+        onClick={() => chooseWatcher({ id: watcher.id, name: watcher.name })}
+      >
+        {texts.watchers.show}
+        <span class="hidden"> {watcher.name}</span>
+      </a>{' '}
+      {watcher.state === 'active' && (
+        <button type="button" class="button is-small is-bad" onClick={() => onOpen('suspend', watcher)}>
+          {texts.watchers.suspend}
+          <span class="hidden"> {watcher.name}</span>
+        </button>
+      )}
+      {watcher.state === 'suspended' && (
+        <button type="button" class="button is-small" onClick={() => void onResume(watcher.id)}>
+          {texts.watchers.resume}
+          <span class="hidden"> {watcher.name}</span>
+        </button>
+      )}{' '}
+      <button type="button" class="button is-small is-bad" onClick={() => onOpen('delete', watcher)}>
+        {texts.watchers.delete}
+        <span class="hidden"> {watcher.name}</span>
+      </button>
+    </>
   );
 }
 
@@ -190,6 +226,7 @@ function DeleteDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void 
     while (!stopped.current) {
       const answer = await call('DELETE /api/admin/watchers/{id}', { path: { id: watcher.id } });
       if (answer.deleted) {
+        watcherChanges.value += 1;
         if (chosenWatcher()?.id === watcher.id) chooseWatcher(undefined);
         return onClose();
       }
