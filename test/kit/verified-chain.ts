@@ -11,6 +11,7 @@ import type { ConfigOverrides } from '../../src/config/load.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { timeSum } from '../../src/store/db/time-sum.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { type Chain, startChain } from './anvil.ts';
 import { createTestDatabase, type TestDatabase } from './database.ts';
@@ -79,9 +80,8 @@ async function openVerifiedChain(): Promise<VerifiedChain> {
   await service.inSync(chain);
   // Long enough before the blocks that their order is certain.
   const change = (statement: Sql) => service.database.query(statement);
-  await change(
-    sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
-  );
+  const earlier = timeSum(sql`created_at`, sql`interval '-1 hour'`);
+  await change(sql`update watched_address set created_at = ${earlier}, updated_at = ${earlier}`);
   const columns = new Map<string, string>();
   for (const table of tables) {
     const rows = await service.database.query<{ name: string }>(sql`
