@@ -182,7 +182,7 @@ function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureC
   return { message, since };
 }
 
-function describeProcess(
+export function describeProcess(
   { id, roles, version, state, startedAt, seenAt, follower }: SeenProcess,
   leader: SeenProcess | undefined,
 ) {

@@ -19,7 +19,13 @@ import {
   removeFormerProcesses,
   writeHeartbeat,
 } from '../store/deployment/processes.ts';
-import { createProcessWatch, HEARTBEAT_MS, LOST_MS, type SeenProcess } from './process-watch.ts';
+import {
+  createProcessWatch,
+  EMBEDDED_HEARTBEAT_MS,
+  HEARTBEAT_MS,
+  LOST_MS,
+  type SeenProcess,
+} from './process-watch.ts';
 
 /** `last` had the role most recently; `standby` runs with the role but doesn't lead. */
 export type Absence = { since: Date; last: SeenProcess | undefined; standby: SeenProcess | undefined };
@@ -62,8 +68,6 @@ export type ProcessRegistry = {
   end(): Promise<void>;
 };
 
-/** No other process can read the embedded database, and its log grows with each write. */
-const EMBEDDED_HEARTBEAT_MS = 30_000;
 /** Heartbeats between two removals of former processes. */
 const REMOVE_BEATS = 30;
 const END_MS_MAX = 1_000;

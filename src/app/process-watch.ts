@@ -10,6 +10,8 @@ import type { StoredProcess } from '../store/deployment/processes.ts';
 
 /** How often each process writes its heartbeat. */
 export const HEARTBEAT_MS = 2_000;
+/** No other process can read the embedded database, and its log grows with each write. */
+export const EMBEDDED_HEARTBEAT_MS = 30_000;
 /** A process that has been silent for this long is lost. A role that no process has had for this long is missing. */
 export const LOST_MS = 10_000;
 const GAP_MS_MAX = 2 * HEARTBEAT_MS;
@@ -35,7 +37,7 @@ type ProcessWatch = {
 
 type Track = { beat: number; leads: boolean; silentMs: number; leadMs: number; leadingMs: number };
 
-export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>): ProcessWatch {
+export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>, lostMs = LOST_MS): ProcessWatch {
   let tracks: Map<string, Track> | undefined;
   let last: readonly StoredProcess[] = [];
   let readMs = clock.steadyMs();
@@ -69,7 +71,7 @@ export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>): ProcessWatch
     seen: () =>
       last.map((one) => {
         const { silentMs = 0, leadMs = Infinity, leadingMs = Infinity } = tracks?.get(one.id) ?? {};
-        const state = one.isStopped ? 'stopped' : silentMs >= LOST_MS ? 'lost' : 'running';
+        const state = one.isStopped ? 'stopped' : silentMs >= lostMs ? 'lost' : 'running';
         return { ...one, state, silentMs, leadMs, leadingMs };
       }),
     watchedMs: () => watchedMs,

@@ -58,7 +58,7 @@ export function processTables({ processes }: StatusBody): string[] {
   ];
 }
 
-function describeFollower(follower: StatusBody['processes'][number]['follower']): string {
+export function describeFollower(follower: StatusBody['processes'][number]['follower']): string {
   if (follower === null) return '';
   const { leads, state, head, problem } = follower;
   return [

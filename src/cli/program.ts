@@ -15,6 +15,7 @@ const adders = {
   verify: async () => (await import('./verify.ts')).addVerifyCommand,
   repair: async () => (await import('./repair.ts')).addRepairCommand,
   receivers: async () => (await import('./receivers.ts')).addReceiversCommand,
+  processes: async () => (await import('./processes.ts')).addProcessesCommand,
   status: async () => (await import('./status.ts')).addStatusCommand,
   capacity: async () => (await import('./capacity.ts')).addCapacityCommand,
   config: async () => (await import('./config.ts')).addConfigCommands,

@@ -10,9 +10,15 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { findFreePort } from '../../devnet/free-port.ts';
 import { loadConfig } from '../../src/config/load.ts';
+import { startChain } from '../kit/anvil.ts';
+import { createTestDatabase } from '../kit/database.ts';
 import { followPage, readBlocks } from '../kit/documentation.ts';
+import { startPostgresPair } from '../kit/postgres-pair.ts';
+import { SECRET } from '../kit/service.ts';
 
 const DOCS = fileURLToPath(new URL('../../docs', import.meta.url));
+const SEVERAL = 'how-to/run-several-processes.md';
+const REPLICAS = 'how-to/use-read-replicas.md';
 const OWN_CHAIN = 'tutorial/your-own-chain.md';
 const POINTS_RULE = 'tutorial/first-points-rule.md';
 const pages = globSync('**/*.md', { cwd: DOCS }).sort();
@@ -53,7 +59,7 @@ function configurationsOf(page: string): string[] {
 
 test('every page with runnable blocks is followed', () => {
   const marked = pages.filter((page) => readBlocks(page).some(({ order }) => order !== undefined));
-  assert.deepEqual(marked, [POINTS_RULE, OWN_CHAIN]);
+  assert.deepEqual(marked, [SEVERAL, REPLICAS, POINTS_RULE, OWN_CHAIN]);
 });
 
 test('the tutorial about your own chain works as it is written', async () => {
@@ -106,11 +112,50 @@ test('the tutorial about points rules works as it is written', async () => {
   }
 });
 
+test('the guide to several processes works as it is written, also after the leading follower was killed', async () => {
+  await using database = await createTestDatabase('postgres');
+  const ports = await Promise.all(
+    ['8545', '8080', '9000', '9464', '9465', '9466', '9467', '9468'].map(async (port) => [
+      port,
+      await findPort(),
+    ]),
+  );
+  await followPage(SEVERAL, {
+    replace: replacer({
+      'postgres://chainbell@127.0.0.1:5432/chainbell': database.url,
+      '../my-deployment': path.join(database.dataDir, 'deployment'),
+      ...Object.fromEntries(ports),
+    }),
+    environment: { CHAINBELL_HTTP_PORT: String(new Map(ports).get('8080')) },
+  });
+});
+
+test('the guide to read replicas works as it is written, with a streaming replica', async () => {
+  await using chain = await startChain();
+  await using pair = await startPostgresPair();
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-docs-'));
+  const [api, metrics] = [await findPort(), await findPort()];
+  try {
+    await followPage(REPLICAS, {
+      replace: replacer({ 'postgres://chainbell@replica.example/chainbell': pair.standby.url, '8080': api }),
+      environment: {
+        ...{ DATABASE_URL: pair.primary.url, CHAINBELL_SECRET: SECRET, CHAINBELL_DATA_DIR: folder },
+        ...{ CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: chain.url },
+        ...{ CHAINBELL_HTTP_PORT: api, CHAINBELL_METRICS_PORT: metrics },
+      },
+    });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
 const findPort = async () => String(await findFreePort(0));
 
+/** In one pass, because a free port can contain another port. */
 function replacer(replacements: Record<string, string>): (text: string) => string {
-  return (text) =>
-    Object.entries(replacements).reduce((result, [from, to]) => result.replaceAll(from, to), text);
+  const words = Object.keys(replacements).map((word) => word.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  const pattern = new RegExp(words.join('|'), 'g');
+  return (text) => text.replaceAll(pattern, (word) => replacements[word] ?? word);
 }
 
 async function newestBlockOf(port: string): Promise<number> {

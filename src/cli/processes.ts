@@ -1,0 +1,57 @@
+/**
+ * `chainbell processes`: lists the processes of a deployment, as each has reported itself to the database. It needs none to run.
+ */
+import type { Command } from 'commander';
+import type { Database } from '../store/db/db.ts';
+import { listProcesses } from '../store/deployment/processes.ts';
+import { describeFollower } from './deployment-tables.ts';
+import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
+import { table } from './table.ts';
+
+const REQUIRED_ROLES = ['follower', 'delivery', 'api'];
+
+export function addProcessesCommand(program: Command): void {
+  addStoreCommand(program, 'processes', 'list the processes of the deployment, from the database')
+    .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- processes')
+    .action((flags: Flags) => withStore(flags, ({ database }) => run(database, flags)));
+}
+
+async function run(database: Database, flags: Flags): Promise<void> {
+  const [{ createProcessWatch, EMBEDDED_HEARTBEAT_MS, LOST_MS }, { describeProcess }, { systemClock }] =
+    await Promise.all([
+      import('../app/process-watch.ts'),
+      import('../app/deployment-status.ts'),
+      import('../core/clock.ts'),
+    ]);
+  const lostMs = database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS + LOST_MS : LOST_MS;
+  const watch = createProcessWatch(systemClock(), lostMs);
+  watch.note(await listProcesses(database));
+  const running = watch.seen().filter(({ state }) => state === 'running');
+  const leader = running
+    .filter(({ follower }) => follower?.leads === true)
+    .toSorted((one, other) => one.silentMs - other.silentMs)[0];
+  const processes = watch
+    .seen()
+    .map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid }));
+  if (flags.json === true) return writeJson(processes);
+  process.stdout.write(
+    table([
+      ['PROCESS', 'ROLES', 'STATE', 'VERSION', 'HOST', 'PID', 'STARTED', 'LAST SEEN', 'FOLLOWING'],
+      ...processes.map(({ id, roles, state, version, host, pid, started_at, seen_at, follower }) => [
+        ...[id, roles.join(','), state, version, host, String(pid), started_at, seen_at],
+        state === 'running' ? describeFollower(follower) : '',
+      ]),
+    ]),
+  );
+  const absent = REQUIRED_ROLES.filter((role) => !running.some(({ roles }) => roles.includes(role)));
+  process.stderr.write(
+    `${[runningText(running.length, processes.length), ...absent.map(absentText)].join('; ')}\n`,
+  );
+}
+
+function runningText(running: number, all: number): string {
+  if (all === 0) return 'no process has run on this database';
+  return `${running} of ${all} known processes ${running === 1 ? 'runs' : 'run'}`;
+}
+
+const absentText = (role: string) => `none has the role ${role}`;

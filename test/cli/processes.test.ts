@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { sql } from '../../src/store/db/sql.ts';
+import { endProcess, type FollowerReport, writeHeartbeat } from '../../src/store/deployment/processes.ts';
+import { noon } from '../kit/chain-story.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { SECRET } from '../kit/service.ts';
+import { chain, chainbell } from './chainbell.ts';
+
+const list = (place: TestDatabase, ...words: string[]) => {
+  const env = { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET };
+  return chainbell(place.dataDir, { ...env, CHAINBELL_DATA_DIR: place.dataDir }, 'processes', ...words);
+};
+const identity = (id: string, ...roles: string[]) => ({
+  ...{ id, roles, version: '0.1.0', host: 'one.example', pid: 7, startedAt: noon },
+});
+const report = (leads: boolean): FollowerReport => ({ leads, state: 'ok', head: 12, problem: undefined });
+
+describe('chainbell processes', () => {
+  test('shows who leads, who stands by, and who was stopped or lost, from the database alone', async () => {
+    await using place = await createTestDatabase('postgres');
+    const empty = await list(place);
+    assert.deepEqual([empty.code, empty.out], [0, '']);
+    assert.equal(
+      empty.err,
+      'no process has run on this database; none has the role follower; none has the role delivery; none has the role api\n',
+    );
+    const database = await place.open();
+    await writeHeartbeat(database, identity('aaaa', 'follower', 'api'), report(true));
+    await writeHeartbeat(database, identity('bbbb', 'follower'), report(false));
+    await writeHeartbeat(database, identity('cccc', 'delivery'), undefined);
+    await writeHeartbeat(database, identity('dddd', 'follower'), report(true));
+    await endProcess(database, 'cccc');
+    await database.query(
+      sql`update process set seen_at = clock_timestamp() - interval '11 seconds' where id = 'dddd'`,
+    );
+    const { code, out, err } = await list(place);
+    assert.deepEqual([code, err], [0, '2 of 4 known processes run; none has the role delivery\n']);
+    assert.match(out, /^PROCESS +ROLES +STATE +VERSION +HOST +PID +STARTED +LAST SEEN +FOLLOWING$/m);
+    assert.match(out, /^aaaa +follower,api +running .* leads, head 12$/m);
+    assert.match(out, /^bbbb +follower +running .* on standby, head 12$/m);
+    assert.match(out, /^cccc +delivery +stopped +0\.1\.0 +one\.example +7 +\S+ +\S+$/m);
+    assert.match(out, /^dddd +follower +lost +0\.1\.0 +one\.example +7 +\S+ +\S+$/m);
+    const json = JSON.parse((await list(place, '--json')).out) as {
+      id: string;
+      state: string;
+      host: string;
+    }[];
+    assert.deepEqual(
+      json.map(({ id, state, host }) => [id, state, host]),
+      [
+        ['aaaa', 'running', 'one.example'],
+        ['bbbb', 'running', 'one.example'],
+        ['cccc', 'stopped', 'one.example'],
+        ['dddd', 'lost', 'one.example'],
+      ],
+    );
+  });
+
+  test('on the embedded database, a process has to be silent for longer to be lost, because it writes less often', async () => {
+    await using place = await createTestDatabase('embedded');
+    for (const [seconds, state] of [
+      [35, 'running'],
+      [60, 'lost'],
+    ] as const) {
+      const database = await place.open();
+      await writeHeartbeat(database, identity('aaaa', 'follower', 'delivery', 'api'), report(true));
+      await database.query(
+        sql`update process set seen_at = clock_timestamp() - ${seconds}::int * interval '1 second'`,
+      );
+      await database.close();
+      const [one] = JSON.parse((await list(place, '--json')).out) as { state: string }[];
+      assert.equal(one?.state, state);
+    }
+  });
+});
