@@ -114,19 +114,16 @@ test('the tutorial about points rules works as it is written', async () => {
 
 test('the guide to several processes works as it is written, also after the leading follower was killed', async () => {
   await using database = await createTestDatabase('postgres');
-  const ports = await Promise.all(
-    ['8545', '8080', '9000', '9464', '9465', '9466', '9467', '9468'].map(async (port) => [
-      port,
-      await findPort(),
-    ]),
-  );
+  const ports: Record<string, string> = {};
+  for (const port of ['8545', '8080', '9000', '9464', '9465', '9466', '9467', '9468'])
+    ports[port] = await findPort();
   await followPage(SEVERAL, {
     replace: replacer({
       'postgres://chainbell@127.0.0.1:5432/chainbell': database.url,
       '../my-deployment': path.join(database.dataDir, 'deployment'),
-      ...Object.fromEntries(ports),
+      ...ports,
     }),
-    environment: { CHAINBELL_HTTP_PORT: String(new Map(ports).get('8080')) },
+    environment: { CHAINBELL_HTTP_PORT: ports['8080'] ?? '' },
   });
 });
 
