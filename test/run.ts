@@ -1,6 +1,6 @@
 /**
  * `npm test`: the static checks, then every test file, short ones several to a process, against one PostgreSQL server. The last
- * line is `N passed, N failed`, with `, N skipped` where there are any; the exit code is 1 when anything failed.
+ * line is `N passed, N failed`, after `N skipped` where there are any; the exit code is 1 when anything failed.
  *
  *   npm test                          everything; with a sample of the longest suites, another one at each commit
  *   npm test -- --all                 everything in full
@@ -66,8 +66,8 @@ for (const [reason, tests] of Map.groupBy(outcome.skipReasons ?? [], (reason) =>
   say(styleText('yellow', `skipped ${tests.length}: ${reason}`));
 for (const name of outcome.failed) say(styleText('red', `✖ ${name}`));
 if (interrupt.signal.aborted) say(messageOf(interrupt.signal.reason));
-const skipped = outcome.skipped === 0 ? '' : `, ${outcome.skipped} skipped`;
-say(`${outcome.passed} passed, ${outcome.failed.length} failed${skipped}`);
+if (outcome.skipped > 0) say(`${outcome.skipped} skipped`);
+say(`${outcome.passed} passed, ${outcome.failed.length} failed`);
 // Not process.exitCode: a test process that could not be ended must not keep this one.
 process.exit(outcome.failed.length > 0 || interrupt.signal.aborted ? 1 : 0);
 
