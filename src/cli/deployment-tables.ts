@@ -46,19 +46,24 @@ function describeReceivers(receivers: StatusBody['receivers']): string {
   return `${counted(receivers.failing, 'receiver')} of ${counted(receivers.watchers, 'watcher')} ${receivers.failing === 1 ? 'is' : 'are'} failing, the longest since ${receivers.since}. To list them: chainbell receivers --failing`;
 }
 
-export function processTables({ processes }: StatusBody): string[] {
-  return [
-    table([
-      ['PROCESS', 'ROLES', 'STATE', 'VERSION', 'STARTED', 'LAST SEEN', 'FOLLOWING'],
-      ...processes.map(({ id, roles, state, version, started_at, seen_at, follower }) => [
-        ...[id, roles.join(','), state, version, started_at, seen_at],
-        state === 'running' ? describeFollower(follower) : '',
-      ]),
+type Process = StatusBody['processes'][number];
+
+/** `placeOf`: where a process runs, in cells under `placeHeadings`. */
+export function processTable<P extends Process>(
+  processes: readonly P[],
+  placeHeadings: readonly string[] = [],
+  placeOf: (one: P) => readonly string[] = () => [],
+): string {
+  return table([
+    ['PROCESS', 'ROLES', 'STATE', 'VERSION', ...placeHeadings, 'STARTED', 'LAST SEEN', 'FOLLOWING'],
+    ...processes.map((one) => [
+      ...[one.id, one.roles.join(','), one.state, one.version, ...placeOf(one)],
+      ...[one.started_at, one.seen_at, one.state === 'running' ? describeFollower(one.follower) : ''],
     ]),
-  ];
+  ]);
 }
 
-export function describeFollower(follower: StatusBody['processes'][number]['follower']): string {
+function describeFollower(follower: Process['follower']): string {
   if (follower === null) return '';
   const { leads, state, head, problem } = follower;
   return [

@@ -2,11 +2,11 @@
  * `chainbell processes`: lists the processes of a deployment, as each has reported itself to the database. It needs none to run.
  */
 import type { Command } from 'commander';
+import { systemClock } from '../core/clock.ts';
 import type { Database } from '../store/db/db.ts';
 import { listProcesses } from '../store/deployment/processes.ts';
-import { describeFollower } from './deployment-tables.ts';
+import { processTable } from './deployment-tables.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
-import { table } from './table.ts';
 
 const REQUIRED_ROLES = ['follower', 'delivery', 'api'];
 
@@ -17,12 +17,10 @@ export function addProcessesCommand(program: Command): void {
 }
 
 async function run(database: Database, flags: Flags): Promise<void> {
-  const [{ createProcessWatch, EMBEDDED_HEARTBEAT_MS, LOST_MS }, { describeProcess }, { systemClock }] =
-    await Promise.all([
-      import('../app/process-watch.ts'),
-      import('../app/deployment-status.ts'),
-      import('../core/clock.ts'),
-    ]);
+  const [{ createProcessWatch, EMBEDDED_HEARTBEAT_MS, LOST_MS }, { describeProcess }] = await Promise.all([
+    import('../app/process-watch.ts'),
+    import('../app/deployment-status.ts'),
+  ]);
   const lostMs = database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS + LOST_MS : LOST_MS;
   const watch = createProcessWatch(systemClock(), lostMs);
   watch.note(await listProcesses(database));
@@ -34,15 +32,7 @@ async function run(database: Database, flags: Flags): Promise<void> {
     .seen()
     .map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid }));
   if (flags.json === true) return writeJson(processes);
-  process.stdout.write(
-    table([
-      ['PROCESS', 'ROLES', 'STATE', 'VERSION', 'HOST', 'PID', 'STARTED', 'LAST SEEN', 'FOLLOWING'],
-      ...processes.map(({ id, roles, state, version, host, pid, started_at, seen_at, follower }) => [
-        ...[id, roles.join(','), state, version, host, String(pid), started_at, seen_at],
-        state === 'running' ? describeFollower(follower) : '',
-      ]),
-    ]),
-  );
+  process.stdout.write(processTable(processes, ['HOST', 'PID'], ({ host, pid }) => [host, String(pid)]));
   const absent = REQUIRED_ROLES.filter((role) => !running.some(({ roles }) => roles.includes(role)));
   process.stderr.write(
     `${[runningText(running.length, processes.length), ...absent.map(absentText)].join('; ')}\n`,

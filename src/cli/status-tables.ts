@@ -2,7 +2,7 @@
  * The tables of `chainbell status`: a summary, then processes, prices, pairs, nodes and WebSockets.
  */
 import type { StatusBody } from '../api/ops/status-body.ts';
-import { deploymentRows, processTables } from './deployment-tables.ts';
+import { deploymentRows, processTable } from './deployment-tables.ts';
 import { table } from './table.ts';
 
 /** Shown for facts that only processes with the role follower know. */
@@ -14,7 +14,7 @@ const SHORT_HASH_CHARACTERS = 10;
 export function renderStatus(status: StatusBody): string {
   const tables = [
     table(summaryRows(status)),
-    ...processTables(status),
+    processTable(status.processes),
     ...priceTables(status),
     pairTable(status),
     nodeTable(status),

@@ -12,8 +12,8 @@ import type { Message, SendResult } from './send.ts';
 import { renderShown } from './shown-message.ts';
 
 /**
- * Sends a test webhook to the URL of the watched address and returns the request, without its secrets, and the outcome. Rejects only as Send does. Id, hash, sender and
- * amount are zero, so a receiver that overlooks `webhook-test: true` credits nothing.
+ * Sends a test webhook to the URL of the watched address and returns the request, without its secrets, and the outcome. Rejects only
+ * as Send does. Id, hash, sender and amount are zero, so a receiver that overlooks `webhook-test: true` credits nothing.
  */
 export type SendTest = (
   record: WatchedAddress,

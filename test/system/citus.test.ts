@@ -17,7 +17,7 @@ const skip = coordinator === '' && 'TEST_CITUS_URL is not set: run `npm run citu
 /** Enough for watchers on each worker. */
 const WATCHERS = 6;
 
-test('while a worker is lost, the webhooks of other shards go out; blocks wait, visibly; afterwards each payment is told once', {
+test('while a worker is lost, the webhooks of other shards go out; blocks wait, visibly; afterwards each payment is accepted once', {
   skip,
 }, async () => {
   await using parts = new AsyncDisposableStack();
@@ -50,7 +50,7 @@ test('while a worker is lost, the webhooks of other shards go out; blocks wait, 
   await stage.isAllTold();
 });
 
-test('a worker is added, and shards move to it while payments arrive: each payment is told once', {
+test('a worker is added, and shards move to it while payments arrive: each payment is accepted once', {
   skip,
 }, async () => {
   await using parts = new AsyncDisposableStack();

@@ -10,7 +10,7 @@ import type { Database, Db } from '../db/db.ts';
 import { tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
-import { isOfTransaction } from '../delivery/notification-rows.ts';
+import { isOfTransaction, isOfTransactions } from '../delivery/notification-rows.ts';
 import { type TransferRow, toTransferFields } from '../delivery/transfer-columns.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
@@ -312,9 +312,7 @@ function statusesOf(
   keys: readonly NotificationKey[],
   condition: Sql,
 ): Promise<Sql> {
-  const hashes = keys.map(({ txHash }) => txHash);
-  const ends = hashes.map((hash): Hash => `0x${hash.slice(-8)}`);
-  const isOfKeys = sql`substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[]) and n.tx_hash = any(${bytesOf(hashes)}::bytea[])`;
+  const isOfKeys = isOfTransactions(keys.map(({ txHash }) => txHash));
   const where = sql`(n.block_number between ${from} and ${to} or ${isOfKeys}) and ${condition}`;
   return tableOf(db, 'notification_status', { alias: 'n', where });
 }

@@ -11,6 +11,14 @@ export function recordsOf(rows: string, columns: string): Sql {
   return sql`(select * from jsonb_to_recordset(${rows}::jsonb) as r (${raw(columns)}))`;
 }
 
+/** A relation with these columns, each an array. Arrays, because PostgreSQL takes longer to read rows as JSON. */
+export function unnested(columns: readonly { name: string; type: string; array: Sql }[]): Sql {
+  const arrays = columns
+    .map(({ type, array }) => sql`${array}::${raw(type)}[]`)
+    .reduce((all, one) => sql`${all}, ${one}`);
+  return sql`(select * from unnest(${arrays}) as r (${raw(columns.map(({ name }) => name).join())}))`;
+}
+
 /** The rows of a statement as a JSON array, exact in all types. */
 export async function readJson(db: Db, select: Sql): Promise<string> {
   // Without the offset, Citus merges the two statements and loses the names of the columns.

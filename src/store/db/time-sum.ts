@@ -3,3 +3,7 @@ import { type Sql, sql } from './sql.ts';
 /** A time plus an interval. `timestamptz + interval` depends on the session's time zone, so Citus refuses it in updates. */
 export const timeSum = (time: Sql, interval: Sql): Sql =>
   sql`((${time} at time zone 'UTC' + ${interval}) at time zone 'UTC')`;
+
+/** When a row is updated: now, but always after its last update at `last`. */
+export const updateTime = (last: Sql, now: Date): Sql =>
+  sql`greatest(${now}::timestamptz, ${timeSum(last, sql`interval '1 millisecond'`)})`;

@@ -10,7 +10,7 @@ import { type Sql, sql } from '../db/sql.ts';
 import { type Attempt, type AttemptRow, attemptColumns, toAttempt } from './attempts.ts';
 import type { NotificationType } from './due.ts';
 import { kindText } from './notification-rows.ts';
-import { listShards, pageOfShards, watcherOf } from './shards.ts';
+import { isInShards, listShards, pageOfShards, watcherOf } from './shards.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
 
 /** NOTIFY channel between processes that settle attempts and processes with streams (app/attempt-bell.ts). */
@@ -129,7 +129,7 @@ async function readInShards(db: Db, examined: Sql, pageOf: (rows: Sql) => Sql): 
       join notification n on n.shard_id = a.shard_id and n.id = a.notification_id and n.created_at <= a.started_at + interval '1 day'
       left join queue q on q.shard_id = n.shard_id and q.id = n.id
       left join ended e on e.shard_id = n.shard_id and e.id = n.id
-      where a.shard_id = any(${listOf([...new Set(chosen.map((row) => row.shard_id))])}::bigint[])
+      where ${isInShards(sql`a.shard_id`, [...new Set(chosen.map((row) => row.shard_id))])}
         and a.id = any(${listOf(chosen.map(({ id }) => id))}::bigint[])`,
     DETAIL_COLUMNS,
   );

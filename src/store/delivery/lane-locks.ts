@@ -26,7 +26,7 @@ export async function lockLanes(tx: Tx, laneIds: readonly number[]): Promise<voi
     select from lane where id = any(${listOf([...new Set(laneIds)])}::bigint[]) order by id for update`);
 }
 
-/** Locks the lanes whose ids the statement selects. Lock them before rows, as a worker that settles does. */
+/** Locks the lanes whose ids the statement selects. */
 export async function lockLanesIn(tx: Tx, select: Sql): Promise<void> {
   if (tx.isDistributed !== true) {
     await tx.query(sql`select from lane where id in (${select}) order by id for update`);

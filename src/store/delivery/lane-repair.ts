@@ -11,6 +11,7 @@ import type { Database, Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { hasFollowedClock, wakeLanes } from './lanes.ts';
+import { isOfLanes } from './shards.ts';
 
 /** Each lane takes two index probes. A page takes milliseconds; a million lanes take half an hour including the pauses. */
 const PAGE_LANES = 1_000;
@@ -99,7 +100,6 @@ async function dueLanes(db: Db, now: Date, page: LanePage): Promise<Sql> {
     select id, shard_id from lane where id > ${page.after} order by id limit ${page.limit}`);
   const rows = await db.query<{ lane_id: number }>(sql`
     select distinct lane_id from queue
-    where shard_id = any(${listOf(lanes.map((row) => row.shard_id))}::bigint[])
-      and lane_id = any(${listOf(lanes.map(({ id }) => id))}::bigint[]) and state = 'waiting' and due_at <= ${now}`);
+    where ${isOfLanes(lanes)} and state = 'waiting' and due_at <= ${now}`);
   return sql`id = any(${listOf(rows.map((row) => row.lane_id))}::bigint[])`;
 }

@@ -1,7 +1,6 @@
 /**
  * Watchers whose webhooks go out late, because more of them are due than the watcher's share of attempts allows.
  */
-
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { rowsOf } from '../db/shard-rows.ts';
@@ -83,7 +82,7 @@ export async function hasWaiting(db: Db): Promise<boolean> {
   return row?.id !== null;
 }
 
-/** The oldest due time of a retry in shard \`s\`, and of a first attempt in lane \`l\`. */
+/** The oldest due time of a retry in shard `s`, and of a first attempt in lane `l`. */
 type OldestOf = { retry: Sql; first: Sql };
 
 const indexedOldest: OldestOf = {

@@ -6,7 +6,8 @@ import type { Db } from '../db/db.ts';
 import { readJson, recordsOf, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { all, innerConditions, type LogFilter, outerConditions, toShardFilter } from './log-filter.ts';
-import { isOneOfNotifications, type ShardKey } from './shards.ts';
+import { isPendingOnly, queueCondition } from './log-pending.ts';
+import { isInShards, isOneOfNotifications, type ShardKey } from './shards.ts';
 
 type Matches = { keys: ShardKey<number>[]; next: number | undefined };
 type KeyRow = { shard_id: number; id: number };
@@ -16,15 +17,9 @@ type Page = { order: 'newest first' | 'oldest first'; after: number | undefined;
 export async function findInShards(
   db: Db,
   filter: LogFilter,
-  {
-    isOwn,
-    pending,
-    order,
-    after,
-    limit,
-    examinedMax,
-  }: Page & { isOwn: Sql; pending?: Sql | undefined; examinedMax: number },
+  { isOwn, order, after, limit, examinedMax }: Page & { isOwn: Sql; examinedMax: number },
 ): Promise<Matches> {
+  const pending = isPendingOnly(filter) ? queueCondition(filter) : undefined;
   const isDown = order === 'newest first';
   const direction = isDown ? sql`desc` : sql`asc`;
   const isAfter = after === undefined ? sql`true` : isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`;
@@ -52,8 +47,8 @@ async function filterKeys(
   { conditions, direction, limit }: { conditions: readonly Sql[]; direction: Sql; limit: number },
 ): Promise<ShardKey<number>[]> {
   if (examined.length === 0) return [];
-  const shards = listOf([...new Set(examined.map((row) => row.shard_id))]);
-  const isExamined = sql`n.shard_id = any(${shards}::bigint[]) and n.id = any(${listOf(examined.map(({ id }) => id))}::bigint[])`;
+  const shards = [...new Set(examined.map((row) => row.shard_id))];
+  const isExamined = sql`${isInShards(sql`n.shard_id`, shards)} and n.id = any(${listOf(examined.map(({ id }) => id))}::bigint[])`;
   const rows = await db.query<KeyRow>(sql`
     select n.shard_id, n.id from notification_status n where ${all([isExamined, ...conditions])}
     order by n.id ${direction} limit ${limit}`);
@@ -76,7 +71,7 @@ export async function readSources(db: Db, keys: readonly ShardKey<number>[]): Pr
     select n.shard_id, n.watched_address_id as id from ${statuses} as n`);
   const watches = await tableOf(db, 'watched_address', {
     alias: 'w',
-    where: sql`w.shard_id = any(${listOf([...new Set(records.map((row) => row.shard_id))])}::bigint[])
+    where: sql`${isInShards(sql`w.shard_id`, [...new Set(records.map((row) => row.shard_id))])}
       and w.id = any(${listOf([...new Set(records.map(({ id }) => id))])}::uuid[])`,
   });
   const attempts = await readJson(

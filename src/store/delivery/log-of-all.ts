@@ -17,7 +17,7 @@ import {
 } from './log.ts';
 import { all, innerConditions, type LogFilter, outerConditions } from './log-filter.ts';
 import { findInShards } from './log-in-shards.ts';
-import { findPending, isPendingOnly, queueCondition } from './log-pending.ts';
+import { findPending, isPendingOnly } from './log-pending.ts';
 import { type ShardKey, shardsOfWatcher, watcherOf } from './shards.ts';
 
 /** One watcher, or undefined for all of them. */
@@ -68,10 +68,7 @@ async function findMatchesOfAll(
   page: LogPage,
 ): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
   const examinedMax = examinedMaxOf(filter);
-  if (db.isDistributed === true) {
-    const pending = isPendingOnly(filter) ? queueCondition(filter) : undefined;
-    return findInShards(db, filter, { ...page, isOwn: sql`true`, pending, examinedMax });
-  }
+  if (db.isDistributed === true) return findInShards(db, filter, { ...page, isOwn: sql`true`, examinedMax });
   if (isPendingOnly(filter)) return findPending(db, eachShard, filter, { ...page, examinedMax });
   if (filter.recordIds !== undefined || filter.hash !== undefined) return findByIndex(db, filter, page);
   const isDown = page.order === 'newest first';

@@ -17,7 +17,7 @@ import {
   outerConditions,
 } from './log-filter.ts';
 import { findInShards, type LogSources, readSources } from './log-in-shards.ts';
-import { findPending, isPendingOnly, queueCondition } from './log-pending.ts';
+import { findPending, isPendingOnly } from './log-pending.ts';
 import {
   isInShards,
   isOneOfNotifications,
@@ -180,11 +180,10 @@ export async function findMatches(
   const direction = isDown ? sql`desc` : sql`asc`;
   const shards = await listShards(db, watcherId);
   const examinedMax = examinedMaxOf(filter);
-  if (db.isDistributed === true) {
-    const isOwn = isInShards(sql`n.shard_id`, shards);
-    const pending = isPendingOnly(filter) ? queueCondition(filter) : undefined;
-    return findInShards(db, filter, { isOwn, pending, order, after, limit, examinedMax });
-  }
+  if (db.isDistributed === true)
+    return findInShards(db, filter, {
+      ...{ isOwn: isInShards(sql`n.shard_id`, shards), order, after, limit, examinedMax },
+    });
   if (isPendingOnly(filter)) {
     const own = sql`unnest(${listOf(shards)}::bigint[]) as s (id)`;
     return findPending(db, own, filter, { order, after, limit, examinedMax });

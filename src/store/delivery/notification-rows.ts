@@ -2,8 +2,9 @@
  * Statements about the rows of one notification, which are spread over `notification`, `queue` and `ended`. Most code reads
  * them together from the view `notification_status`.
  */
+import type { Hash } from '../../core/hex.ts';
 import type { TransferKind } from '../../domain/block.ts';
-import { listOf } from '../db/arrays.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { readJson } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
@@ -16,6 +17,13 @@ export const kindText = (code: Sql): Sql =>
 /** Whether notification `n` is of this transaction. The index contains only the last 4 bytes of each hash. */
 export const isOfTransaction = (txHash: Sql): Sql =>
   sql`(substr(n.tx_hash, 29) = substr(${txHash}, 29) and n.tx_hash = ${txHash})`;
+
+/** Whether notification `n` is of one of these transactions. */
+export function isOfTransactions(hashes: readonly Hash[]): Sql {
+  const distinct = [...new Set(hashes)];
+  const ends = [...new Set(distinct.map((hash): Hash => `0x${hash.slice(-8)}`))];
+  return sql`n.tx_hash = any(${bytesOf(distinct)}::bytea[]) and substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[])`;
+}
 
 /** Whether notification `n` of the view was orphaned by this reorg. Finds it by the indexes of `queue` and `ended`. */
 export const isOfReorg = (reorgId: number): Sql => sql`(n.reorg_id = ${reorgId}

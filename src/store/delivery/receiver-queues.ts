@@ -6,7 +6,7 @@ import type { Db } from '../db/db.ts';
 import { rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { PENDING_MAX } from './receivers.ts';
-import { shardsOfWatcher } from './shards.ts';
+import { isOfLanes, shardsOfWatcher } from './shards.ts';
 
 export type ReceiverQueue = {
   /** Notifications that wait for an attempt or a retry; PENDING_MAX + 1 when there are more than PENDING_MAX. */
@@ -61,7 +61,7 @@ export async function readReceiverQueues(
   });
 }
 
-/** On Citus: what waits in lanes \`l\`, counted in their shards. */
+/** On Citus: what waits in lanes `l`, counted in their shards. */
 async function countInShards(db: Db, lanes: Sql): Promise<Sql> {
   const rows = await db.query<{ id: number; shard_id: number }>(
     sql`select l.id, l.shard_id from ${lanes} order by l.id`,
@@ -70,8 +70,7 @@ async function countInShards(db: Db, lanes: Sql): Promise<Sql> {
     db,
     sql`
       select lane_id, count(*) as waiting, min(case when retry_count = 0 then due_at else created_at end) as oldest_at
-      from queue where shard_id = any(${listOf([...new Set(rows.map((row) => row.shard_id))])}::bigint[])
-        and lane_id = any(${listOf(rows.map(({ id }) => id))}::bigint[]) and state = 'waiting'
+      from queue where ${isOfLanes(rows)} and state = 'waiting'
       group by lane_id`,
     'lane_id bigint, waiting bigint, oldest_at timestamptz',
   );

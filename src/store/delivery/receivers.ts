@@ -7,7 +7,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
 import { rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { shardsOfWatcher } from './shards.ts';
+import { isOfLanes, shardsOfWatcher } from './shards.ts';
 
 export type Receiver = {
   watcherId: number;
@@ -210,14 +210,13 @@ const hasRetriesIn = (retries: Sql | undefined): Sql =>
 
 /** On Citus: the delivery queues of failing receivers `f` that match the condition, with what waits for a retry in them. */
 async function readRetries(db: Db, condition: Sql): Promise<Sql> {
-  const lanes = await db.query<{ lane_id: number; shard_id: number }>(sql`
-    select lane_id, shard_id from receiver_failure f where ${condition}`);
+  const lanes = await db.query<{ id: number; shard_id: number }>(sql`
+    select lane_id as id, shard_id from receiver_failure f where ${condition}`);
   return rowsOf(
     db,
     sql`
       select lane_id, count(*) as pending, min(due_at) as due_at, min(created_at) as created_at from queue
-      where shard_id = any(${listOf([...new Set(lanes.map((row) => row.shard_id))])}::bigint[])
-        and lane_id = any(${listOf(lanes.map((row) => row.lane_id))}::bigint[]) and state = 'waiting' and retry_count > 0
+      where ${isOfLanes(lanes)} and state = 'waiting' and retry_count > 0
       group by lane_id`,
     'lane_id bigint, pending bigint, due_at timestamptz, created_at timestamptz',
   );

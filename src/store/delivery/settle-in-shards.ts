@@ -3,7 +3,7 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { forEachShard } from '../db/shard-rows.ts';
+import { forEachShard, unnested } from '../db/shard-rows.ts';
 import { frequent, raw, type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { recordFailures } from './receivers.ts';
@@ -107,19 +107,18 @@ type Value = string | number | boolean | null | undefined;
 /** For each column of a relation: its type, and its value of an element. */
 type Columns<T> = Record<string, [type: string, of: (one: T) => Value]>;
 
-/** A relation with a row for each element. Arrays, because a worker takes longer to read rows as JSON. */
+/** A relation with a row for each element. */
 function relationOf<T>(elements: readonly T[], columns: Columns<T>): Sql {
-  const lists = Object.values(columns)
-    .map(([type, of]) => {
+  return unnested(
+    Object.entries(columns).map(([name, [type, of]]) => {
       const values = elements.map(of);
       const isText = type === 'text' || type === 'timestamptz' || type === 'bytea';
-      const list = isText
+      const array = isText
         ? values.map((value) => value ?? null)
         : listOf(values.map((value) => String(value ?? null)));
-      return sql`${list}::${raw(type)}[]`;
-    })
-    .reduce((all, one) => sql`${all}, ${one}`);
-  return sql`(select * from unnest(${lists}) as r (${raw(Object.keys(columns).join())}))`;
+      return { name, type, array: sql`${array}` };
+    }),
+  );
 }
 
 const attemptOf: Columns<Valid> = {
@@ -285,8 +284,9 @@ async function settleEndedOf(
     ${settleEnded(outcomes)} and n.shard_id = ${shardId}
     returning s.position, n.id, n.sequence is not null and n.state = 'processed' as is_ordered`);
   const ordered = rows.filter((row) => row.is_ordered).map(({ id }) => id);
+  if (ordered.length === 0) return rows.map(({ position }) => ({ position, orderedId: null }));
   const records = await tx.query<{ id: number; watched_address_id: string }>(sql`
-    select id, watched_address_id from notification where shard_id = ${shardId} and id = any(${`{${ordered.join()}}`}::bigint[])`);
+    select id, watched_address_id from notification where shard_id = ${shardId} and id = any(${listOf(ordered)}::bigint[])`);
   const recordOf = new Map(records.map((row) => [row.id, row.watched_address_id]));
   return rows.map(({ position, id }) => ({ position, orderedId: recordOf.get(id) ?? null }));
 }

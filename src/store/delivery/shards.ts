@@ -28,6 +28,12 @@ export function isInShards(shardId: Sql, shards: readonly number[]): Sql {
     : sql`${shardId} = any(${listOf(shards)}::bigint[])`;
 }
 
+/** Whether the row of `queue` is of one of these lanes, with their shards, so that Citus looks only there. */
+export function isOfLanes(lanes: readonly { id: number; shard_id: number }[]): Sql {
+  const shards = [...new Set(lanes.map((lane) => lane.shard_id))];
+  return sql`${isInShards(sql`shard_id`, shards)} and lane_id = any(${listOf(lanes.map(({ id }) => id))}::bigint[])`;
+}
+
 /** Identifies a watched address or a notification. */
 export type ShardKey<Id> = { shardId: number; id: Id };
 

@@ -3,18 +3,20 @@
  * after it.
  */
 import type { Tx } from '../db/db.ts';
-import { recordsOf } from '../db/shard-rows.ts';
+import { recordsOf, unnested } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import {
   type ChangedRow,
   changedRow,
   countStored,
   queuedColumns,
+  queuedNames,
   type StoredCount,
   type StoredCountRow,
   storedCountColumns,
   toStoredCount,
   writtenColumns,
+  writtenNames,
 } from './stored-count.ts';
 
 /** The statements that update `earlier` notifications. `inShard` limits each to a shard. */
@@ -57,52 +59,30 @@ export function reincluded(now: Date): Sql {
     ),`;
 }
 
+/** The made rows, as `notification` and `queue` need them. */
 const madeTypes = {
-  ...{
-    shard_id: 'bigint',
-    id: 'bigint',
-    created_at: 'timestamptz',
-    block_number: 'bigint',
-    ordinal: 'integer',
-  },
-  ...{ occurrence: 'integer', kind: '"char"', watched_address_id: 'uuid', tx_hash: 'bytea', sender: 'bytea' },
-  ...{
-    receiver: 'bytea',
-    token: 'bytea',
-    amount: 'numeric',
-    replaces: 'bigint',
-    lane_id: 'bigint',
-    state: 'text',
-  },
-  ...{ release_number: 'bigint', sequence: 'bigint', unsent_epoch: 'bigint' },
-} as const;
+  shard_id: 'bigint',
+  id: 'bigint',
+  created_at: 'timestamptz',
+  block_number: 'bigint',
+  ordinal: 'integer',
+  occurrence: 'integer',
+  kind: '"char"',
+  watched_address_id: 'uuid',
+  tx_hash: 'bytea',
+  sender: 'bytea',
+  receiver: 'bytea',
+  token: 'bytea',
+  amount: 'numeric',
+  replaces: 'bigint',
+  lane_id: 'bigint',
+  state: 'text',
+  release_number: 'bigint',
+  sequence: 'bigint',
+  unsent_epoch: 'bigint',
+};
 type MadeColumn = keyof typeof madeTypes;
-const writtenNames: MadeColumn[] = [
-  ...([
-    'shard_id',
-    'id',
-    'created_at',
-    'block_number',
-    'ordinal',
-    'occurrence',
-    'kind',
-    'watched_address_id',
-  ] as const),
-  ...(['tx_hash', 'sender', 'receiver', 'token', 'amount', 'replaces', 'state'] as const),
-];
-const queuedNames: MadeColumn[] = [
-  ...([
-    'shard_id',
-    'id',
-    'created_at',
-    'lane_id',
-    'watched_address_id',
-    'state',
-    'release_number',
-    'sequence',
-  ] as const),
-  'unsent_epoch',
-];
+
 const EARLIER_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, lane_id bigint, watched_address_id uuid,
   unsent_epoch bigint, retry_count integer, redelivery_count integer, next_retry_at timestamptz, next_attempt_at timestamptz,
   may_be_seen boolean, state text, is_changed boolean, is_sent_again boolean, stays boolean, new_lane_id bigint, new_state text,
@@ -139,7 +119,7 @@ export async function insertInShards(
   if (computed !== undefined && computed.id !== null) {
     await tx.query(sql`
       insert into notification (${writtenColumns}, is_held)
-      select ${writtenColumns}, state = 'held' from ${arraysOf(computed, writtenNames)} m order by id`);
+      select ${writtenColumns}, state = 'held' from ${arraysOf(computed, [...writtenNames, 'state'])} m order by id`);
     // Without `returning`, for which Citus would write the rows to files first.
     await tx.query(sql`
       insert into queue (${queuedColumns}, due_at)
@@ -153,9 +133,5 @@ export async function insertInShards(
 type Computed = Record<MadeColumn, string | null> & { counts: string; earlier: string | null };
 
 /** A relation with these columns of the made rows. */
-function arraysOf(computed: Computed, names: readonly MadeColumn[]): Sql {
-  const lists = names
-    .map((name) => sql`${computed[name]}::${raw(madeTypes[name])}[]`)
-    .reduce((all, one) => sql`${all}, ${one}`);
-  return sql`(select * from unnest(${lists}) as r (${raw(names.join())}))`;
-}
+const arraysOf = (computed: Computed, names: readonly MadeColumn[]): Sql =>
+  unnested(names.map((name) => ({ name, type: madeTypes[name], array: sql`${computed[name]}` })));

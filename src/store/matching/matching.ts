@@ -11,7 +11,13 @@ import { type Sql, sql } from '../db/sql.ts';
 import { lockLanes, lockLanesIn } from '../delivery/lane-locks.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
 import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
-import { isOfTransaction, kindCode, kindText, lockRows } from '../delivery/notification-rows.ts';
+import {
+  isOfTransaction,
+  isOfTransactions,
+  kindCode,
+  kindText,
+  lockRows,
+} from '../delivery/notification-rows.ts';
 import { isOneOfRecords, type ShardKey } from '../delivery/shards.ts';
 import { insertInShards, reincluded } from './insert-notifications.ts';
 import {
@@ -240,12 +246,8 @@ async function hasEarlierInShards(tx: Tx, matches: readonly Match[]): Promise<bo
 }
 
 /** Whether notification `n` is of a transaction of these matches. */
-function isOfMatches(matches: readonly Match[]): Sql {
-  const hashes = [...new Set(matches.map(({ transfer }) => transfer.txHash))];
-  // The last 4 bytes, which the index has.
-  const ends = [...new Set(hashes.map((hash): Hash => `0x${hash.slice(-8)}`))];
-  return sql`n.tx_hash = any(${bytesOf(hashes)}::bytea[]) and substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[])`;
-}
+const isOfMatches = (matches: readonly Match[]): Sql =>
+  isOfTransactions(matches.map(({ transfer }) => transfer.txHash));
 
 /** Locks the notifications of these transactions, and before them their lanes, as a worker that settles does. */
 async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {

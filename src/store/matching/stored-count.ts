@@ -1,7 +1,7 @@
 /**
  * Notifications that a commit has written, counted by lane.
  */
-import { sql } from '../db/sql.ts';
+import { raw, sql } from '../db/sql.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
 /**
@@ -46,6 +46,14 @@ export const storedCountColumns = sql`shard_id, lane_id, state, ordered_id, coun
 export const changedRow = sql`q.shard_id, q.lane_id, q.state,
   case when q.sequence is not null then q.watched_address_id end as ordered_id`;
 
-export const writtenColumns = sql`shard_id, id, created_at, block_number, ordinal, occurrence, kind, watched_address_id, tx_hash, sender,
-  receiver, token, amount, replaces`;
-export const queuedColumns = sql`shard_id, id, created_at, lane_id, watched_address_id, state, release_number, sequence, unsent_epoch`;
+/** The columns of `notification` and of `queue` that the matching join computes. */
+export const writtenNames = [
+  ...(['shard_id', 'id', 'created_at', 'block_number', 'ordinal', 'occurrence', 'kind'] as const),
+  ...(['watched_address_id', 'tx_hash', 'sender', 'receiver', 'token', 'amount', 'replaces'] as const),
+] as const;
+export const queuedNames = [
+  ...(['shard_id', 'id', 'created_at', 'lane_id', 'watched_address_id', 'state'] as const),
+  ...(['release_number', 'sequence', 'unsent_epoch'] as const),
+] as const;
+export const writtenColumns = raw(writtenNames.join(', '));
+export const queuedColumns = raw(queuedNames.join(', '));

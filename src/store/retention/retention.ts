@@ -147,7 +147,7 @@ async function deleteInShards(db: Db, { from, where, order, limit }: Deletion): 
   return gone.length;
 }
 
-/** The locks are separate statements, as in \`pruneNotifications\`. */
+/** The locks are separate statements, as in `pruneNotifications`. */
 async function pruneNotificationsInShards(database: Database, before: Date, limit: number): Promise<number> {
   const [chain] = await database.query<{ number: number | null }>(sql`select ${finalNumber} as number`);
   const isFinished = sql`n.created_at < ${before} and n.block_number <= coalesce(${chain?.number ?? null}::bigint, n.block_number)

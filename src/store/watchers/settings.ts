@@ -6,7 +6,7 @@ import type { Address } from '../../core/hex.ts';
 import { shardOfRecord } from '../../domain/shard.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { timeSum } from '../db/time-sum.ts';
+import { updateTime } from '../db/time-sum.ts';
 
 export type WatchSettings = {
   /** Confirmations to wait for before sending. The service's own setting applies if it is higher. */
@@ -63,7 +63,7 @@ export async function replaceSettings(
       tokens = nullif(${JSON.stringify(Object.fromEntries(amounts))}::text, '{}')::jsonb,
       removed = ${removed},
       strict_order = ${strictOrder},
-      updated_at = greatest(${now}::timestamptz, ${timeSum(sql`updated_at`, sql`interval '1 millisecond'`)})
+      updated_at = ${updateTime(sql`updated_at`, now)}
     where ${isRecord(watcherId, id)}
     returning ${settingsColumns}`);
   return row && toSettings(row);

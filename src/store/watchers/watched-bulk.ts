@@ -8,7 +8,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { forEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { timeSum } from '../db/time-sum.ts';
+import { updateTime } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
@@ -221,7 +221,7 @@ async function updateRecords(
       webhook_url = coalesce(t.webhook_url, w.webhook_url),
       lane_id = coalesce(t.lane_id, w.lane_id),
       updated_at = case when num_nonnulls(t.address, t.watch_coin, t.watch_token, t.webhook_url) = 0 then w.updated_at
-        else greatest(${now}::timestamptz, ${timeSum(sql`w.updated_at`, sql`interval '1 millisecond'`)}) end
+        else ${updateTime(sql`w.updated_at`, now)} end
     from unnest(
       ${listOf(updates.map(({ id }) => shardOfRecord(watcherId, id)))}::bigint[],
       ${listOf(updates.map(({ id }) => id))}::uuid[],

@@ -8,7 +8,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { tableOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
-import { timeSum } from '../db/time-sum.ts';
+import { updateTime } from '../db/time-sum.ts';
 import { ensureLanes, holdWatcher } from '../delivery/lanes.ts';
 import { isInShards } from '../delivery/shards.ts';
 import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
@@ -58,7 +58,7 @@ export async function replaceWatchedSet(
   await noteChanges(tx, watcherId, deleted.map(toDeletion));
   const updated = await tx.query(sql`
     update watched_address w set watch_coin = t.watch_coin, watch_token = t.watch_token,
-      updated_at = greatest(${now}::timestamptz, ${timeSum(sql`w.updated_at`, sql`interval '1 millisecond'`)})
+      updated_at = ${updateTime(sql`w.updated_at`, now)}
     from ${wanted}
     where ${ofUrl} and w.address = t.address
       and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)

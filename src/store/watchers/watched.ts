@@ -5,7 +5,7 @@ import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import { recordIdIn, shardOfRecord, sliceForAddress, sliceOfRecord } from '../../domain/shard.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { timeSum } from '../db/time-sum.ts';
+import { updateTime } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
@@ -169,7 +169,7 @@ export async function updateWatchedAddress(
         watch_token = coalesce(${patch.watchToken}::boolean, w.watch_token),
         webhook_url = coalesce(${patch.webhookUrl}::text, w.webhook_url),
         lane_id = coalesce(${laneId}::bigint, w.lane_id),
-        updated_at = greatest(${now}::timestamptz, ${timeSum(sql`w.updated_at`, sql`interval '1 millisecond'`)})
+        updated_at = ${updateTime(sql`w.updated_at`, now)}
       from (
         select id, lane_id, address from watched_address
         where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id} for update) as old
