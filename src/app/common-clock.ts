@@ -4,11 +4,13 @@
  * (store/deployment/clock-steps.ts).
  */
 import { type Clock, machineSteadyMs, systemClock, waitMs } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Step } from '../core/loop.ts';
 import { LEASE_MS } from '../delivery/deliver.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Database, Db } from '../store/db/db.ts';
+import { listLost } from '../store/db/lost-shards.ts';
 import {
   type ClockState,
   followStep,
@@ -134,6 +136,8 @@ function createScheduleRepair(
   let mustRepair = true;
   let repairedMs = clock.steadyMs();
   let repairsUntilMs = clock.steadyMs();
+  /** Lost shards (Citus) are repaired when they are back. */
+  let isPartial = false;
   return {
     noteStep(): void {
       mustRepair = true;
@@ -141,9 +145,18 @@ function createScheduleRepair(
     },
     async repair(): Promise<void> {
       const isAgain = repairedMs < repairsUntilMs && clock.steadyMs() - repairedMs >= REPAIR_MS;
-      if (!mustRepair && !isAgain) return;
+      const isComplete = isPartial && (await listLost(database)).length === 0;
+      if (!mustRepair && !isAgain && !isComplete) return;
       repairedMs = clock.steadyMs();
-      mustRepair = !(await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS }));
+      try {
+        const outcome = await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS });
+        mustRepair = outcome === 'unchanged';
+        isPartial = outcome === 'partly';
+      } catch (error) {
+        if (!(error instanceof Fault) || database.isDistributed !== true) throw error;
+        // A worker doesn't answer. The follower declares its shards lost, and the next repair leaves them out.
+        mustRepair = true;
+      }
     },
   };
 }

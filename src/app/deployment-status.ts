@@ -6,12 +6,15 @@ import type { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { countMissed } from '../store/blocks/missed-blocks.ts';
 import type { Database } from '../store/db/db.ts';
+import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import { findLateWatchers, hasWaiting } from '../store/delivery/lateness.ts';
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { ReportedFailure } from '../store/deployment/processes.ts';
 import type { Absence, ProcessRegistry } from './process-registry.ts';
 import type { SeenProcess } from './process-watch.ts';
+import { DATABASE_MS_MAX } from './readiness.ts';
 
 /** A problem that operators should act on. `holding`: no block is stored until it is solved. */
 export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
@@ -93,10 +96,12 @@ async function readDeployment(
   { config, database, deployment }: Options,
   now: Date,
 ): Promise<DeploymentReading> {
+  const lost = await countMissed(database);
+  const present = await withoutLost(withLimit(database, DATABASE_MS_MAX), lost);
   const [isWaiting, failures, lateness] = await Promise.all([
-    hasWaiting(database),
+    hasWaiting(present),
     countFailures(database),
-    findLateWatchers(database, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX }),
+    findLateWatchers(present, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX }),
     deployment.look(database),
   ]);
   const processes = deployment.processes();
@@ -109,7 +114,7 @@ async function readDeployment(
       if (absence === undefined) return [];
       return [{ role, message: describeAbsence(role, absence), since: absence.since }];
     });
-  const [first = outageOf(failures)] = missing;
+  const [first = troubleOfShards(lost) ?? outageOf(failures)] = missing;
   const leader = deployment.leader();
   return {
     body: {
@@ -172,6 +177,18 @@ function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): 
   if (last.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat). Check that it runs, and read its log`;
   return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log. If another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
+}
+
+/** On Citus. */
+function troubleOfShards([first, ...others]: Awaited<ReturnType<typeof countMissed>>): Trouble | undefined {
+  if (first === undefined) return undefined;
+  const { worker, since, blocks, transfers } = first;
+  const also = others.map((one) => `, and the same for ${one.worker}`).join('');
+  return {
+    state: 'degraded',
+    message: `worker ${worker} did not answer, so ${blocks} blocks with up to ${transfers} transfers wait for its shards, and its watchers get no webhooks of them yet${also}. Check that its server runs; the shards catch up when it does`,
+    since,
+  };
 }
 
 /** One failing receiver is its watcher's problem. When those of several watchers fail at once and no webhook is accepted, the deployment's network may be down. */

@@ -7,6 +7,7 @@ import { Fault } from '../core/fault.ts';
 import { createWake, type Step } from '../core/loop.ts';
 import type { ValuedPair } from '../domain/pair.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from '../ingest/backfill.ts';
+import { createCatchUp } from '../ingest/catch-up.ts';
 import { createDeferredWriter } from '../ingest/deferred-writer.ts';
 import { createFollower } from '../ingest/follow.ts';
 import { createFullChecks, type FullChecks } from '../ingest/full-checks.ts';
@@ -55,6 +56,8 @@ const PAIRS_MS = 1_000;
 /** How often to look for deferred notifications. A commit that leaves some wakes the loop at once. */
 const DEFERRED_MS = 1_000;
 const PRUNE_MS = 60_000;
+/** How often lost shards are probed (Citus). */
+const LOST_MS = 1_000;
 /** How often the address filter takes changes that no block has taken. */
 const FILTER_MS = 1_000;
 
@@ -123,6 +126,10 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     loops.run('deferred notifications', led(writer), {
       ...{ idleMs, wake: deferredWake, retryMsMax: RESUME_MS_MAX },
     });
+    if (database.isDistributed === true) {
+      const step = createCatchUp({ database, clock, log, metrics, confirmations });
+      loops.run('lost shards', led(step), { idleMs: () => LOST_MS, retryMsMax: RESUME_MS_MAX });
+    }
     loops.run('address filter', filter.step, { idleMs: () => FILTER_MS });
     // Runs without configured pairs too, to prune data of pairs that are no longer configured.
     const pruner = createPairPruner({ database, clock, ...config.retention });

@@ -15,7 +15,9 @@ import type { Step } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { QuorumStatus } from '../domain/quorum.ts';
 import { findChain, findTipTimes } from '../store/blocks/blocks.ts';
+import { countMissed } from '../store/blocks/missed-blocks.ts';
 import type { Database } from '../store/db/db.ts';
+import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import type { ReplicaState } from '../store/db/replica.ts';
 import type { WriteFailure, WriteHealth } from '../store/db/write-health.ts';
 import { type QueueStatistics, queueStatistics } from '../store/delivery/pending.ts';
@@ -187,6 +189,9 @@ function bodyOf(
       return { part, message, since: since.toISOString() };
     }),
     clock_step: describeStep(options.recentStep()),
+    lost_shards: stored.lostShards.map(({ worker, since, blockNumber, blocks, transfers }) => {
+      return { worker, since: since.toISOString(), block: blockNumber, blocks, transfers };
+    }),
     replica: describeReplica(options.replica?.()),
     queue: queue === undefined ? null : describeQueue(queue, now),
     ...(deployment?.body ?? noDeployment),
@@ -210,7 +215,11 @@ async function refreshGauges(options: StatusOptions, own: Trouble | undefined, n
     metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
   await deployment?.refreshMetrics(now, own);
   if (deployment === undefined) metrics.chainHeld.set(own?.state === 'holding' ? 1 : 0);
-  const queue = await queueStatistics(database, now).catch((error: unknown) => {
+  const lost = await countMissed(database);
+  metrics.lostWorkers.set(lost.length);
+  metrics.missedBlocks.set(Math.max(0, ...lost.map(({ blocks }) => blocks)));
+  const present = await withoutLost(withLimit(database, DATABASE_MS_MAX), lost);
+  const queue = await queueStatistics(present, now).catch((error: unknown) => {
     for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
       gauge.remove();
     removeNotificationMetrics(metrics);
@@ -223,7 +232,7 @@ async function refreshGauges(options: StatusOptions, own: Trouble | undefined, n
   metrics.webhookOldestDueSeconds.set(
     queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
   );
-  await refreshNotificationMetrics(config, { database, metrics });
+  await refreshNotificationMetrics(config, { database: present, metrics });
   await refreshPriceMetrics(config, { database, metrics }, now);
   await refreshPairMetrics(config, { database, metrics }, now);
 }
@@ -231,27 +240,31 @@ async function refreshGauges(options: StatusOptions, own: Trouble | undefined, n
 /** Everything that /status shows from the database. @throws Fault when the database doesn't answer in time. */
 async function readAll(options: StatusOptions, now: Date): Promise<Stored> {
   const { config, database, clock } = options;
+  const lost = countMissed(database);
+  const present = lost.then(async (some) => withoutLost(withLimit(database, DATABASE_MS_MAX), some));
   const reading = Promise.all([
     findTipTimes(database),
     findChain(database),
-    queueStatistics(database, now),
+    lost,
+    present.then((shards) => queueStatistics(shards, now)),
     describePrices(config, database, now),
     describePairs(config, database, now),
     options.writes.failures(),
     options.deployment?.read(now),
-    describeNotifications(config, database),
+    present.then((shards) => describeNotifications(config, shards)),
   ]);
   const read = await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX);
   if (read === 'late')
     throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
-  const [tip, chain, queue, prices, pairs, own, deployment, notifications] = read;
+  const [tip, chain, lostShards, queue, prices, pairs, own, deployment, notifications] = read;
   const writeFailures = [...own, ...(deployment?.writeFailures ?? [])];
-  return { tip, chain, queue, prices, pairs, writeFailures, deployment, notifications };
+  return { tip, chain, lostShards, queue, prices, pairs, writeFailures, deployment, notifications };
 }
 
 type Stored = {
   tip: Awaited<ReturnType<typeof findTipTimes>>;
   chain: Awaited<ReturnType<typeof findChain>>;
+  lostShards: Awaited<ReturnType<typeof countMissed>>;
   queue: QueueStatistics | undefined;
   prices: Awaited<ReturnType<typeof describePrices>>;
   pairs: Awaited<ReturnType<typeof describePairs>>;
@@ -261,7 +274,7 @@ type Stored = {
 };
 const unread: Stored = {
   ...{ tip: undefined, chain: undefined, queue: undefined, deployment: undefined },
-  ...{ prices: [], pairs: [], writeFailures: [], notifications: unknownNotifications },
+  ...{ lostShards: [], prices: [], pairs: [], writeFailures: [], notifications: unknownNotifications },
 };
 
 function describeTip({ number, minedAt, storedAt }: NonNullable<Stored['tip']>) {

@@ -156,6 +156,14 @@ const deliveryMetrics = ({ counter, gauge, histogram }: Factory) => ({
 });
 
 const deploymentMetrics = ({ counter, gauge }: Factory) => ({
+  lostWorkers: gauge(
+    'lost_workers',
+    'Citus workers whose shards blocks leave out, because they did not answer.',
+  ),
+  missedBlocks: gauge(
+    'missed_blocks',
+    'Blocks that the shards of lost workers have yet to get; of several workers, the most.',
+  ),
   replicaLagSeconds: gauge(
     'database_replica_lag_seconds',
     'How far the replica is behind, seen by the heartbeats of this process. Absent while it is unknown, and without database.replicaUrl.',

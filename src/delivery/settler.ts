@@ -7,6 +7,7 @@ import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Database } from '../store/db/db.ts';
+import { listLostAmong } from '../store/db/lost-shards.ts';
 import { type Settlement, settle } from '../store/delivery/settle.ts';
 import { untilUnlocked } from './retry-locked.ts';
 
@@ -52,18 +53,31 @@ export function createSettler(options: {
     }
   }
 
+  /** On Citus: shards whose last outcomes could not be recorded. Their worker may be lost. */
+  const failing = new Set<number>();
+
   async function work(
     group: readonly Settlement[],
   ): Promise<(one: Settlement) => 'settled' | 'lost' | 'locked'> {
     for (;;) {
       try {
-        const unrecorded = await settle(database, group);
-        onSettled?.([...new Set(group.map(({ lane }) => lane.watcherId))]);
-        return (one) => unrecorded.get(one) ?? 'settled';
+        const shards = new Set(group.map(({ lane }) => lane.shardId));
+        const lost = await listLostAmong(database, [...shards.intersection(failing)]);
+        const reached = group.filter(({ lane }) => !lost.has(lane.shardId));
+        const unrecorded = reached.length === 0 ? new Map() : await settle(database, reached);
+        for (const one of reached)
+          if (unrecorded.get(one) !== 'locked') failing.delete(one.lane.shardId);
+          else if (database.isDistributed === true) failing.add(one.lane.shardId);
+        if (reached.length > 0) onSettled?.([...new Set(reached.map(({ lane }) => lane.watcherId))]);
+        return (one) => (lost.has(one.lane.shardId) ? 'locked' : (unrecorded.get(one) ?? 'settled'));
       } catch (error) {
         if (!(error instanceof Fault) || signal.aborted) throw error;
         log.warn({ outcomes: group.length, error: messageOf(error) }, 'delivery.outcomes_wait');
         await clock.wait(RETRY_MS, signal);
+        if (database.isDistributed !== true) continue;
+        // The outcomes of other shards must not wait for those of a lost one.
+        for (const { lane } of group) failing.add(lane.shardId);
+        return () => 'locked';
       }
     }
   }

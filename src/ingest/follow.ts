@@ -5,12 +5,13 @@
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault } from '../core/fault.ts';
+import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { BlockId } from '../domain/block.ts';
 import { findBlockHash, findChain, findTip, isOrphaned } from '../store/blocks/blocks.ts';
+import { declareLost } from '../store/blocks/catch-up.ts';
 import type { Backfill } from './backfill.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { createNodeComparison } from './compare-nodes.ts';
@@ -190,7 +191,10 @@ export function createFollower(options: FollowerOptions): Follower {
     const newest = blocks.at(-1)?.header;
     if (newest === undefined) return 'idle';
     const target = { tip, newest, ancestor, finalizedNumber: finality.number() };
-    const committed = await commitProved(blocks, target, signal);
+    const committed = await commitProved(blocks, target, signal).catch(async (error: unknown) => {
+      if (await leaveOutSilent(error)) return { outcome: 'lost' as const };
+      throw error;
+    });
     if (committed.outcome !== 'committed') return 'worked';
     if (committed.hasDeferred) options.onDeferred?.();
     if (tip !== undefined && ancestor !== undefined)
@@ -199,6 +203,15 @@ export function createFollower(options: FollowerOptions): Follower {
     // After the commit, so that neither the wait for the nodes nor their Fault delays the blocks.
     await finality.refresh(newest, signal);
     return 'worked';
+  }
+
+  /** On Citus: if a worker doesn't answer, the next step goes on without its shards (ingest/catch-up.ts). */
+  async function leaveOutSilent(error: unknown): Promise<boolean> {
+    if (!(error instanceof Fault) || error.code !== 'unavailable') return false;
+    const lost = await declareLost(database, clock.now());
+    for (const { worker, blockNumber } of lost)
+      log.warn({ worker, block: blockNumber, error: messageOf(error) }, 'shards.lost');
+    return lost.length > 0;
   }
 
   /** The first block: the stored start if there is one (a reorg may have orphaned all blocks), otherwise the configured one. */

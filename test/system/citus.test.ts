@@ -8,6 +8,7 @@ import type { StatusBody } from '../../src/api/ops/status-body.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { citusUrl } from '../kit/citus.ts';
 import { type CitusCluster, createCluster } from '../kit/citus-cluster.ts';
+import { type Program, startProgram } from '../kit/program.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -17,44 +18,75 @@ const skip = coordinator === '' && 'TEST_CITUS_URL is not set: run `npm run citu
 /** Enough for watchers on each worker. */
 const WATCHERS = 6;
 
-test('while a worker is lost, the webhooks of other shards go out; blocks wait, visibly; afterwards each payment is accepted once', {
-  skip,
-}, async () => {
-  await using parts = new AsyncDisposableStack();
-  const stage = await setStage(parts, 2);
-  const { cluster, receiver, watchers, pay, told, status } = stage;
-  const [near, far] = [0, 1].map((index) => watchers.filter(({ worker }) => worker === index));
-  assert.ok(near !== undefined && far !== undefined && near.length > 0 && far.length > 0);
+for (const { name, isKilled } of [
+  { name: 'a worker is lost', isKilled: false },
+  { name: 'a worker is lost and the service is killed', isKilled: true },
+])
+  test(`while ${name}, blocks and webhooks of the other shards go on, also in a reorg; afterwards each payment is accepted once, and none of an orphaned block`, {
+    skip,
+  }, async () => {
+    await using parts = new AsyncDisposableStack();
+    const stage = await setStage(parts, { workers: 2, isApart: isKilled });
+    const { chain, cluster, receiver, watchers, pay, told, status } = stage;
+    const [near, far] = [0, 1].map((index) => watchers.filter(({ worker }) => worker === index));
+    const [one, other] = [near?.[0], far?.[0]];
+    assert.ok(near !== undefined && far !== undefined && one !== undefined && other !== undefined);
+    const areTold = (hashes: readonly string[]) => hashes.every((hash) => (told().get(hash) ?? 0) > 0);
 
-  receiver.setAnswer({ status: 503 });
-  for (const watcher of watchers) await pay(watcher);
-  const areAllTried = () =>
-    new Set(receiver.requests.map(({ json }) => Object(json).hash)).size === watchers.length;
-  await waitUntil(areAllTried, { describe: 'an attempt of each payment' });
-  await cluster.workers[1]?.cut();
-  receiver.setAnswer({ status: 200 });
-  const nearPaid = near.flatMap(({ paid }) => paid);
-  await waitUntil(() => nearPaid.every((hash) => (told().get(hash) ?? 0) > 0), {
-    describe: 'the payments in the shards of the other worker',
-  });
-  assert.equal((await near[0]?.read())?.status, 200);
-  assert.equal((await far[0]?.read())?.status, 503);
-  for (const watcher of watchers) await pay(watcher);
-  const body = await waitUntil(async () => {
-    const now = await status();
-    return now.state === 'degraded' && now;
-  });
-  assert.match(body.problem?.message ?? '', /connection to the remote node .* failed/);
+    receiver.setAnswer({ status: 503 });
+    for (const watcher of watchers) await pay(watcher);
+    const orphaned = { ...other, paid: [] };
+    await pay(orphaned);
+    const areAllTried = () =>
+      new Set(receiver.requests.map(({ json }) => Object(json).hash)).size === watchers.length + 1;
+    await waitUntil(areAllTried, { describe: 'an attempt of each payment' });
+    await cluster.workers[1]?.cut();
+    await chain.reorg(1);
+    for (const watcher of watchers) await pay(watcher);
+    const hasGoneOn = async () => {
+      const { cursor, lost_shards: shards } = await status();
+      return shards.length > 0 && cursor?.number === (await chain.head()).number;
+    };
+    await waitUntil(hasGoneOn, { describe: 'the newest block, without the lost shards', timeoutMs: 60_000 });
+    receiver.setAnswer({ status: 200 });
+    await waitUntil(() => areTold(near.flatMap(({ paid }) => paid)), {
+      describe: 'the payments in the shards of the other worker',
+      timeoutMs: 60_000,
+    });
+    assert.equal((await one.read()).status, 200);
+    assert.equal((await other.read()).status, 503);
+    const lost = await status();
+    assert.equal(lost.state, 'degraded');
+    assert.match(lost.problem?.message ?? '', /^worker .* did not answer, so \d+ blocks with/);
+    assert.equal(lost.lost_shards.length, 1);
+    assert.ok(lost.lost_shards[0]?.worker.endsWith(`:${cluster.workers[1]?.port}`));
+    assert.ok((lost.lost_shards[0]?.blocks ?? 0) > 0);
+    assert.notEqual(lost.cursor, null);
 
-  await cluster.workers[1]?.mend();
-  await stage.isAllTold();
-});
+    // A process that is killed before it has recorded an outcome sends the webhook again.
+    for (const { id } of near)
+      await waitUntil(async () => {
+        const [row] = await cluster.ask('select count(*)::int as count from queue where shard_id = $1', [id]);
+        return row?.count === 0;
+      });
+    await stage.restart();
+    for (const watcher of watchers) await pay(watcher);
+    await waitUntil(() => areTold(near.flatMap(({ paid }) => paid)), {
+      describe: 'payments after the restart',
+    });
+    assert.equal(areTold(far.flatMap(({ paid }) => paid)), false);
+
+    await cluster.workers[1]?.mend();
+    await stage.isAllTold();
+    await waitUntil(async () => (await status()).state === 'ok', { describe: 'the state ok' });
+    assert.deepEqual((await status()).lost_shards, []);
+  });
 
 test('a worker is added, and shards move to it while payments arrive: each payment is accepted once', {
   skip,
 }, async () => {
   await using parts = new AsyncDisposableStack();
-  const stage = await setStage(parts, 1);
+  const stage = await setStage(parts, { workers: 1, isApart: false });
   const { cluster, watchers, pay } = stage;
   const workers = async () => {
     const found = new Set<number>();
@@ -93,6 +125,8 @@ type Stage = {
   watchers: Payee[];
   /** Pays the watched address of a watcher, in a block. */
   pay(payee: Payee): Promise<void>;
+  /** Kills the process that follows and delivers, and starts another one, if it is a separate one. */
+  restart(): Promise<void>;
   /** How often the receiver has accepted the webhook of each payment. */
   told(): Map<string, number>;
   status(): Promise<StatusBody>;
@@ -100,7 +134,10 @@ type Stage = {
   isAllTold(): Promise<void>;
 };
 
-async function setStage(parts: AsyncDisposableStack, count: number): Promise<Stage> {
+async function setStage(
+  parts: AsyncDisposableStack,
+  { workers: count, isApart }: { workers: number; isApart: boolean },
+): Promise<Stage> {
   const chain = parts.use(await startChain());
   const accepted = new Map<string, number>();
   const receiver = parts.use(await startReceiver());
@@ -111,8 +148,28 @@ async function setStage(parts: AsyncDisposableStack, count: number): Promise<Sta
       rpc: [chain.url],
       receivers: [receiver],
       retryMinutes: [0.01],
+      ...(isApart && { roles: ['api'] as const }),
     }),
   );
+  let program: Program | undefined;
+  async function startApart(): Promise<void> {
+    const started = startProgram({
+      database: cluster,
+      rpc: [chain.url],
+      startBlock: 1,
+      receiver,
+      roles: ['follower', 'delivery', 'prices'],
+      retryMinutes: [0.01],
+    });
+    program = started;
+    parts.defer(() => end(started));
+    await waitUntil(() => started.log.includes('"service.started"'), { describe: 'a start' });
+  }
+  async function end({ child, ended }: Program): Promise<void> {
+    child.kill('SIGKILL');
+    await ended;
+  }
+  if (isApart) await startApart();
   const watchers: Payee[] = [];
   for (let number = 1; number <= WATCHERS; number += 1) {
     const watcher = await createWatcher(service, `watcher-${number}`);
@@ -141,6 +198,11 @@ async function setStage(parts: AsyncDisposableStack, count: number): Promise<Sta
       const { hash } = await chain.transferNative({ from: chain.accounts[1], to: address, valueWei: 1n });
       paid.push(hash);
     },
+    async restart() {
+      if (program === undefined) return;
+      await end(program);
+      await startApart();
+    },
     told,
     status: async () => (await (await fetch(`${service.apiUrl}/status`)).json()) as StatusBody,
     async isAllTold() {
@@ -151,7 +213,8 @@ async function setStage(parts: AsyncDisposableStack, count: number): Promise<Sta
       });
       const isSettled = async () => {
         const [row] = await cluster.ask(`
-          select count(*) filter (where state <> 'processed')::int as waiting, count(*)::int as all from notification_status`);
+          select count(*) filter (where state <> 'processed')::int as waiting, count(*)::int as all
+          from notification_status where state <> 'withdrawn'`);
         return row?.waiting === 0 && row.all === paid.length;
       };
       await waitUntil(isSettled, { describe: 'one processed notification for each payment' });

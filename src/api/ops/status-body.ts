@@ -192,6 +192,21 @@ export const StatusBody = Type.Object(
         },
       ),
     ),
+    lost_shards: Type.Array(
+      Type.Object({
+        worker: Type.String({ description: 'Host and port, as Citus knows them.' }),
+        since: Time,
+        block: Type.Integer({ description: 'The newest block that the shards have; -1 for none.' }),
+        blocks: Type.Integer({ description: 'Blocks that wait for them.' }),
+        transfers: Type.Integer({
+          description: 'Transfers of these blocks that may be of watched addresses.',
+        }),
+      }),
+      {
+        description:
+          'Citus: workers whose shards blocks leave out because they did not answer. `queue` and the counts do not include these shards.',
+      },
+    ),
     queue: orNull(
       Type.Object(
         {
@@ -310,7 +325,15 @@ export const STATUS_EXAMPLE: StatusBody = {
     ...{ head: 24_000_000, finalized: 23_999_920, corroborated: 24_000_000 },
   },
   cursor: { number: 24_000_000, mined_at: AT, stored_at: AT },
-  ...{ lag_blocks: 0, lag_seconds: 0, problem: null, write_failures: [], clock_step: null, replica: null },
+  ...{
+    lag_blocks: 0,
+    lag_seconds: 0,
+    problem: null,
+    write_failures: [],
+    clock_step: null,
+    replica: null,
+    lost_shards: [],
+  },
   queue: { deferred: 0, held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
   ...deploymentExample,
   watchers_over_pending_limit: 0,

@@ -7,6 +7,7 @@ import { findTip, lockCommits } from '../blocks/blocks.ts';
 import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
+import { requireNoneLost } from '../db/lost-shards.ts';
 import { readJson, recordsOf, rowsOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
@@ -69,6 +70,7 @@ export async function applyRepairs(
 ): Promise<Set<Repair>> {
   return database.transaction(async (tx) => {
     await lockCommits(tx);
+    await requireNoneLost(tx);
     await lockLanes(tx, repairs);
     const tip = await findTip(tx);
     const hashes = await listHashes(tx, repairs);

@@ -7,6 +7,7 @@ import { isSentAndOrphaned, mayBeSeen } from '../blocks/reorgs.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import { readTime } from '../db/database-time.ts';
 import type { Database, Db } from '../db/db.ts';
+import { requireNoneLost } from '../db/lost-shards.ts';
 import { tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
@@ -66,6 +67,7 @@ export type NotificationKey = { shardId: number; watchedAddressId: string; txHas
 export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
   return database.transaction(async (tx) => {
     await tx.query(sql`set transaction isolation level repeatable read, read only`);
+    await requireNoneLost(tx);
     return work(tx);
   });
 }

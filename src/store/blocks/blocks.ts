@@ -5,30 +5,20 @@ import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockHeader, BlockId, Transfer } from '../../domain/block.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
+import { limitStatements, listLost, withoutLost } from '../db/lost-shards.ts';
 import { sql } from '../db/sql.ts';
-import { wakeLanes } from '../delivery/lanes.ts';
-import { advanceSequences } from '../delivery/sequence.ts';
 import type { AddressFilter, FilteredTransaction } from '../matching/address-filter.ts';
-import {
-  type DeferralLimits,
-  deferMatches,
-  deferralLimits,
-  dropDeferred,
-  listDeferrable,
-  withoutDeferred,
-} from '../matching/deferred.ts';
-import {
-  hasEarlierNotifications,
-  insertNotifications,
-  listMatches,
-  type MatchedTransfer,
-  releaseHeld,
-} from '../matching/matching.ts';
-import type { StoredCount } from '../matching/stored-count.ts';
-import { beginReorg, endReorg } from './reorgs.ts';
+import { type DeferralLimits, dropDeferred } from '../matching/deferred.ts';
+import { listMatches, type MatchedTransfer } from '../matching/matching.ts';
+import { createCandidates, storeMissed } from './missed-blocks.ts';
+import { beginReorg } from './reorgs.ts';
+import { writeNotifications } from './write-notifications.ts';
 
 /** Advisory lock that serializes the commits of all followers. The compare-and-set decides which of them stores the block. */
 const COMMIT_LOCK = 0x6362_0002;
+
+/** On Citus, a worker that hangs must not hold up the other shards. Longer than a statement of a commit takes. */
+const STATEMENT_MS_MAX = 10_000;
 
 export type ChainRow = {
   chainId: number;
@@ -206,50 +196,38 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
  */
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
   const begin: FilteredTransaction = commit.filter?.transaction ?? ((work) => database.transaction(work));
-  return begin(async (tx, narrow) => {
-    if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
-    const matches = await listMatches(tx, commit.blocks, narrow);
-    const unproved = commit.findUnproved?.(matches) ?? [];
+  return begin(async (all, narrow) => {
+    if (all.isDistributed === true) await limitStatements(all, STATEMENT_MS_MAX);
+    if (!(await isTip(all, commit.expectedTip))) return { outcome: 'lost' };
+    const lost = await listLost(all);
+    const tx = await withoutLost(all, lost);
+    const candidates = createCandidates(narrow);
+    const matches = await listMatches(tx, commit.blocks, candidates.narrow);
+    const missed = lost.length === 0 ? [] : candidates.among(commit.blocks);
+    // Lost shards may watch any of them, and the nodes may not have the block later.
+    const unproved = commit.findUnproved?.(lost.length === 0 ? matches : missed) ?? [];
     if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };
     const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
-    const limits = commit.deferral ?? deferralLimits;
-    const deferrable = await listDeferrable(tx, matches, { isReorg: orphaned !== undefined, limits });
-    const { groups: without } = deferrable;
-    const hasEarlier = matches.length > 0 && (await hasEarlierNotifications(tx, matches));
-    await deferMatches(tx, without, { matches, hasEarlier, limits });
-    const written = withoutDeferred(matches, deferrable);
-    const made = await insertNotifications(
-      tx,
-      { ...commit, matches: written, without, hasEarlier },
-      orphaned?.reorgId,
-    );
-    const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
-    const released = await releaseHeld(tx, { ...commit, laneIds: lanesToWake(made) });
-    const stored = [...made, ...released];
+    if (lost.length > 0) await storeMissed(tx, { blocks: commit.blocks, transfers: missed }, orphaned);
+    const { notificationCount, hasDeferred } = await writeNotifications(tx, {
+      ...commit,
+      matches,
+      reorgIds: orphaned === undefined ? [] : [orphaned.reorgId],
+    });
     await updateChain(tx, commit);
-    const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
-    // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
-    await wakeLanes(tx, lanesToWake(stored), commit.now);
-    await advanceSequences(tx, ordered, commit.now);
     await commit.also?.(tx);
-    const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
     const orphanedCount = orphaned?.orphanedCount ?? 0;
-    return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred: without.length > 0 };
+    return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred };
   });
-}
-
-/** The lanes of notifications that are due, or that their sequence may make due. */
-export function lanesToWake(stored: readonly StoredCount[]): number[] {
-  const woken = stored.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
-  return [...new Set(woken.map(({ laneId }) => laneId))];
 }
 
 async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   if (reorg === undefined || expectedTip === undefined) return undefined;
   await reorg.undo?.(tx);
   await dropDeferred(tx, reorg.ancestorNumber);
-  return beginReorg(tx, { ancestorNumber: reorg.ancestorNumber, tip: expectedTip, now });
+  const { ancestorNumber } = reorg;
+  return { ancestorNumber, ...(await beginReorg(tx, { ancestorNumber, tip: expectedTip, now })) };
 }
 
 /** Keeps all other transactions from committing or orphaning blocks until this one ends. */

@@ -3,13 +3,14 @@
  * in the new branch lose the mark again (blocks.ts). The others are withdrawn or become removal notices.
  */
 import type { BlockId } from '../../domain/block.ts';
+import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { readJson, recordsOf, rowsOf, tableOf } from '../db/shard-rows.ts';
+import { inReach, readJson, recordsOf, rowsOf, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
-import { isOfReorg, lockRows, moveToEnded } from '../delivery/notification-rows.ts';
+import { isOfReorg, lockRows, moveToEnded, storedColumns } from '../delivery/notification-rows.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
@@ -25,9 +26,21 @@ export async function beginReorg(
   const orphaned = await tx.query(sql`
     with gone as (delete from block where number > ${ancestorNumber} returning number, hash)
     insert into orphaned_block (reorg_id, number, hash) select ${reorgId}, number, hash from gone returning number`);
-  const isOrphaned = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${tip.number} and n.reorg_id is null`;
+  const isOrphaned = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${tip.number} and n.reorg_id is null${inReach(tx, sql`n.shard_id`)}`;
   await markOrphaned(tx, { reorgId, isOrphaned, now });
   return { reorgId, orphanedCount: orphaned.length };
+}
+
+/** Marks the notifications that these reorgs orphaned, oldest first, in shards that were lost then. */
+export async function beginMissedReorgs(tx: Tx, reorgIds: readonly number[], now: Date): Promise<void> {
+  for (const reorgId of reorgIds) {
+    const [reorg] = await tx.query<{ ancestor_number: number }>(
+      sql`select ancestor_number from reorg where id = ${reorgId}`,
+    );
+    if (reorg === undefined) throw new Error(`reorg ${reorgId} is missing`);
+    const isOrphaned = sql`n.block_number > ${reorg.ancestor_number} and n.reorg_id is null${inReach(tx, sql`n.shard_id`)}`;
+    await markOrphaned(tx, { reorgId, isOrphaned, now });
+  }
 }
 
 /**
@@ -43,13 +56,29 @@ export async function orphanNotifications(
   // A removal notice names the block with which its transfer was sent.
   const numbers = await rowsOf(
     tx,
-    sql`select distinct n.block_number from notification_status n where ${isOfReorg(reorgId)}`,
+    sql`select distinct n.block_number from notification_status n where ${isOfReorg(tx, reorgId)}`,
     'block_number bigint',
   );
   await tx.query(sql`
     insert into orphaned_block (reorg_id, number, hash)
     select ${reorgId}, b.number, b.hash from block b where b.number in (select block_number from ${numbers} as n)`);
   return { reorgId, marked };
+}
+
+/**
+ * On Citus: marks the notifications of blocks above this one. There are some if the coordinator failed after the only worker of a
+ * commit had committed. Returns the reorg that stands for them, if any.
+ */
+export async function orphanStrays(
+  tx: Tx,
+  above: number,
+  { tip, now }: { tip: BlockId; now: Date },
+): Promise<number[]> {
+  const isOrphaned = sql`n.block_number > ${above} and n.reorg_id is null${inReach(tx, sql`n.shard_id`)}`;
+  const found = await tx.query(
+    sql`select n.id from notification_status n where ${isOrphaned} order by n.id limit 1`,
+  );
+  return found.length === 0 ? [] : [(await orphanNotifications(tx, { isOrphaned, tip, now })).reorgId];
 }
 
 async function insertReorg(tx: Tx, ancestorNumber: number, now: Date): Promise<number> {
@@ -70,7 +99,7 @@ async function markOrphaned(
       select n.lane_id from notification_status n where ${isOrphaned}
       union
       select w.lane_id from notification_status n
-      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned}`,
+      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned}${inReach(tx, sql`w.shard_id`)}`,
   );
   await lockRows(tx, isOrphaned);
   if (tx.isDistributed === true) return markInShards(tx, { reorgId, isOrphaned, now });
@@ -78,14 +107,14 @@ async function markOrphaned(
     with orphaned as materialized (
       select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, n.processed_at, ${mayBeSeen(now)} as is_seen
       from notification_status n where ${isOrphaned}
-    ), pending as (${markPending(sql`orphaned`, reorgId)}), finished as (${markFinished(sql`orphaned`, reorgId)})
+    ), pending as (${markPending(tx, sql`orphaned`, reorgId)}), finished as (${markFinished(sql`orphaned`, reorgId)})
     select shard_id, id from orphaned order by shard_id, id`);
   return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
 }
 
-const markPending = (orphaned: Sql, reorgId: number): Sql => sql`
+const markPending = (tx: Tx, orphaned: Sql, reorgId: number): Sql => sql`
       update queue q set reorg_id = ${reorgId}, tx_hash = o.tx_hash, may_be_seen = o.is_seen from ${orphaned} o
-      where q.shard_id = o.shard_id and q.id = o.id`;
+      where q.shard_id = o.shard_id and q.id = o.id${inReach(tx, sql`q.shard_id`)}`;
 const markFinished = (orphaned: Sql, reorgId: number): Sql => sql`
       insert into ended as e (shard_id, id, created_at, state, ended_at, may_be_seen, reorg_id, tx_hash)
       select shard_id, id, created_at, state, processed_at, is_seen, ${reorgId}::bigint, tx_hash from ${orphaned} o
@@ -98,23 +127,49 @@ async function markInShards(
   tx: Tx,
   { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
 ): Promise<{ shardId: number; id: number }[]> {
-  const statuses = await tableOf(tx, 'notification_status', { alias: 'n', where: isOrphaned });
+  const statuses = await tableOf(tx, 'notification_status', {
+    ...{ alias: 'n', columns: storedColumns },
+    where: isOrphaned,
+  });
   const json = await readJson(
     tx,
     sql`
-      select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, n.processed_at, ${mayBeSeen(now)} as is_seen
+      select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, ${mayBeSeen(now)} as is_seen
       from ${statuses} n order by n.shard_id, n.id`,
   );
-  const orphaned = recordsOf(
+  const marked = recordsOf(
     json,
-    'shard_id bigint, id bigint, created_at timestamptz, tx_hash bytea, state text, processed_at timestamptz, is_seen boolean',
+    'shard_id bigint, id bigint, created_at timestamptz, tx_hash bytea, state text, is_seen boolean',
   );
-  await tx.query(markPending(orphaned, reorgId));
+  const processed = await readProcessedAt(tx, marked);
+  const orphaned = sql`(select o.*, p.processed_at from ${marked} o left join ${processed} p on p.shard_id = o.shard_id and p.id = o.id)`;
+  await tx.query(markPending(tx, orphaned, reorgId));
   await tx.query(markFinished(orphaned, reorgId));
   const rows = await tx.query<{ shard_id: number; id: number }>(
     sql`select shard_id, id from ${orphaned} as o`,
   );
   return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+}
+
+/** When those that are processed were: the end of their last success, as in the view. */
+async function readProcessedAt(tx: Tx, notifications: Sql): Promise<Sql> {
+  const rows = await tx.query<{ shard_id: number; id: number; created_at: Date }>(sql`
+    select shard_id, id, created_at from ${notifications} as n where state = 'processed' order by created_at`);
+  const [oldest] = rows;
+  const columns = 'shard_id bigint, id bigint, processed_at timestamptz';
+  if (oldest === undefined) return recordsOf('[]', columns);
+  const ids = listOf(rows.map(({ id }) => id));
+  return rowsOf(
+    tx,
+    sql`
+      select a.shard_id, a.notification_id as id, max(a.started_at + a.duration_ms * interval '1 ms') as processed_at
+      from delivery_attempt a
+      where a.shard_id = any(${listOf([...new Set(rows.map((row) => row.shard_id))])}::bigint[])
+        and a.notification_id = any(${ids}::bigint[]) and a.outcome = 'success'
+        and a.started_at >= ${oldest.created_at}::timestamptz - interval '1 day'
+      group by a.shard_id, a.notification_id`,
+    columns,
+  );
 }
 
 /**
@@ -143,13 +198,17 @@ export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen an
 export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
   const reported = await toRemovalNotices(
     tx,
-    sql`${isOfReorg(reorgId)} and ${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`,
+    sql`${isOfReorg(tx, reorgId)} and ${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`,
     now,
   );
-  const rows = await moveToEnded(tx, sql`n.reorg_id = ${reorgId} and ${isTransferMessage}`, {
-    state: 'withdrawn',
-    now,
-  });
+  const rows = await moveToEnded(
+    tx,
+    sql`n.reorg_id = ${reorgId} and ${isTransferMessage}${inReach(tx, sql`n.shard_id`)}`,
+    {
+      state: 'withdrawn',
+      now,
+    },
+  );
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   const withdrawn = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
     id === null ? [] : [{ shardId, id }],

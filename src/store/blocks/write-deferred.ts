@@ -2,13 +2,15 @@
  * Writes deferred notifications (deferred.ts) in transactions of bounded size, which alternate with the commits of blocks.
  */
 import type { Database } from '../db/db.ts';
+import { listLost, withoutLost } from '../db/lost-shards.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import { recordKeys } from '../delivery/shards.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications } from '../matching/matching.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
-import { findTip, lanesToWake, lockCommits } from './blocks.ts';
+import { findTip, lockCommits } from './blocks.ts';
+import { lanesToWake } from './write-notifications.ts';
 
 /**
  * Writes deferred notifications of some watchers, in the order that `sortWatchers` gives their ids, up to about
@@ -28,8 +30,9 @@ export async function writeDeferred(
     limits: DeferralLimits;
   },
 ): Promise<{ notificationCount: number; watcherIds: number[] } | undefined> {
-  return database.transaction(async (tx) => {
-    await lockCommits(tx);
+  return database.transaction(async (all) => {
+    await lockCommits(all);
+    const tx = await withoutLost(all, await listLost(all));
     const heads = await listDeferred(tx);
     const tip = await findTip(tx);
     if (heads.size === 0 || tip === undefined) return undefined;

@@ -10,6 +10,8 @@ export type Db = {
   query<Row = Record<string, unknown>>(statement: Sql): Promise<Row[]>;
   /** Whether the delivery tables are distributed over several servers (citus.ts). Known when the database is opened. */
   readonly isDistributed?: boolean;
+  /** The shards to which statements about several shards are limited; undefined for all (shard-rows.ts). */
+  readonly reach?: readonly number[] | undefined;
 };
 
 /**

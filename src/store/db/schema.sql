@@ -267,6 +267,21 @@ create table last_success (
 );
 comment on table last_success is 'One row: when a receiver last accepted a webhook, to about a second';
 
+create table lost_shards (
+  id bigint not null generated always as identity,
+  worker text not null,
+  hashes int8multirange not null,
+  since timestamp with time zone not null,
+  block_number bigint not null,
+  reorg_ids bigint[] not null default '{}'::bigint[],
+  constraint lost_shards_pkey PRIMARY KEY (id)
+);
+comment on table lost_shards is 'Citus: shards that blocks leave out because their worker did not answer, one row for each worker';
+comment on column lost_shards.worker is 'Host and port';
+comment on column lost_shards.hashes is 'Hash values of their shard ids';
+comment on column lost_shards.block_number is 'Newest block that they have; -1 for none';
+comment on column lost_shards.reorg_ids is 'Reorgs since then that orphaned blocks which they have, oldest first';
+
 create table migration (
   id integer not null,
   name text not null,
@@ -274,6 +289,14 @@ create table migration (
   breaking text,
   constraint migration_pkey PRIMARY KEY (id)
 );
+
+create table missed_block (
+  number bigint not null,
+  transfers jsonb not null,
+  constraint missed_block_pkey PRIMARY KEY (number)
+);
+comment on table missed_block is 'Canonical blocks that some lost shards have not got yet';
+comment on column missed_block.transfers is 'Transfers of addresses that may be watched';
 
 create table notification (
   shard_id bigint not null,

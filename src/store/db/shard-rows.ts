@@ -3,8 +3,16 @@
  * the coordinator can't be joined, so the rows are read first and then take the place of the table.
  */
 import { Fault } from '../../core/fault.ts';
+import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { raw, type Sql, sql } from './sql.ts';
+
+/** The same, with statements about several shards limited to these. */
+export const within = <D extends Db>(db: D, reach: readonly number[]): D => ({ ...db, reach });
+
+/** Also requires the shard to be one of those that the transaction is limited to. On Citus, other servers aren't asked then. */
+export const inReach = ({ reach }: Db, shardId: Sql): Sql =>
+  reach === undefined ? sql`` : sql` and ${shardId} = any(${listOf(reach)}::bigint[])`;
 
 /** Rows with these columns, as `columnList` of a function in `from`. */
 export function recordsOf(rows: string, columns: string): Sql {
@@ -38,16 +46,16 @@ export async function rowsOf(db: Db, select: Sql, columns: string): Promise<Sql>
 
 type ShardedTable = 'watched_address' | 'notification_status' | 'queue';
 
-/** A relation with at least the rows of the table, or view, whose alias is `alias`, that match the condition. */
+/** A relation with at least the rows of the table, or view, whose alias is `alias`, that match the condition. The other columns may be null. */
 export async function tableOf(
   db: Db,
   table: ShardedTable,
-  { alias, where }: { alias: string; where: Sql },
+  { alias, where, columns = '*' }: { alias: string; where: Sql; columns?: string },
 ): Promise<Sql> {
   if (db.isDistributed !== true) return raw(table);
   const json = await readJson(
     db,
-    sql`select ${raw(alias)}.* from ${raw(`${table} ${alias}`)} where ${where}`,
+    sql`select ${raw(columns)} from ${raw(`${table} ${alias}`)} where ${where}`,
   );
   return sql`(select * from jsonb_populate_recordset(null::${raw(table)}, ${json}::jsonb))`;
 }

@@ -1,11 +1,12 @@
 /**
  * Reads the due notifications of leased lanes. Spec 2.7, 3 and 6.2.
  */
-import type { Fault } from '../../core/fault.ts';
+import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { isLost } from '../db/lost-shards.ts';
 import { rowsOf, tryEachShard } from '../db/shard-rows.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
@@ -137,9 +138,9 @@ async function listDueInShards(
   lanes: readonly Lane[],
   { now, stepsMs = 0, exclude, limit }: DueRequest,
 ): Promise<Map<number, DueOfLane>> {
-  const held = await database.query<{ id: number; is_ready: boolean }>(
+  const held = await database.query<{ id: number; is_ready: boolean; is_lost: boolean }>(
     frequent(sql`
-    select l.id, ${hasFollowedClock(stepsMs)} as is_ready
+    select l.id, ${hasFollowedClock(stepsMs)} as is_ready, ${isLost(sql`l.shard_id`)} as is_lost
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
     ) as leased (id, epoch)
@@ -148,7 +149,8 @@ async function listDueInShards(
   );
   const isReady = held[0]?.is_ready === true;
   const heldIds = new Set(held.map(({ id }) => id));
-  const own = lanes.filter(({ id }) => isReady && heldIds.has(id));
+  const absent = new Set(held.flatMap((row) => (row.is_lost ? [row.id] : [])));
+  const own = lanes.filter(({ id }) => isReady && heldIds.has(id) && !absent.has(id));
   const excluded = listOf(exclude);
   const { found, failed } = await tryEachShard(own, (shardId, inShard) => {
     const due = (attempts: Sql) => sql`(
@@ -189,6 +191,7 @@ async function listDueInShards(
   return new Map(
     lanes.map((lane) => {
       if (!heldIds.has(lane.id)) return [lane.id, 'lost'];
+      if (absent.has(lane.id)) return [lane.id, unreadFault()];
       return [
         lane.id,
         failed.get(lane.shardId) ?? wanted.failed.get(lane.shardId) ?? dueOf.get(lane.id) ?? [],
@@ -196,6 +199,9 @@ async function listDueInShards(
     }),
   );
 }
+
+/** Its server may hang, and some of its notifications may be of blocks that a reorg has orphaned since. */
+const unreadFault = () => new Fault('unavailable', 'the shard is lost, and waits until it has caught up');
 
 type BlockRef = { block_number: number; reorg_id: number | null };
 

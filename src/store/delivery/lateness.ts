@@ -3,7 +3,7 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
-import { rowsOf } from '../db/shard-rows.ts';
+import { inReach, rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { shardsOfWatcher } from './shards.ts';
 
@@ -74,7 +74,7 @@ export async function findLateWatchers(
 export async function hasWaiting(db: Db): Promise<boolean> {
   // The order by lets each part read the first entry of its partial index.
   const first = (attempts: Sql) => sql`(
-    select id from queue where state = 'waiting' and ${attempts}
+    select id from queue where state = 'waiting' and ${attempts}${inReach(db, sql`shard_id`)}
     order by shard_id, lane_id, due_at, id limit 1)`;
   const [row] = await db.query<{ id: number | null }>(
     sql`select coalesce(${first(sql`retry_count = 0`)}, ${first(sql`retry_count > 0`)}) as id`,
@@ -100,7 +100,8 @@ const indexedOldest: OldestOf = {
 async function readOldest(db: Db, busy: Sql): Promise<OldestOf> {
   const shards = await db.query<{ id: number }>(sql`
     select s.id from (${busy}) as b join watcher w on w.id = b.watcher_id cross join lateral unnest(${shardsOfWatcher}) as s (id)`);
-  const isOwn = sql`shard_id = any(${listOf(shards.map(({ id }) => id))}::bigint[]) and state = 'waiting'`;
+  const reached = shards.map(({ id }) => id).filter((id) => db.reach?.includes(id) !== false);
+  const isOwn = sql`shard_id = any(${listOf(reached)}::bigint[]) and state = 'waiting'`;
   const retries = await rowsOf(
     db,
     sql`select shard_id, min(due_at) as due_at from queue where ${isOwn} and retry_count > 0 group by shard_id`,

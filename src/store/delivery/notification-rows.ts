@@ -6,7 +6,7 @@ import type { Hash } from '../../core/hex.ts';
 import type { TransferKind } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { readJson } from '../db/shard-rows.ts';
+import { inReach, readJson } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
 /** The column `kind`, in one byte. */
@@ -26,10 +26,18 @@ export function isOfTransactions(hashes: readonly Hash[]): Sql {
 }
 
 /** Whether notification `n` of the view was orphaned by this reorg. Finds it by the indexes of `queue` and `ended`. */
-export const isOfReorg = (reorgId: number): Sql => sql`(n.reorg_id = ${reorgId}
+export const isOfReorg = (tx: Tx, reorgId: number): Sql => {
+  const isOwn = sql`reorg_id = ${reorgId}${inReach(tx, sql`shard_id`)}`;
+  return sql`(n.reorg_id = ${reorgId}${inReach(tx, sql`n.shard_id`)}
   and (n.shard_id, n.id, n.created_at) in (
-    select shard_id, id, created_at from queue where reorg_id = ${reorgId}
-    union all select shard_id, id, created_at from ended where reorg_id = ${reorgId}))`;
+    select shard_id, id, created_at from queue where ${isOwn}
+    union all select shard_id, id, created_at from ended where ${isOwn}))`;
+};
+
+/** The columns of the view without those that read further tables, for which Citus would ask all shards. */
+export const storedColumns = `n.shard_id, n.id, n.lane_id, n.watched_address_id, n.watcher_id, n.kind, n.tx_hash, n.ordinal, n.occurrence,
+  n.sender, n.receiver, n.amount, n.token, n.block_number, n.created_at, n.state, n.release_number, n.sequence, n.next_attempt_at,
+  n.next_retry_at, n.retry_count, n.redelivery_count, n.revision, n.reorg_id, n.replaces, n.may_be_seen, n.unsent_epoch`;
 
 /** The columns that `queue` and `ended` have in common, apart from the state. */
 const progressColumns = sql`shard_id, id, created_at, sequence, next_retry_at, retry_count, redelivery_count, revision,

@@ -2,7 +2,7 @@
  * Transfers that a receiver acknowledged, that a reorg then orphaned, and for which no removal notice was sent.
  */
 import type { Db } from '../db/db.ts';
-import { rowsOf } from '../db/shard-rows.ts';
+import { inReach, rowsOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
 import { isTransferMessage } from './message-kind.ts';
 
@@ -17,7 +17,7 @@ export async function countOrphaned(db: Db): Promise<OrphanedStatistics> {
   const orphaned = await rowsOf(
     db,
     sql`select n.reorg_id, count(*) as count from ended n
-      where n.reorg_id is not null and n.state = 'processed' and ${isTransferMessage} group by n.reorg_id`,
+      where n.reorg_id is not null and n.state = 'processed' and ${isTransferMessage}${inReach(db, sql`n.shard_id`)} group by n.reorg_id`,
     'reorg_id bigint, count bigint',
   );
   const [row] = await db.query<{ count: number; since: Date | null }>(sql`

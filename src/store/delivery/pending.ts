@@ -4,6 +4,7 @@
 
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
+import { inReach } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
 
@@ -35,7 +36,7 @@ export async function listPendingAbove(
 ): Promise<{ watcherId: number; pending: number }[]> {
   const rows = await db.query<{ watcher_id: number; pending: number }>(sql`
     select watcher_id, count(*) as pending
-    from (${parts((waiting) => sql`select ${watcherOf(sql`shard_id`)} as watcher_id from queue where ${waiting}`)}) as pending
+    from (${parts((waiting) => sql`select ${watcherOf(sql`shard_id`)} as watcher_id from queue where ${waiting}${inReach(db, sql`shard_id`)}`)}) as pending
     group by watcher_id having count(*) > ${limit}
     order by pending desc, watcher_id limit ${WATCHERS_MAX}`);
   return rows.map(({ watcher_id: watcherId, pending }) => ({ watcherId, pending }));
@@ -64,14 +65,14 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
   const waiting = (attempts: Sql) => sql`
     select shard_id, 'waiting' as state,
       case when shard_id <> all(${suspended}) then due_at end as due_at
-    from queue where state = 'waiting' and ${attempts}`;
+    from queue where state = 'waiting' and ${attempts}${inReach(db, sql`shard_id`)}`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select count(*) filter (where state = 'held') as held,
       count(*) filter (where state = 'waiting') as waiting,
       count(*) filter (where state = 'waiting' and due_at <= ${now}) as due,
       min(due_at) filter (where state = 'waiting' and due_at <= ${now}) as oldest
     from (
-      select shard_id, 'held' as state, null::timestamptz as due_at from queue where state = 'held'
+      select shard_id, 'held' as state, null::timestamptz as due_at from queue where state = 'held'${inReach(db, sql`shard_id`)}
       union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
     ) as pending`);
   return {

@@ -3,7 +3,7 @@
  * row. So each transfer has one row with its current message, which is attempted until a 2xx.
  */
 import type { Tx } from '../db/db.ts';
-import { readJson, recordsOf } from '../db/shard-rows.ts';
+import { inReach, readJson, recordsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from './lane-locks.ts';
 import { wakeLanes } from './lanes.ts';
@@ -22,7 +22,7 @@ const REPORTED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, wa
  */
 export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const wanted = sql`watched_address w
-    where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
+    where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})${inReach(tx, sql`w.shard_id`)}`;
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
   await lockLanesIn(tx, sql`select w.lane_id from notification_status n, ${wanted}`);
   await lockRows(tx, sql`(${condition}) and exists (select from ${wanted})`);
@@ -31,7 +31,7 @@ export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promi
         n.revision + 1 as revision, ${removalSequence} as sequence, w.lane_id
       from notification_status n, ${wanted}`;
   const resume = (from: Sql) => sql`
-      delete from ended e using ${from} r where e.shard_id = r.shard_id and e.id = r.id`;
+      delete from ended e using ${from} r where e.shard_id = r.shard_id and e.id = r.id${inReach(tx, sql`e.shard_id`)}`;
   const enqueue = (from: Sql) => sql`
       insert into queue as q (shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, redelivery_count, unsent_epoch,
         revision, sequence, lane_id, state, due_at, may_be_seen)

@@ -5,6 +5,8 @@
 import type { Clock } from '../../core/clock.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
+import { listLost, withoutLost } from '../db/lost-shards.ts';
+import { inReach } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { timeSum } from '../db/time-sum.ts';
 import { LANE_CHANNEL } from '../delivery/lanes.ts';
@@ -104,13 +106,13 @@ async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
 
 /**
  * Brings back rows that are further in the future than the schedule allows. A process wrote them before it followed a step back,
- * or before a step that no process noticed. Every waiting lane is checked again. Returns false and changes nothing while this
- * process has not followed all steps, because its time would bring everything back too far.
+ * or before a step that no process noticed. Every waiting lane is checked again. Changes nothing while this
+ * process has not followed all steps, because its time would bring everything back too far. 'partly': on Citus, without lost shards.
  */
 export async function repairSchedule(
   database: Database,
   { clock, leaseMs, retryMinutes }: { clock: Clock; leaseMs: number; retryMinutes: readonly number[] },
-): Promise<boolean> {
+): Promise<'repaired' | 'partly' | 'unchanged'> {
   return database.transaction(async (tx) => {
     // Read the time only once the transaction has its connection. Otherwise rows that others schedule meanwhile would seem too
     // far ahead.
@@ -122,7 +124,7 @@ export async function repairSchedule(
         select id from lane where next_due > ${now} or lease_until > ${leaseUntil} order by id for update
       ) as locked`);
     const [state] = await tx.query<{ steps_ms: number }>(sql`select steps_ms from clock_state for share`);
-    if (state?.steps_ms !== stepsMs) return false;
+    if (state?.steps_ms !== stepsMs) return 'unchanged';
     await tx.query(sql`
       update lane set
         next_due = least(next_due, case when next_due is not null then ${now}::timestamptz end),
@@ -132,13 +134,15 @@ export async function repairSchedule(
       update watcher_queue set next_due = ${now} where watcher_id in (
         select watcher_id from watcher_queue where next_due > ${now} order by watcher_id for update)`);
     const latest = latestOf(now, retryMinutes);
+    const lost = await listLost(tx);
+    const present = await withoutLost(tx, lost);
     await tx.query(sql`
       update queue n set
         due_at = ${latest},
         next_retry_at = case when next_retry_at is not null then ${latest} end
-      where state = 'waiting' and due_at > ${now} and due_at > ${latest}`);
+      where state = 'waiting' and due_at > ${now} and due_at > ${latest}${inReach(present, sql`n.shard_id`)}`);
     await tx.query(sql`select pg_notify(${LANE_CHANNEL}, '*')`);
-    return true;
+    return lost.length === 0 ? 'repaired' : 'partly';
   });
 }
 

@@ -8,9 +8,11 @@
  * writes all notifications at once, because rows of orphaned transfers may be among them.
  */
 import { type Address, fromBytes } from '../../core/hex.ts';
+import type { Transfer } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
-import { rowsOf } from '../db/shard-rows.ts';
+import { isLost } from '../db/lost-shards.ts';
+import { inReach, rowsOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
 import { addressOf, type Match, type RecordGroup } from './matching.ts';
 
@@ -45,7 +47,7 @@ export async function listDeferrable(
   const groups = await rowsOf(
     tx,
     sql`select watcher_id, address, count(*) as records from watched_address
-      where address = any(${addresses}::bytea[]) group by watcher_id, address`,
+      where address = any(${addresses}::bytea[])${inReach(tx, sql`shard_id`)} group by watcher_id, address`,
     'watcher_id bigint, address bytea, records bigint',
   );
   const rows = await tx.query<{
@@ -102,7 +104,7 @@ export async function deferMatches(
         where address = any(${bytesOf([...wanted])}::bytea[]) and (watcher_id, address) in (
           select * from unnest(
             ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
-            ${bytesOf(groups.map(({ address }) => address))}::bytea[]))
+            ${bytesOf(groups.map(({ address }) => address))}::bytea[]))${inReach(tx, sql`shard_id`)}
         group by watcher_id, address`,
     'watcher_id bigint, address bytea, ids uuid[]',
   );
@@ -138,10 +140,14 @@ export async function findFirstDeferred(db: Db): Promise<number | undefined> {
 /** One deferred match: the transfers of an address in one block, and the records of one watcher that they are for. */
 type Deferred = { block: number; recordIds: string[]; matches: Match[]; hasEarlier: boolean };
 
-/** The id of each watcher's oldest deferred match, by watcher. */
+/** The id of each watcher's oldest deferred match, by watcher. On Citus, without watchers that have lost shards. */
 export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
+  const isReached =
+    tx.reach === undefined
+      ? sql``
+      : sql`where not exists (select from lane l where l.watcher_id = d.watcher_id and ${isLost(sql`l.shard_id`)})`;
   const rows = await tx.query<{ watcher_id: number; id: number }>(
-    sql`select watcher_id, min(id) as id from deferred_match group by watcher_id order by watcher_id`,
+    sql`select watcher_id, min(id) as id from deferred_match d ${isReached} group by watcher_id order by watcher_id`,
   );
   return new Map(rows.map(({ watcher_id, id }) => [watcher_id, id]));
 }
@@ -151,21 +157,26 @@ export async function takeDeferred(tx: Tx, id: number): Promise<Deferred> {
   const [row] = await tx.query<{
     block_number: number;
     record_ids: string[];
-    matches: (Omit<Match, 'transfer'> & {
-      transfer: Omit<Match['transfer'], 'amount'> & { amount: string };
-    })[];
+    matches: (Omit<Match, 'transfer'> & { transfer: StoredTransfer })[];
     has_earlier: boolean;
   }>(
     sql`delete from deferred_match where id = ${id} returning block_number, record_ids, matches, has_earlier`,
   );
   if (row === undefined) throw new Error(`deferred match ${id} is missing`);
   const matches = row.matches.map(
-    ({ transfer: { receiver, token, ...transfer }, ...match }): Match => ({
-      ...match,
-      transfer: { ...transfer, receiver, token, amount: BigInt(transfer.amount) },
-    }),
+    ({ transfer, ...match }): Match => ({ ...match, transfer: toTransfer(transfer) }),
   );
   return { block: row.block_number, recordIds: row.record_ids, matches, hasEarlier: row.has_earlier };
 }
 
-const amountAsText = (_key: string, value: unknown) => (typeof value === 'bigint' ? value.toString() : value);
+/** A transfer in a column of type jsonb, written with `amountAsText`. */
+export type StoredTransfer = Omit<Transfer, 'amount'> & { amount: string };
+
+export const toTransfer = ({ receiver, token, ...transfer }: StoredTransfer): Transfer => ({
+  ...{ ...transfer, receiver, token },
+  amount: BigInt(transfer.amount),
+});
+
+/** For `JSON.stringify`, which refuses a bigint. */
+export const amountAsText = (_key: string, value: unknown) =>
+  typeof value === 'bigint' ? value.toString() : value;

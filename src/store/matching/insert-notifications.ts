@@ -3,7 +3,7 @@
  * after it.
  */
 import type { Tx } from '../db/db.ts';
-import { recordsOf, unnested } from '../db/shard-rows.ts';
+import { inReach, recordsOf, unnested } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import {
   type ChangedRow,
@@ -20,19 +20,19 @@ import {
 } from './stored-count.ts';
 
 /** The statements that update `earlier` notifications. `inShard` limits each to a shard. */
-const reinclusions = (earlier: Sql, now: Date) => ({
+const reinclusions = (tx: Tx, earlier: Sql, now: Date) => ({
   moved: sql`
       update notification n set block_number = e.new_block_number, ordinal = e.new_ordinal from ${earlier} e
       where e.is_changed and n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at
-        and (n.block_number, n.ordinal) <> (e.new_block_number, e.new_ordinal)`,
+        and (n.block_number, n.ordinal) <> (e.new_block_number, e.new_ordinal)${inReach(tx, sql`n.shard_id`)}`,
   acknowledged: sql`
       update ended n set reorg_id = null, tx_hash = null, sequence = e.new_sequence from ${earlier} e
-      where e.is_changed and e.stays and e.state = 'processed' and n.shard_id = e.shard_id and n.id = e.id
+      where e.is_changed and e.stays and e.state = 'processed' and n.shard_id = e.shard_id and n.id = e.id${inReach(tx, sql`n.shard_id`)}
       returning n.shard_id, e.lane_id, 'processed' as state,
         case when n.sequence is not null then e.watched_address_id end as ordered_id`,
   resumed: sql`
       delete from ended n using ${earlier} e
-      where e.is_changed and not (e.stays and e.state = 'processed') and n.shard_id = e.shard_id and n.id = e.id`,
+      where e.is_changed and not (e.stays and e.state = 'processed') and n.shard_id = e.shard_id and n.id = e.id${inReach(tx, sql`n.shard_id`)}`,
   requeued: sql`
       insert into queue as q (${queuedColumns}, due_at, revision, retry_count, redelivery_count, next_retry_at, may_be_seen)
       select shard_id, id, created_at, case when is_sent_again then new_lane_id else lane_id end, watched_address_id,
@@ -51,8 +51,8 @@ const reinclusions = (earlier: Sql, now: Date) => ({
 });
 
 /** CTEs that update `earlier` notifications, and return those that are canonical again as `changed`. */
-export function reincluded(now: Date): Sql {
-  const { moved, acknowledged, resumed, requeued } = reinclusions(sql`earlier`, now);
+export function reincluded(tx: Tx, now: Date): Sql {
+  const { moved, acknowledged, resumed, requeued } = reinclusions(tx, sql`earlier`, now);
   return sql`
     moved as (${moved}), acknowledged as (${acknowledged}), resumed as (${resumed}), requeued as (${requeued}), changed as (
       select * from acknowledged union all select * from requeued
@@ -110,7 +110,7 @@ export async function insertInShards(
     from made m`);
   const changed: ChangedRow[] = [];
   if (computed?.earlier !== null && computed?.earlier !== undefined) {
-    const steps = reinclusions(recordsOf(computed.earlier, EARLIER_COLUMNS), now);
+    const steps = reinclusions(tx, recordsOf(computed.earlier, EARLIER_COLUMNS), now);
     await tx.query(steps.moved);
     changed.push(...(await tx.query<ChangedRow>(steps.acknowledged)));
     await tx.query(steps.resumed);

@@ -6,7 +6,7 @@ import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { tableOf } from '../db/shard-rows.ts';
+import { inReach, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanes, lockLanesIn } from '../delivery/lane-locks.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
@@ -17,6 +17,7 @@ import {
   kindCode,
   kindText,
   lockRows,
+  storedColumns,
 } from '../delivery/notification-rows.ts';
 import { isOneOfRecords, type ShardKey } from '../delivery/shards.ts';
 import { insertInShards, reincluded } from './insert-notifications.ts';
@@ -35,7 +36,7 @@ import {
 /** Positions that a sequence reserves for each block: more than the matched transfers of a commit. */
 const BLOCK_POSITIONS = 2 ** 20;
 
-type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
+export type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
 /** Notifications of blocks up to `releasedNumber` may be sent. */
 type Moment = { releasedNumber: number; now: Date };
 
@@ -70,7 +71,7 @@ export async function insertNotifications(
     /** Whether transactions of the matches already have notifications. Queried if undefined. */
     hasEarlier?: boolean;
   },
-  reorgId: number | undefined,
+  reorgIds: readonly number[] = [],
 ): Promise<StoredCount[]> {
   if (matches.length === 0) return [];
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
@@ -92,7 +93,7 @@ export async function insertNotifications(
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
       where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
-    )${hasEarlier ? earlierAmong(statuses, reorgId) : sql``}`;
+    )${hasEarlier ? earlierAmong(statuses, reorgIds) : sql``}`;
   const made = sql`
     made as materialized (
       select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, sorted.* from (
@@ -101,7 +102,7 @@ export async function insertNotifications(
     )`;
   if (tx.isDistributed === true) return insertInShards(tx, { selected, made, hasEarlier, now });
   const rows = await tx.query<StoredCountRow>(sql`
-    with ${selected}, ${hasEarlier ? reincluded(now) : sql``} ${made}, written as (
+    with ${selected}, ${hasEarlier ? reincluded(tx, now) : sql``} ${made}, written as (
       insert into notification (${writtenColumns}, is_held) select ${writtenColumns}, state = 'held' from made order by id
     ), queued as (
       insert into queue as q (${queuedColumns}, due_at) select ${queuedColumns}, created_at from made order by id
@@ -124,9 +125,15 @@ async function sourcesOf(
     records === undefined
       ? sql`w.address = any(${bytesOf([...new Set(matches.map(addressOf))])}::bytea[])`
       : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records);
-  const watches = await tableOf(tx, 'watched_address', { alias: 'w', where: isMatched });
+  const watches = await tableOf(tx, 'watched_address', {
+    alias: 'w',
+    where: sql`${isMatched}${inReach(tx, sql`w.shard_id`)}`,
+  });
   const statuses = hasEarlier
-    ? await tableOf(tx, 'notification_status', { alias: 'n', where: isOfMatches(matches) })
+    ? await tableOf(tx, 'notification_status', {
+        ...{ alias: 'n', columns: storedColumns },
+        where: isOfMatches(tx, matches),
+      })
     : sql`notification_status`;
   return { watches, statuses };
 }
@@ -186,7 +193,7 @@ const replacedIdAmong = (statuses: Sql) => sql`(
  * confirmations again unless a receiver may have seen it. After a removal notice the row gets the next even revision. A
  * withdrawn one starts its delivery again.
  */
-function earlierAmong(statuses: Sql, reorgId: number | undefined): Sql {
+function earlierAmong(statuses: Sql, reorgIds: readonly number[]): Sql {
   return sql`, earlier as materialized (
       select distinct on (wanted.row) wanted.row, wanted.lane_id as new_lane_id, wanted.state as new_state,
         wanted.release_number as new_release_number, wanted.sequence as new_sequence, wanted.unsent_epoch as new_epoch,
@@ -196,7 +203,7 @@ function earlierAmong(statuses: Sql, reorgId: number | undefined): Sql {
         n.reorg_id is not null or n.state = 'withdrawn' as is_changed,
         ${isRemovalNotice} or n.state in ('withdrawn', 'cancelled') as is_sent_again,
         ${isTransferMessage} and (n.state = 'processed'
-          or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint) as stays
+          or n.state = 'waiting' and n.may_be_seen and n.reorg_id = any(${listOf(reorgIds)}::bigint[])) as stays
       from wanted
       join ${statuses} n on ${isOfTransaction(sql`wanted.tx_hash`)} and n.shard_id = wanted.shard_id
         and n.watched_address_id = wanted.watched_address_id and n.kind = ${kindText(sql`wanted.kind`)}
@@ -236,7 +243,7 @@ const oldestNotFinal = sql`coalesce((
 
 async function hasEarlierInShards(tx: Tx, matches: readonly Match[]): Promise<boolean> {
   const [since] = await tx.query<{ time: string }>(sql`select (${oldestNotFinal})::text as time`);
-  const ofMatches = isOfMatches(matches);
+  const ofMatches = isOfMatches(tx, matches);
   const [row] = await tx.query<{ count: number }>(sql`
     select count(*) as count from (
       select n.shard_id from queue n where ${ofMatches} and n.reorg_id is not null
@@ -246,12 +253,12 @@ async function hasEarlierInShards(tx: Tx, matches: readonly Match[]): Promise<bo
 }
 
 /** Whether notification `n` is of a transaction of these matches. */
-const isOfMatches = (matches: readonly Match[]): Sql =>
-  isOfTransactions(matches.map(({ transfer }) => transfer.txHash));
+const isOfMatches = (tx: Tx, matches: readonly Match[]): Sql =>
+  sql`${isOfTransactions(matches.map(({ transfer }) => transfer.txHash))}${inReach(tx, sql`n.shard_id`)}`;
 
 /** Locks the notifications of these transactions, and before them their lanes, as a worker that settles does. */
 async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
-  const isEarlier = isOfMatches(matches);
+  const isEarlier = isOfMatches(tx, matches);
   await lockLanesIn(tx, sql`select n.lane_id from notification_status n where ${isEarlier}`);
   await lockRows(tx, isEarlier);
 }
@@ -297,7 +304,8 @@ async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[], narrow
   if (addresses.length === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(
     tx.isDistributed === true
-      ? sql`select distinct address from watched_address where address = any(${bytesOf(addresses)}::bytea[])`
+      ? sql`select distinct address from watched_address
+        where address = any(${bytesOf(addresses)}::bytea[])${inReach(tx, sql`shard_id`)}`
       : sql`
     select p.address from unnest(${bytesOf(addresses)}::bytea[]) as p (address)
     where exists (select from watched_address w where w.address = p.address)
@@ -338,7 +346,7 @@ export async function releaseHeld(
       returning ${changedRow}, false as is_new`;
   if (tx.isDistributed === true) {
     const held = await tx.query<{ shard_id: number; lane_id: number }>(sql`
-      select distinct shard_id, lane_id from queue where ${isReleased}`);
+      select distinct shard_id, lane_id from queue where ${isReleased}${inReach(tx, sql`shard_id`)}`);
     await lockLanes(tx, [...laneIds, ...held.map((row) => row.lane_id)]);
     if (held.length === 0) return [];
     const shards = listOf([...new Set(held.map((row) => row.shard_id))]);

@@ -6,6 +6,7 @@
 import { type Address, fromBytes } from '../../core/hex.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
+import { isLost, lostFault } from '../db/lost-shards.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 
 type Place = { laneId: number; address: Address };
@@ -24,7 +25,9 @@ export async function noteChanges(
   wanted?: Partial<Wanted>,
 ): Promise<void> {
   if (changes.length === 0) return;
-  const { is_filtered: isFiltered, is_counted: isCounted } = isKnown(wanted) ? wanted : await readWanted(tx);
+  const { is_filtered: isFiltered, is_counted: isCounted } = isKnown(wanted)
+    ? wanted
+    : await readWanted(tx, changes);
   if (isCounted) await countRecords(tx, watcherId, changes);
   if (isFiltered) await noteAddresses(tx, changes);
 }
@@ -43,8 +46,17 @@ export const alsoWanted = (tx: Tx): Sql => (tx.isDistributed === true ? sql`` : 
 
 const isKnown = (wanted: Partial<Wanted> | undefined): wanted is Wanted => wanted?.is_filtered !== undefined;
 
-async function readWanted(tx: Tx): Promise<Wanted> {
-  const [wanted] = await tx.query<Wanted>(frequent(sql`select ${wantedColumns}`));
+/** @throws Fault `unavailable` if one of the records is in a lost shard. */
+async function readWanted(tx: Tx, changes: readonly RecordChange[]): Promise<Wanted> {
+  const laneIds = changes.flatMap(({ from, to }) => [from, to].flatMap((place) => place?.laneId ?? []));
+  const lost =
+    tx.isDistributed === true
+      ? sql`exists (select from lane l where l.id = any(${listOf([...new Set(laneIds)])}::bigint[]) and ${isLost(sql`l.shard_id`)})`
+      : sql`false`;
+  const [wanted] = await tx.query<Wanted & { is_lost: boolean }>(
+    frequent(sql`select ${wantedColumns}, ${lost} as is_lost`),
+  );
+  if (wanted?.is_lost === true) throw lostFault();
   return wanted ?? { is_filtered: true, is_counted: true };
 }
 

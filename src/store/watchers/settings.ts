@@ -5,6 +5,7 @@
 import type { Address } from '../../core/hex.ts';
 import { shardOfRecord } from '../../domain/shard.ts';
 import type { Db } from '../db/db.ts';
+import { requirePresent } from '../db/lost-shards.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { updateTime } from '../db/time-sum.ts';
 
@@ -46,13 +47,14 @@ export async function findSettings(
   return row && toSettings(row);
 }
 
-/** Replaces all settings. Undefined if the watched address does not exist. */
+/** Replaces all settings. Undefined if the watched address does not exist. @throws Fault `unavailable` if its shard is lost. */
 export async function replaceSettings(
   db: Db,
   watcherId: number,
   id: string,
   { settings, now }: { settings: WatchSettings; now: Date },
 ): Promise<WatchSettings | undefined> {
+  await requirePresent(db, shardOfRecord(watcherId, id));
   const { confirmations, direction, minAmount, tokens, removed, strictOrder } = settings;
   const amounts = Array.from(tokens, ([token, amount]) => [token.slice(2), String(amount)]);
   const [row] = await db.query<SettingsRow>(sql`

@@ -120,6 +120,27 @@ const EVENTS: Record<string, LogEvent> = {
     meaning:
       'A reorg orphaned stored blocks. `tip` and `hash` are the number and hash of the former tip, `branch` is the hash of the new one.',
   },
+  'shards.lost': {
+    level: 'warn',
+    fields: 'worker, block, error',
+    meaning:
+      'Citus: this worker does not answer, so blocks after `block` leave out its shards until it does. `error` is that of the commit.',
+  },
+  'shards.still_lost': {
+    level: 'warn',
+    fields: 'worker, error',
+    meaning: 'The worker answered, but its shards could not get the next blocks. They try again.',
+  },
+  'shards.catching_up': {
+    level: 'info',
+    fields: 'worker, blocks, notifications',
+    meaning: 'The worker answers again, and its shards got some of the blocks that they miss.',
+  },
+  'shards.back': {
+    level: 'info',
+    fields: 'worker, blocks, notifications',
+    meaning: 'The shards of this worker miss no block anymore.',
+  },
   'node.probed': {
     level: 'info',
     fields: 'node, its capabilities',

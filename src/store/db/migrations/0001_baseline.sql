@@ -508,6 +508,27 @@ comment on table deferred_match is
 comment on column deferred_match.matches is 'Transfers of the address';
 comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
 
+create table lost_shards (
+  id bigint generated always as identity primary key,
+  worker text not null,
+  hashes int8multirange not null,
+  since timestamptz not null,
+  block_number bigint not null,
+  reorg_ids bigint[] not null default '{}'
+);
+comment on table lost_shards is 'Citus: shards that blocks leave out because their worker did not answer, one row for each worker';
+comment on column lost_shards.worker is 'Host and port';
+comment on column lost_shards.hashes is 'Hash values of their shard ids';
+comment on column lost_shards.block_number is 'Newest block that they have; -1 for none';
+comment on column lost_shards.reorg_ids is 'Reorgs since then that orphaned blocks which they have, oldest first';
+
+create table missed_block (
+  number bigint primary key,
+  transfers jsonb not null
+);
+comment on table missed_block is 'Canonical blocks that some lost shards have not got yet';
+comment on column missed_block.transfers is 'Transfers of addresses that may be watched';
+
 create table receiver_failure (
   shard_id bigint not null,
   origin text not null,

@@ -1,0 +1,71 @@
+/**
+ * Writes the notifications of new blocks, after the notifications that a reorg orphans have been marked. Used by the commit of
+ * blocks and, on Citus, by shards that catch up.
+ */
+import type { Tx } from '../db/db.ts';
+import { wakeLanes } from '../delivery/lanes.ts';
+import { advanceSequences } from '../delivery/sequence.ts';
+import {
+  type DeferralLimits,
+  deferMatches,
+  deferralLimits,
+  listDeferrable,
+  withoutDeferred,
+} from '../matching/deferred.ts';
+import {
+  hasEarlierNotifications,
+  insertNotifications,
+  type Match,
+  type MatchedBlock,
+  releaseHeld,
+} from '../matching/matching.ts';
+import type { StoredCount } from '../matching/stored-count.ts';
+import { endReorg } from './reorgs.ts';
+
+type NewNotifications = {
+  blocks: readonly MatchedBlock[];
+  /** The matches of these blocks, as `listMatches` returns them. */
+  matches: readonly Match[];
+  /** The reorgs whose notifications are marked. */
+  reorgIds: readonly number[];
+  releasedNumber: number;
+  releasedBefore?: number | undefined;
+  confirmations?: number;
+  /** Whether transactions of the matches may have notifications already. Queried if undefined. */
+  hasEarlier?: boolean;
+  deferral?: DeferralLimits;
+  now: Date;
+};
+
+/** Inserts, includes again, withdraws and releases notifications, and wakes their lanes. */
+export async function writeNotifications(
+  tx: Tx,
+  { matches, reorgIds, deferral: limits = deferralLimits, ...moment }: NewNotifications,
+): Promise<{ notificationCount: number; hasDeferred: boolean }> {
+  const { now } = moment;
+  const deferrable = await listDeferrable(tx, matches, { isReorg: reorgIds.length > 0, limits });
+  const { groups: without } = deferrable;
+  const hasEarlier =
+    matches.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(tx, matches)));
+  await deferMatches(tx, without, { matches, hasEarlier, limits });
+  const written = withoutDeferred(matches, deferrable);
+  const made = await insertNotifications(tx, { ...moment, matches: written, without, hasEarlier }, reorgIds);
+  const left = [];
+  for (const reorgId of reorgIds) left.push(...(await endReorg(tx, reorgId, now)));
+  const released = await releaseHeld(tx, { ...moment, laneIds: lanesToWake(made) });
+  const stored = [...made, ...released];
+  const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
+  // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
+  await wakeLanes(tx, lanesToWake(stored), now);
+  await advanceSequences(tx, ordered, now);
+  return {
+    notificationCount: made.reduce((sum, { count }) => sum + count, 0),
+    hasDeferred: without.length > 0,
+  };
+}
+
+/** The lanes of notifications that are due, or that their sequence may make due. */
+export function lanesToWake(stored: readonly StoredCount[]): number[] {
+  const woken = stored.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
+  return [...new Set(woken.map(({ laneId }) => laneId))];
+}
