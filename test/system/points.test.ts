@@ -186,7 +186,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       assert.equal(before.filter((line) => line.includes(dropped)).length, 2);
       const raw = await chain.rpc('eth_getRawTransactionByHash', [kept]);
       const depth = (await chain.head()).number - (await chain.receiptOf(kept)).blockNumber + 1;
-      await chain.rpc('anvil_reorg', [depth, [[raw, 1]]]);
+      await chain.alone(() => chain.rpc('anvil_reorg', [depth, [[raw, 1]]]));
       await settle();
       const awards = await listAwardLines(service.database);
       assert.deepEqual(awards, expectAwards(await readStory(chain)));

@@ -8,6 +8,7 @@ import { runVerification } from '../../src/app/verification.ts';
 import { nothingUndecided } from '../../src/audit/compare.ts';
 import { type Address, fromBytes, type Hash } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/db/sql.ts';
+import { startNodeProxy } from '../faults/node-proxy.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';
@@ -40,7 +41,7 @@ async function mineBelow(chain: Chain, depth: number, pay: readonly { from: Addr
 async function reorgWith(chain: Chain, depth: number, hashes: readonly Hash[]): Promise<void> {
   const places: [unknown, number][] = [];
   for (const hash of hashes) places.push([await chain.rpc('eth_getRawTransactionByHash', [hash]), depth - 1]);
-  await chain.rpc('anvil_reorg', [depth, places]);
+  await chain.alone(() => chain.rpc('anvil_reorg', [depth, places]));
 }
 
 async function assertStoredAsChain(service: TestService, chain: Chain): Promise<void> {
@@ -71,6 +72,8 @@ for (const kind of sampledKinds(import.meta.url)) {
     before(async () => {
       chain = own.use(await startChain());
       receiver = own.use(await startReceiver());
+      // In front of anvil, so that it isn't traced while it mines.
+      const node = own.use(await startNodeProxy(chain));
       await chain.mine(2);
       places = {
         prompt: own.use(await createTestDatabase(kind)),
@@ -81,7 +84,7 @@ for (const kind of sampledKinds(import.meta.url)) {
           await startTestService({
             database,
             // One gets new heads by subscription, the other polls.
-            rpc: confirmations === 0 ? [chain.url, chain.wsUrl] : [chain.url],
+            rpc: confirmations === 0 ? [node.url, node.wsUrl] : [node.url],
             receivers: [receiver],
             chain: { confirmations, startBlock: 0 },
           }),
