@@ -21,8 +21,10 @@ import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = dirname(fileURLToPath(import.meta.url));
-/** Programs with one package per platform have a separate lock file, so that `npm ci --omit=dev` works everywhere. */
+/** Programs with one package per platform have separate lock files, so that `npm ci --omit=dev` works everywhere. */
 const toolsFolder = join(root, 'tools');
+/** Those that only the scripts for developers need, which are the larger ones. */
+const checksFolder = join(toolsFolder, 'checks');
 const lockFile = join(root, '.install.lock');
 const consoleBuild = join(root, 'console', 'build.ts');
 
@@ -128,11 +130,14 @@ function runHere(cache) {
   import(pathToFileURL(script));
 }
 
-/** A service needs only the production dependencies. The demo and the scripts for developers need all of them. */
+/** A service needs only the production dependencies. */
 function isReady() {
   const isService = isChainbell() && process.argv[3] !== 'demo';
-  if (isService) return isInstalled(root, true);
-  return isInstalled(root) && isInstalled(toolsFolder);
+  return isService ? isInstalled(root, true) : foldersToInstall().every((folder) => isInstalled(folder));
+}
+
+function foldersToInstall() {
+  return isChainbell() ? [root, toolsFolder] : [root, toolsFolder, checksFolder];
 }
 
 /**
@@ -183,11 +188,11 @@ function readPackages(path) {
   }
 }
 
-/** Installs everything. Returns the outcome of an interrupted installation, otherwise undefined. */
+/** Installs what is missing. Returns the outcome of an interrupted installation, otherwise undefined. */
 async function installAll() {
   if (isReady()) return undefined;
   say('Installing dependencies (first run) …');
-  for (const folder of [root, toolsFolder]) {
+  for (const folder of foldersToInstall()) {
     const interruption = isInstalled(folder) ? undefined : await install(folder);
     if (interruption !== undefined) return interruption;
   }

@@ -12,7 +12,9 @@ import { promisify } from 'node:util';
 import { waitUntil } from './kit/wait.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const MANIFESTS = ['package.json', 'package-lock.json', 'tools/package.json', 'tools/package-lock.json'];
+const MANIFESTS = ['', 'tools/', 'tools/checks/'].flatMap((folder) =>
+  ['package.json', 'package-lock.json'].map((name) => `${folder}${name}`),
+);
 const BOOTSTRAP = path.join(ROOT, 'bootstrap.mjs');
 
 /** Runs a script through the bootstrap, below a shell as npm does; `text` grows with what it prints. */
@@ -59,11 +61,12 @@ test('a program ends cleanly when the shell above it is killed, as npm kills it'
 async function makeClone(context: TestContext): Promise<{ folder: string; npm: string; calls: string }> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-clone-'));
   context.after(() => rm(folder, { recursive: true, force: true }));
-  await mkdir(path.join(folder, 'tools'));
+  await mkdir(path.join(folder, 'tools/checks'), { recursive: true });
   await mkdir(path.join(folder, 'src'));
   for (const name of ['bootstrap.mjs', ...MANIFESTS])
     await copyFile(path.join(ROOT, name), path.join(folder, name));
   await writeFile(path.join(folder, 'src/main.ts'), 'console.log("runs");');
+  await writeFile(path.join(folder, 'test.ts'), '');
   const calls = path.join(folder, 'calls');
   const npm = path.join(folder, 'npm-cli.cjs');
   await writeFile(
@@ -106,7 +109,7 @@ test('`npm ci --omit=dev` accepts the lock file', async (context) => {
   await promisify(execFile)('npm', words, { cwd: folder });
 });
 
-test('a service starts on what `npm ci --omit=dev` installs, and the demo installs everything', async (context) => {
+test('a service starts on what `npm ci --omit=dev` installs, the demo installs its tools, and the tests everything', async (context) => {
   const clone = await makeClone(context);
   await mkdir(path.join(clone.folder, 'node_modules'));
   const record = path.join(clone.folder, 'node_modules/.package-lock.json');
@@ -120,6 +123,9 @@ test('a service starts on what `npm ci --omit=dev` installs, and the demo instal
   await runClone(clone, ['src/main.ts', 'demo']);
   const folders = (await readCalls(clone.calls)).map(({ folder }) => folder);
   assert.deepEqual(folders, [path.basename(clone.folder), 'tools']);
+  await runClone(clone, ['test.ts']);
+  const all = (await readCalls(clone.calls)).slice(folders.length).map(({ folder }) => folder);
+  assert.deepEqual(all, [path.basename(clone.folder), 'tools', 'checks']);
 });
 
 test('a short command takes one process, and a service gets one with the memory flags', async (context) => {

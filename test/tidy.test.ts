@@ -265,7 +265,7 @@ test('nothing is left to do, and nothing points at one machine', () => {
       ...(machine.test(read(file)) ? [`${file} names a folder of one machine`] : []),
     ]),
   );
-  for (const lock of ['package-lock.json', 'tools/package-lock.json'])
+  for (const lock of ['package-lock.json', 'tools/package-lock.json', 'tools/checks/package-lock.json'])
     assert.ok(!read(lock).includes('"resolved"'), `${lock} names the host of one registry`);
 });
 

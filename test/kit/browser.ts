@@ -8,7 +8,10 @@ import path from 'node:path';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { waitUntil } from './wait.ts';
 
-const PACKAGE = new URL('../../tools/node_modules/@sparticuz/chromium/build/index.js', import.meta.url);
+const PACKAGE = new URL(
+  '../../tools/checks/node_modules/@sparticuz/chromium/build/index.js',
+  import.meta.url,
+);
 /** The browser is under test with its security. The package's own arguments would switch much of it off. */
 const ARGUMENTS = ['--no-sandbox'];
 

@@ -17,8 +17,8 @@ type Output = { code: number; text: string };
 
 const OUTPUT_BYTES_MAX = 16 * 1024 * 1024;
 /** oxlint looks for its second program only in the root folder's packages. */
-const TSGOLINT = 'tools/node_modules/.bin/tsgolint';
-const TYPE_AWARE = ['tools/node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'];
+const TSGOLINT = 'tools/checks/node_modules/.bin/tsgolint';
+const TYPE_AWARE = ['tools/checks/node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'];
 
 /** Runs all static checks concurrently on the project in `root`. */
 export function runStaticChecks(root: string): Promise<StaticCheckResult[]> {
@@ -32,7 +32,7 @@ export function runStaticChecks(root: string): Promise<StaticCheckResult[]> {
     check('format and lint (biome)', async () =>
       problemOf(
         await runTool(root, [
-          'tools/node_modules/@biomejs/biome/bin/biome',
+          'tools/checks/node_modules/@biomejs/biome/bin/biome',
           'check',
           '--error-on-warnings',
           '.',
