@@ -249,24 +249,38 @@ async function measureCost(): Promise<Record<string, string | number>[]> {
     },
   };
   const tasks = [{ ...counting, name: 'with statistics' }, without];
-  const rates = new Map(tasks.map(({ name }) => [name, [] as number[]]));
-  const shares: number[] = [];
+  const runs = new Map(tasks.map(({ name }) => [name, [] as { rate: number; microseconds: number }[]]));
   for (let repeat = 1; repeat <= REPEATS; repeat += 1) {
-    const pair: Record<string, number> = {};
     for (const task of inTurn(tasks, repeat)) {
       const startedAt = performance.now();
-      const { deliveriesPerSecond = Number.NaN } = await throughput(task, sink, DELIVERIES);
-      pair[task.name] = deliveriesPerSecond;
-      rates.get(task.name)?.push(deliveriesPerSecond);
+      const { deliveriesPerSecond = Number.NaN, coresBusy = Number.NaN } = await throughput(
+        task,
+        sink,
+        DELIVERIES,
+      );
+      const microseconds = Math.round((1e6 * coresBusy) / deliveriesPerSecond);
+      runs.get(task.name)?.push({ rate: deliveriesPerSecond, microseconds });
       process.stderr.write(
-        `${task.name}: ${deliveriesPerSecond} deliveries/s, ${Math.round((performance.now() - startedAt) / 1_000)} s\n`,
+        `${task.name}: ${deliveriesPerSecond} deliveries/s, ${microseconds} µs each, ${Math.round((performance.now() - startedAt) / 1_000)} s\n`,
       );
     }
-    const [one = Number.NaN, other = Number.NaN] = tasks.map(({ name }) => pair[name]);
-    shares.push(Number((100 * (1 - one / other)).toFixed(1)));
   }
+  const [one = [], other = []] = runs.values();
+  const shares = (share: (index: number) => number) =>
+    spreadOf(one.map((_, index) => Number((100 * share(index)).toFixed(1))));
   return [
-    ...Array.from(rates, ([what, values]) => ({ what, deliveriesPerSecond: spreadOf(values) })),
-    { what: 'cost of statistics, by pair of runs', percent: spreadOf(shares) },
+    ...Array.from(runs, ([what, values]) => ({
+      what,
+      deliveriesPerSecond: spreadOf(values.map(({ rate }) => rate)),
+      processorMicrosecondsEach: spreadOf(values.map(({ microseconds }) => microseconds)),
+    })),
+    {
+      what: 'cost of statistics in deliveries per second, by pair of runs',
+      percent: shares((index) => 1 - (one[index]?.rate ?? 0) / (other[index]?.rate ?? 0)),
+    },
+    {
+      what: 'cost of statistics in processor time of the whole machine, by pair of runs',
+      percent: shares((index) => (one[index]?.microseconds ?? 0) / (other[index]?.microseconds ?? 0) - 1),
+    },
   ];
 }
