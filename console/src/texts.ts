@@ -233,7 +233,8 @@ export const texts = {
     tail: 'Live tail',
     tailNote: 'attempts as they finish',
     tailCaption: 'The newest attempts, newest first',
-    noTail: 'No transfer of your addresses has been seen yet. Send a test from the page of an address.',
+    noTail:
+      'No transfer of your addresses has been seen yet. Send a test from the page of an address, or watch one that gets transfers:',
     allDeliveries: 'All deliveries',
   },
 
@@ -295,7 +296,7 @@ export const texts = {
     redeliverWhy: 'Select deliveries, or set a filter',
     noMatch:
       'No deliveries match. Remove a filter, or look for a later time: older deliveries are deleted after the retention.',
-    none: 'No transfers of your addresses yet. Send a test from the page of an address to see what a delivery looks like.',
+    none: 'No transfers of your addresses yet. Send a test from the page of an address to see what a delivery looks like, or watch one that gets transfers:',
     lookedThrough: 'This page looked through 10,000 deliveries.',
     announce: (count: number) => `${count} new ${one(count, 'delivery', 'deliveries')}`,
   },
@@ -543,10 +544,8 @@ export const texts = {
     waiting: 'Waiting',
     oldest: 'Oldest',
     next: 'Next attempt',
-    none: 'No receivers yet. They appear with your first watched address.',
+    none: 'No receivers yet. They appear with the first watched address:',
     noneFailing: 'No receiver fails.',
-    slowestOnly: (count: number) =>
-      `Figures of the period are those of the ${count} receivers with the slowest answers.`,
     limitNote: 'The limit is learned: it rises while answers are fast, and falls when they hang.',
     effects: {
       ok: 'Its webhooks are sent as they come.',

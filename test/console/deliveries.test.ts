@@ -41,6 +41,22 @@ describe('deliveries', () => {
       `[...document.querySelectorAll('tbody a.row-link')].map((link) => Number(link.href.split('/').at(-1)))`,
     );
 
+  test('an empty list shows the command that fills it', async () => {
+    const watcher = await createWatcher(stage.service, 'empty');
+    const page = await stage.open('/receivers', { key: watcher.key });
+    const shows = async (text: string) => {
+      await page.getByText(text).waitFor();
+      await page.locator('.empty', { hasText: '/api/notifications/watched-addresses' }).waitFor();
+    };
+    await shows('No receivers yet');
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    await shows('No transfers of your addresses yet');
+    await watcher.watch({ address: freshAddress(), webhookUrl: `${stage.receiver.url}/empty` });
+    await page.getByRole('link', { name: 'Overview' }).first().click();
+    await shows('No transfer of your addresses has been seen yet');
+    await page.context().close();
+  });
+
   test('a visitor without a mouse creates an address, tests it, sees the attempt and sends it again', async () => {
     const watcher = await createWatcher(stage.service, 'keys');
     const page = await stage.open('/addresses', { key: watcher.key });

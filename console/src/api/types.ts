@@ -32,7 +32,6 @@ export type DeliveryDetail = Data<'GET /api/notifications/log/{id}'> & OfWatcher
 export type Attempt = Data<'GET /api/notifications/log/{id}/attempts'>[number];
 export type Receiver = Data<'GET /api/notifications/receivers'>[number] & OfWatcher;
 export type Statistics = Data<'GET /api/notifications/statistics'>;
-export type ReceiverStatistics = Data<'GET /api/notifications/statistics/receivers'>[number] & OfWatcher;
 export type SigningSecret = Data<'GET /api/notifications/signing-secrets'>[number];
 export type DeliveryStatus = Delivery['status'];
 

@@ -7,7 +7,7 @@ import { useLocation, useRoute } from 'preact-iso';
 import { call } from '../api/client.ts';
 import { filterFrom, hasFilter, queryOf } from '../api/filter.ts';
 import { type LiveList, PAGE_ROWS, useLiveList } from '../api/live-list.ts';
-import { noteRecords } from '../api/records.ts';
+import { createCommand, noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { formatCount } from '../format/number.ts';
 import {
@@ -20,6 +20,7 @@ import {
 import { LiveLine } from '../parts/live-line.tsx';
 import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
+import { Command } from '../parts/values.tsx';
 import { showsAll } from '../state/session.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
@@ -206,7 +207,13 @@ function Rows({
       </div>
     );
   if (rows.length === 0)
-    return <Empty text={hasFilter(filterFrom(query)) ? texts.deliveries.noMatch : texts.deliveries.none} />;
+    return hasFilter(filterFrom(query)) ? (
+      <Empty text={texts.deliveries.noMatch} />
+    ) : (
+      <Empty text={texts.deliveries.none}>
+        <Command text={createCommand()} />
+      </Empty>
+    );
   if (isSmall.value)
     return (
       <ul class="rows">

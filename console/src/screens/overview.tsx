@@ -7,7 +7,7 @@ import { lazy } from 'preact-iso';
 import { chain, headOf, status } from '../api/chain.ts';
 import { call } from '../api/client.ts';
 import { unsettledOf, useFailing } from '../api/failing.ts';
-import { noteRecords } from '../api/records.ts';
+import { createCommand, noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { useTail } from '../api/tail.ts';
 import type { Receiver, Statistics } from '../api/types.ts';
@@ -245,6 +245,7 @@ function Tail() {
         hrefOf={hrefOf}
         caption={texts.overview.tailCaption}
         empty={texts.overview.noTail}
+        command={createCommand}
         ghosts={TAIL_ROWS}
         hasReceiver
       />

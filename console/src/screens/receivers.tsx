@@ -3,10 +3,11 @@
  * and to no other one.
  */
 import { useRef, useState } from 'preact/hooks';
-import { call, callPage } from '../api/client.ts';
+import { callPage } from '../api/client.ts';
 import { FAILING_MAX, useFailing } from '../api/failing.ts';
+import { createCommand } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
-import type { Receiver, ReceiverStatistics } from '../api/types.ts';
+import type { Receiver } from '../api/types.ts';
 import { formatCount, formatDuration, formatShare } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
 import { isTroubled, reasonOf } from '../parts/attention.tsx';
@@ -25,19 +26,16 @@ import {
 } from '../parts/page.tsx';
 import { ReceiverState, receiverLook } from '../parts/state.tsx';
 import { LinkRow, Table } from '../parts/table.tsx';
-import { Age, Countdown } from '../parts/values.tsx';
+import { Age, Command, Countdown } from '../parts/values.tsx';
 import { showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
 const REFRESH_MS = 15_000;
 const ROWS_MAX = 100;
-/** The API gives statistics of as many receivers, the slowest ones. */
-const STATISTICS_MAX = 100;
 /** Slower than this at the 95th percentile is worth a look. */
 const SLOW_MS = 5_000;
 const COLUMNS = 10;
 
-type Row = { receiver: Receiver; statistics: ReceiverStatistics | undefined };
 type Order = 'trouble' | 'slowest' | 'origin' | 'waiting';
 
 export function Receivers() {
@@ -49,17 +47,12 @@ export function Receivers() {
       limit: String(ROWS_MAX),
       cursor: query.cursor,
       failing: show === 'failing' ? 'true' : undefined,
+      period,
     },
   };
   const receivers = useResource(
-    `receivers ${show} ${query.cursor ?? ''}`,
+    `receivers ${show} ${period} ${query.cursor ?? ''}`,
     (signal) => callPage('GET /api/notifications/receivers', { ...listed, signal }),
-    { everyMs: REFRESH_MS },
-  );
-  const options = { query: { period } };
-  const statistics = useResource(
-    `receiver statistics ${period}`,
-    (signal) => call('GET /api/notifications/statistics/receivers', { ...options, signal }),
     { everyMs: REFRESH_MS },
   );
   const failing = useFailing().state.value.data?.length ?? 0;
@@ -85,53 +78,39 @@ export function Receivers() {
         <CopyCurl operation="GET /api/notifications/receivers" options={listed} />
       </PageHead>
       <Loading loaded={receivers.state.value} reload={receivers.reload}>
-        {({ data, next }) => {
-          const rows = data.map(
-            (receiver): Row => ({
-              receiver,
-              statistics: statisticsOf(receiver, statistics.state.value.data),
-            }),
-          );
-          return (
-            <>
-              {rows.length === 0 ? (
-                <Empty text={show === 'all' ? texts.receivers.none : texts.receivers.noneFailing} />
-              ) : (
-                <ReceiverTable rows={rows} period={period} openOrigin={query.origin} />
-              )}
-              <PageLinks next={next} />
-            </>
-          );
-        }}
+        {({ data, next }) => (
+          <>
+            {data.length > 0 ? (
+              <ReceiverTable receivers={data} period={period} openOrigin={query.origin} />
+            ) : show === 'failing' ? (
+              <Empty text={texts.receivers.noneFailing} />
+            ) : (
+              <Empty text={texts.receivers.none}>
+                <Command text={createCommand()} />
+              </Empty>
+            )}
+            <PageLinks next={next} />
+          </>
+        )}
       </Loading>
       <p class="below">{texts.receivers.limitNote}</p>
-      {statistics.state.value.data?.length === STATISTICS_MAX && (
-        <p class="below">{texts.receivers.slowestOnly(STATISTICS_MAX)}</p>
-      )}
     </>
   );
 }
 
-function statisticsOf(
-  receiver: Receiver,
-  all: readonly ReceiverStatistics[] | undefined,
-): ReceiverStatistics | undefined {
-  return all?.find((one) => one.origin === receiver.origin && one.watcher_id === receiver.watcher_id);
-}
-
 function ReceiverTable({
-  rows,
+  receivers,
   period,
   openOrigin,
 }: {
-  rows: readonly Row[];
+  receivers: readonly Receiver[];
   period: '24h' | '30d';
   openOrigin: string | undefined;
 }) {
   const [order, setOrder] = useState<Order>('trouble');
   const { hrefWith } = usePageQuery();
-  const sorted = useSorted(rows, order, openOrigin !== undefined);
-  if (isSmall.value) return <ReceiverLines rows={sorted} openOrigin={openOrigin} />;
+  const sorted = useSorted(receivers, order, openOrigin !== undefined);
+  if (isSmall.value) return <ReceiverLines receivers={sorted} openOrigin={openOrigin} />;
   const sort = (name: Order, text: string) => (
     <button
       type="button"
@@ -161,17 +140,17 @@ function ReceiverTable({
         </tr>
       </thead>
       <tbody>
-        {sorted.map((row) => {
-          const key = `${row.receiver.watcher_id ?? ''} ${row.receiver.origin}`;
-          const isOpen = row.receiver.origin === openOrigin;
-          const href = hrefWith({ origin: isOpen ? undefined : row.receiver.origin });
+        {sorted.map((receiver) => {
+          const key = keyOf(receiver);
+          const isOpen = receiver.origin === openOrigin;
+          const href = hrefWith({ origin: isOpen ? undefined : receiver.origin });
           return (
             <>
-              <ReceiverRow key={key} row={row} href={href} isOpen={isOpen} />
+              <ReceiverRow key={key} receiver={receiver} href={href} isOpen={isOpen} />
               {isOpen && (
                 <tr class="is-note" key={`${key} note`}>
                   <td colSpan={COLUMNS + 1}>
-                    <Explanation receiver={row.receiver} />
+                    <Explanation receiver={receiver} />
                   </td>
                 </tr>
               )}
@@ -183,27 +162,35 @@ function ReceiverTable({
   );
 }
 
+const keyOf = ({ watcher_id: watcherId, origin }: Receiver) => `${watcherId ?? ''} ${origin}`;
+
 /** While a row is open, the rows keep their places until another order is chosen. */
-function useSorted(rows: readonly Row[], order: Order, isKept: boolean): Row[] {
+function useSorted(receivers: readonly Receiver[], order: Order, isKept: boolean): Receiver[] {
   const former = useRef<{ order: Order; places: ReadonlyMap<string, number> }>({ order, places: new Map() });
-  const keyOf = ({ receiver }: Row) => `${receiver.watcher_id ?? ''} ${receiver.origin}`;
-  const sorted = [...rows].sort(orders[order]);
-  const placeOf = (row: Row) => former.current.places.get(keyOf(row)) ?? rows.length;
+  const sorted = [...receivers].sort(orders[order]);
+  const placeOf = (receiver: Receiver) => former.current.places.get(keyOf(receiver)) ?? receivers.length;
   if (isKept && former.current.order === order) sorted.sort((one, other) => placeOf(one) - placeOf(other));
-  former.current = { order, places: new Map(sorted.map((row, place) => [keyOf(row), place])) };
+  former.current = { order, places: new Map(sorted.map((receiver, place) => [keyOf(receiver), place])) };
   return sorted;
 }
 
 /** The same in two lines, for small screens. */
-function ReceiverLines({ rows, openOrigin }: { rows: readonly Row[]; openOrigin: string | undefined }) {
+function ReceiverLines({
+  receivers,
+  openOrigin,
+}: {
+  receivers: readonly Receiver[];
+  openOrigin: string | undefined;
+}) {
   const { hrefWith } = usePageQuery();
   return (
     <ul class="rows">
-      {rows.map(({ receiver, statistics }) => {
+      {receivers.map((receiver) => {
+        const { statistics } = receiver;
         const isOpen = receiver.origin === openOrigin;
         const { icon, tone } = receiverLook(receiver.state);
         return (
-          <li key={`${receiver.watcher_id ?? ''} ${receiver.origin}`}>
+          <li key={keyOf(receiver)}>
             <a
               class="row-link"
               href={hrefWith({ origin: isOpen ? undefined : receiver.origin })}
@@ -215,7 +202,7 @@ function ReceiverLines({ rows, openOrigin }: { rows: readonly Row[]; openOrigin:
                 {hostOf(receiver.origin)}
               </b>
               <span class="num">
-                {statistics === undefined
+                {statistics == null
                   ? texts.none
                   : texts.receivers.deliveredCount(formatCount(statistics.delivered))}
               </span>
@@ -240,15 +227,10 @@ function ReceiverLines({ rows, openOrigin }: { rows: readonly Row[]; openOrigin:
   );
 }
 
-function ReceiverRow({ row, href, isOpen }: { row: Row; href: string; isOpen: boolean }) {
-  const { receiver, statistics } = row;
-  const answer = statistics?.answer ?? undefined;
-  const succeeded = statistics === undefined ? 0 : statistics.attempts - statistics.failed_attempts;
-  const share =
-    statistics === undefined || statistics.attempts === 0
-      ? undefined
-      : formatShare(succeeded, statistics.attempts);
-  const isPoor = statistics !== undefined && statistics.attempts > 0 && succeeded / statistics.attempts < 0.9;
+function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: string; isOpen: boolean }) {
+  const { attempts = 0, failed_attempts: failed = 0, delivered, answer } = receiver.statistics ?? {};
+  const succeeded = attempts - failed;
+  const isPoor = attempts > 0 && succeeded / attempts < 0.9;
   const note = isTroubled(receiver) ? shortReason(receiver) : showsAll.value ? receiver.watcher : undefined;
   const duration = (ms: number | undefined) => (ms === undefined ? texts.none : formatDuration(ms));
   return (
@@ -262,10 +244,12 @@ function ReceiverRow({ row, href, isOpen }: { row: Row; href: string; isOpen: bo
       <td>
         <ReceiverState state={receiver.state} />
       </td>
-      <td class="right">{statistics === undefined ? texts.none : formatCount(statistics.delivered)}</td>
-      <td class={`right ${isPoor ? 'is-bad' : ''}`}>{share === undefined ? texts.none : `${share} %`}</td>
+      <td class="right">{delivered === undefined ? texts.none : formatCount(delivered)}</td>
+      <td class={`right ${isPoor ? 'is-bad' : ''}`}>
+        {attempts === 0 ? texts.none : `${formatShare(succeeded, attempts)} %`}
+      </td>
       <td class="right third-rank">{duration(answer?.p50_ms)}</td>
-      <td class={`right ${answer !== undefined && answer.p95_ms > SLOW_MS ? 'is-warn' : ''}`}>
+      <td class={`right ${answer != null && answer.p95_ms > SLOW_MS ? 'is-warn' : ''}`}>
         {duration(answer?.p95_ms)}
       </td>
       <td class="right third-rank">{duration(answer?.p99_ms)}</td>
@@ -334,12 +318,12 @@ function shortReason({ last_status: status, last_outcome: outcome }: Receiver): 
 }
 
 const rank: Record<Receiver['state'], number> = { failing: 0, hung: 1, suspended: 2, ok: 3 };
-const orders: Record<Order, (one: Row, other: Row) => number> = {
+const orders: Record<Order, (one: Receiver, other: Receiver) => number> = {
   trouble: (one, other) =>
-    rank[one.receiver.state] - rank[other.receiver.state] ||
-    (other.receiver.waiting ?? 0) - (one.receiver.waiting ?? 0) ||
+    rank[one.state] - rank[other.state] ||
+    other.waiting - one.waiting ||
     (other.statistics?.delivered ?? 0) - (one.statistics?.delivered ?? 0),
   slowest: (one, other) => (other.statistics?.answer?.p95_ms ?? 0) - (one.statistics?.answer?.p95_ms ?? 0),
-  waiting: (one, other) => (other.receiver.waiting ?? 0) - (one.receiver.waiting ?? 0),
-  origin: (one, other) => one.receiver.origin.localeCompare(other.receiver.origin),
+  waiting: (one, other) => other.waiting - one.waiting,
+  origin: (one, other) => one.origin.localeCompare(other.origin),
 };

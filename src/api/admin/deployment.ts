@@ -13,6 +13,7 @@ import {
   type QueuedReceiver,
   ReceiverJson,
   receiverJson,
+  STATISTICS_PERIOD,
   withQueues,
 } from '../notifications/receivers.ts';
 import { DeploymentDetails } from '../ops/deployment-body.ts';
@@ -21,6 +22,7 @@ const RECEIVERS = '/api/admin/receivers';
 
 const parameters = {
   failing: FAILING,
+  period: STATISTICS_PERIOD,
   watcher_id: parameter(
     'the id of a watcher',
     parseWhole,
@@ -87,7 +89,7 @@ const operations = {
   },
 };
 
-export function addAdminDeploymentRoutes(api: Api, { database, ops, inFlight }: ApiOptions): void {
+export function addAdminDeploymentRoutes(api: Api, { database, ops, inFlight, clock }: ApiOptions): void {
   api.get(
     RECEIVERS,
     {
@@ -96,13 +98,13 @@ export function addAdminDeploymentRoutes(api: Api, { database, ops, inFlight }: 
     },
     async ({ query }, reply) => {
       const given = readKeyed(query, parameters);
-      const { watcher_id: watcherId, limit = LIMIT_DEFAULT, cursor: after } = given;
+      const { watcher_id: watcherId, period, limit = LIMIT_DEFAULT, cursor: after } = given;
       const failing = given.failing === 'true';
       const receivers = await listReceivers(database, { watcherId, failing, after, limit });
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
         reply.header('link', nextLink(RECEIVERS, { ...query, cursor: `${last.watcherId} ${last.origin}` }));
-      const queued = await withQueues(database, receivers);
+      const queued = await withQueues(database, receivers, period && { period, now: clock.now() });
       return { success: true as const, data: queued.map((one) => watcherReceiverJson(one, inFlight)) };
     },
   );

@@ -5,12 +5,14 @@ import { type Static, Type } from 'typebox';
 import type { Db } from '../../store/db/db.ts';
 import { type ReceiverQueue, readReceiverQueues } from '../../store/delivery/receiver-queues.ts';
 import { listReceivers, PENDING_MAX, type Receiver } from '../../store/delivery/receivers.ts';
+import { type Period, type ReceiverSums, readSumsOf } from '../../store/delivery/statistics.ts';
 import type { Api, ApiOptions, InFlight } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { cursorParameter, nextLink } from '../http/paging.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf, textOrNull } from './log-json.ts';
 import { LIMIT, LIMIT_DEFAULT, parseReceiver } from './log-query.ts';
+import { PERIOD, ReceiverSumsJson, receiverSumsJson } from './statistics-json.ts';
 
 const PATH = '/api/notifications/receivers';
 
@@ -19,7 +21,17 @@ export const FAILING = parameter(
   oneOf(['true', 'false']),
   Type.String({ description: '`true`: only failing receivers.' }),
 );
-const parameters = { failing: FAILING, limit: LIMIT, cursor: cursorParameter(parseReceiver) };
+/** Without a default: statistics are read only if they are wanted. */
+export const STATISTICS_PERIOD = parameter(
+  PERIOD.form,
+  PERIOD.parse,
+  Type.String({
+    description: 'Adds `statistics` of this period, as in `GET /api/notifications/statistics/receivers`.',
+  }),
+);
+const parameters = {
+  ...{ failing: FAILING, period: STATISTICS_PERIOD, limit: LIMIT, cursor: cursorParameter(parseReceiver) },
+};
 
 export const ReceiverJson = Type.Object(
   {
@@ -66,25 +78,36 @@ export const ReceiverJson = Type.Object(
       description:
         'Attempts that Chainbell makes at once, as learned from the answers of the receiver. Null while nothing is sent to it, and if another process sends.',
     }),
+    statistics: Type.Optional(
+      Type.Union([ReceiverSumsJson, Type.Null()], {
+        description: 'With the parameter `period`: attempts of that period. Null if there were none.',
+      }),
+    ),
   },
   { title: 'Receiver' },
 );
 
-/** A receiver with its queue. */
-export type QueuedReceiver = { receiver: Receiver; queue: ReceiverQueue };
+/** A receiver with its queue. `statistics`: null without attempts in the period, undefined without a period. */
+export type QueuedReceiver = { receiver: Receiver; queue: ReceiverQueue; statistics?: ReceiverSums | null };
 
-/** Adds what waits for the receivers. */
-export async function withQueues(db: Db, receivers: readonly Receiver[]): Promise<QueuedReceiver[]> {
+/** Adds what waits for the receivers and, given a period, their statistics. */
+export async function withQueues(
+  db: Db,
+  receivers: readonly Receiver[],
+  of?: { period: Period; now: Date },
+): Promise<QueuedReceiver[]> {
   const queues = await readReceiverQueues(db, receivers);
+  const sums = of === undefined ? undefined : await readSumsOf(db, receivers, of);
   return receivers.flatMap((receiver, index) => {
     const queue = queues[index];
-    return queue === undefined ? [] : { receiver, queue };
+    if (queue === undefined) return [];
+    return { receiver, queue, ...(sums === undefined ? {} : { statistics: sums[index] ?? null }) };
   });
 }
 
 /** `inFlight`: undefined if this process delivers nothing. */
 export function receiverJson(
-  { receiver, queue }: QueuedReceiver,
+  { receiver, queue, statistics }: QueuedReceiver,
   inFlight: InFlight | undefined,
 ): Static<typeof ReceiverJson> {
   const { watcherId, origin, failure } = receiver;
@@ -107,6 +130,7 @@ export function receiverJson(
     oldest_waiting_at: queue.oldestWaitingAt?.toISOString() ?? null,
     under_way: here?.open ?? (queue.isLeased ? null : 0),
     concurrency: here?.limit ?? null,
+    ...(statistics === undefined ? {} : { statistics: statistics && receiverSumsJson(statistics) }),
   };
 }
 
@@ -132,7 +156,7 @@ const operation = {
 };
 
 export function addReceiverRoutes(api: Api, options: ApiOptions): void {
-  const { database, inFlight } = options;
+  const { database, inFlight, clock } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
 
   api.get(
@@ -144,7 +168,7 @@ export function addReceiverRoutes(api: Api, options: ApiOptions): void {
     },
     async (request, reply) => {
       const watcherId = watcherOf(request);
-      const { failing, limit = LIMIT_DEFAULT, cursor } = readKeyed(request.query, parameters);
+      const { failing, period, limit = LIMIT_DEFAULT, cursor } = readKeyed(request.query, parameters);
       const after = cursor === undefined ? undefined : { watcherId, origin: cursor };
       const receivers = await listReceivers(database, {
         watcherId,
@@ -155,7 +179,7 @@ export function addReceiverRoutes(api: Api, options: ApiOptions): void {
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
         reply.header('link', nextLink(PATH, { ...request.query, cursor: last.origin }));
-      const queued = await withQueues(database, receivers);
+      const queued = await withQueues(database, receivers, period && { period, now: clock.now() });
       return { success: true as const, data: queued.map((one) => receiverJson(one, inFlight)) };
     },
   );

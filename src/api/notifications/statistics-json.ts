@@ -8,6 +8,7 @@ import {
   type DeliveryStatistics,
   type Period,
   type ReceiverStatistics,
+  type ReceiverSums,
   receiverOrders,
 } from '../../store/delivery/statistics.ts';
 import { invalid } from '../http/errors.ts';
@@ -19,7 +20,7 @@ const RECEIVERS_MAX = 100;
 const periods = ['24h', '30d'] as const;
 
 export const PERIOD_DEFAULT = '24h';
-const PERIOD = parameter(
+export const PERIOD = parameter(
   '24h or 30d',
   oneOf(periods),
   Type.String({
@@ -104,14 +105,20 @@ export const StatisticsJson = Type.Object(
   },
   { title: 'DeliveryStatistics' },
 );
-export const ReceiverStatisticsJson = Type.Object(
+export const ReceiverSumsJson = Type.Object(
   {
-    origin: Type.String({ description: 'Scheme, host and port of the webhook URLs.' }),
     ...countFields,
     answer: Type.Union([Latency, Type.Null()], {
       description: 'Duration of the attempts that were answered.',
     }),
     latency: LatencyOrNull,
+  },
+  { title: 'ReceiverSums' },
+);
+export const ReceiverStatisticsJson = Type.Object(
+  {
+    origin: Type.String({ description: 'Scheme, host and port of the webhook URLs.' }),
+    ...ReceiverSumsJson.properties,
   },
   { title: 'ReceiverStatistics' },
 );
@@ -140,14 +147,16 @@ export function statisticsJson(
   };
 }
 
-export function receiverStatisticsJson(one: ReceiverStatistics): Static<typeof ReceiverStatisticsJson> {
-  return {
-    origin: one.origin,
-    ...countsJson(one),
-    answer: latencyJson(one.answer),
-    latency: latencyJson(one.latency),
-  };
-}
+export const receiverSumsJson = (sums: ReceiverSums): Static<typeof ReceiverSumsJson> => ({
+  ...countsJson(sums),
+  answer: latencyJson(sums.answer),
+  latency: latencyJson(sums.latency),
+});
+
+export const receiverStatisticsJson = (one: ReceiverStatistics): Static<typeof ReceiverStatisticsJson> => ({
+  origin: one.origin,
+  ...receiverSumsJson(one),
+});
 
 const counts = { attempts: 1_210, failed_attempts: 14, delivered: 1_196, first_attempt: 1_188 };
 const latency = { count: 1_196, p50_ms: 86, p95_ms: 270, p99_ms: 1_410 };

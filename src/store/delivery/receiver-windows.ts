@@ -20,6 +20,8 @@ export const PART_RECEIVERS = { postgres: 1_000, embedded: 25 };
 
 /** Counters are entries of this size and a number. */
 export const COUNTER_BITS = 40;
+/** The high word of a counter is this times its number, and the bits of its count above the low word. */
+const HIGH = 2 ** (COUNTER_BITS - 32);
 /** In the text of the statement, so that PostgreSQL sees equal expressions. */
 const BITS = raw(String(COUNTER_BITS));
 export const counter = (number: Sql, count: Sql): Sql =>
@@ -27,14 +29,20 @@ export const counter = (number: Sql, count: Sql): Sql =>
 export const numberOf: Sql = sql`entry >> ${BITS}`;
 export const countOf: Sql = sql`entry & ${2 ** COUNTER_BITS - 1}::bigint`;
 
-/** How often each number is counted in these lists of counters, which are arrays in PostgreSQL's text format. */
-export function sumOfCounters(lists: readonly string[]): Map<number, number> {
+/**
+ * How often each number is counted in these lists of counters, as `array_send` gives them: a header of 20 bytes, then each entry
+ * as its length in 4 bytes and its value in 8. In this form a thousand entries take a fraction of the time of their text.
+ */
+export function sumOfCounters(lists: readonly Uint8Array[]): Map<number, number> {
   const counts = new Map<number, number>();
-  for (const list of lists.filter((text) => text !== '{}'))
-    for (const entry of list.slice(1, -1).split(',').map(Number)) {
-      const number = Math.floor(entry / 2 ** COUNTER_BITS);
-      counts.set(number, (counts.get(number) ?? 0) + (entry % 2 ** COUNTER_BITS));
+  for (const { buffer, byteOffset, byteLength } of lists) {
+    const view = new DataView(buffer, byteOffset, byteLength);
+    for (let at = 20 + 4; at < byteLength; at += 4 + 8) {
+      const high = view.getUint32(at);
+      const number = Math.floor(high / HIGH);
+      counts.set(number, (counts.get(number) ?? 0) + (high % HIGH) * 2 ** 32 + view.getUint32(at + 4));
     }
+  }
   return counts;
 }
 

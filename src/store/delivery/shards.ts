@@ -21,6 +21,13 @@ export async function listShards(db: Db, watcherId: number): Promise<number[]> {
   return shardsOf(watcherId, row?.slices ?? 1);
 }
 
+export async function listShardsOf(db: Db, watcherIds: readonly number[]): Promise<number[]> {
+  const rows = await db.query<{ id: number; slices: number }>(
+    sql`select id, slices from watcher where id = any(${listOf(watcherIds)}::bigint[]) order by id`,
+  );
+  return rows.flatMap(({ id, slices }) => shardsOf(id, slices));
+}
+
 /** Whether the row with this shard is in one of the shards. */
 export function isInShards(shardId: Sql, shards: readonly number[]): Sql {
   return shards.length === 1

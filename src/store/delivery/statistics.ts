@@ -17,7 +17,7 @@ import {
   periods,
   sumOfCounters,
 } from './receiver-windows.ts';
-import { isInShards, listShards, watcherOf } from './shards.ts';
+import { isInShards, listShards, listShardsOf, watcherOf } from './shards.ts';
 
 export type { Period } from './receiver-windows.ts';
 
@@ -189,14 +189,15 @@ async function readRecordSums(
   return { rows: Array.from(rows, ([ms, counts]) => ({ startedAt: new Date(ms), ...counts })), latencies };
 }
 
-export type ReceiverStatistics = DeliveryCounts & {
-  watcherId: number;
-  watcherName: string;
-  origin: string;
+/** Two watchers may use one origin: each has a receiver there. */
+type ReceiverKey = { watcherId: number; origin: string };
+
+export type ReceiverSums = DeliveryCounts & {
   /** Durations of attempts that were answered. */
   answer: TimePercentiles | undefined;
   latency: TimePercentiles | undefined;
 };
+export type ReceiverStatistics = ReceiverKey & ReceiverSums & { watcherName: string };
 
 export const receiverOrders = ['slowest', 'failing', 'origin'] as const;
 type ReceiverOrder = (typeof receiverOrders)[number];
@@ -229,24 +230,57 @@ export async function readReceiverStatistics(
   const shards = watcherId === undefined ? undefined : await listShards(db, watcherId);
   const isOwn = sql`${shards === undefined ? sql`shard_id <> ${ALL_SHARDS}::bigint` : isInShards(sql`shard_id`, shards)}
     and ${await isInPeriod(db, period, now)} and origin <> ''`;
-  const rows = await db.query<CountsRow & { watcher_id: number; name: string; origin: string }>(sql`
+  const rows = await db.query<{ watcher_id: number; name: string; origin: string }>(sql`
     with receivers as materialized (
-      select ${watcherOf(sql`shard_id`)} as watcher_id, origin, ${countColumns}, sum(answer_ms) / nullif(sum(answered), 0) as mean_ms
+      select ${watcherOf(sql`shard_id`)} as watcher_id, origin, sum(attempts) as attempts, sum(failed_attempts) as failed_attempts,
+        sum(answer_ms) / nullif(sum(answered), 0) as mean_ms
       from delivery_sum where ${isOwn} group by 1, origin
     )
-    select r.*, w.name from receivers r join watcher w on w.id = r.watcher_id order by ${orders[order]} limit ${limit}`);
-  // Added up here, because thousands of cells as rows, grouped and sorted, take several times as long.
-  const histograms = await db.query<{ place: number; latencies: string; answers: string }>(sql`
-    select r.place, latencies::text as latencies, answers::text as answers
+    select r.watcher_id, r.origin, w.name
+    from receivers r join watcher w on w.id = r.watcher_id order by ${orders[order]} limit ${limit}`);
+  const receivers = rows.map((row) => ({
+    ...{ watcherId: row.watcher_id, watcherName: row.name, origin: row.origin },
+  }));
+  const sums = await addUp(db, receivers, isOwn);
+  return receivers.flatMap((receiver, index) => {
+    const own = sums[index];
+    return own === undefined ? [] : { ...receiver, ...own };
+  });
+}
+
+/** The sums of each of these receivers; undefined for one without attempts in the period. */
+export async function readSumsOf(
+  db: Db,
+  receivers: readonly ReceiverKey[],
+  { period, now }: { period: Period; now: Date },
+): Promise<(ReceiverSums | undefined)[]> {
+  const watcherIds = [...new Set(receivers.map(({ watcherId }) => watcherId))];
+  const isOwn = isInShards(sql`shard_id`, await listShardsOf(db, watcherIds));
+  return addUp(db, receivers, sql`${isOwn} and ${await isInPeriod(db, period, now)}`);
+}
+
+type CellsRow = CountsRow & { place: number; latencies: Uint8Array; answers: Uint8Array };
+
+/** Added up here, because thousands of counters as rows, grouped and sorted, take several times as long. */
+async function addUp(
+  db: Db,
+  receivers: readonly ReceiverKey[],
+  isOwn: Sql,
+): Promise<(ReceiverSums | undefined)[]> {
+  const rows = await db.query<CellsRow>(sql`
+    select r.place, attempts, failed_attempts, delivered, first_attempt, array_send(latencies) as latencies,
+      array_send(answers) as answers
     from unnest(
-      ${listOf(rows.map((row) => row.watcher_id))}::bigint[], ${rows.map(({ origin }) => origin)}::text[]
+      ${listOf(receivers.map((one) => one.watcherId))}::bigint[], ${receivers.map(({ origin }) => origin)}::text[]
     ) with ordinality as r (watcher_id, receiver, place)
     join delivery_sum on ${watcherOf(sql`shard_id`)} = r.watcher_id and origin = r.receiver and ${isOwn}`);
-  const byPlace = Map.groupBy(histograms, ({ place }) => place);
-  const timesOf = (index: number, name: 'latencies' | 'answers') =>
-    percentilesOf(sumOfCounters((byPlace.get(index + 1) ?? []).map((own) => own[name])));
-  return rows.map((row, index) => ({
-    ...{ watcherId: row.watcher_id, watcherName: row.name, origin: row.origin, ...toCounts(row) },
-    ...{ answer: timesOf(index, 'answers'), latency: timesOf(index, 'latencies') },
-  }));
+  const byPlace = Map.groupBy(rows, ({ place }) => place);
+  return receivers.map((_, index) => {
+    const own = byPlace.get(index + 1);
+    if (own === undefined) return undefined;
+    const timesOf = (name: 'latencies' | 'answers') =>
+      percentilesOf(sumOfCounters(own.map((row) => row[name])));
+    const counts = own.map(toCounts).reduce(plus, NONE);
+    return { ...counts, answer: timesOf('answers'), latency: timesOf('latencies') };
+  });
 }

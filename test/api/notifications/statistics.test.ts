@@ -87,6 +87,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(((await get(`${PATH}/receivers?limit=1`)) as unknown as unknown[]).length, 1);
   });
 
+  test('a list of receivers has the statistics of each, if asked for a period', async () => {
+    const { get, ask, keys } = await createStory(database());
+    await watchAddress(database(), { watcherId: 1, address: addressOf(9), url: 'https://zero.example/hook' });
+    type Listed = { origin: string; statistics?: object | null };
+    for (const period of ['24h', '30d']) {
+      const list = (await get(`/api/notifications/receivers?period=${period}`)) as unknown as Listed[];
+      const own = (await get(`${PATH}/receivers?period=${period}&order=origin`)) as unknown as Listed[];
+      const wanted = own.map(({ origin, ...statistics }) => ({ origin, statistics }));
+      assert.deepEqual(
+        list.map(({ origin, statistics }) => ({ origin, statistics })),
+        [...wanted, { origin: 'https://zero.example:443', statistics: null }],
+      );
+      assert.equal(wanted.length, 2);
+      const all = (await get(`/api/admin/receivers?period=${period}`, TOKEN)) as unknown as Listed[];
+      assert.deepEqual(
+        all.map(({ statistics }) => statistics && (statistics as { attempts: number }).attempts),
+        [2, 2, null, 2, 2],
+      );
+    }
+    const [plain] = (await get('/api/notifications/receivers')) as unknown as Listed[];
+    assert.ok(plain !== undefined && !('statistics' in plain));
+    const [key] = keys;
+    assert.ok(key !== undefined);
+    assert.equal((await ask('GET', '/api/notifications/receivers?period=1h', { key })).status, 400);
+  });
+
   test('an operator sees the deliveries of all watchers, or of one', async () => {
     const { get, ask, records } = await createStory(database());
     assert.deepEqual((await get(`${ADMIN}?period=30d`, TOKEN)).totals, counts(8, 4, 4, 0));
