@@ -1,8 +1,12 @@
 /**
- * The replica that serves reads of the API, if one is configured.
+ * The replica that serves reads of the API and of `chainbell verify`, if one is configured.
  */
+import type { Config } from '../config/schema.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Database } from '../store/db/db.ts';
 import { openReplicaConnections } from '../store/db/postgres.ts';
 import { createReplica, PROBE_MS, type Replica } from '../store/db/replica.ts';
+import { listProcesses } from '../store/deployment/processes.ts';
 import type { Foundation } from './foundation.ts';
 
 /** Undefined without `database.replicaUrl`, and in a process without the role `api`. `parts` closes it. */
@@ -40,4 +44,59 @@ export function openReplica(
     { idleMs: () => PROBE_MS },
   );
   return replica;
+}
+
+/** A replica shows the second of two heartbeats, which are 2 s apart, within this time. */
+const FIRST_USE_MS_MAX = 8_000;
+
+type ReplicaReads = {
+  /** Reads from the replica as far as possible, and otherwise from the primary. */
+  database: Database;
+  /** How many statements and transactions each server has answered. */
+  counts: { replica: number; primary: number };
+};
+
+/**
+ * The same for a command that writes nothing. Waits until the replica can be used, by the heartbeats of a running service. Undefined
+ * without `database.replicaUrl` and on Citus. `parts` closes it.
+ */
+export async function openReplicaForCommand(
+  { database: { replicaUrl, replicaLagMaxSeconds, connections } }: Config,
+  primary: Database,
+  { clock, signal, parts }: { clock: Clock; signal: AbortSignal; parts: AsyncDisposableStack },
+): Promise<ReplicaReads | undefined> {
+  if (replicaUrl === '' || primary.isDistributed === true) return undefined;
+  const counts = { replica: 0, primary: 0 };
+  const newest = (await listProcesses(primary))
+    .filter(({ isStopped }) => !isStopped)
+    .reduce<{ id: string; ageMs: number } | undefined>(
+      (best, one) => (best === undefined || one.ageMs < best.ageMs ? one : best),
+      undefined,
+    );
+  if (newest === undefined) return { database: primary, counts };
+  const replica = createReplica({
+    primary,
+    replica: openReplicaConnections(replicaUrl, connections.replica),
+    processId: () => newest.id,
+    ...{ lagMsMax: replicaLagMaxSeconds * 1_000, clock },
+    onRead: (server) => {
+      counts[server] += 1;
+    },
+  });
+  const ended = new AbortController();
+  const probing = (async () => {
+    while (!ended.signal.aborted) {
+      await replica.probe();
+      await clock.wait(PROBE_MS, ended.signal);
+    }
+  })();
+  parts.defer(async () => {
+    ended.abort();
+    await probing;
+    await replica.close();
+  });
+  const untilMs = clock.steadyMs() + FIRST_USE_MS_MAX;
+  while (!replica.state().isUsed && clock.steadyMs() < untilMs && !signal.aborted)
+    await clock.wait(PROBE_MS, signal);
+  return { database: replica.reading, counts };
 }

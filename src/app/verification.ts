@@ -19,6 +19,7 @@ import type { Database } from '../store/db/db.ts';
 import { migrationState } from '../store/db/migrate.ts';
 import { openChain } from './chain-access.ts';
 import { createProgramLog } from './program-log.ts';
+import { openReplicaForCommand } from './read-replica.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
 type VerificationOptions = Pick<
@@ -30,7 +31,8 @@ type VerificationOptions = Pick<
 };
 
 /**
- * Re-derives the blocks of the range from the chain and compares them with the stored data.
+ * Re-derives the blocks of the range from the chain and compares them with the stored data, which it reads from the replica if one is
+ * configured and close enough.
  * @throws Fault `unavailable` when database or nodes do not answer; `conflict` for another chain, another schema, or an
  * embedded database in use by the service; `not_found` when there is no embedded database.
  */
@@ -40,7 +42,11 @@ export async function runVerification(
 ): Promise<VerifyReport> {
   await using parts = new AsyncDisposableStack();
   const options = await openVerification(config, { signal, clock, parts });
-  return await verifyStored({ ...options, ...request, onDifference }, signal);
+  const primary = options.database;
+  const replica = await openReplicaForCommand(config, primary, { clock: options.clock, signal, parts });
+  const source = replica === undefined ? {} : { database: replica.database, primary };
+  const report = await verifyStored({ ...options, ...source, ...request, onDifference }, signal);
+  return replica === undefined ? report : { ...report, reads: replica.counts };
 }
 
 type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {

@@ -54,6 +54,8 @@ export type CompareOptions = {
   pairs: readonly ValuedPair[];
   /** The rules whose awards are compared. */
   rules: Rules;
+  /** The server that the service writes, if the stored data is read from a replica. Its clock and locks count. */
+  primary?: Db | undefined;
 };
 
 /** Notifications, swaps and states from before these times may have been deleted. */
@@ -202,9 +204,13 @@ async function readDelivery(
     notifications,
     watches,
   }: { notifications: readonly StoredNotification[]; watches: readonly StoredWatch[] },
-  { confirmations, retryDelayMs }: Pick<CompareOptions, 'confirmations' | 'retryDelayMs'>,
+  {
+    confirmations,
+    retryDelayMs,
+    primary,
+  }: Pick<CompareOptions, 'confirmations' | 'retryDelayMs' | 'primary'>,
 ): Promise<DeliverySide> {
-  const now = await readTime(snapshot);
+  const now = await readTime(primary ?? snapshot);
   const pending = notifications.filter(({ state }) => state === 'held' || state === 'waiting');
   const laneIds = new Set(pending.map(({ laneId }) => laneId));
   const pendingTurns = new Set(
@@ -213,7 +219,7 @@ async function readDelivery(
   const ordered = watches.flatMap(({ shardId, id }) =>
     pendingTurns.has(id) ? [{ shardId, watchedAddressId: id }] : [],
   );
-  const lanes = await listLanesById(snapshot, [...laneIds], now);
+  const lanes = await listLanesById(snapshot, [...laneIds], { now, primary });
   return {
     ...{ now, confirmations, retryDelayMs },
     tipNumber: (await findTip(snapshot))?.number ?? 0,

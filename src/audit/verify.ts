@@ -67,7 +67,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   if (stored === undefined) return report;
   const range = limitRange(options, stored, report);
   const { finalizedNumber } = stored;
-  const kept = keptSince(options, await readTime(database));
+  const kept = keptSince(options, await readTime(options.primary ?? database));
   const extract = {
     pairEvents: createPairReader(options.pairs),
     activities: createActivityReader(options.rules),

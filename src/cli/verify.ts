@@ -147,6 +147,7 @@ export function describe(report: VerifyReport): string {
     ...(dissents > 0
       ? [`the nodes disagree about ${counted(dissents, 'difference')}. Compare the nodes named above`]
       : []),
+    ...(report.reads === undefined ? [] : [readsText(report.reads)]),
     ...(undecided.unconfirmed > 0
       ? [
           `${quorum.needed} of ${quorum.nodes} nodes must confirm a difference. Repair or replace the nodes named above, then run the command again`,
@@ -176,6 +177,11 @@ function outcomeText(report: VerifyReport, { from, to }: { from: number; to: num
       return 'a reorg changed these blocks during the comparison. Run the command again';
   }
 }
+
+const readsText = ({ replica, primary }: { replica: number; primary: number }): string =>
+  replica === 0
+    ? 'read from the primary, because the replica is down or too far behind, or no service runs'
+    : `read from the replica: ${replica} of ${counted(replica + primary, 'statement')}`;
 
 const spanText = (from: number, to: number): string =>
   from === to ? `block ${from}` : `blocks ${from} to ${to}`;

@@ -19,7 +19,7 @@ const Connections = Type.Object(
       minimum: 1,
       maximum: 500,
       default: 6,
-      description: 'Reads of the API from database.replicaUrl.',
+      description: 'Reads from database.replicaUrl.',
     }),
     delivery: Type.Integer({
       minimum: 2,
@@ -50,13 +50,13 @@ export const DatabaseSection = Type.Object(
     replicaUrl: Type.With(DatabaseUrlText, {
       default: '',
       description:
-        'A streaming replica of the primary, for reads of the API. While it is down or too far behind, the primary serves them.',
+        'A streaming replica of the primary, for reads of the API and of `chainbell verify`. While it is down or too far behind, the primary serves them.',
     }),
     replicaLagMaxSeconds: Type.Number({
       minimum: 1,
       maximum: 3_600,
       default: 5,
-      description: 'How far the replica may be behind before the API reads from the primary.',
+      description: 'How far the replica may be behind before the primary serves the reads.',
     }),
     connections: Connections,
   },

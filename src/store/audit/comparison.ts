@@ -285,8 +285,13 @@ type SentOrphanRow = Pick<
   | 'processed_at'
 > & { is_of_block: boolean };
 
-/** The lanes with these ids. */
-export async function listLanesById(db: Db, ids: readonly number[], now: Date): Promise<StoredLane[]> {
+/** The lanes with these ids. A replica doesn't show the locks of running workers, so `primary` is asked for them if it is given. */
+export async function listLanesById(
+  db: Db,
+  ids: readonly number[],
+  { now, primary }: { now: Date; primary?: Db | undefined },
+): Promise<StoredLane[]> {
+  const running = primary === undefined ? runningWorkers : await readRunningWorkers(primary);
   const rows = await db.query<{
     id: number;
     shard_id: number;
@@ -295,7 +300,7 @@ export async function listLanesById(db: Db, ids: readonly number[], now: Date): 
     is_leased: boolean;
   }>(sql`
     select id, shard_id, origin, next_due,
-      owner is not null and (lease_until > ${now} or owner in (${runningWorkers})) as is_leased
+      owner is not null and (lease_until > ${now} or owner in (${running})) as is_leased
     from lane where id = any(${listOf(ids)}::bigint[])
     order by id limit ${ids.length}`);
   return rows.map((row) => ({
@@ -305,6 +310,13 @@ export async function listLanesById(db: Db, ids: readonly number[], now: Date): 
     nextDue: row.next_due ?? undefined,
     isLeased: row.is_leased,
   }));
+}
+
+async function readRunningWorkers(primary: Db): Promise<Sql> {
+  const rows = await primary.query<{ owner: number }>(
+    sql`select owner from (${runningWorkers}) as w (owner)`,
+  );
+  return sql`select unnest(${listOf(rows.map(({ owner }) => owner))}::bigint[])`;
 }
 
 /** The notifications of these blocks, and of these keys. On a single server the condition is left to the statement. */

@@ -158,6 +158,10 @@ export function openReplicaConnections(url: string, connectionsMax: number): Rep
   return {
     query: (statement) => query(lender, statement),
     each: (statement, onRow) => each(lender, statement, onRow),
+    transaction: (work) =>
+      inTransaction(lender, (client) =>
+        work({ kind: 'transaction', query: (statement) => run(client, statement, lender.nameOf(statement)) }),
+      ),
     close: () => pool.end(),
     cut: hosts.cut,
   };

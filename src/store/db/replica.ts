@@ -8,12 +8,12 @@
 import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
-import { messageOf } from '../../core/fault.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
 import type { Database, Db } from './db.ts';
 import { raw, type Sql, sql } from './sql.ts';
 
 /** The connections to the replica. */
-export type ReplicaConnections = Pick<Database, 'query' | 'each' | 'close'> & {
+export type ReplicaConnections = Pick<Database, 'query' | 'each' | 'transaction' | 'close'> & {
   /** Ends all of them at once. */
   cut(): void;
 };
@@ -32,6 +32,8 @@ export type Replica = {
   recent: Database;
   /** For reads that show everything that was committed before them, in any process. */
   current: Database;
+  /** The same for work that reads in transactions. A transaction that fails on the replica runs again on the primary. */
+  reading: Database;
   /** Compares replica and primary. Call it every PROBE_MS. Resolves in time even if the replica hangs. */
   probe(): Promise<void>;
   state(): ReplicaState;
@@ -102,9 +104,12 @@ export function createReplica(options: ReplicaOptions): Replica {
   }
 
   const reads = { primary, replica, onRead };
+  const mayUseCurrent = async () => isUsed() && (await isCurrent().catch(() => false));
+  const current = createReads(reads, mayUseCurrent);
   return {
     recent: createReads(reads, async () => isUsed()),
-    current: createReads(reads, async () => isUsed() && (await isCurrent().catch(() => false))),
+    current,
+    reading: { ...current, transaction: readingTransactions(reads, mayUseCurrent) },
     async probe() {
       const comparison = compare().catch((error: unknown) => messageOf(error));
       const found = await firstOrLate({ clock, signal: never }, [comparison], ANSWER_MS_MAX);
@@ -167,11 +172,10 @@ function createLag(clock: Clock) {
   };
 }
 
+type Reads = Pick<ReplicaOptions, 'primary' | 'replica' | 'onRead'>;
+
 /** Reads from the replica if `mayUse` says so, and from the primary otherwise or if the replica fails. */
-function createReads(
-  { primary, replica, onRead }: Pick<ReplicaOptions, 'primary' | 'replica' | 'onRead'>,
-  mayUse: () => Promise<boolean>,
-): Database {
+function createReads({ primary, replica, onRead }: Reads, mayUse: () => Promise<boolean>): Database {
   return {
     ...primary,
     async query<Row>(statement: Sql) {
@@ -205,5 +209,24 @@ function createReads(
       onRead('primary');
       await primary.each(statement, onRow);
     },
+  };
+}
+
+function readingTransactions(
+  { primary, replica, onRead }: Reads,
+  mayUse: () => Promise<boolean>,
+): Database['transaction'] {
+  return async (work) => {
+    if (await mayUse()) {
+      try {
+        const result = await replica.transaction(work);
+        onRead('replica');
+        return result;
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+      }
+    }
+    onRead('primary');
+    return primary.transaction(work);
   };
 }

@@ -1,0 +1,103 @@
+/**
+ * `chainbell verify` with a real streaming replica that is behind, while the service runs.
+ */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+import pg from 'pg';
+import { runVerification } from '../../src/app/verification.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { startChain } from '../kit/anvil.ts';
+import { startPostgresPair } from '../kit/postgres-pair.ts';
+import { startReceiver } from '../kit/receiver.ts';
+import { createWatcher, freshAddress, startTestService, testConfig } from '../kit/service.ts';
+import { blockAt } from '../kit/verified-chain.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** Below the time for which a read waits for the replica, and above that between a block and its comparison. */
+const DELAY_MS = 95;
+
+test('verify reads from the replica, and what the replica lacks is no difference', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const receiver = parts.use(await startReceiver());
+  const pair = parts.use(await startPostgresPair());
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-replica-'));
+  parts.defer(() => rm(dataDir, { recursive: true }));
+  const database = { url: pair.primary.url, replicaUrl: pair.standby.url, dataDir };
+  const options = { database, rpc: [chain.url], receivers: [receiver] };
+  const service = parts.use(await startTestService(options));
+  const standby = new pg.Client({ connectionString: pair.standby.url });
+  await standby.connect();
+  standby.on('error', () => {});
+  parts.defer(() => standby.end().catch(() => {}));
+
+  const watcher = await createWatcher(service, 'acme');
+  const address = freshAddress();
+  await watcher.watch({ address, webhookUrl: receiver.url });
+  const pay = async () => {
+    const paid = await chain.transferNative({ from: chain.accounts[1], to: address, valueWei: 1n });
+    await service.inSync(chain);
+    return paid;
+  };
+  const setAmount = (amount: number, block: number) =>
+    service.database.query(sql`update notification set amount = ${amount} where block_number = ${block}`);
+  /** Called before the node gives the traces of the block to verify, which are the last that it is asked for. */
+  let beforeTraces = async (_block: number): Promise<unknown> => undefined;
+  const verify = async (block: number) => {
+    const { hash } = await blockAt(chain, block);
+    await using node = await startReceiver({
+      async answer({ body }) {
+        if (/debug_trace/.test(body) && body.includes(hash)) await beforeTraces(block);
+        const headers = { 'content-type': 'application/json' };
+        const answer = await fetch(chain.url, { method: 'POST', headers, body });
+        return { headers, body: await answer.text() };
+      },
+    });
+    const differences: string[] = [];
+    const report = await runVerification(testConfig({ ...options, rpc: [node.url] }), {
+      ...{ from: block, to: block, signal: new AbortController().signal },
+      onDifference: ({ message }) => differences.push(message),
+      onDissent: () => {},
+      onProgress: () => {},
+    });
+    const { outcome, blocks, notifications, reads } = report;
+    return { outcome, blocks, notifications, differences, reads };
+  };
+  const equal = { outcome: 'equal', blocks: 1, notifications: 1, differences: [] };
+
+  await standby.query(`alter system set recovery_min_apply_delay = ${DELAY_MS}`);
+  await standby.query('select pg_reload_conf()');
+  let { blockNumber } = await pay();
+  // Nodes are probed with the newest block.
+  await chain.mine(2);
+  await service.inSync(chain);
+  for (let round = 0; round < 2; round += 1) {
+    await setAmount(2, blockNumber);
+    // The replica still has the wrong amount when the block arrives.
+    beforeTraces = (block) => setAmount(1, block);
+    const { reads, ...found } = await verify(blockNumber);
+    assert.deepEqual(found, equal);
+    assert.ok(reads !== undefined && reads.replica > 0, JSON.stringify(reads));
+  }
+  beforeTraces = async () => undefined;
+
+  await standby.query('select pg_wal_replay_pause()');
+  ({ blockNumber } = await pay());
+  const paused = await verify(blockNumber);
+  assert.deepEqual(paused, { ...equal, reads: { replica: 0, primary: paused.reads?.primary } });
+  await standby.query('select pg_wal_replay_resume()');
+
+  await waitUntil(() => receiver.requests.length >= 2, { describe: 'the webhooks' });
+  await setAmount(2, blockNumber);
+  const changed = await verify(blockNumber);
+  assert.deepEqual([changed.outcome, changed.differences.length], ['different', 1]);
+  assert.ok((changed.reads?.replica ?? 0) > 0);
+
+  await pair.killStandby();
+  ({ blockNumber } = await pay());
+  const alone = await verify(blockNumber);
+  assert.deepEqual(alone, { ...equal, reads: { replica: 0, primary: alone.reads?.primary } });
+});
