@@ -29,20 +29,18 @@ export type CitusCluster = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** Creates the database on the coordinator and its workers, and distributes its tables over the first `count` workers. */
+/**
+ * Creates the database on the coordinator and its workers, with the first `count` workers. Distributes its tables over them, unless
+ * `isDistributed` is false.
+ */
 export async function createCluster(
   coordinator: string,
-  { count }: { count: number },
+  { count, isDistributed = true }: { count: number; isDistributed?: boolean },
 ): Promise<CitusCluster> {
   await using parts = new AsyncDisposableStack();
   const name = `chainbell_test_story_${randomBytes(6).toString('hex')}`;
   const url = withName(coordinator, name);
-  const nodes = await onServer(coordinator, async (client) => {
-    const { rows } = await client.query(
-      'select node_name as host, node_port as port from citus_get_active_worker_nodes() order by node_port',
-    );
-    return rows.map(({ host, port }) => ({ host: String(host), port: Number(port) }));
-  });
+  const nodes = await listWorkers(coordinator);
   for (const server of [coordinator, ...nodes.map(({ host, port }) => withHost(coordinator, host, port))]) {
     await onServer(server, (client) => client.query(`create database ${name}`));
     parts.defer(async () => {
@@ -65,7 +63,7 @@ export async function createCluster(
   await ask('select citus_set_coordinator_host($1, $2)', [hostname, Number(port)]);
   for (let index = 0; index < count; index += 1) await addWorker(index);
   await onDatabase(url, migrate);
-  await onDatabase(url, distributeTables);
+  if (isDistributed) await onDatabase(url, distributeTables);
   const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-citus-'));
   parts.defer(() => rm(dataDir, { recursive: true, force: true }));
   const moved = parts.move();
@@ -85,4 +83,13 @@ export async function createCluster(
     },
     [Symbol.asyncDispose]: () => moved.disposeAsync(),
   };
+}
+
+async function listWorkers(coordinator: string): Promise<{ host: string; port: number }[]> {
+  return onServer(coordinator, async (client) => {
+    const { rows } = await client.query(
+      'select node_name as host, node_port as port from citus_get_active_worker_nodes() order by node_port',
+    );
+    return rows.map(({ host, port }) => ({ host: String(host), port: Number(port) }));
+  });
 }

@@ -21,11 +21,20 @@ export async function areTablesDistributed(db: Db): Promise<boolean> {
 
 /**
  * Distributes the delivery tables with their rows, in one transaction, which locks them. Returns false if they are distributed
- * already. @throws Fault `invalid` if the server is not the coordinator of a Citus cluster with workers.
+ * already. A call that was interrupted after that transaction left copies of the rows on the coordinator, which the next one
+ * deletes. @throws Fault `invalid` if the server is not the coordinator of a Citus cluster with workers.
  */
 export async function distributeTables(database: Database): Promise<boolean> {
   await requireCoordinator(database);
-  if (await areTablesDistributed(database)) return false;
+  const isDistributed = await areTablesDistributed(database);
+  if (!isDistributed) await distribute(database);
+  // Distributing a table copies its rows to the shards and hides those that it had.
+  for (const table of await listHiding(database))
+    await database.query(sql`select truncate_local_data_after_distributing_table(${table})`);
+  return !isDistributed;
+}
+
+async function distribute(database: Database): Promise<void> {
   await database.transaction(async (tx) => {
     // A partitioned table has many shards, for which Citus would otherwise open a connection each.
     await tx.query(sql`set local citus.multi_shard_modify_mode = 'sequential'`);
@@ -33,10 +42,15 @@ export async function distributeTables(database: Database): Promise<boolean> {
     for (const table of OTHERS)
       await tx.query(sql`select create_distributed_table(${table}, 'shard_id', colocate_with => ${FIRST})`);
   });
-  // Distributing a table copies its rows to the shards and hides those that it had.
-  for (const table of [FIRST, ...OTHERS])
-    await database.query(sql`select truncate_local_data_after_distributing_table(${table})`);
-  return true;
+}
+
+/** The distributed tables that have files with rows on the coordinator, where all their rows are in shards. */
+async function listHiding(db: Db): Promise<string[]> {
+  const rows = await db.query<{ name: string }>(sql`
+    select t.name from unnest(${[FIRST, ...OTHERS]}::text[]) with ordinality as t (name, position)
+    where exists (select from pg_partition_tree(t.name::regclass) p where p.isleaf and pg_relation_size(p.relid) > 0)
+    order by t.position`);
+  return rows.map(({ name }) => name);
 }
 
 async function requireCoordinator(db: Db): Promise<void> {

@@ -1,35 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { copyDatabase } from '../../../src/store/db/copy-database.ts';
-import type { Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createDeliveryCount } from '../../../src/store/delivery/count-deliveries.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock } from '../../kit/clock.ts';
 import { createTestDatabase } from '../../kit/database.ts';
-
-/** All rows of all tables as text. */
-async function contentOf(db: Db): Promise<Map<string, string[]>> {
-  const tables = await db.query<{ name: string }>(sql`
-    select relname as name from pg_class
-    where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and relpersistence = 'p'
-      and not relispartition
-      and relname not in ('migration', 'process')
-    order by relname`);
-  const content = new Map<string, string[]>();
-  for (const { name } of tables) {
-    const rows = await db.query<{ row: string }>({
-      text: `select (t.*)::text as row from "${name}" t order by 1`,
-      values: [],
-    });
-    content.set(
-      name,
-      rows.map(({ row }) => row),
-    );
-  }
-  return content;
-}
+import { contentOf } from '../../kit/database-content.ts';
 
 test('a copy has every row and column of every table, and ids go on after it', async () => {
   await using old = await createTestDatabase('embedded');
