@@ -52,7 +52,7 @@ test('a program gets its arguments and gives its exit code', async (context) => 
 
 test('a program ends cleanly when the shell above it is killed, as npm kills it', async (context) => {
   const { shell, output } = await runBelowShell(context, WAITING);
-  await waitUntil(() => output.text.includes('pid '), { describe: 'the program to run', timeoutMs: 20_000 });
+  await waitUntil(() => output.text.includes('pid '), { describe: 'the program to run' });
   shell.kill('SIGKILL');
   await waitUntil(() => output.text.includes('ended by SIGTERM'), { describe: 'the program to end' });
 });

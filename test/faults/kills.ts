@@ -166,7 +166,6 @@ async function kill(
   });
   await waitUntil(() => program.child.signalCode !== null || program.child.exitCode !== null, {
     describe: 'the moment to come',
-    timeoutMs: 30_000,
   }).finally(() => program.child.kill('SIGKILL'));
   await program.ended;
   node.mend();

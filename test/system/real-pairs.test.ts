@@ -180,7 +180,7 @@ async function waitForSwaps({ database }: Service, count: number): Promise<void>
     const [row] = await database.query<{ count: number }>(sql`select count(*) from swap`);
     return row !== undefined && row.count >= count;
   };
-  await waitUntil(isStored, { describe: 'every swap to be stored', timeoutMs: 30_000 });
+  await waitUntil(isStored, { describe: 'every swap to be stored' });
 }
 
 async function checkSwaps({ database }: Service, { id }: Pair, { events }: Expected): Promise<void> {
