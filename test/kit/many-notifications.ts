@@ -62,3 +62,18 @@ export function withPlans(database: Db, plans: string[] = []): { db: Db; plans: 
   };
   return { db, plans };
 }
+
+/** The database, whose statements add their plans to `plans`, with those of all tasks in transactions. */
+export function planAll(database: Database): { plans: string[]; database: Database } {
+  const { db, plans } = withPlans(database);
+  const planned: Database = {
+    ...database,
+    query: db.query,
+    transaction: (work) =>
+      database.transaction(async (tx) => {
+        await tx.query(sql`set local citus.explain_all_tasks = on`);
+        return work({ ...withPlans(tx, plans).db, kind: 'transaction' });
+      }),
+  };
+  return { plans, database: planned };
+}

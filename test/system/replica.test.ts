@@ -2,15 +2,9 @@
  * Services whose API reads from a real streaming replica.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { test } from 'node:test';
-import pg from 'pg';
 import type { StatusBody } from '../../src/api/ops/status-body.ts';
-import { startChain } from '../kit/anvil.ts';
-import { startPostgresPair } from '../kit/postgres-pair.ts';
-import { startReceiver } from '../kit/receiver.ts';
+import { startReplicaStage } from '../kit/replica-stage.ts';
 import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -18,19 +12,8 @@ const POINTS = '/api/points/leaderboard?month=2026-11&limit=';
 
 test('reads go to the replica while it is close, to the primary otherwise, and a watcher always sees what it has changed', async () => {
   await using parts = new AsyncDisposableStack();
-  const chain = parts.use(await startChain());
-  const receiver = parts.use(await startReceiver());
-  const pair = parts.use(await startPostgresPair());
-  const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-replica-'));
-  parts.defer(() => rm(dataDir, { recursive: true }));
-  const database = { url: pair.primary.url, replicaUrl: pair.standby.url, dataDir };
-  const options = { database, rpc: [chain.url], receivers: [receiver] };
-  const service = parts.use(await startTestService(options));
+  const { chain, receiver, pair, options, service, standby } = await startReplicaStage(parts);
   const other = parts.use(await startTestService({ ...options, roles: ['api'] }));
-  const standby = new pg.Client({ connectionString: pair.standby.url });
-  await standby.connect();
-  standby.on('error', () => {});
-  parts.defer(() => standby.end().catch(() => {}));
 
   const status = async ({ apiUrl }: TestService) =>
     ((await (await fetch(`${apiUrl}/status`)).json()) as StatusBody).replica;

@@ -2,17 +2,12 @@
  * `chainbell verify` with a real streaming replica that is behind, while the service runs.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { test } from 'node:test';
-import pg from 'pg';
 import { runVerification } from '../../src/app/verification.ts';
 import { sql } from '../../src/store/db/sql.ts';
-import { startChain } from '../kit/anvil.ts';
-import { startPostgresPair } from '../kit/postgres-pair.ts';
 import { startReceiver } from '../kit/receiver.ts';
-import { createWatcher, freshAddress, startTestService, testConfig } from '../kit/service.ts';
+import { startReplicaStage } from '../kit/replica-stage.ts';
+import { createWatcher, freshAddress, testConfig } from '../kit/service.ts';
 import { blockAt } from '../kit/verified-chain.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -21,18 +16,7 @@ const DELAY_MS = 95;
 
 test('verify reads from the replica, and what the replica lacks is no difference', async () => {
   await using parts = new AsyncDisposableStack();
-  const chain = parts.use(await startChain());
-  const receiver = parts.use(await startReceiver());
-  const pair = parts.use(await startPostgresPair());
-  const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-replica-'));
-  parts.defer(() => rm(dataDir, { recursive: true }));
-  const database = { url: pair.primary.url, replicaUrl: pair.standby.url, dataDir };
-  const options = { database, rpc: [chain.url], receivers: [receiver] };
-  const service = parts.use(await startTestService(options));
-  const standby = new pg.Client({ connectionString: pair.standby.url });
-  await standby.connect();
-  standby.on('error', () => {});
-  parts.defer(() => standby.end().catch(() => {}));
+  const { chain, receiver, pair, options, service, standby } = await startReplicaStage(parts);
 
   const watcher = await createWatcher(service, 'acme');
   const address = freshAddress();

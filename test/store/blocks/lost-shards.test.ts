@@ -34,22 +34,14 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { citusUrl, onServer, withHost } from '../../kit/citus.ts';
+import { createDice } from '../../kit/dice.ts';
 import { onPostgres } from '../../kit/each-database.ts';
-import { withPlans } from '../../kit/many-notifications.ts';
+import { planAll } from '../../kit/many-notifications.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 
 const skip =
   citusUrl() === undefined && 'TEST_CITUS_URL is not set: run `npm run citus -- store/blocks/lost-shards`';
 const STEPS = 120;
-
-/** Pseudo-random numbers below `limit`, the same for each seed. */
-function createDice(seed: number): (limit: number) => number {
-  let state = seed;
-  return (limit) => {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
-    return (state >>> 8) % limit;
-  };
-}
 
 /** A watcher on the first worker and one on the second. */
 async function watchersByWorker(database: Database): Promise<{ near: number; far: number }> {
@@ -353,18 +345,3 @@ onPostgres(({ database, place }) => {
 });
 
 const addressless = '0x00000000000000000000000000000000000000ff';
-
-/** The database, whose statements add their plans to `plans`. */
-function planAll(database: Database): { plans: string[]; database: Database } {
-  const { db, plans } = withPlans(database);
-  const planned: Database = {
-    ...database,
-    query: db.query,
-    transaction: (work) =>
-      database.transaction(async (tx) => {
-        await tx.query(sql`set local citus.explain_all_tasks = on`);
-        return work({ ...withPlans(tx, plans).db, kind: 'transaction' });
-      }),
-  };
-  return { plans, database: planned };
-}

@@ -7,19 +7,11 @@ import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
 import { settle } from '../../../src/store/delivery/settle.ts';
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
 import { hashOf, later, listNotifications, mine, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { createDice } from '../../kit/dice.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 
 const STEPS = 150;
-
-/** Pseudo-random numbers below `limit`, the same for each seed. */
-function createDice(seed: number): (limit: number) => number {
-  let state = seed;
-  return (limit) => {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
-    return (state >>> 8) % limit;
-  };
-}
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   for (const seed of [1, 2]) {

@@ -4,14 +4,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { distributeTables } from '../../../src/store/db/citus.ts';
-import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { citusUrl } from '../../kit/citus.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { onPostgres } from '../../kit/each-database.ts';
-import { withPlans } from '../../kit/many-notifications.ts';
+import { planAll } from '../../kit/many-notifications.ts';
 
 const onCitus = {
   skip: citusUrl() === undefined ? 'TEST_CITUS_URL is not set: run `npm run citus -- store/db/citus`' : false,
@@ -53,15 +52,3 @@ onPostgres(({ database }) => {
     },
   );
 });
-
-/** The database, whose statements add their plans to `plans`. */
-function planAll(database: Database): { plans: string[]; database: Database } {
-  const { db, plans } = withPlans(database);
-  const planned: Database = {
-    ...database,
-    query: db.query,
-    transaction: (work) =>
-      database.transaction((tx) => work({ ...withPlans(tx, plans).db, kind: 'transaction' })),
-  };
-  return { plans, database: planned };
-}
