@@ -67,12 +67,9 @@ export async function openReplicaForCommand(
 ): Promise<ReplicaReads | undefined> {
   if (replicaUrl === '' || primary.isDistributed === true) return undefined;
   const counts = { replica: 0, primary: 0 };
-  const newest = (await listProcesses(primary))
+  const [newest] = (await listProcesses(primary))
     .filter(({ isStopped }) => !isStopped)
-    .reduce<{ id: string; ageMs: number } | undefined>(
-      (best, one) => (best === undefined || one.ageMs < best.ageMs ? one : best),
-      undefined,
-    );
+    .toSorted((one, other) => one.ageMs - other.ageMs);
   if (newest === undefined) return { database: primary, counts };
   const replica = createReplica({
     primary,

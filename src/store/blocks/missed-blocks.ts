@@ -17,21 +17,22 @@ export function createCandidates(filter: Narrow | undefined): {
   /** The transfers of these addresses; without a filter all. */
   among(blocks: readonly MatchedBlock[]): MatchedTransfer[];
 } {
-  let passed: ReadonlySet<Address> | undefined;
+  let narrowed: readonly Address[] | undefined;
   return {
     narrow:
       filter &&
       (async (tx, addresses) => {
-        const narrowed = await filter(tx, addresses);
-        passed = new Set(narrowed);
+        narrowed = await filter(tx, addresses);
         return narrowed;
       }),
-    among: (blocks) =>
-      blocks.flatMap(({ header, transfers }) =>
+    among(blocks) {
+      const passed = narrowed && new Set(narrowed);
+      return blocks.flatMap(({ header, transfers }) =>
         transfers
-          .filter((transfer) => passed === undefined || sidesOf(transfer).some((side) => passed?.has(side)))
+          .filter((transfer) => passed === undefined || sidesOf(transfer).some((side) => passed.has(side)))
           .map((transfer) => ({ transfer, block: header.number })),
-      ),
+      );
+    },
   };
 }
 

@@ -29,17 +29,16 @@ const PROBE_TRIES = 2;
 /** Shard ids that are tried to find one with a given hash. */
 const SAMPLES_MAX = 10_000;
 
+const selectLost = sql`select id, worker, since, block_number, reorg_ids, xmin::text as version from lost_shards`;
+
 /** All lost shards. Makes no statement on a single server. */
 export async function listLost(db: Db): Promise<LostShards[]> {
   if (db.isDistributed !== true) return [];
-  const rows = await db.query<LostRow>(sql`
-    select id, worker, since, block_number, reorg_ids, xmin::text as version from lost_shards order by id`);
-  return rows.map(toLost);
+  return (await db.query<LostRow>(sql`${selectLost} order by id`)).map(toLost);
 }
 
 export async function findLost(tx: Db, id: number): Promise<LostShards | undefined> {
-  const [row] = await tx.query<LostRow>(sql`
-    select id, worker, since, block_number, reorg_ids, xmin::text as version from lost_shards where id = ${id}`);
+  const [row] = await tx.query<LostRow>(sql`${selectLost} where id = ${id}`);
   return row && toLost(row);
 }
 

@@ -21,7 +21,8 @@ export async function listShards(db: Db, watcherId: number): Promise<number[]> {
   return shardsOf(watcherId, row?.slices ?? 1);
 }
 
-export async function listShardsOf(db: Db, watcherIds: readonly number[]): Promise<number[]> {
+/** The shards of these watchers. */
+export async function listShardsOfWatchers(db: Db, watcherIds: readonly number[]): Promise<number[]> {
   const rows = await db.query<{ id: number; slices: number }>(
     sql`select id, slices from watcher where id = any(${listOf(watcherIds)}::bigint[]) order by id`,
   );

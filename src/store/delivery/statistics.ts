@@ -17,7 +17,7 @@ import {
   periods,
   sumOfCounters,
 } from './receiver-windows.ts';
-import { isInShards, listShards, listShardsOf, watcherOf } from './shards.ts';
+import { isInShards, listShards, listShardsOfWatchers, watcherOf } from './shards.ts';
 
 export type { Period } from './receiver-windows.ts';
 
@@ -255,7 +255,7 @@ export async function readSumsOf(
   { period, now }: { period: Period; now: Date },
 ): Promise<(ReceiverSums | undefined)[]> {
   const watcherIds = [...new Set(receivers.map(({ watcherId }) => watcherId))];
-  const isOwn = isInShards(sql`shard_id`, await listShardsOf(db, watcherIds));
+  const isOwn = isInShards(sql`shard_id`, await listShardsOfWatchers(db, watcherIds));
   return addUp(db, receivers, sql`${isOwn} and ${await isInPeriod(db, period, now)}`);
 }
 
