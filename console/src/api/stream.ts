@@ -29,6 +29,12 @@ type Listener = {
 /** While few attempts arrive, each is shown soon. While many do, they come in batches. */
 const BATCH_MS = { few: 50, many: 250 } as const;
 const FEW_PER_SECOND_MAX = 10;
+/**
+ * A large batch is shown in portions. At 10,000 attempts a minute these are two, which the browser lays out in a frame each, the
+ * second after it has painted the first (bench/console.ts).
+ */
+const PORTION = 24;
+const PORTION_MS = 100;
 const BACK_OFF_MS_MAX = 30_000;
 /** The server sends a comment every 15 s. */
 const SILENCE_MS_MAX = 40_000;
@@ -93,7 +99,7 @@ function close(kind: 'off' | 'hidden'): void {
   flushTimer = undefined;
   if (kind === 'off') lastId = undefined;
   // The stream resumes after these.
-  if (kind === 'hidden') hand();
+  if (kind === 'hidden') hand(waiting.length);
   waiting = [];
   hasSkipped = false;
   failures = 0;
@@ -192,15 +198,22 @@ function planFlush(): void {
   const now = performance.now();
   arrivals = arrivals.filter((at) => now - at < 1_000);
   const batchMs = arrivals.length > FEW_PER_SECOND_MAX ? BATCH_MS.many : BATCH_MS.few;
-  flushTimer = setTimeout(hand, Math.max(0, flushedAt + batchMs - now));
+  flushTimer = setTimeout(() => {
+    flushedAt = performance.now();
+    handPortions();
+  }, Math.max(0, flushedAt + batchMs - now));
 }
 
-/** Hands the waiting attempts to the listeners. */
-function hand(): void {
+/** Hands the waiting attempts to the listeners, a quarter at once if they are very many. */
+function handPortions(): void {
+  hand(Math.max(PORTION, Math.ceil(waiting.length / 4)));
+  if (waiting.length > 0) flushTimer = setTimeout(handPortions, PORTION_MS);
+}
+
+function hand(count: number): void {
   clearTimeout(flushTimer);
   flushTimer = undefined;
-  flushedAt = performance.now();
-  const attempts = waiting;
-  waiting = [];
+  const attempts = waiting.slice(0, count);
+  waiting = waiting.slice(count);
   if (attempts.length > 0) for (const listener of [...listeners]) listener.onAttempts(attempts);
 }
