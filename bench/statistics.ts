@@ -33,7 +33,9 @@ const RECORDS_PER_RECEIVER = 250;
 const WIDE_WATCHER = WATCHERS + 1;
 const WIDE_RECEIVERS = 1_000;
 const PERIODS = ['24h', '30d'] as const;
-const ROUNDS = 300;
+/** As many as a read of statistics makes. Their times are those of the machine. */
+const STATEMENTS = 4;
+const ROUNDS = 1_000;
 /** USER_HZ of Linux. */
 const TICKS_PER_SECOND = 100;
 const REPEATS = 5;
@@ -123,14 +125,18 @@ async function measureReads(): Promise<Record<string, string | number>[]> {
   return [...rows, ...(await timeReads(database, scopes, now))];
 }
 
-/** Reads of statistics and of lists of receivers, in both periods. */
+/** Reads of statistics and of lists of receivers, in both periods, and statements without work to compare them with. */
 async function timeReads(
   database: Database,
   scopes: readonly [what: string, scope: StatisticsScope][],
   now: Date,
 ): Promise<Record<string, string | number>[]> {
   const rows: Record<string, string | number>[] = [];
+  const readNothing = async () => {
+    for (let statement = 0; statement < STATEMENTS; statement += 1) await database.query(sql`select 1`);
+  };
   for (const period of PERIODS) {
+    rows.push(await timesRow(`${STATEMENTS} statements that read nothing, before ${period}`, readNothing));
     for (const [what, scope] of scopes)
       rows.push(await timesRow(`${what}, ${period}`, () => readStatistics(database, scope, { period, now })));
     for (const [what, watcherId] of [

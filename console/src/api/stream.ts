@@ -198,10 +198,13 @@ function planFlush(): void {
   const now = performance.now();
   arrivals = arrivals.filter((at) => now - at < 1_000);
   const batchMs = arrivals.length > FEW_PER_SECOND_MAX ? BATCH_MS.many : BATCH_MS.few;
-  flushTimer = setTimeout(() => {
-    flushedAt = performance.now();
-    handPortions();
-  }, Math.max(0, flushedAt + batchMs - now));
+  flushTimer = setTimeout(
+    () => {
+      flushedAt = performance.now();
+      handPortions();
+    },
+    Math.max(0, flushedAt + batchMs - now),
+  );
 }
 
 /** Hands the waiting attempts to the listeners, a quarter at once if they are very many. */

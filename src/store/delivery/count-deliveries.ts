@@ -122,6 +122,7 @@ async function addNext(
     const span = { after, upTo, ...(await findTimes(tx, { after, upTo })) };
     const { first } = span;
     if (first !== undefined) {
+      await tx.query(sql`set local work_mem = '32MB'`);
       const late = (await listWindows(tx)).filter(({ until }) => first < until);
       const full = { ...span, first, attemptsMs, late };
       const facts =
@@ -167,7 +168,10 @@ const bucketOf = (ms: Sql): Sql =>
 
 const BITS = raw(String(COUNTER_BITS));
 
-/** Adds these attempts to the sums. Hours and days are counted from 1970-01-01. */
+/**
+ * Adds these attempts to the sums. Hours and days are counted from 1970-01-01. Each level is added up before it is repeated for
+ * each of its times, and counters are in no order, so that nothing is sorted.
+ */
 function addAttempts(span: Span, facts: Sql): Sql {
   return sql`
     with facts as materialized (${facts}), grouped as materialized (
@@ -182,17 +186,17 @@ function addAttempts(span: Span, facts: Sql): Sql {
       select shard_id, lane_id, hour, false, answer_bucket, count(*)
       from facts where is_answered group by shard_id, lane_id, hour, answer_bucket
     ), sums as (
-      select s.*, sum(attempts) as attempts, sum(failed_attempts) as failed_attempts, sum(delivered) as delivered,
-        sum(first_attempt) as first_attempt, sum(answered) as answered, sum(answer_ms) as answer_ms
-      from grouped g ${spansOf(sql`g`, span.late)}
-      group by s.shard_id, s.unit, s.started_at, s.origin
+      select shard_id, unit, started_at, origin, ${summed(SUMMED)}
+      from (${levelsOf(sql`grouped`, { keys: sql``, sums: summed(SUMMED) })}) as g ${timesOf(span.late)}
+      group by shard_id, unit, started_at, origin
     ), histograms as (
       select shard_id, unit, started_at, origin,
-        array_agg(${counter(sql`bucket`, sql`count`)} order by bucket) filter (where is_latency) as latencies,
-        array_agg(${counter(sql`bucket`, sql`count`)} order by bucket) filter (where not is_latency) as answers
+        array_agg(${counter(sql`bucket`, sql`count`)}) filter (where is_latency) as latencies,
+        array_agg(${counter(sql`bucket`, sql`count`)}) filter (where not is_latency) as answers
       from (
-        select s.*, c.is_latency, c.bucket, sum(c.count) as count from cells c ${spansOf(sql`c`, span.late)}
-        group by s.shard_id, s.unit, s.started_at, s.origin, c.is_latency, c.bucket
+        select shard_id, unit, started_at, origin, is_latency, bucket, sum(count)::bigint as count
+        from (${levelsOf(sql`cells`, { keys: sql`, is_latency, bucket`, sums: summed(['count']) })}) as g ${timesOf(span.late)}
+        group by shard_id, unit, started_at, origin, is_latency, bucket
       ) as c
       group by shard_id, unit, started_at, origin
     ), added as (
@@ -212,9 +216,9 @@ function addAttempts(span: Span, facts: Sql): Sql {
       from facts where watched_address_id is not null group by shard_id, watched_address_id, hour, latency_bucket
     )
     insert into record_delivery_sum as t (shard_id, watched_address_id, started_at, counters)
-    select shard_id, watched_address_id, ${timeOf(sql`day * 24`)}, array_agg(${counter(sql`number`, sql`count`)} order by number)
+    select shard_id, watched_address_id, ${timeOf(sql`day * 24`)}, array_agg(${counter(sql`number`, sql`count`)})
     from (
-      select r.shard_id, r.watched_address_id, r.day, c.number, sum(c.count) as count
+      select r.shard_id, r.watched_address_id, r.day, c.number, sum(c.count)::bigint as count
       from records r cross join lateral (values (first, attempts), (first + 1, failed_attempts), (first + 2, delivered),
         (first + 3, first_attempt), (${LATENCY_COUNTERS}::int + latency_bucket, delivered)) as c (number, count)
       where c.count > 0 and c.number is not null
@@ -224,27 +228,38 @@ function addAttempts(span: Span, facts: Sql): Sql {
     on conflict (shard_id, watched_address_id, started_at) do update set counters = ${addCounters(sql`t.counters || excluded.counters`)}`;
 }
 
+const SUMMED = ['attempts', 'failed_attempts', 'delivered', 'first_attempt', 'answered', 'answer_ms'];
+const summed = (columns: readonly string[]): Sql =>
+  raw(columns.map((name) => `sum(${name})::bigint as ${name}`).join(', '));
+
+/** The rows by receiver, by watcher and for all: sums by the hour and by `keys`, which begin with a comma. */
+function levelsOf(rows: Sql, { keys, sums }: { keys: Sql; sums: Sql }): Sql {
+  return sql`
+    select r.shard_id, l.origin, hour${keys}, ${sums} from ${rows} r join lane l on l.id = r.lane_id
+    where l.origin is not null group by r.shard_id, l.origin, hour${keys}
+    union all
+    select shard_id, '', hour${keys}, ${sums} from ${rows} group by shard_id, hour${keys}
+    union all
+    select ${ALL_SHARDS}::bigint, '', hour${keys}, ${sums} from ${rows} group by hour${keys}`;
+}
+
 /** The counters of both arrays, added. A function would take as long again for each call. */
 const addCounters = (both: Sql): Sql => sql`(
     select coalesce(array_agg(entry order by entry), '{}') from (
       select (e >> ${BITS} << ${BITS}) + sum(e - (e >> ${BITS} << ${BITS}))::bigint as entry
       from unnest(${both}) as e group by e >> ${BITS}) as added)`;
 
-/** Joins the sums `s` that an hour of a delivery queue belongs to. */
-function spansOf(of: Sql, late: readonly Window[]): Sql {
-  const hour = sql`${of}.hour`;
+/** Joins the times of the sums that an hour of a level `g` belongs to. */
+function timesOf(late: readonly Window[]): Sql {
   const windows = late.map(
     ({ period, from, until }) => sql`
-    union all select ${of}.shard_id, ${periods[period].window}::"char", ${until}::timestamptz, l.origin
-    where l.origin is not null and ${timeOf(hour)} >= ${from}::timestamptz and ${timeOf(hour)} < ${until}::timestamptz`,
+    union all select ${periods[period].window}::"char", ${until}::timestamptz
+    where g.origin <> '' and ${timeOf(sql`g.hour`)} >= ${from}::timestamptz and ${timeOf(sql`g.hour`)} < ${until}::timestamptz`,
   );
   return sql`
-  left join lane l on l.id = ${of}.lane_id
   cross join lateral (
-    select r.shard_id, u.unit, u.started_at, r.origin
-    from (values (${of}.shard_id, l.origin), (${of}.shard_id, ''), (${ALL_SHARDS}::bigint, '')) as r (shard_id, origin)
-    cross join (values ('h'::"char", ${timeOf(hour)}), ('d', ${timeOf(sql`${hour} / 24 * 24`)})) as u (unit, started_at)
-    where r.origin is not null${windows.reduce((all, one) => sql`${all}${one}`, sql``)}) as s`;
+    values ('h'::"char", ${timeOf(sql`g.hour`)}), ('d', ${timeOf(sql`g.hour / 24 * 24`)})
+    ${windows.reduce((all, one) => sql`${all}${one}`, sql``)}) as t (unit, started_at)`;
 }
 
 /** The start of an hour. */
