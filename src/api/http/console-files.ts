@@ -3,7 +3,7 @@
  * request reaches the disk and a name can lead only to one of them.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, globSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -29,10 +29,10 @@ const types: Record<string, string> = {
 /** Names of files contain a hash of their content. The name of the page doesn't. */
 const IMMUTABLE = 'public, max-age=31536000, immutable';
 
-/** The built files, or none. */
+/** The built files, or none. Without `globSync`, whose library would take megabytes of each process. */
 export function readConsole(): ConsoleFiles {
   const names = existsSync(path.join(FOLDER, PAGE))
-    ? globSync('**/*.{html,js,css,svg}', { cwd: FOLDER })
+    ? readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter((name) => path.extname(name) in types)
     : [];
   return new Map(names.map((name) => [name.replaceAll(path.sep, '/'), readForms(name)]));
 }
