@@ -236,7 +236,7 @@ const summed = (columns: readonly string[]): Sql =>
 function levelsOf(rows: Sql, { keys, sums }: { keys: Sql; sums: Sql }): Sql {
   return sql`
     select r.shard_id, l.origin, hour${keys}, ${sums} from ${rows} r join lane l on l.id = r.lane_id
-    where l.origin is not null group by r.shard_id, l.origin, hour${keys}
+    group by r.shard_id, l.origin, hour${keys}
     union all
     select shard_id, '', hour${keys}, ${sums} from ${rows} group by shard_id, hour${keys}
     union all

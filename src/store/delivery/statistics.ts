@@ -1,7 +1,7 @@
 /**
  * Reads statistics of deliveries from their sums (count-deliveries.ts).
  */
-import { shardOfRecord } from '../../domain/shard.ts';
+import { shardOfRecord, watcherOfShard } from '../../domain/shard.ts';
 import { percentilesOf, type TimePercentiles } from '../../domain/time-buckets.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
@@ -228,20 +228,24 @@ export async function readReceiverStatistics(
   { period, now, order, limit }: { period: Period; now: Date; order: ReceiverOrder; limit: number },
 ): Promise<ReceiverStatistics[]> {
   const shards = watcherId === undefined ? undefined : await listShards(db, watcherId);
-  const isOwn = sql`${shards === undefined ? sql`shard_id <> ${ALL_SHARDS}::bigint` : isInShards(sql`shard_id`, shards)}
-    and ${await isInPeriod(db, period, now)} and origin <> ''`;
+  const isOwn =
+    shards === undefined ? sql`shard_id <> ${ALL_SHARDS}::bigint` : isInShards(sql`shard_id`, shards);
+  const isIn = await isInPeriod(db, period, now);
   const rows = await db.query<{ watcher_id: number; name: string; origin: string }>(sql`
     with receivers as materialized (
       select ${watcherOf(sql`shard_id`)} as watcher_id, origin, sum(attempts) as attempts, sum(failed_attempts) as failed_attempts,
         sum(answer_ms) / nullif(sum(answered), 0) as mean_ms
-      from delivery_sum where ${isOwn} group by 1, origin
+      from delivery_sum where ${isOwn} and ${isIn} and origin <> '' group by 1, origin
     )
     select r.watcher_id, r.origin, w.name
     from receivers r join watcher w on w.id = r.watcher_id order by ${orders[order]} limit ${limit}`);
   const receivers = rows.map((row) => ({
     ...{ watcherId: row.watcher_id, watcherName: row.name, origin: row.origin },
   }));
-  const sums = await addUp(db, receivers, isOwn);
+  const sums = await addUp(db, receivers, {
+    shards: shards ?? (await listShardsOfWatchers(db, watchersOf(receivers))),
+    isIn,
+  });
   return receivers.flatMap((receiver, index) => {
     const own = sums[index];
     return own === undefined ? [] : { ...receiver, ...own };
@@ -254,29 +258,42 @@ export async function readSumsOf(
   receivers: readonly ReceiverKey[],
   { period, now }: { period: Period; now: Date },
 ): Promise<(ReceiverSums | undefined)[]> {
-  const watcherIds = [...new Set(receivers.map(({ watcherId }) => watcherId))];
-  const isOwn = isInShards(sql`shard_id`, await listShardsOfWatchers(db, watcherIds));
-  return addUp(db, receivers, sql`${isOwn} and ${await isInPeriod(db, period, now)}`);
+  return addUp(db, receivers, {
+    shards: await listShardsOfWatchers(db, watchersOf(receivers)),
+    isIn: await isInPeriod(db, period, now),
+  });
 }
+
+const watchersOf = (receivers: readonly ReceiverKey[]): number[] => [
+  ...new Set(receivers.map(({ watcherId }) => watcherId)),
+];
 
 type CellsRow = CountsRow & { place: number; latencies: Uint8Array; answers: Uint8Array };
 
-/** Added up here, because thousands of counters as rows, grouped and sorted, take several times as long. */
+/**
+ * The rows are found by their keys, however many receivers a watcher has. They are added up here, because thousands of counters as
+ * rows, grouped and sorted, take several times as long.
+ */
 async function addUp(
   db: Db,
   receivers: readonly ReceiverKey[],
-  isOwn: Sql,
+  { shards, isIn }: { shards: readonly number[]; isIn: Sql },
 ): Promise<(ReceiverSums | undefined)[]> {
+  const byWatcher = Map.groupBy(shards, watcherOfShard);
+  const keys = receivers.flatMap(({ watcherId, origin }, place) =>
+    (byWatcher.get(watcherId) ?? []).map((shard) => ({ shard, origin, place })),
+  );
   const rows = await db.query<CellsRow>(sql`
     select r.place, attempts, failed_attempts, delivered, first_attempt, array_send(latencies) as latencies,
       array_send(answers) as answers
     from unnest(
-      ${listOf(receivers.map((one) => one.watcherId))}::bigint[], ${receivers.map(({ origin }) => origin)}::text[]
-    ) with ordinality as r (watcher_id, receiver, place)
-    join delivery_sum on ${watcherOf(sql`shard_id`)} = r.watcher_id and origin = r.receiver and ${isOwn}`);
+      ${listOf(keys.map(({ shard }) => shard))}::bigint[], ${keys.map(({ origin }) => origin)}::text[],
+      ${listOf(keys.map(({ place }) => place))}::bigint[]
+    ) as r (shard, receiver, place)
+    join delivery_sum on shard_id = r.shard and origin = r.receiver and ${isIn}`);
   const byPlace = Map.groupBy(rows, ({ place }) => place);
   return receivers.map((_, index) => {
-    const own = byPlace.get(index + 1);
+    const own = byPlace.get(index);
     if (own === undefined) return undefined;
     const timesOf = (name: 'latencies' | 'answers') =>
       percentilesOf(sumOfCounters(own.map((row) => row[name])));
