@@ -186,7 +186,7 @@ function troubleOfShards([first, ...others]: Awaited<ReturnType<typeof countMiss
   const also = others.map((one) => `, and the same for ${one.worker}`).join('');
   return {
     state: 'degraded',
-    message: `worker ${worker} did not answer, so ${blocks} blocks with up to ${transfers} transfers wait for its shards, and its watchers get no webhooks of them yet${also}. Check that its server runs; the shards catch up when it does`,
+    message: `worker ${worker} did not answer, so its shards wait for blocks (${blocks} so far, with up to ${transfers} transfers), and its watchers get no webhooks of them yet${also}. Check that its server runs; the shards catch up when it does`,
     since,
   };
 }
