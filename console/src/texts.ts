@@ -332,8 +332,9 @@ export const texts = {
     smallestUnit: 'smallest unit',
     unitHint: 'Choose a token for whole units',
     badAmount:
-      'Enter a positive number with no more decimals than the token has. Without a token: a whole number of smallest units.',
+      'Enter a number such as 1500 or 0.5, with no more decimals than the token has. Without a token: a whole number of smallest units.',
     badAddress: 'An address has 40 hexadecimal characters.',
+    badTime: 'Enter a date with a year of four digits, and a time.',
     badHash: 'A transaction has 64 hexadecimal characters.',
   },
 
@@ -470,6 +471,12 @@ export const texts = {
       `The file has more than ${mebibytes} MiB. Split it, or send it to the API (docs: Register many addresses).`,
     notUtf8: 'The file is not UTF-8 text. Save it as CSV UTF-8.',
     noUrl: 'The line has no webhook URL, and there is no default.',
+    badColumn: (name: string) =>
+      `The first line names the column “${name}”. The columns are address, webhook_url, watch_coin and watch_token.`,
+    badFlag: (name: string, text: string) => `${name} is “${text}”. Write true or false.`,
+    unanswered: (text: string, count: number, line: string) =>
+      `${text} ${one(count, 'line has', 'lines have')} no answer, from line ${line} on. Send them again: what is stored already is not stored twice.`,
+    resend: 'Send the rest again',
   },
 
   address: {
@@ -519,6 +526,8 @@ export const texts = {
     minimumNote: 'Smaller native transfers are not sent.',
     tokens: 'Tokens',
     tokensHint: '0x… 1.5',
+    badToken: (line: string) =>
+      `“${line}” is not the address of a contract, alone or with an amount such as 1500 or 0.5 and no more decimals than the token has.`,
     tokensNote: 'One contract for each line, with its least amount if you like. Empty: every token.',
     removed: 'Removal notices',
     removedNote: 'Send a message if a reorg removes a transfer that was sent',
@@ -863,6 +872,7 @@ export const texts = {
     actions: 'Actions',
     valid: 'Valid',
     ending: 'Ending',
+    expired: 'Expired',
     revoked: 'Revoked',
     rotate: 'Rotate…',
     rotateTitle: (watcher: string) => `Rotate a key of ${watcher}`,

@@ -131,6 +131,33 @@ describe('deliveries', () => {
     await page.context().close();
   });
 
+  test('a delivery that newer ones overtake enters the live list in its place, whatever its receiver answers', async () => {
+    const slow = Promise.withResolvers<void>();
+    stage.receiver.setAnswer(async ({ path }) => {
+      if (!path.endsWith('/slow')) return {};
+      await slow.promise;
+      return { status: 500, body: 'line\u2028separator' };
+    });
+    const { watcher, pay } = await watching('fast');
+    const address = freshAddress();
+    await watcher.watch({ address, webhookUrl: `${stage.receiver.url}/slow` });
+    const page = await stage.open('/deliveries', { key: watcher.key });
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    await stage.chain.transferNative({ from: stage.chain.accounts[1], to: address, valueWei: 1n });
+    await waitUntil(() => received('slow').length === 1);
+    await pay(2);
+    await page.locator('tbody tr').nth(1).waitFor();
+    slow.resolve();
+    await page.locator('tbody tr').nth(2).locator('.state', { hasText: 'Retrying' }).waitFor();
+    const ids = await idsOf(page);
+    assert.deepEqual(
+      ids,
+      ids.toSorted((one, other) => other - one),
+    );
+    await page.context().close();
+    stage.receiver.setAnswer({});
+  });
+
   test('two watchers never see one another', async () => {
     const one = await watching('one');
     const other = await watching('other');

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { createEventReader } from '../../console/src/api/sse.ts';
 import { formatAmount, formatDecimal, groupDigits, parseAmount } from '../../console/src/format/amount.ts';
 import { csvCell, parseCsv } from '../../console/src/format/csv.ts';
 import { compare, sumOf } from '../../console/src/format/decimal.ts';
@@ -20,7 +21,7 @@ test('an amount in whole units loses no digit and gains none', () => {
     fc.property(amount, decimals, (units, scale) => {
       const text = formatAmount(units, scale);
       assert.match(text, /^\d{1,3}(,\d{3})*(\.\d*[1-9])?$/);
-      assert.equal(parseAmount(text, scale), units);
+      assert.equal(parseAmount(text.replaceAll(',', ''), scale), units);
     }),
   );
 });
@@ -46,7 +47,9 @@ test('an amount that is typed with more decimals than the token has is refused',
   assert.equal(parseAmount('1.5', 6), '1500000');
   assert.equal(parseAmount('1,250.50', 6), '1250500000');
   assert.equal(parseAmount('0.0000001', 6), undefined);
-  for (const text of ['', '-1', '1e3', '0x10', '1.2.3']) assert.equal(parseAmount(text, 6), undefined);
+  assert.equal(parseAmount('1,234,567', 0), '1234567');
+  for (const text of ['', '-1', '1e3', '0x10', '1.2.3', '1,5', '1,500', '1 000', '1.5,0'])
+    assert.equal(parseAmount(text, 6), undefined);
 });
 
 test('decimals are shown and added exactly', () => {
@@ -119,4 +122,38 @@ test('a CSV cell in quotes may contain separators and quotes', () => {
   assert.equal(csvCell('=1+1'), "'=1+1");
   assert.equal(csvCell('@a,b'), '"\'@a,b"');
   assert.equal(csvCell('0xab'), '0xab');
+});
+
+test('a line of a CSV with a flag that is neither true nor false, or a column that is none, is refused', () => {
+  const address = `0x${'a1'.repeat(20)}`;
+  const read = (text: string) => {
+    const { lines, problems } = parseCsv(text, 'https://hooks.example.com/all');
+    return [lines.map(({ body }) => body), problems.map(({ line, message }) => `${line}: ${message}`)];
+  };
+  assert.deepEqual(read(`Address,Watch_Token\n${address},NO`), [
+    [{ address, webhook_url: 'https://hooks.example.com/all', watch_token: false }],
+    [],
+  ]);
+  assert.deepEqual(read(`${address},,y,`), [[], ['1: watch_coin is “y”. Write true or false.']]);
+  assert.match(
+    JSON.stringify(read(`address,url\n${address},https://hooks.example.com/one`)),
+    /2: .*column “url”/,
+  );
+});
+
+test('tabs around a cell in quotes separate cells', () => {
+  const url = 'https://hooks.example.com/a,b';
+  const address = `0x${'a1'.repeat(20)}`;
+  const { lines } = parseCsv(`"${address}"\t "${url}"\ttrue`, '');
+  assert.deepEqual(
+    lines.map(({ body }) => body),
+    [{ address, webhook_url: url, watch_coin: true }],
+  );
+});
+
+test('an event has its data whatever line breaks of Unicode it contains', () => {
+  const data = JSON.stringify({ response: 'a\u2028b\u2029c' });
+  assert.deepEqual(createEventReader()(`id: 7\nevent: attempt\ndata: ${data}\n\n`), [
+    { id: '7', type: 'attempt', data },
+  ]);
 });

@@ -49,9 +49,7 @@ export function matches({ notification, outcome, status }: AttemptEvent, filter:
     same(origin, notification.origin) &&
     (token === undefined ||
       (token === 'native' ? notification.type === 'COIN_TRANSFER' : same(token, notification.asset))) &&
-    (filter.address === undefined ||
-      same(filter.address, notification.sender) ||
-      same(filter.address, notification.receiver)) &&
+    isOfAddress(notification, filter.address) &&
     (filter.code === undefined || filter.code === String(status) || filter.code === outcome) &&
     (filter.min_amount === undefined || amount >= BigInt(filter.min_amount)) &&
     (filter.max_amount === undefined || amount <= BigInt(filter.max_amount)) &&
@@ -60,6 +58,17 @@ export function matches({ notification, outcome, status }: AttemptEvent, filter:
     (filter.from === undefined || notification.created_at >= new Date(filter.from).toISOString()) &&
     (filter.until === undefined || notification.created_at < new Date(filter.until).toISOString())
   );
+}
+
+/** The watched address, or where the page doesn't know it, either side. The next load of the page decides. */
+function isOfAddress(
+  { watched_address_id: id, sender, receiver }: AttemptEvent['notification'],
+  address: string | undefined,
+): boolean {
+  if (address === undefined) return true;
+  const digits = (text: string) => text.toLowerCase().replace(/^0x/, '');
+  const own = ownAddressOf(id);
+  return (own === undefined ? [sender, receiver] : [own]).some((one) => digits(one) === digits(address));
 }
 
 /** An address that the page doesn't know counts as in the direction. The next load of the page decides. */

@@ -16,33 +16,47 @@ export type ImportReport = {
 
 const LINES_AT_ONCE = 5_000;
 
-/** Sends the lines and calls `show` with each answer. Resolves when all are answered, or the signal has stopped it. */
-export async function importRecords(
+type Group = { lines: readonly ImportLine[]; key: string };
+
+/**
+ * An import of these lines. The returned function sends those without an answer and calls `show` with each answer. It resolves when
+ * all are answered, or the signal has stopped it. Calling it again repeats the broken request with its idempotency key.
+ */
+export function createImport(
   lines: readonly ImportLine[],
-  show: (report: ImportReport) => void,
-  signal: AbortSignal,
-): Promise<void> {
-  const report: ImportReport = { done: 0, refused: [], isOver: false };
-  const update = () => show({ ...report, refused: [...report.refused] });
-  update();
-  try {
-    for (let from = 0; from < lines.length && !signal.aborted; from += LINES_AT_ONCE)
-      await importGroup(lines.slice(from, from + LINES_AT_ONCE), report, update, signal);
-  } catch (error) {
-    if (!signal.aborted) report.error = error instanceof ApiError ? error.message : texts.errors.unreachable;
-  }
-  report.isOver = true;
-  update();
+): (show: (report: ImportReport) => void, signal: AbortSignal) => Promise<void> {
+  const groups: Group[] = [];
+  for (let from = 0; from < lines.length; from += LINES_AT_ONCE)
+    groups.push({ lines: lines.slice(from, from + LINES_AT_ONCE), key: randomName() });
+  /** Of the groups that are answered. */
+  let answered: Pick<ImportReport, 'done' | 'refused'> = { done: 0, refused: [] };
+  let next = 0;
+  return async (show, signal) => {
+    const report: ImportReport = { done: answered.done, refused: [...answered.refused], isOver: false };
+    const update = () => show({ ...report, refused: [...report.refused] });
+    update();
+    try {
+      for (; next < groups.length && !signal.aborted; next += 1) {
+        await importGroup(groups[next] as Group, report, update, signal);
+        answered = { done: report.done, refused: [...report.refused] };
+      }
+    } catch (error) {
+      if (!signal.aborted)
+        report.error = error instanceof ApiError ? error.message : texts.errors.unreachable;
+    }
+    report.isOver = true;
+    update();
+  };
 }
 
 async function importGroup(
-  group: readonly ImportLine[],
+  { lines: group, key }: Group,
   report: ImportReport,
   update: () => void,
   signal: AbortSignal,
 ): Promise<void> {
   const body = group.map((one) => `${JSON.stringify(one.body)}\n`).join('');
-  const headers = { 'content-type': 'application/x-ndjson', 'idempotency-key': randomName() };
+  const headers = { 'content-type': 'application/x-ndjson', 'idempotency-key': key };
   const response = await send(
     'POST /api/notifications/watched-addresses/bulk',
     { body: body as never, headers, signal },

@@ -58,6 +58,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
   const hasMissed = signal(false);
   const fresh = signal(0);
   const seen = new Set<number>();
+  /** Attempts that ended while a page was on its way. */
   let early: AttemptEvent[] = [];
   let abort: AbortController | undefined;
 
@@ -75,10 +76,11 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
       error.value = undefined;
       fresh.value = 0;
       seen.clear();
-      // Attempts that ended while the page was on its way.
+      abort = undefined;
       apply(early);
     } catch (failure) {
       if (own.signal.aborted) return;
+      abort = undefined;
       if (!(failure instanceof ApiError)) throw failure;
       error.value = failure;
     }
@@ -86,10 +88,11 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
 
   function apply(attempts: readonly AttemptEvent[]): void {
     const { value: present } = rows;
-    if (present === undefined) {
-      early.push(...attempts);
-      return;
-    }
+    if (abort !== undefined || present === undefined) early.push(...attempts);
+    if (present === undefined) return;
+    // Attempts end in another order than that in which their notifications were created. Older ones belong to the next page.
+    const oldest = next.peek() === undefined ? undefined : present.at(-1);
+    const belongs = ({ id }: RowDelivery) => oldest === undefined || id > oldest.id;
     const byId = new Map(present.map((row) => [row.id, row]));
     const added: RowDelivery[] = [];
     for (const attempt of attempts) {
@@ -97,7 +100,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
       const row = byId.get(delivery.id);
       if (row !== undefined) {
         if ((row.last_attempt?.id ?? 0) <= attempt.id) byId.set(delivery.id, { ...row, ...delivery });
-      } else if (isNewer(delivery, present) && matches(attempt, filter) && !seen.has(delivery.id)) {
+      } else if (belongs(delivery) && matches(attempt, filter) && !seen.has(delivery.id)) {
         if (seen.size >= SEEN_MAX) seen.clear();
         seen.add(delivery.id);
         added.push(delivery);
@@ -109,7 +112,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
       announceSoon(() => texts.deliveries.announce(fresh.value));
       rows.value = kept;
     } else {
-      rows.value = [...added.sort(newestFirst), ...kept].slice(0, ROWS_MAX);
+      rows.value = [...added, ...kept].sort(newestFirst).slice(0, ROWS_MAX);
       seen.clear();
     }
   }
@@ -123,9 +126,5 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
     stop: () => abort?.abort(),
   };
 }
-
-/** An old delivery that is attempted again belongs to another page. */
-const isNewer = (delivery: RowDelivery, rows: readonly RowDelivery[]): boolean =>
-  rows[0] === undefined || delivery.id > rows[0].id || delivery.created_at > rows[0].created_at;
 
 const newestFirst = (one: RowDelivery, other: RowDelivery): number => other.id - one.id;

@@ -26,7 +26,7 @@ function parseEvent(block: string): ServerEvent {
   let type = '';
   const data: string[] = [];
   for (const line of block.split('\n')) {
-    const [, name = '', value = ''] = /^([^:]*):? ?(.*)$/.exec(line) ?? [];
+    const [, name = '', value = ''] = /^([^:]*):? ?(.*)$/s.exec(line) ?? [];
     if (name === 'id') id = value;
     if (name === 'event') type = value;
     if (name === 'data') data.push(value);

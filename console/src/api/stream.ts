@@ -10,7 +10,7 @@ import { createEventReader } from './sse.ts';
 import type { Attempt, EventDelivery } from './types.ts';
 
 /** An attempt with its notification as of that attempt. */
-export type AttemptEvent = Attempt & { notification: EventDelivery };
+export type AttemptEvent = Attempt & { notification: EventDelivery; watcher_id?: number };
 
 type StreamState =
   | { kind: 'off' | 'connecting' | 'live' | 'hidden' }
@@ -179,6 +179,8 @@ function end(own: AbortController, error: unknown): void {
   connection = undefined;
   if (listeners.size === 0) return;
   if (error instanceof ApiError && error.status === 401) return;
+  // The database was replaced or restored, and has no such event.
+  if (error instanceof ApiError && error.status === 400 && lastId !== undefined) skip();
   failures += 1;
   // A stream ends after an hour, and begins again at once.
   const usual = error === undefined && failures === 1;

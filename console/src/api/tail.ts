@@ -22,7 +22,7 @@ type TailDelivery = Omit<
   | 'processed_at'
   | 'failures'
   | 'url'
->;
+> & { watcher_id?: number };
 
 /** The rows of a live list. With 100 of them, more frames were longer than 50 ms at 10,000 attempts a minute (bench/console.ts). */
 export const ROWS_MAX = 60;
@@ -55,7 +55,10 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
         );
         if (own.length > 0) rows.value = merge(rows.value ?? [], own.map(rowOf).reverse(), count);
       },
-      onFresh: () => void load().catch(() => {}),
+      onFresh(hasMissed) {
+        if (hasMissed) rows.value = undefined;
+        void load().catch(() => {});
+      },
     });
     void load().catch(() => {});
     return () => {
@@ -68,11 +71,12 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
 
 /** An attempt as a row. */
 export function rowOf(attempt: AttemptEvent): TailRow {
-  const { notification, id, started_at, duration_ms, outcome, status } = attempt;
+  const { notification, id, started_at, duration_ms, outcome, status, watcher_id } = attempt;
   return {
     at: started_at,
     delivery: {
       ...notification,
+      ...(watcher_id !== undefined && { watcher_id }),
       id: attempt.notification_id,
       confirmations: null,
       confirmations_needed: null,

@@ -63,9 +63,13 @@ export function plainDecimal(text: string): string {
   return `${sign}${digits.slice(0, point)}.${digits.slice(point)}`;
 }
 
+/** A comma may be somebody's decimal point, so it separates thousands only beside a point or another comma. */
+const GROUPED = /^\d{1,3}(?:,\d{3})+(?:\.\d+|(?<=,\d+,\d+))$/;
+
 /** The integer for a text in whole units: `1.5` with 6 decimals is `1500000`. Undefined if it is none or too precise. */
 export function parseAmount(text: string, decimals: number): string | undefined {
-  const match = /^(\d+)(?:\.(\d+))?$/.exec(text.replaceAll(/[,\s_]/g, ''));
+  const plain = text.trim();
+  const match = /^(\d+)(?:\.(\d+))?$/.exec(GROUPED.test(plain) ? plain.replaceAll(',', '') : plain);
   if (match === null) return undefined;
   const [, whole = '', fraction = ''] = match;
   if (fraction.length > decimals) return undefined;

@@ -6,6 +6,9 @@ import { texts } from '../texts.ts';
 export type ImportLine = { line: number; text: string; body: Record<string, unknown> };
 export type RefusedLine = { line: number; text: string; message: string };
 
+const COLUMNS: readonly string[] = ['address', 'webhook_url', 'watch_coin', 'watch_token'];
+const FLAG = /^(true|1|yes|false|0|no)$/i;
+
 /**
  * The lines of a CSV with the columns address, webhook_url, watch_coin and watch_token, in this order or as its first line names
  * them. Lines without a URL take `defaultUrl`. Comma, semicolon and tab separate.
@@ -13,15 +16,21 @@ export type RefusedLine = { line: number; text: string; message: string };
 export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[]; problems: RefusedLine[] } {
   const lines: ImportLine[] = [];
   const problems: RefusedLine[] = [];
-  let columns = ['address', 'webhook_url', 'watch_coin', 'watch_token'];
+  let columns: readonly string[] = COLUMNS;
   text.split(/\r?\n/).forEach((raw, index) => {
     if (raw.trim() === '') return;
     const cells = cellsOf(raw);
-    if (lines.length === 0 && problems.length === 0 && cells.includes('address')) {
-      columns = cells;
+    const line = index + 1;
+    const names = cells.map((cell) => cell.toLowerCase());
+    if (lines.length === 0 && problems.length === 0 && names.includes('address')) {
+      columns = names;
       return;
     }
-    const line = index + 1;
+    const unknown = columns.find((name) => !COLUMNS.includes(name));
+    if (unknown !== undefined) {
+      problems.push({ line, text: cells.join(','), message: texts.import.badColumn(unknown) });
+      return;
+    }
     const cellOf = (name: string) => cells[columns.indexOf(name)] ?? '';
     const address = cellOf('address');
     const url = cellOf('webhook_url') === '' ? defaultUrl : cellOf('webhook_url');
@@ -29,11 +38,13 @@ export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[
       problems.push({ line, text: address, message: texts.filters.badAddress });
     else if (url === '') problems.push({ line, text: address, message: texts.import.noUrl });
     else {
-      const flags = Object.fromEntries(
-        ['watch_coin', 'watch_token'].flatMap((name) =>
-          cellOf(name) === '' ? [] : [[name, /^(true|1|yes)$/i.test(cellOf(name))]],
-        ),
-      );
+      const given = ['watch_coin', 'watch_token'].filter((name) => cellOf(name) !== '');
+      const wrong = given.find((name) => !FLAG.test(cellOf(name)));
+      if (wrong !== undefined) {
+        problems.push({ line, text: address, message: texts.import.badFlag(wrong, cellOf(wrong)) });
+        return;
+      }
+      const flags = Object.fromEntries(given.map((name) => [name, /^(true|1|yes)$/i.test(cellOf(name))]));
       lines.push({ line, text: address, body: { address, webhook_url: url, ...flags } });
     }
   });
@@ -50,7 +61,7 @@ export function csvCell(text: string): string {
 function cellsOf(line: string): string[] {
   if (!line.includes('"')) return line.split(/[,;\t]/).map((cell) => cell.trim());
   return Array.from(
-    line.matchAll(/(?:^|[,;\t])(?:\s*"((?:[^"]|"")*)"\s*(?=[,;\t]|$)|([^,;\t]*))/g),
+    line.matchAll(/(?:^|[,;\t])(?: *"((?:[^"]|"")*)" *(?=[,;\t]|$)|([^,;\t]*))/g),
     ([, quoted, plain]) =>
       quoted === undefined ? (plain ?? '').trim() : quoted.replaceAll('""', '"').trim(),
   );

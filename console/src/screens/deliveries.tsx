@@ -63,7 +63,7 @@ export function Deliveries() {
   };
   const close = useCallback(() => {
     const row = list.current?.querySelector<HTMLElement>(
-      `a.row-link[href^="/console/deliveries/${openIdRef.current}"]`,
+      `a.row-link[href^="/console/deliveries/${CSS.escape(openIdRef.current ?? '')}"]`,
     );
     route(search(undefined));
     setTimeout(() => row?.focus());

@@ -218,7 +218,9 @@ function toFilter(
   for (const name of ['from', 'until'] as const) {
     const typed = draft[name];
     if (typed === undefined || typed === '') continue;
-    filter[name] = new Date(zone.value === 'utc' ? `${typed}Z` : typed).toISOString();
+    const date = new Date(zone.value === 'utc' ? `${typed}Z` : typed);
+    if (Number.isNaN(date.getTime())) return { problem: { name, message: texts.filters.badTime } };
+    filter[name] = date.toISOString();
   }
   if (draft.address !== undefined && draft.address !== '' && !/^(0x)?[0-9a-fA-F]{40}$/.test(draft.address))
     return { problem: { name: 'address', message: texts.filters.badAddress } };

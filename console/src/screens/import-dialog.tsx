@@ -3,8 +3,8 @@
  * and reported line by line.
  */
 import { useMemo, useRef, useState } from 'preact/hooks';
-import { type ImportReport, importRecords } from '../api/import.ts';
-import { csvCell, parseCsv } from '../format/csv.ts';
+import { createImport, type ImportReport } from '../api/import.ts';
+import { csvCell, type ImportLine, parseCsv } from '../format/csv.ts';
 import { formatCount } from '../format/number.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
@@ -23,6 +23,7 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   const [isOver, setOver] = useState(false);
   const [report, setReport] = useState<ImportReport | undefined>(undefined);
   const abort = useRef<AbortController | undefined>(undefined);
+  const run = useRef<ReturnType<typeof createImport> | undefined>(undefined);
   const [file, setFile] = useState<{ name: string; text: string } | undefined>(undefined);
   const [fileProblem, setFileProblem] = useState<string | undefined>(undefined);
   const csv = file?.text ?? text;
@@ -32,7 +33,8 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   const start = async () => {
     const own = new AbortController();
     abort.current = own;
-    await importRecords(lines, setReport, own.signal);
+    run.current ??= createImport(lines);
+    await run.current(setReport, own.signal);
     onChanged();
   };
   const take = async (files: FileList | null | undefined) => {
@@ -135,7 +137,7 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
           <Refused rows={problems} />
         </>
       ) : (
-        <Report report={report} total={lines.length} />
+        <Report report={report} lines={lines} />
       )}
       <footer>
         {isRunning && (
@@ -148,6 +150,11 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
             {report === undefined ? texts.cancel : texts.close}
           </button>
         )}
+        {report?.isOver === true && report.done < lines.length && (
+          <button type="submit" class="button is-first">
+            {texts.import.resend}
+          </button>
+        )}
         {report === undefined && (
           <button type="submit" class="button is-first" disabled={lines.length === 0}>
             {texts.import.start(formatCount(lines.length), lines.length)}
@@ -158,8 +165,10 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   );
 }
 
-function Report({ report, total }: { report: ImportReport; total: number }) {
+function Report({ report, lines }: { report: ImportReport; lines: readonly ImportLine[] }) {
   const { done, refused, isOver, error } = report;
+  const { length: total } = lines;
+  const unanswered = lines[done];
   return (
     <>
       <div role="status">
@@ -178,6 +187,11 @@ function Report({ report, total }: { report: ImportReport; total: number }) {
         <p class="problem" role="alert">
           <Icon name="failing" />
           {error}
+        </p>
+      )}
+      {isOver && unanswered !== undefined && (
+        <p class="is-warn" role="status">
+          {texts.import.unanswered(formatCount(total - done), total - done, formatCount(unanswered.line))}
         </p>
       )}
       <Refused rows={refused} />

@@ -15,6 +15,7 @@ import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Command, Countdown, Time } from '../parts/values.tsx';
+import { now } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
 import { chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
@@ -140,8 +141,11 @@ function KeyLines({ keys, onOpen }: KeysProps) {
   );
 }
 
+const hasExpired = ({ expires_at: at }: Key): boolean => at !== null && Date.parse(at) <= now.value;
+
 function KeyState({ one }: { one: Key }) {
   if (one.revoked_at !== null) return <State icon="cancelled" tone="" word={texts.keys.revoked} />;
+  if (hasExpired(one)) return <State icon="cancelled" tone="" word={texts.keys.expired} />;
   if (one.expires_at !== null) return <State icon="retrying" tone="is-warn" word={texts.keys.ending} />;
   return <State icon="delivered" tone="is-ok" word={texts.keys.valid} />;
 }
@@ -149,6 +153,7 @@ function KeyState({ one }: { one: Key }) {
 function End({ one }: { one: Key }) {
   if (one.revoked_at !== null) return <Time at={one.revoked_at} />;
   if (one.expires_at === null) return <span>{texts.none}</span>;
+  if (hasExpired(one)) return <Time at={one.expires_at} />;
   return (
     <span>
       {texts.in} <Countdown to={one.expires_at} />
@@ -157,7 +162,7 @@ function End({ one }: { one: Key }) {
 }
 
 function Actions({ one, onOpen }: { one: Key; onOpen(open: Open): void }) {
-  if (one.revoked_at !== null) return null;
+  if (one.revoked_at !== null || hasExpired(one)) return null;
   return (
     <>
       {one.expires_at === null && (

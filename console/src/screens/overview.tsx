@@ -4,7 +4,7 @@
 
 import { useEffect } from 'preact/hooks';
 import { lazy } from 'preact-iso';
-import { chain, headOf, status } from '../api/chain.ts';
+import { chain, lastHead } from '../api/chain.ts';
 import { call } from '../api/client.ts';
 import { unsettledOf, useFailing } from '../api/failing.ts';
 import { createCommand, noteRecords } from '../api/records.ts';
@@ -206,7 +206,7 @@ function Waiting({ receivers }: { receivers: Receiver[] | undefined }) {
 }
 
 function HeadFigure() {
-  const head = headOf(status.state.value);
+  const head = lastHead.value;
   if (head === undefined)
     return <Figure label={texts.overview.head} value={undefined} note={texts.noBlock} />;
   const ageMs = Math.max(0, now.value - head.minedAt);

@@ -51,10 +51,13 @@ function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSav
   const put = (changes: Partial<Draft>) => setDraft((present) => ({ ...present, ...changes }));
   const isChanged = JSON.stringify(draft) !== JSON.stringify(first);
   const minimum = parseAmount(draft.minimum === '' ? '0' : draft.minimum, decimals);
+  const isWhole = /^\d+$/.test(draft.confirmations);
+  const lines = draft.tokens.split('\n').filter((line) => line.trim() !== '');
+  const tokens = lines.map(parseToken);
+  const badLine = lines[tokens.indexOf(undefined)];
 
   const save = async () => {
     setError(undefined);
-    const tokens = draft.tokens.split(/\n/).flatMap(parseToken);
     try {
       await call('PUT /api/notifications/watched-addresses/{id}/settings', {
         path: { id },
@@ -62,7 +65,7 @@ function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSav
           confirmations: Number(draft.confirmations),
           direction: draft.direction,
           min_amount: minimum ?? '0',
-          tokens,
+          tokens: tokens.filter((one) => one !== undefined),
           removed: draft.removed,
           strict_order: draft.strict,
         },
@@ -89,7 +92,7 @@ function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSav
           inputMode="numeric"
           onInput={(confirmations) => put({ confirmations })}
           note={texts.settings.confirmationsNote}
-          problem={/^\d+$/.test(draft.confirmations) ? undefined : texts.settings.wholeNumber}
+          problem={isWhole ? undefined : texts.settings.wholeNumber}
         />
         <SelectField
           label={texts.settings.direction}
@@ -123,6 +126,12 @@ function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSav
           placeholder={texts.settings.tokensHint}
           onInput={(event) => put({ tokens: event.currentTarget.value })}
         />
+        {badLine !== undefined && (
+          <p class="problem" role="alert">
+            <Icon name="failing" />
+            {texts.settings.badToken(badLine.trim())}
+          </p>
+        )}
         <p class="field-note">{texts.settings.tokensNote}</p>
       </div>
       <Check
@@ -144,7 +153,11 @@ function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSav
         </p>
       )}
       <div>
-        <button type="submit" class="button" disabled={!isChanged || minimum === undefined}>
+        <button
+          type="submit"
+          class="button"
+          disabled={!isChanged || minimum === undefined || !isWhole || badLine !== undefined}
+        >
           {texts.save}
         </button>
       </div>
@@ -169,8 +182,9 @@ function tokenText({ address, min_amount }: Settings['tokens'][number]): string 
   return `${address} ${formatAmount(min_amount, assetOf(address).decimals ?? 0).replaceAll(',', '')}`;
 }
 
-function parseToken(line: string): { address: string; min_amount: string }[] {
-  const [address = '', amount = '0'] = line.trim().split(/\s+/);
-  if (address === '') return [];
-  return [{ address, min_amount: parseAmount(amount, assetOf(address).decimals ?? 0) ?? amount }];
+function parseToken(line: string): Settings['tokens'][number] | undefined {
+  const [address = '', amount = '0', ...others] = line.trim().split(/\s+/);
+  const least = parseAmount(amount, assetOf(address).decimals ?? 0);
+  const isGood = /^(0[xX])?[0-9a-fA-F]{40}$/.test(address) && least !== undefined && others.length === 0;
+  return isGood ? { address, min_amount: least } : undefined;
 }
