@@ -102,6 +102,8 @@ export type OperatorSources = {
   rotateKey(keyId: string, overlapMs: number): Promise<IssuedKey>;
   /** @throws Fault `not_found` */
   revokeKey(keyId: string): Promise<RevokedKey>;
+  /** Adds the next attempts to the statistics. */
+  countDeliveries(): Promise<unknown>;
   /** The effective configuration without secrets, in the form of the file. */
   configuration(): object;
   /**

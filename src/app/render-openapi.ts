@@ -39,7 +39,13 @@ export async function renderOpenApi(): Promise<string> {
     supply: undefined,
     ops: { checks: nothing, status: nothing, fullStatus: nothing, details: nothing },
     operator: {
-      ...{ issueKey: nothing, rotateKey: nothing, revokeKey: nothing, explain: nothing },
+      ...{
+        issueKey: nothing,
+        rotateKey: nothing,
+        revokeKey: nothing,
+        explain: nothing,
+        countDeliveries: nothing,
+      },
       configuration: () => ({}),
     },
     adminToken: undefined,

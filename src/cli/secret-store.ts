@@ -31,7 +31,7 @@ export function withOverlap(command: Command, description: string): Command {
  */
 export async function withStore(
   flags: Flags,
-  work: (store: SecretStore, now: Date) => Promise<void>,
+  work: (store: SecretStore, now: Date, config: Config) => Promise<void>,
   { mayCreate = false }: { mayCreate?: boolean } = {},
 ): Promise<void> {
   await withConfigOrDemo(flags, async (config: Config) => {
@@ -54,7 +54,7 @@ export async function withStore(
       await migrate(database);
       await requireNoOpenMove(database);
       const now = database.kind === 'embedded' ? systemClock().now() : await readTime(database);
-      await work({ database, keyRing: await openKeyRing(config, database) }, now);
+      await work({ database, keyRing: await openKeyRing(config, database) }, now, config);
     } finally {
       await database.close();
     }

@@ -10,6 +10,7 @@ import { counted } from '../core/plural.ts';
 import { shellWord, shownText } from '../core/terminal-text.ts';
 import { SLICES_MAX } from '../domain/shard.ts';
 import type { Database } from '../store/db/db.ts';
+import { createDeliveryCount } from '../store/delivery/count-deliveries.ts';
 import { beginRemoval } from '../store/watchers/watcher-removal.ts';
 import {
   COUNT_MAX,
@@ -90,7 +91,9 @@ export function addWatchersCommands(program: Command): void {
     .option('--yes', 'do not ask for confirmation')
     .action((watcher: string, flags: DeleteFlags) =>
       untilInterrupted((signal) =>
-        withStore(flags, ({ database }, now) => remove(flags, { database, watcher, now, signal })),
+        withStore(flags, ({ database }, now, { retention: { attemptsMs } }) =>
+          remove(flags, { database, watcher, now, signal, attemptsMs }),
+        ),
       ),
     );
 }
@@ -154,7 +157,13 @@ async function report(
 
 async function remove(
   flags: DeleteFlags,
-  { database, watcher, now, signal }: { database: Database; watcher: string; now: Date; signal: AbortSignal },
+  {
+    database,
+    watcher,
+    now,
+    signal,
+    attemptsMs,
+  }: { database: Database; watcher: string; now: Date; signal: AbortSignal; attemptsMs: number },
 ): Promise<void> {
   const { removeWatcher, toLeftJson } = await importApi();
   const id = await requireWatcherId(database, watcher);
@@ -168,7 +177,9 @@ async function remove(
   if (flags.yes !== true && !(await confirms(what, signal)))
     throw new Fault('not_found', `nothing was deleted. To delete ${what} without being asked, give --yes`);
   if (!(await beginRemoval(database, id, now))) throw unknownWatcher(watcher);
-  const isGone = await removeWatcher(database, id, { clock: systemClock(), isOver: () => signal.aborted });
+  const clock = systemClock();
+  const { step: count } = createDeliveryCount({ database, clock, attemptsMs });
+  const isGone = await removeWatcher(database, id, { clock, count, isOver: () => signal.aborted });
   if (flags.json === true) writeJson({ deleted: isGone });
   if (isGone) {
     if (flags.json !== true) process.stderr.write(`${name} is deleted\n`);

@@ -36,6 +36,8 @@ const KEYS_MAX = 100;
 const REMOVAL_MS_MAX = 10_000;
 /** How often a deletion checks whether attempts under way have ended. */
 const SENDING_POLL_MS = 250;
+/** How soon to look again whether all attempts are in the statistics. */
+const COUNT_POLL_MS = 20;
 
 const counted = { description: `Counted up to ${COUNT_MAX}.` };
 const isComplete = Type.Boolean({
@@ -172,7 +174,7 @@ const operations = {
   },
 };
 
-export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions): void {
+export function addAdminWatcherRoutes(api: Api, { database, clock, operator }: ApiOptions): void {
   const params = Type.Object({ id: Type.String() });
   const get = async (id: number) =>
     success(toWatcherJson(found(await findWatcher(database, id, clock.now()))));
@@ -239,7 +241,8 @@ export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions)
       const id = parseId(request.params.id);
       if (!(await beginRemoval(database, id, clock.now()))) throw notFound();
       const untilMs = clock.steadyMs() + REMOVAL_MS_MAX;
-      const isGone = await removeWatcher(database, id, { clock, isOver: () => clock.steadyMs() >= untilMs });
+      const isOver = () => clock.steadyMs() >= untilMs;
+      const isGone = await removeWatcher(database, id, { clock, count: operator.countDeliveries, isOver });
       return success({
         deleted: isGone,
         left: isGone ? null : toLeftJson(await countBelongings(database, id)),
@@ -248,16 +251,25 @@ export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions)
   );
 }
 
-/** Deletes in batches until nothing is left or `isOver` returns true. Returns whether nothing is left. */
+/**
+ * Deletes in batches until nothing is left or `isOver` returns true. `count` adds the next attempts to the statistics, which keep
+ * the watcher's deliveries in the sums of all. Returns whether nothing is left.
+ */
 export async function removeWatcher(
   database: Database,
   id: number,
-  { clock, isOver }: { clock: Pick<Clock, 'wait'>; isOver(): boolean },
+  { clock, count, isOver }: { clock: Pick<Clock, 'wait'>; count(): Promise<unknown>; isOver(): boolean },
 ): Promise<boolean> {
+  let counts = 0;
   for (;;) {
     const outcome = await removeBatch(database, id);
     if (outcome === 'gone') return true;
     if (isOver()) return false;
+    if (outcome === 'uncounted') {
+      if (counts > 0) await clock.wait(COUNT_POLL_MS, never);
+      await count();
+      counts += 1;
+    }
     if (outcome === 'sending') await clock.wait(SENDING_POLL_MS, never);
   }
 }

@@ -6,8 +6,9 @@ import { type Static, Type } from 'typebox';
 import { Fault } from '../../core/fault.ts';
 import { createWake } from '../../core/loop.ts';
 import { deliveryStatuses } from '../../domain/delivery-status.ts';
+import type { Db } from '../../store/db/db.ts';
 import { type AttemptEvent, listAttemptEvents } from '../../store/delivery/attempt-events.ts';
-import { createSafeWatermark } from '../../store/delivery/attempts.ts';
+import { createSafeWatermark, readLastId } from '../../store/delivery/attempts.ts';
 import type { ApiOptions } from '../context.ts';
 import { AttemptJson, attemptJson, textOrNull } from './log-json.ts';
 
@@ -137,10 +138,19 @@ export function createAttemptEvents({
 export function parseLastEventId(id: string | string[] | undefined): number | undefined {
   if (id === undefined) return undefined;
   if (typeof id === 'string' && /^\d{1,15}$/.test(id)) return Number(id);
-  throw new Fault('invalid', 'Invalid request', {
-    problems: [{ path: '/last-event-id', message: 'must be the id of an event of this stream' }],
-  });
+  throw invalidId('must be the id of an event of this stream');
 }
+
+/** @throws Fault `invalid` for an id above every assigned one: a stream that waited for it would leave out all attempts until then. */
+export async function requireAssigned(db: Db, id: number): Promise<void> {
+  if (id > (await readLastId(db)))
+    throw invalidId(
+      'is above the id of every event, so the database was replaced or restored. Connect without it to begin with new attempts',
+    );
+}
+
+const invalidId = (message: string): Fault =>
+  new Fault('invalid', 'Invalid request', { problems: [{ path: '/last-event-id', message }] });
 
 const toText = (id: number, data: object): string =>
   `id: ${id}\nevent: attempt\ndata: ${JSON.stringify(data)}\n\n`;

@@ -19,6 +19,7 @@ import {
   eventJson,
   type Following,
   parseLastEventId,
+  requireAssigned,
 } from './attempt-events.ts';
 
 const PATH = '/api/notifications/attempts/stream';
@@ -48,7 +49,7 @@ export const streamOperation = {
   answer: { content: { 'text/event-stream': Type.String({ 'x-event-data': EventJson }) } },
   example: 'id: 9001\nevent: attempt\ndata: {"id":9001, …, "notification":{"status":"delivered", …}}\n\n',
   errors: {
-    400: 'The header `last-event-id` is not the id of an event.',
+    400: 'The header `last-event-id` is not the id of an event, or is above that of every stored event.',
     429: 'Too many streams are open.',
   },
 };
@@ -61,7 +62,7 @@ export type AttemptStreams = {
     request: FastifyRequest,
     reply: FastifyReply,
     following: Pick<Following, 'watcherId' | 'toJson' | 'isAllowed'>,
-  ): FastifyReply;
+  ): Promise<FastifyReply>;
 };
 
 /** The open streams of all routes, which share their limits. */
@@ -73,8 +74,9 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
   api.addHook('preClose', async () => closing.abort());
 
   return {
-    open(request, reply, following) {
+    async open(request, reply, following) {
       const after = parseLastEventId(request.headers['last-event-id']);
+      await requireAssigned(options.database, after ?? 0);
       const { failures } = readKeyed(request.query, streamParameters);
       const account = accountOf(request);
       const ownMax = account === OPERATOR ? OPERATOR_STREAMS_MAX : STREAMS_PER_WATCHER_MAX;

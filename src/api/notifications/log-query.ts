@@ -48,7 +48,7 @@ const parseToken = (text: string): Address | 'native' | undefined =>
 
 /** An origin as lists show it: scheme, host and port. */
 export const parseReceiver = (text: string) =>
-  /^https?:\/\/[^\s/\p{Cc}]{1,300}$/u.test(text) ? text : undefined;
+  /^https?:\/\/[^\s/\p{Cc}]{1,2048}$/u.test(text) ? text : undefined;
 
 export const LIMIT = limitParameter(LIMIT_MAX);
 /** A list without filters, whose cursor is an id. */

@@ -100,7 +100,7 @@ export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
 }
 
 /** The last id that the sequence has assigned to any transaction. */
-async function readLastId(db: Db): Promise<number> {
+export async function readLastId(db: Db): Promise<number> {
   const [row] = await db.query<{ value: number }>(sql`
     select case when is_called then last_value else 0 end as value from delivery_attempt_id_seq`);
   if (row === undefined) throw new Error('the statement returned no row');

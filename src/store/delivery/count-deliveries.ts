@@ -19,6 +19,7 @@ import {
   periods,
   type Window,
 } from './receiver-windows.ts';
+import { isInShards } from './shards.ts';
 
 /** Advisory lock of the transaction that adds. One process at a time does, and a watcher's removal waits for it. */
 const STATISTICS_LOCK = 0x6362_0009;
@@ -93,6 +94,18 @@ export function createDeliveryCount({
 /** Waits until no sums are being written, and keeps them from being written until the transaction ends. */
 export async function lockSums(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${STATISTICS_LOCK})`);
+}
+
+/** Whether attempts in these shards are not added yet. */
+export async function hasUncounted(tx: Tx, shards: readonly number[]): Promise<boolean> {
+  // Without the fence, the planner may read all attempts of the shards instead of the newest ones of all.
+  const fence = tx.isDistributed === true ? sql`` : sql`offset 0`;
+  const rows = await tx.query(sql`
+    select from (
+      select shard_id from delivery_attempt
+      where id > coalesce((select counted_id from statistics_state), 0) ${fence}
+    ) as a where ${isInShards(sql`shard_id`, shards)} limit 1`);
+  return rows.length > 0;
 }
 
 type Next = {

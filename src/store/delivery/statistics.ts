@@ -71,13 +71,14 @@ export async function readStatistics(
 ): Promise<DeliveryStatistics> {
   const { starts, before } = spansOf(period, now);
   const spans = { period, starts, before };
+  // Before the sums, which may have more by the time they are read.
+  const state = await readState(db, now);
   const { rows, latencies } =
     scope.recordId === undefined
       ? await readSums(db, scope, spans)
       : await readRecordSums(db, { ...scope, recordId: scope.recordId }, spans);
   const byStart = new Map(rows.map((row) => [row.startedAt.getTime(), row]));
   const at = (start: Date): DeliveryCounts => byStart.get(start.getTime()) ?? NONE;
-  const state = await readState(db, now);
   const [from = now] = starts;
   const hasBefore = state.countedFrom !== undefined && state.countedFrom <= (before[0] ?? from);
   return {
@@ -139,15 +140,20 @@ async function readSums(
   const shards = watcherId === undefined ? [ALL_SHARDS] : await listShards(db, watcherId);
   const isOwn = sql`${isInShards(sql`shard_id`, shards)} and unit = ${periods[period].unit} and origin = ${origin}`;
   const all = [...before, ...starts];
-  const rows = await db.query<CountsRow & { started_at: Date }>(sql`
-    select started_at, ${countColumns} from delivery_sum where ${isOwn} and started_at = ${anyOf(all)}
-    group by started_at order by started_at limit ${all.length}`);
-  const buckets = await db.query<{ number: number; count: number }>(sql`
-    select ${numberOf} as number, sum(${countOf})::bigint as count from delivery_sum cross join lateral unnest(latencies) as entry
-    where ${isOwn} and started_at = ${anyOf(starts)} group by 1 order by 1`);
+  // One statement, so that both are of the same moment.
+  const rows = await db.query<CountsRow & { started_at: Date | null; number: number; count: number }>(sql`
+    select started_at, ${countColumns}, 0 as number, 0::bigint as count from delivery_sum
+    where ${isOwn} and started_at = ${anyOf(all)} group by started_at
+    union all
+    select null, 0, 0, 0, 0, ${numberOf}, sum(${countOf})::bigint from delivery_sum cross join lateral unnest(latencies) as entry
+    where ${isOwn} and started_at = ${anyOf(starts)} group by ${numberOf}`);
   return {
-    rows: rows.map((row) => ({ startedAt: row.started_at, ...toCounts(row) })),
-    latencies: new Map(buckets.map(({ number, count }) => [number, count])),
+    rows: rows.flatMap(({ started_at: startedAt, ...row }) =>
+      startedAt === null ? [] : { startedAt, ...toCounts(row) },
+    ),
+    latencies: new Map(
+      rows.flatMap(({ started_at, number, count }) => (started_at === null ? [[number, count]] : [])),
+    ),
   };
 }
 

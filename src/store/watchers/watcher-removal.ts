@@ -5,7 +5,7 @@
 import { lockCommits } from '../blocks/blocks.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
-import { lockSums } from '../delivery/count-deliveries.ts';
+import { hasUncounted, lockSums } from '../delivery/count-deliveries.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { runningWorkers } from '../delivery/lanes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
@@ -34,14 +34,19 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
 }
 
 /**
- * Deletes the next batch of a watcher whose removal has begun. Returns 'sending' and deletes nothing while workers have attempts
- * of it under way, and 'gone' when nothing is left.
+ * Deletes the next batch of a watcher whose removal has begun. Deletes nothing and returns 'sending' while workers have attempts
+ * of it under way, and 'uncounted' while some of its attempts are missing in the sums of all watchers. Returns 'gone' when nothing
+ * is left.
  */
-export async function removeBatch(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
+export async function removeBatch(
+  database: Database,
+  id: number,
+): Promise<'sending' | 'uncounted' | 'more' | 'gone'> {
   const step = await database.transaction(async (tx) => {
     if (!(await lockWatcher(tx, id))) return 'gone';
     const shards = await listShards(tx, id);
     if (await isSending(tx, isInShards(sql`shard_id`, shards))) return 'sending';
+    if (await hasUncounted(tx, shards)) return 'uncounted';
     return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
   });
   return step === 'last' ? finishRemoval(database, id) : step;

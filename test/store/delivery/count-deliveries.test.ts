@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { removeWatcher } from '../../../src/api/admin/watchers.ts';
 import { shardOf } from '../../../src/domain/shard.ts';
 import { bucketBoundsMs } from '../../../src/domain/time-buckets.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
@@ -501,6 +502,45 @@ onEachDatabase(({ database, kind }) => {
     const { totals } = await readStatistics(database(), {}, { period: '24h', now: noon });
     assert.equal(totals.attempts, 6_000);
     if (kind === 'embedded') assert.equal(await unsummarized(), 0);
+  });
+
+  test('the sums of all watchers keep the attempts of a watcher that is deleted at once', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    await beginRemoval(database(), 1, noon);
+    const count = countOf(database());
+    const isGone = await removeWatcher(database(), 1, {
+      ...{ clock: createTestClock(), count: count.step, isOver: () => false },
+    });
+    assert.ok(isGone);
+    const { totals, latency } = await readStatistics(database(), {}, { period: '24h', now: noon });
+    assert.deepEqual([totals.attempts, totals.delivered, latency?.count], [1, 1, 1]);
+  });
+
+  test('an answer never has more than its counted_until says', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    // The step ends after each statement of the reader in turn.
+    for (let statement = 1; ; statement += 1) {
+      await database().query(sql`update statistics_state set counted_id = null, counted_until = null`);
+      await database().query(sql`truncate delivery_sum, record_delivery_sum, receiver_window`);
+      let asked = 0;
+      const reader: Database = {
+        ...database(),
+        async query(text) {
+          const rows = await database().query(text);
+          asked += 1;
+          if (asked === statement) await countAll(database());
+          return rows as never;
+        },
+      };
+      const read = await readStatistics(reader, {}, { period: '24h', now: noon });
+      if (asked < statement) break;
+      if (read.countedUntil !== undefined) assert.equal(read.totals.attempts, 1);
+      assert.equal(read.latency?.count ?? 0, read.totals.delivered);
+    }
   });
 
   test('the sums of a deleted watcher are deleted with it', async () => {
