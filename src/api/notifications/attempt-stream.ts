@@ -76,6 +76,7 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
   return {
     async open(request, reply, following) {
       const after = parseLastEventId(request.headers['last-event-id']);
+      // Also without an id, so that a stream without the database is refused before it begins.
       await requireAssigned(options.database, after ?? 0);
       const { failures } = readKeyed(request.query, streamParameters);
       const account = accountOf(request);

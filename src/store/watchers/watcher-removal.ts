@@ -38,15 +38,12 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
  * of it under way, and 'uncounted' while some of its attempts are missing in the sums of all watchers. Returns 'gone' when nothing
  * is left.
  */
-export async function removeBatch(
-  database: Database,
-  id: number,
-): Promise<'sending' | 'uncounted' | 'more' | 'gone'> {
+export async function removeBatch(database: Database, id: number): Promise<Wait | 'more' | 'gone'> {
   const step = await database.transaction(async (tx) => {
     if (!(await lockWatcher(tx, id))) return 'gone';
     const shards = await listShards(tx, id);
-    if (await isSending(tx, isInShards(sql`shard_id`, shards))) return 'sending';
-    if (await hasUncounted(tx, shards)) return 'uncounted';
+    const wait = await findWait(tx, shards);
+    if (wait !== undefined) return wait;
     return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
   });
   return step === 'last' ? finishRemoval(database, id) : step;
@@ -60,11 +57,14 @@ async function lockWatcher(tx: Tx, id: number): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Whether a running worker has leased a lane of the watcher. */
-async function isSending(tx: Tx, isOwn: Sql): Promise<boolean> {
+type Wait = 'sending' | 'uncounted';
+
+/** What must end before anything is deleted: attempts of running workers that have leased a lane of the watcher, and then the count. */
+async function findWait(tx: Tx, shards: readonly number[]): Promise<Wait | undefined> {
   const rows = await tx.query(sql`
-    select from lane where ${isOwn} and owner is not null and owner in (${runningWorkers}) limit 1`);
-  return rows.length > 0;
+    select from lane where ${isInShards(sql`shard_id`, shards)} and owner is not null and owner in (${runningWorkers}) limit 1`);
+  if (rows.length > 0) return 'sending';
+  return (await hasUncounted(tx, shards)) ? 'uncounted' : undefined;
 }
 
 /** The tables in this order, because watched addresses produce notifications, and notifications produce attempts. */
@@ -121,16 +121,16 @@ async function deleteSome(tx: Tx, statement: Sql): Promise<boolean> {
  * Deletes lanes, and after the last of them the watcher. Holds the commit lock, because an open block commit that has read a
  * watched address may still insert notifications for it, and the lock of the sums, because attempts may be being added up.
  */
-async function finishRemoval(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
+async function finishRemoval(database: Database, id: number): Promise<Wait | 'more' | 'gone'> {
   return database.transaction(async (tx) => {
     await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
     await lockSums(tx);
     const shards = await listShards(tx, id);
-    const isOwn = isInShards(sql`shard_id`, shards);
-    if (await isSending(tx, isOwn)) return 'sending';
+    const wait = await findWait(tx, shards);
+    if (wait !== undefined) return wait;
     if (await deleteBatch(tx, id, shards)) return 'more';
-    const lanes = sql`select id from lane where ${isOwn} order by id limit ${BATCH_ROWS} for update`;
+    const lanes = sql`select id from lane where ${isInShards(sql`shard_id`, shards)} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
     await tx.query(sql`delete from origin_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from watcher_usage where watcher_id = ${id}`);
