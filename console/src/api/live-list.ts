@@ -112,8 +112,11 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
       announceSoon(() => texts.deliveries.announce(fresh.value));
       rows.value = kept;
     } else {
-      rows.value = [...added, ...kept].sort(newestFirst).slice(0, ROWS_MAX);
+      const all = [...added, ...kept].sort(newestFirst);
+      rows.value = all.slice(0, ROWS_MAX);
       seen.clear();
+      // The rows that don't fit belong to an older page now, which has no link yet.
+      if (all.length > ROWS_MAX && next.peek() === undefined) void reload();
     }
   }
 

@@ -115,8 +115,10 @@ export function PeriodChoice() {
   );
 }
 
-/** Why data is missing, in its place. */
+/** Why data is missing, in its place. Asking again for what was refused is of no use, so a link leads away from it. */
 export function Failed({ error, onRetry }: { error: ApiError; onRetry(): void }) {
+  const { path, url } = useLocation();
+  const hasParameters = url.includes('?');
   return (
     <div class="notice is-bad" role="alert">
       <Icon name="failing" />
@@ -129,9 +131,15 @@ export function Failed({ error, onRetry }: { error: ApiError; onRetry(): void })
         ))}
       </div>
       <div class="actions">
-        <button type="button" class="button is-small" onClick={onRetry}>
-          {texts.tryAgain}
-        </button>
+        {error.status === 400 ? (
+          <a class="button is-small" href={hasParameters ? path : '/console'}>
+            {hasParameters ? texts.withoutParameters : texts.notFound.back}
+          </a>
+        ) : (
+          <button type="button" class="button is-small" onClick={onRetry}>
+            {texts.tryAgain}
+          </button>
+        )}
       </div>
     </div>
   );
@@ -212,6 +220,34 @@ export function PageLinks({
         </a>
       )}
     </p>
+  );
+}
+
+/** A page whose address names something that doesn't exist, with a way back. */
+export function Missing({
+  title,
+  note,
+  text,
+  href,
+  back,
+}: {
+  title: string;
+  note?: ComponentChildren;
+  text: string;
+  href: string;
+  back: string;
+}) {
+  return (
+    <>
+      <PageHead title={title} note={note} />
+      <Empty text={text}>
+        <div class="actions">
+          <a class="button is-first" href={href}>
+            {back}
+          </a>
+        </div>
+      </Empty>
+    </>
   );
 }
 

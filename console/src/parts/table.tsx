@@ -5,6 +5,8 @@ import type { ComponentChildren } from 'preact';
 import { useCallback, useRef } from 'preact/hooks';
 import { useShortcut } from '../state/shortcuts.ts';
 
+/** Rows of tables and of lists for small screens. */
+const ROW = 'tbody tr, ul.rows > li';
 /** The link of a row, which the whole row activates. */
 const LINK = 'a.row-link';
 /** Steps for keys. Infinity leads to the first and the last row. */
@@ -26,20 +28,7 @@ export function Table({
   isWide?: boolean;
   children: ComponentChildren;
 }) {
-  const region = useRef<HTMLDivElement>(null);
-  const moveFrom = useCallback((event: KeyboardEvent) => {
-    const links = [...(region.current?.querySelectorAll<HTMLElement>(LINK) ?? [])];
-    const step = STEPS[event.key];
-    if (links.length === 0 || step === undefined) return;
-    const row = document.activeElement?.closest('tr');
-    const from = links.findIndex((link) => link.closest('tr') === row);
-    const to = from === -1 ? (step > 0 ? 0 : links.length - 1) : from + step;
-    links[Math.max(0, Math.min(links.length - 1, to))]?.focus();
-    event.preventDefault();
-  }, []);
-  // From anywhere on the page, j and k lead into the list.
-  useShortcut('j', moveFrom);
-  useShortcut('k', moveFrom);
+  const { region, ...handlers } = useRowKeys<HTMLDivElement>();
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields
     <div
@@ -49,10 +38,7 @@ export function Table({
       tabIndex={0}
       role="group"
       aria-label={caption}
-      onKeyDown={(event) => {
-        if (event.target instanceof HTMLElement && event.target.closest('tbody tr') !== null) moveFrom(event);
-      }}
-      onFocusIn={(event) => roam(region.current, event.target)}
+      {...handlers}
     >
       <table class={isWide ? 'wide' : ''}>
         <caption class="hidden">{caption}</caption>
@@ -60,6 +46,40 @@ export function Table({
       </table>
     </div>
   );
+}
+
+/** Rows of two lines, for small screens. */
+export function Lines({ children }: { children: ComponentChildren }) {
+  const { region, ...handlers } = useRowKeys<HTMLUListElement>();
+  return (
+    <ul class="rows" ref={region} {...handlers}>
+      {children}
+    </ul>
+  );
+}
+
+/** Keys that move the focus from row to row, within `region` and with j and k from anywhere on the page. */
+function useRowKeys<E extends HTMLElement>() {
+  const region = useRef<E>(null);
+  const moveFrom = useCallback((event: KeyboardEvent) => {
+    const links = [...(region.current?.querySelectorAll<HTMLElement>(LINK) ?? [])];
+    const step = STEPS[event.key];
+    if (links.length === 0 || step === undefined) return;
+    const row = document.activeElement?.closest(ROW);
+    const from = links.findIndex((link) => link.closest(ROW) === row);
+    const to = from === -1 ? (step > 0 ? 0 : links.length - 1) : from + step;
+    links[Math.max(0, Math.min(links.length - 1, to))]?.focus();
+    event.preventDefault();
+  }, []);
+  useShortcut('j', moveFrom);
+  useShortcut('k', moveFrom);
+  return {
+    region,
+    onKeyDown(event: KeyboardEvent) {
+      if (event.target instanceof HTMLElement && event.target.closest(ROW) !== null) moveFrom(event);
+    },
+    onFocusIn: ({ target }: FocusEvent) => roam(region.current, target),
+  };
 }
 
 /** A row whose link is followed by a click anywhere on it. */

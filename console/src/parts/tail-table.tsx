@@ -5,7 +5,7 @@ import type { TailRow } from '../api/tail.ts';
 import { texts } from '../texts.ts';
 import { DeliveryHeads, DeliveryLines, DeliveryRow, isSmall } from './delivery-row.tsx';
 import { Empty, Ghosts } from './page.tsx';
-import { Table } from './table.tsx';
+import { Lines, Table } from './table.tsx';
 import { Command } from './values.tsx';
 
 export function TailTable({
@@ -40,11 +40,11 @@ export function TailTable({
     return <Empty text={empty}>{command !== undefined && <Command text={command()} />}</Empty>;
   if (isSmall.value)
     return (
-      <ul class="rows">
+      <Lines>
         {rows.map(({ delivery, at }) => (
           <DeliveryLines key={delivery.id} delivery={delivery} href={hrefOf(delivery.id)} at={at} />
         ))}
-      </ul>
+      </Lines>
     );
   return (
     <Table caption={caption}>

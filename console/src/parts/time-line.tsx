@@ -45,6 +45,10 @@ export function TimeLine({ delivery, onDeliver }: { delivery: DeliveryDetail; on
   );
 }
 
+/** Whether a next attempt is planned that may be made now instead. */
+export const canDeliverNow = ({ state, status }: DeliveryDetail): boolean =>
+  state === 'waiting' && status !== 'sending' && status !== 'held';
+
 function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
   const { status, attempts, next_retry_at: nextAt, confirmations, confirmations_needed: needed } = delivery;
   if (status === 'sending')
@@ -69,7 +73,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
         </div>
       </li>
     );
-  if (delivery.state !== 'waiting') return null;
+  if (!canDeliverNow(delivery)) return null;
   return (
     <li class="is-next">
       <Icon name="waiting" tone={status === 'failing' || status === 'retrying' ? 'is-warn' : ''} />

@@ -17,10 +17,21 @@ import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Figure, Figures } from '../parts/figures.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { MessageBody } from '../parts/message-body.tsx';
-import { CopyCurl, Ghosts, Loading, PageHead, PeriodChoice, periodOf, usePageQuery } from '../parts/page.tsx';
+import {
+  CopyCurl,
+  Ghosts,
+  Loading,
+  Missing,
+  PageHead,
+  PeriodChoice,
+  periodOf,
+  usePageQuery,
+} from '../parts/page.tsx';
 import { TailTable } from '../parts/tail-table.tsx';
 import { Answer, titleOf } from '../parts/time-line.tsx';
 import { Age, Copy, Time } from '../parts/values.tsx';
+import { WatcherNeeded } from '../parts/watcher-choice.tsx';
+import { showsAll } from '../state/session.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
 import { AddressDialog } from './address-dialog.tsx';
@@ -29,13 +40,27 @@ import { SettingsForm } from './settings-form.tsx';
 const DELIVERIES = 20;
 
 export function AddressPage() {
+  return showsAll.value ? <WatcherNeeded title={texts.address.title} /> : <OneRecord />;
+}
+
+function OneRecord() {
   const { params } = useRoute();
   const id = params.id ?? '';
   const record = useResource(`address ${id}`, (signal) =>
     call('GET /api/notifications/watched-addresses/{id}', { path: { id }, signal }),
   );
-  const { data } = record.state.value;
+  const { data, error } = record.state.value;
   useEffect(() => noteRecords(data === undefined ? [] : [data]), [data]);
+  // 400: not even the form of an id.
+  if (error?.status === 404 || error?.status === 400)
+    return (
+      <Missing
+        title={texts.notFound.title}
+        text={texts.address.missing}
+        href="/console/addresses"
+        back={texts.address.back}
+      />
+    );
   return (
     <Loading loaded={record.state.value} reload={record.reload}>
       {(one) => <Record record={one} onChanged={() => void record.reload()} />}

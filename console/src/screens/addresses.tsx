@@ -12,7 +12,7 @@ import { AddressSearch } from '../parts/address-search.tsx';
 import { isSmall } from '../parts/delivery-row.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
-import { LinkRow, Table } from '../parts/table.tsx';
+import { Lines, LinkRow, Table } from '../parts/table.tsx';
 import { Address, Command, Copy, Time } from '../parts/values.tsx';
 import { WatcherNeeded } from '../parts/watcher-choice.tsx';
 import { zone } from '../state/preferences.ts';
@@ -91,7 +91,7 @@ function Records() {
 function RecordTable({ records }: { records: readonly WatchedAddress[] }) {
   if (isSmall.value)
     return (
-      <ul class="rows">
+      <Lines>
         {records.map((record) => (
           <li key={record.id}>
             <a class="row-link" href={`/console/addresses/${record.id}`}>
@@ -105,7 +105,7 @@ function RecordTable({ records }: { records: readonly WatchedAddress[] }) {
             </a>
           </li>
         ))}
-      </ul>
+      </Lines>
     );
   return (
     <Table caption={texts.addresses.caption}>

@@ -19,7 +19,7 @@ import {
 } from '../parts/delivery-row.tsx';
 import { LiveLine } from '../parts/live-line.tsx';
 import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery } from '../parts/page.tsx';
-import { Table } from '../parts/table.tsx';
+import { Lines, Table } from '../parts/table.tsx';
 import { Command } from '../parts/values.tsx';
 import { showsAll } from '../state/session.ts';
 import { useShortcut } from '../state/shortcuts.ts';
@@ -216,11 +216,11 @@ function Rows({
     );
   if (isSmall.value)
     return (
-      <ul class="rows">
+      <Lines>
         {rows.map((row) => (
           <DeliveryLines key={row.id} delivery={row} href={hrefOf(row.id)} />
         ))}
-      </ul>
+      </Lines>
     );
   const areAll = rows.every(({ id }) => picked.value.has(id));
   return (

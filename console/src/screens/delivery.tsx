@@ -15,7 +15,7 @@ import { Icon } from '../parts/icon.tsx';
 import { MessageBody } from '../parts/message-body.tsx';
 import { CopyCurl, Failed, Ghosts } from '../parts/page.tsx';
 import { DeliveryState, State } from '../parts/state.tsx';
-import { TimeLine } from '../parts/time-line.tsx';
+import { canDeliverNow, TimeLine } from '../parts/time-line.tsx';
 import { Address, Copy, isSame, Time } from '../parts/values.tsx';
 import { announce } from '../state/announce.ts';
 import { copyText } from '../state/clipboard.ts';
@@ -39,7 +39,8 @@ export function DeliveryPanel({ id, onClose, onChanged }: Props) {
   const delivery = useDelivery(id);
   const { data, error } = delivery.state.value;
   const panel = useRef<HTMLElement>(null);
-  useEffect(() => panel.current?.focus({ preventScroll: true }), []);
+  const focus = useCallback(() => panel.current?.focus({ preventScroll: true }), []);
+  useEffect(focus, [focus]);
   useShortcut('c', () => void copyText(id));
   return (
     <aside class="inspector" aria-label={texts.delivery.label(id)} tabIndex={-1} ref={panel}>
@@ -60,7 +61,15 @@ export function DeliveryPanel({ id, onClose, onChanged }: Props) {
         </div>
       </div>
       {data !== undefined ? (
-        <Detail delivery={data} resource={delivery} onChanged={onChanged} />
+        <Detail
+          delivery={data}
+          resource={delivery}
+          onChanged={() => {
+            // The button that had the focus may be gone.
+            if (document.activeElement === document.body) focus();
+            onChanged();
+          }}
+        />
       ) : error === undefined ? (
         <div class="is-late">
           <Ghosts rows={6} />
@@ -147,7 +156,7 @@ function Detail({
       <Facts delivery={delivery} own={own} />
       <h2 class="minor">
         {texts.delivery.attemptsTitle}
-        <Redeliver delivery={delivery} resource={resource} onChanged={onChanged} />
+        <Redeliver key={delivery.state} delivery={delivery} resource={resource} onChanged={onChanged} />
       </h2>
       <TimeLine delivery={delivery} onDeliver={() => void redeliver(delivery, resource, onChanged)} />
       <MessageBody message={delivery.message} />
@@ -248,7 +257,7 @@ function BlockState({ block, isOrphaned }: { block: DeliveryDetail['block']; isO
   );
 }
 
-/** The action beside the attempts, for a delivery that has no next attempt in its time line. */
+/** The action beside the attempts. A delivery that is due has its own in the time line, and only the shortcut asks here. */
 function Redeliver({
   delivery,
   resource,
@@ -260,18 +269,20 @@ function Redeliver({
 }) {
   const [isAsking, setAsking] = useState(false);
   const ask = useCallback(() => setAsking(true), []);
-  useShortcut('Shift+R', ask);
   const canRepeat = delivery.state === 'processed' && !(delivery.orphaned && delivery.revision % 2 === 0);
-  if (!canRepeat) return <span class="quiet">{texts.delivery.newestFirst}</span>;
-  if (!isAsking)
-    return (
+  const canHurry = canDeliverNow(delivery);
+  useShortcut('Shift+R', canRepeat || canHurry ? ask : undefined);
+  if (!(isAsking && (canRepeat || canHurry)))
+    return canRepeat ? (
       <button type="button" class="button is-small" onClick={ask}>
         {texts.delivery.again}
       </button>
+    ) : (
+      <span class="quiet">{texts.delivery.newestFirst}</span>
     );
   return (
     <span class="confirm">
-      <span>{texts.delivery.sure}</span>
+      <span>{canRepeat ? texts.delivery.sure : texts.delivery.sureNow}</span>
       <button
         type="button"
         class="button is-small is-first"
@@ -281,7 +292,7 @@ function Redeliver({
           void redeliver(delivery, resource, onChanged);
         }}
       >
-        {texts.delivery.send}
+        {canRepeat ? texts.delivery.send : texts.timeline.deliverNow}
       </button>
       <button type="button" class="button is-small" onClick={() => setAsking(false)}>
         {texts.cancel}

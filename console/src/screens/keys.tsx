@@ -13,7 +13,7 @@ import { TextField } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
-import { Table } from '../parts/table.tsx';
+import { Lines, Table } from '../parts/table.tsx';
 import { Command, Countdown, Time } from '../parts/values.tsx';
 import { now } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
@@ -121,7 +121,7 @@ function KeyTable({ keys, onOpen }: KeysProps) {
 /** The same in lines, for small screens. */
 function KeyLines({ keys, onOpen }: KeysProps) {
   return (
-    <ul class="rows">
+    <Lines>
       {keys.map((key) => (
         <li key={key.id} class="row-lines">
           <span class="first-line">
@@ -137,7 +137,7 @@ function KeyLines({ keys, onOpen }: KeysProps) {
           </span>
         </li>
       ))}
-    </ul>
+    </Lines>
   );
 }
 

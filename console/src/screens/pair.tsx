@@ -8,7 +8,7 @@ import { useResource } from '../api/resource.ts';
 import { formatAmount, formatMoney, formatPrice } from '../format/amount.ts';
 import { formatCount } from '../format/number.ts';
 import { Figure, Figures } from '../parts/figures.tsx';
-import { Choice, CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
+import { Choice, CopyCurl, Loading, Missing, PageHead, usePageQuery } from '../parts/page.tsx';
 import { Address, Age, Copy } from '../parts/values.tsx';
 import { texts } from '../texts.ts';
 import { type Pair, PriceState, unitsOf } from './market.tsx';
@@ -39,7 +39,15 @@ export function PairPage() {
     <Loading loaded={pairs.state.value} reload={pairs.reload}>
       {({ data }) => {
         const pair = data.find((one) => one.id === id);
-        if (pair === undefined) return <Empty text={texts.market.unknown(id)} />;
+        if (pair === undefined)
+          return (
+            <Missing
+              title={texts.notFound.title}
+              text={texts.market.unknown(id)}
+              href="/console/market"
+              back={texts.market.back}
+            />
+          );
         return (
           <>
             <PageHead

@@ -13,7 +13,7 @@ import { longAddress } from '../format/short.ts';
 import { formatDay, formatMonth } from '../format/time.ts';
 import { AsTable, Chart, Swatch } from '../parts/chart.tsx';
 import { Icon } from '../parts/icon.tsx';
-import { Empty, Ghosts, Loading } from '../parts/page.tsx';
+import { CopyCurl, Empty, Ghosts, Loading } from '../parts/page.tsx';
 import { Copy, Time } from '../parts/values.tsx';
 import { isOperator } from '../state/session.ts';
 import { texts } from '../texts.ts';
@@ -62,6 +62,7 @@ export function PointsUser({
         <span class="mono">{longAddress(user)}</span>
         <Copy text={user} label={texts.addresses.copy} />
         <div class="actions">
+          <CopyCurl operation="GET /api/points/user" options={{ query }} />
           <button
             type="button"
             class="icon-button"

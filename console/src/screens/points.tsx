@@ -28,7 +28,7 @@ export function Points() {
   const { query, hrefWith } = usePageQuery();
   const user = params.user === undefined || params.user === '' ? undefined : params.user;
   const present = new Date(serverNow()).toISOString().slice(0, 'YYYY-MM'.length);
-  const month = /^\d{4}-\d{2}$/.test(query.month ?? '') ? (query.month ?? present) : present;
+  const month = /^\d{4}-(?:0[1-9]|1[0-2])$/.test(query.month ?? '') ? (query.month ?? present) : present;
   const rankFrom = Number(query.rank ?? '1');
   const options = { query: { month, limit: PAGE_ROWS, cursor: query.cursor } };
   const leaders = useResource(`leaders ${month} ${query.cursor ?? ''}`, (signal) =>

@@ -25,7 +25,7 @@ import {
   usePageQuery,
 } from '../parts/page.tsx';
 import { ReceiverState, receiverLook } from '../parts/state.tsx';
-import { LinkRow, Table } from '../parts/table.tsx';
+import { Lines, LinkRow, Table } from '../parts/table.tsx';
 import { Age, Command, Countdown } from '../parts/values.tsx';
 import { showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
@@ -184,7 +184,7 @@ function ReceiverLines({
 }) {
   const { hrefWith } = usePageQuery();
   return (
-    <ul class="rows">
+    <Lines>
       {receivers.map((receiver) => {
         const { statistics } = receiver;
         const isOpen = receiver.origin === openOrigin;
@@ -223,7 +223,7 @@ function ReceiverLines({
           </li>
         );
       })}
-    </ul>
+    </Lines>
   );
 }
 

@@ -13,7 +13,7 @@ import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
-import { Table } from '../parts/table.tsx';
+import { Lines, Table } from '../parts/table.tsx';
 import { Command, Time } from '../parts/values.tsx';
 import { announce } from '../state/announce.ts';
 import { zone } from '../state/preferences.ts';
@@ -82,7 +82,7 @@ function WatcherTable({
   };
   if (isSmall.value)
     return (
-      <ul class="rows">
+      <Lines>
         {watchers.map((watcher) => (
           <li key={watcher.id} class="row-lines">
             <span class="first-line">
@@ -102,7 +102,7 @@ function WatcherTable({
             </span>
           </li>
         ))}
-      </ul>
+      </Lines>
     );
   return (
     <Table caption={texts.watchers.title}>
