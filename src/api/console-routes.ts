@@ -18,6 +18,8 @@ const HEADERS = {
   'cross-origin-opener-policy': 'same-origin',
   vary: 'accept-encoding',
 };
+/** A page that doesn't exist, which says so. */
+export const UNKNOWN_PAGE = '/console/not-found';
 /** A service can run without the packages that build it. */
 const NOT_BUILT =
   'The console is not built. Run `npm run console` in a clone with its development packages, then restart';

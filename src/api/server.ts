@@ -12,7 +12,7 @@ import { addAdminLogRoutes } from './admin/log.ts';
 import { addAdminStatisticsRoutes } from './admin/statistics.ts';
 import { addAdminStreamRoute } from './admin/stream.ts';
 import { addAdminWatcherRoutes } from './admin/watchers.ts';
-import { addConsoleRoutes } from './console-routes.ts';
+import { addConsoleRoutes, UNKNOWN_PAGE } from './console-routes.ts';
 import type { Api, ApiOptions } from './context.ts';
 import { passAgain, takeAccount } from './http/auth.ts';
 import { limitBodies } from './http/body-limit.ts';
@@ -72,6 +72,10 @@ export function createApi(options: ApiOptions): Api {
     clientErrorHandler: answerClientError,
     // A path that can't be decoded or is too long.
     frameworkErrors(error, request, reply) {
+      if (options.console !== undefined && request.url.startsWith('/console/')) {
+        reply.redirect(UNKNOWN_PAGE, 303);
+        return;
+      }
       answerError(error, request, reply, log).catch(() => reply.raw.destroy());
     },
     genReqId: ({ headers }) => acceptedRequestId(headers['x-request-id']) ?? randomUUID(),

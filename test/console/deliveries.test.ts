@@ -91,6 +91,44 @@ describe('deliveries', () => {
     await page.context().close();
   });
 
+  test('a delivery that waits is sent at once without a mouse, on a small screen too, and the focus stays', async () => {
+    stage.receiver.setAnswer(({ path }) => (path.endsWith('/hurry') ? { status: 500 } : {}));
+    const { watcher, pay } = await watching('hurry');
+    await pay(2);
+    await waitUntil(() => received('hurry').length === 2);
+    const page = await stage.open('/deliveries', { key: watcher.key, width: 360, height: 740 });
+    await page.locator('li .row-link').nth(1).waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    const [newest, opened] = await page.evaluate<string[]>(
+      `[...document.querySelectorAll('li .row-link')].map((link) => link.href)`,
+    );
+    assert.equal(await page.evaluate('document.activeElement.href'), opened);
+    await page.keyboard.press('k');
+    assert.equal(await page.evaluate('document.activeElement.href'), newest);
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Deliver now' }).waitFor();
+    await page.keyboard.press('Shift+R');
+    await page.getByText('Instead of the attempt that is planned').waitFor();
+    stage.receiver.setAnswer({});
+    await page.keyboard.press('Enter');
+    await page.locator('.detail-top .state', { hasText: 'Delivered' }).waitFor();
+    await page.waitForFunction(`document.activeElement.className === 'inspector'`);
+    assert.equal(received('hurry').length, 3);
+    await page.context().close();
+  });
+
+  test('a live list without older pages links to one as soon as it has more rows than it shows', async () => {
+    const { watcher, pay } = await watching('many');
+    const page = await stage.open('/deliveries', { key: watcher.key });
+    await page.getByText('No transfers of your addresses yet').waitFor();
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    await pay(61);
+    await page.getByRole('link', { name: 'Older' }).waitFor();
+    await page.getByText('61 in the log').waitFor();
+    await page.context().close();
+  });
+
   test('a live list shows each delivery once, also those of the time when the service was away', async () => {
     const { watcher, pay } = await watching('live');
     const page = await stage.open('/deliveries', { key: watcher.key });
@@ -170,7 +208,7 @@ describe('deliveries', () => {
     await page.goto(`${stage.service.apiUrl}/console/deliveries/${id}`);
     await page.getByText(`There is no delivery ${id}`).waitFor();
     await page.goto(`${stage.service.apiUrl}/console/addresses/${one.id}`);
-    await page.getByText('Watched address not found').waitFor();
+    await page.getByText('You watch no address with this ID').waitFor();
     await one.pay();
     await waitUntil(() => received('one').length === 2);
     await page.goto(`${stage.service.apiUrl}/console`);

@@ -68,6 +68,15 @@ describe('the console', () => {
       assert.equal((await get(missing)).status, 404, missing);
   });
 
+  test('a path that can’t be decoded leads to a page that says that there is none', async () => {
+    for (const path of ['/console/%E0%A4%A', '/console/deliveries/%FF']) {
+      const response = await fetch(`${service.apiUrl}${path}`, { redirect: 'manual' });
+      assert.equal(response.status, 303, path);
+      assert.equal(response.headers.get('location'), '/console/not-found');
+    }
+    assert.equal((await get('/api/%E0%A4%A')).status, 400);
+  });
+
   test('a page that the browser has already gets 304', async () => {
     const tag = (await get('/console')).headers.get('etag') ?? '';
     const again = await get('/console', { 'if-none-match': tag });

@@ -21,6 +21,8 @@ export type Screen = {
   path(facts: ScreenFacts): string;
   /** A text that is there once the screen's data is. */
   ready: string;
+  /** The API refuses what the address names, which the browser logs as an error. */
+  isRefused?: true;
   /** Opens what the screen is about, such as a dialog. */
   act?(page: Page): Promise<void>;
 };
@@ -28,6 +30,21 @@ export type Screen = {
 export const screens: readonly Screen[] = [
   { name: 'sign-in', who: 'anyone', path: () => '', ready: 'No key yet?' },
   { name: 'not-found', who: 'anyone', path: () => '/nowhere', ready: 'No such page' },
+  { name: 'unknown-pair', who: 'anyone', path: () => '/market/999', ready: 'All pairs', isRefused: true },
+  {
+    name: 'unknown-address',
+    who: 'watcher',
+    path: () => '/addresses/abc',
+    ready: 'All addresses',
+    isRefused: true,
+  },
+  {
+    name: 'refused',
+    who: 'watcher',
+    path: () => '/receivers?cursor=zz',
+    ready: 'Open the page without parameters',
+    isRefused: true,
+  },
   { name: 'first-run', who: 'newcomer', path: () => '', ready: 'Watch your first address' },
   { name: 'overview', who: 'watcher', path: () => '', ready: 'Answers 503' },
   { name: 'deliveries', who: 'watcher', path: () => '/deliveries', ready: 'in the log' },
