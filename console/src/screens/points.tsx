@@ -75,7 +75,13 @@ export function Points() {
           {({ data, next }) => (
             <>
               {data.length === 0 ? (
-                <Empty text={texts.points.none(formatMonth(month))} />
+                <Empty text={texts.points.none(formatMonth(month))}>
+                  {month !== present && (
+                    <a class="link" href={hrefWith({ month: undefined, cursor: undefined, rank: undefined })}>
+                      {formatMonth(present)}
+                    </a>
+                  )}
+                </Empty>
               ) : (
                 <Leaders leaders={data} rankFrom={rankFrom} user={user} hrefOf={hrefOf} />
               )}

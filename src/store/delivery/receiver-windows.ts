@@ -2,6 +2,8 @@
  * Windows: the sums of each receiver over all full hours or days of a period, so that a list of receivers reads two rows of each
  * instead of 25 or 31. They are built once an hour and once a day, in parts, under the lock of the sums.
  */
+
+import { createTimeHistogram, type TimeHistogram } from '../../domain/time-buckets.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
@@ -30,20 +32,21 @@ export const numberOf: Sql = sql`entry >> ${BITS}`;
 export const countOf: Sql = sql`entry & ${2 ** COUNTER_BITS - 1}::bigint`;
 
 /**
- * How often each number is counted in these lists of counters, as `array_send` gives them: a header of 20 bytes, then each entry
- * as its length in 4 bytes and its value in 8. In this form a thousand entries take a fraction of the time of their text.
+ * The histogram of these lists of counters, as `array_send` gives them: a header of 20 bytes, then each entry as its length in 4
+ * bytes and its value in 8. In this form a thousand entries take a fraction of the time of their text.
  */
-export function sumOfCounters(lists: readonly Uint8Array[]): Map<number, number> {
-  const counts = new Map<number, number>();
+export function histogramOf(lists: readonly Uint8Array[]): TimeHistogram {
+  const histogram = createTimeHistogram();
   for (const { buffer, byteOffset, byteLength } of lists) {
     const view = new DataView(buffer, byteOffset, byteLength);
     for (let at = 20 + 4; at < byteLength; at += 4 + 8) {
       const high = view.getUint32(at);
-      const number = Math.floor(high / HIGH);
-      counts.set(number, (counts.get(number) ?? 0) + (high % HIGH) * 2 ** 32 + view.getUint32(at + 4));
+      const bucket = Math.floor(high / HIGH);
+      const count = (high % HIGH) * 2 ** 32 + view.getUint32(at + 4);
+      histogram[bucket] = (histogram[bucket] ?? 0) + count;
     }
   }
-  return counts;
+  return histogram;
 }
 
 /** The start of the unit of this period that has not ended. */

@@ -2,7 +2,12 @@
  * Reads statistics of deliveries from their sums (count-deliveries.ts).
  */
 import { shardOfRecord, watcherOfShard } from '../../domain/shard.ts';
-import { percentilesOf, type TimePercentiles } from '../../domain/time-buckets.ts';
+import {
+  createTimeHistogram,
+  percentilesOf,
+  type TimeHistogram,
+  type TimePercentiles,
+} from '../../domain/time-buckets.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
@@ -11,11 +16,11 @@ import {
   anyOf,
   countOf,
   currentUnit,
+  histogramOf,
   listWindows,
   numberOf,
   type Period,
   periods,
-  sumOfCounters,
 } from './receiver-windows.ts';
 import { isInShards, listShards, listShardsOfWatchers, watcherOf } from './shards.ts';
 
@@ -122,7 +127,7 @@ async function readState(
 }
 
 type Spans = { period: Period; starts: readonly Date[]; before: readonly Date[] };
-type Sums = { rows: (DeliveryCounts & { startedAt: Date })[]; latencies: Map<number, number> };
+type Sums = { rows: (DeliveryCounts & { startedAt: Date })[]; latencies: TimeHistogram };
 
 type CountsRow = { attempts: number; failed_attempts: number; delivered: number; first_attempt: number };
 const countColumns = sql`sum(attempts)::bigint as attempts, sum(failed_attempts)::bigint as failed_attempts,
@@ -147,13 +152,14 @@ async function readSums(
     union all
     select null, 0, 0, 0, 0, ${numberOf}, sum(${countOf})::bigint from delivery_sum cross join lateral unnest(latencies) as entry
     where ${isOwn} and started_at = ${anyOf(starts)} group by ${numberOf}`);
+  const latencies = createTimeHistogram();
+  for (const { started_at: startedAt, number, count } of rows)
+    if (startedAt === null) latencies[number] = count;
   return {
     rows: rows.flatMap(({ started_at: startedAt, ...row }) =>
       startedAt === null ? [] : { startedAt, ...toCounts(row) },
     ),
-    latencies: new Map(
-      rows.flatMap(({ started_at, number, count }) => (started_at === null ? [[number, count]] : [])),
-    ),
+    latencies,
   };
 }
 
@@ -178,11 +184,11 @@ async function readRecordSums(
     where shard_id = ${shardOfRecord(watcherId, recordId)} and watched_address_id = ${recordId} and started_at = ${anyOf(days)}
     group by 1, 2 order by 1, 2`);
   const rows = new Map<number, DeliveryCounts>();
-  const latencies = new Map<number, number>();
+  const latencies = createTimeHistogram();
   for (const one of counters) {
     const bucket = one.number - LATENCY_COUNTERS;
     if (bucket >= 0) {
-      if (one.started_at >= firstDay) latencies.set(bucket, (latencies.get(bucket) ?? 0) + one.count);
+      if (one.started_at >= firstDay) latencies[bucket] = (latencies[bucket] ?? 0) + one.count;
       continue;
     }
     const name = recordCounters[one.number % recordCounters.length];
@@ -239,8 +245,8 @@ export async function readReceiverStatistics(
   const isIn = await isInPeriod(db, period, now);
   const rows = await db.query<{ watcher_id: number; name: string; origin: string }>(sql`
     with receivers as materialized (
-      select ${watcherOf(sql`shard_id`)} as watcher_id, origin, sum(attempts) as attempts, sum(failed_attempts) as failed_attempts,
-        sum(answer_ms) / nullif(sum(answered), 0) as mean_ms
+      select ${watcherOf(sql`shard_id`)} as watcher_id, origin, sum(attempts::float8) as attempts,
+        sum(failed_attempts::float8) as failed_attempts, sum(answer_ms::float8) / nullif(sum(answered::float8), 0) as mean_ms
       from delivery_sum where ${isOwn} and ${isIn} and origin <> '' group by 1, origin
     )
     select r.watcher_id, r.origin, w.name
@@ -302,7 +308,7 @@ async function addUp(
     const own = byPlace.get(index);
     if (own === undefined) return undefined;
     const timesOf = (name: 'latencies' | 'answers') =>
-      percentilesOf(sumOfCounters(own.map((row) => row[name])));
+      percentilesOf(histogramOf(own.map((row) => row[name])));
     const counts = own.map(toCounts).reduce(plus, NONE);
     return { ...counts, answer: timesOf('answers'), latency: timesOf('latencies') };
   });
