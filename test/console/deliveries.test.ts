@@ -4,8 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { Page } from 'playwright-core';
-import { type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
+import type { Page, Route } from 'playwright-core';
+import type { Address } from '../../src/core/hex.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { hideTab, untilHandled } from '../kit/browser.ts';
+import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress, type Watcher } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -19,12 +22,12 @@ describe('deliveries', () => {
   /** A watcher with one address, and what pays to it. */
   async function watching(
     name: string,
-  ): Promise<{ watcher: Watcher; pay(count?: number): Promise<void>; id: string }> {
+  ): Promise<{ watcher: Watcher; pay(count?: number): Promise<void>; id: string; address: Address }> {
     const watcher = await createWatcher(stage.service, name);
     const address = freshAddress();
     const { id } = await watcher.watch({ address, webhookUrl: `${stage.receiver.url}/${name}` });
     return {
-      ...{ watcher, id },
+      ...{ watcher, id, address },
       async pay(count = 1) {
         for (let index = 0; index < count; index += 1)
           await stage.chain.transferNative({
@@ -36,10 +39,20 @@ describe('deliveries', () => {
     };
   }
   const received = (name: string) => stage.receiver.requests.filter(({ path }) => path.endsWith(`/${name}`));
+  /** The ids of the deliveries to this receiver, newest first. */
+  const sentIds = (name: string) =>
+    received(name)
+      .map(({ json }) => (json as { id: number }).id)
+      .toSorted((one, other) => other - one);
   const idsOf = (page: Page) =>
     page.evaluate<number[]>(
-      `[...document.querySelectorAll('tbody a.row-link')].map((link) => Number(link.href.split('/').at(-1)))`,
+      `[...document.querySelectorAll('tbody a.row-link')].map((link) => Number(link.pathname.split('/').at(-1)))`,
     );
+  async function openLive(...[path, options]: Parameters<ConsoleStage['open']>): Promise<Page> {
+    const page = await stage.open(path, options);
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    return page;
+  }
 
   test('an empty list shows the command that fills it', async () => {
     const watcher = await createWatcher(stage.service, 'empty');
@@ -144,8 +157,7 @@ describe('deliveries', () => {
     await page.locator('tbody tr').nth(4).waitFor();
     await page.getByText('No connection to Chainbell').waitFor({ state: 'detached' });
     const shown = await idsOf(page);
-    const stored = received('live').map(({ json }) => (json as { id: number }).id);
-    assert.deepEqual(new Set(shown), new Set(stored));
+    assert.deepEqual(shown, sentIds('live'));
     assert.equal(shown.length, 5);
     await page.getByText('5 in the log').waitFor();
     await page.context().close();
@@ -179,8 +191,7 @@ describe('deliveries', () => {
     const { watcher, pay } = await watching('fast');
     const address = freshAddress();
     await watcher.watch({ address, webhookUrl: `${stage.receiver.url}/slow` });
-    const page = await stage.open('/deliveries', { key: watcher.key });
-    await page.getByTitle('Live', { exact: true }).waitFor();
+    const page = await openLive('/deliveries', { key: watcher.key });
     await stage.chain.transferNative({ from: stage.chain.accounts[1], to: address, valueWei: 1n });
     await waitUntil(() => received('slow').length === 1);
     await pay(2);
@@ -196,13 +207,119 @@ describe('deliveries', () => {
     stage.receiver.setAnswer({});
   });
 
+  test('attempts that end while a list loads are in it, on the page of deliveries and on the overview', async () => {
+    const { watcher, pay } = await watching('loading');
+    await pay();
+    const page = await openLive('/deliveries', { key: watcher.key });
+    await page.locator('tbody tr').first().waitFor();
+    for (const load of [
+      () => page.keyboard.press('.'),
+      () => page.getByRole('link', { name: 'Overview' }).first().click(),
+    ]) {
+      const answer = await holdAnswer(page, /notifications.log\?/);
+      await load();
+      await answer.held;
+      const { length } = received('loading');
+      await pay();
+      await waitUntil(() => received('loading').length > length);
+      const [newest] = sentIds('loading');
+      await waitUntil(async () => (await idsOf(page))[0] === newest);
+      await answer.release();
+      assert.deepEqual(await idsOf(page), sentIds('loading'));
+    }
+    await page.context().close();
+  });
+
+  test('a live list goes on after the database was replaced, and passes over attempts whose delivery was deleted', async () => {
+    const { watcher, pay } = await watching('replaced');
+    const page = await openLive('/deliveries', { key: watcher.key });
+    const errors: Error[] = [];
+    page.on('pageerror', (error) => errors.push(error));
+    for (const place of [0, 1]) {
+      await pay();
+      await page.locator('tbody tr').nth(place).waitFor();
+    }
+    // For the service this is an id of another database.
+    await page.route('**/attempts/stream', (route, request) => {
+      const { 'last-event-id': id, ...headers } = request.headers();
+      return route.continue({
+        headers: id === undefined ? headers : { ...headers, 'last-event-id': '9'.repeat(15) },
+      });
+    });
+    const refused = page.waitForResponse((response) => response.status() === 400);
+    await hideTab(page, true);
+    await hideTab(page, false);
+    await refused;
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    await stage.service.database.query(sql`
+      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+      select shard_id, 1000000, now(), 1, 'timeout' from watched_address where watcher_id = ${watcher.id} limit 1`);
+    await pay();
+    await page.locator('tbody tr').nth(2).waitFor();
+    assert.equal(await page.getByText('More than 1,000').count(), 0);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+  });
+
+  test('a list of one address takes only its deliveries live, and not those of the address that pays to it', async () => {
+    const { watcher, pay, address } = await watching('payee');
+    const payer = stage.chain.accounts[2];
+    await watcher.watch({ address: payer, webhookUrl: `${stage.receiver.url}/payer` });
+    const page = await openLive(`/deliveries?address=${address.slice(2).toUpperCase()}`, {
+      key: watcher.key,
+    });
+    await stage.chain.transferNative({ from: payer, to: address, valueWei: 1n });
+    await waitUntil(() => received('payer').length === 1);
+    await pay();
+    await page.locator('tbody tr').nth(1).waitFor();
+    assert.deepEqual(await idsOf(page), sentIds('payee'));
+    await page.context().close();
+  });
+
+  test('to the operator, rows that arrive live name their watcher', async () => {
+    const { pay } = await watching('named');
+    const page = await openLive('/deliveries', { admin: ADMIN_TOKEN });
+    await pay();
+    await page.getByRole('row', { name: 'named' }).waitFor();
+    await page.context().close();
+  });
+
+  test('Esc leads from a delivery with a forged id back to the list', async () => {
+    const { watcher } = await watching('forged');
+    const page = await stage.open(`/deliveries/${encodeURIComponent('1"] x')}`, { key: watcher.key });
+    await page.getByRole('complementary').waitFor();
+    await page.keyboard.press('Escape');
+    await page.waitForURL((url) => url.pathname === '/console/deliveries');
+    await page.context().close();
+  });
+
+  test('while the database is away, the page says since when, beside the last head and in place of one', async () => {
+    const { watcher } = await watching('away');
+    const page = await stage.open('', { key: watcher.key });
+    const pill = page.getByRole('banner');
+    const figure = page.locator('.figures > div', { hasText: 'Head, checked' });
+    await pill.getByText('ago').waitFor();
+    // As the service answers then.
+    await page.route('**/status', async (route) => {
+      const response = await route.fetch();
+      const problem = { message: 'database: cannot be reached', since: new Date().toISOString() };
+      await route.fulfill({ json: { ...Object(await response.json()), cursor: null, problem } });
+    });
+    await pill.getByText(/^#\d+, trouble since/).waitFor();
+    await figure.getByText(/^#\d+$/).waitFor();
+    await page.reload();
+    await pill.getByText(/^trouble since/).waitFor();
+    await figure.getByText(/^trouble since/).waitFor();
+    assert.equal(await page.getByText('No block stored yet').count(), 0);
+    await page.context().close();
+  });
+
   test('two watchers never see one another', async () => {
     const one = await watching('one');
     const other = await watching('other');
     await one.pay();
     await waitUntil(() => received('one').length === 1);
-    const [request] = received('one');
-    const { id } = Object(request?.json) as { id: number };
+    const [id] = sentIds('one');
     const page = await stage.open('/deliveries', { key: other.watcher.key });
     await page.getByText('No transfers of your addresses yet').waitFor();
     await page.goto(`${stage.service.apiUrl}/console/deliveries/${id}`);
@@ -267,3 +384,26 @@ describe('deliveries', () => {
     await page.context().close();
   });
 });
+
+/** Holds the next answer to a request for such a URL, as it is now. `release` resolves once the page has handled it. */
+async function holdAnswer(
+  page: Page,
+  url: RegExp,
+): Promise<{ held: Promise<void>; release(): Promise<void> }> {
+  const [held, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const answer = async (route: Route) => {
+    const response = await route.fetch();
+    held.resolve();
+    await gate.promise;
+    await route.fulfill({ response });
+  };
+  await page.route(url, answer, { times: 1 });
+  return {
+    held: held.promise,
+    async release() {
+      const answered = page.waitForResponse(url);
+      gate.resolve();
+      await untilHandled(page, await answered);
+    },
+  };
+}

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { sql } from '../../src/store/db/sql.ts';
-import { openTab } from '../kit/browser.ts';
+import { hideTab, openTab } from '../kit/browser.ts';
 import { startImitation } from '../kit/console-imitation.ts';
 import { type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
@@ -81,16 +81,12 @@ describe('the console', () => {
   test('a hidden tab closes its stream, and goes on where it was', async () => {
     const page = await stage.open('/deliveries', { key: stage.watcher.key });
     await page.getByTitle('Live', { exact: true }).waitFor();
-    const hide = (isHidden: boolean) =>
-      page.evaluate(
-        `Object.defineProperty(document, 'hidden', { configurable: true, get: () => ${isHidden} }); document.dispatchEvent(new Event('visibilitychange'));`,
-      );
     const isStream = (request: { url(): string }) => request.url().endsWith('/attempts/stream');
     const closed = page.waitForEvent('requestfailed', isStream);
-    await hide(true);
+    await hideTab(page, true);
     await closed;
     const opened = page.waitForRequest(isStream);
-    await hide(false);
+    await hideTab(page, false);
     await opened;
     await page.getByTitle('Live', { exact: true }).waitFor();
     await page.context().close();

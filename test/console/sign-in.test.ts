@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { expireKey, revokeKey } from '../../src/store/watchers/api-keys.ts';
+import { untilHandled } from '../kit/browser.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -124,9 +125,7 @@ describe('signing in', () => {
       await waitUntil(() => held.length > 0);
       const answered = page.waitForResponse('**/api/admin/deployment');
       held.shift()?.();
-      await (await answered).finished();
-      // The page has handled that answer once it has handled a later one.
-      await page.evaluate(`fetch('/livez').then((answer) => answer.text())`);
+      await untilHandled(page, await answered);
     };
     await openLink(`#admin=${ADMIN_TOKEN}`);
     const other = await createWatcher(stage.service, 'newer');

@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { type Browser, type BrowserContext, chromium, type Page, type Response } from 'playwright-core';
 import { waitUntil } from './wait.ts';
 
 const PACKAGE = new URL(
@@ -48,6 +48,18 @@ async function unpack(): Promise<string> {
   await waitUntil(() => existsSync(ready), { describe: `another process to unpack the browser (${mark})` });
   return packed.executablePath();
 }
+
+/** Resolves once the page has handled this answer, which it has when it has handled a later one. */
+export async function untilHandled(page: Page, answer: Response): Promise<void> {
+  await answer.finished();
+  await page.evaluate(`fetch('/livez').then((later) => later.text())`);
+}
+
+/** Hides the tab from its page, or shows it again. */
+export const hideTab = (page: Page, isHidden: boolean): Promise<void> =>
+  page.evaluate(
+    `Object.defineProperty(document, 'hidden', { configurable: true, get: () => ${isHidden} }); document.dispatchEvent(new Event('visibilitychange'));`,
+  );
 
 export type View = { theme?: 'light' | 'dark'; width?: number; height?: number };
 

@@ -64,14 +64,18 @@ async function importGroup(
   );
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let pending = '';
+  const answeredBefore = report.done;
   for (;;) {
     const { done, value = '' } = (await reader?.read()) ?? { done: true };
     pending += value;
-    const texts = pending.split('\n');
-    pending = texts.pop() ?? '';
-    for (const text of texts) note(text, group, report);
+    const answers = pending.split('\n');
+    pending = answers.pop() ?? '';
+    for (const text of answers) note(text, group, report);
     update();
-    if (done) return;
+    if (!done) continue;
+    // A proxy may end an answer that broke off as if it were complete.
+    if (report.done - answeredBefore < group.length) throw new ApiError(0, texts.errors.unreachable);
+    return;
   }
 }
 

@@ -122,8 +122,8 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
 
   return {
     ...{ rows, next, error, fresh, hasMissed, reload, apply },
-    begin(missed: boolean): void {
-      if (missed) hasMissed.value = true;
+    begin(why: 'start' | 'missed' | 'replaced'): void {
+      if (why === 'missed') hasMissed.value = true;
       void reload();
     },
     stop: () => abort?.abort(),

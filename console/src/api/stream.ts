@@ -11,6 +11,7 @@ import type { Attempt, EventDelivery } from './types.ts';
 
 /** An attempt with its notification as of that attempt. */
 export type AttemptEvent = Attempt & { notification: EventDelivery; watcher_id?: number };
+type EventData = Omit<AttemptEvent, 'notification'> & { notification: EventDelivery | null };
 
 type StreamState =
   | { kind: 'off' | 'connecting' | 'live' | 'hidden' }
@@ -20,11 +21,13 @@ type Listener = {
   /** Called with attempts in the order of their ids, in batches. */
   onAttempts(attempts: AttemptEvent[]): void;
   /**
-   * The stream is open and begins with new attempts only: at the start, and when more than MISSED_MAX attempts were missed. Load
-   * the newest page, so that nothing is missing between both.
+   * The stream is open and begins with new attempts only. Load the newest page, so that nothing is missing between both.
    */
-  onFresh(hasMissed: boolean): void;
+  onFresh(why: Beginning): void;
 };
+
+/** At the start, after more than MISSED_MAX missed attempts, or because the database was replaced, so that no former row counts. */
+type Beginning = 'start' | 'missed' | 'replaced';
 
 /** While few attempts arrive, each is shown soon. While many do, they come in batches. */
 const BATCH_MS = { few: 50, many: 250 } as const;
@@ -53,7 +56,7 @@ let flushTimer: ReturnType<typeof setTimeout> | undefined;
 let flushedAt = 0;
 /** When the newest attempts arrived. */
 let arrivals: number[] = [];
-let hasSkipped = false;
+let beginning: Beginning = 'start';
 
 /** Follows the attempts until the returned function is called. The first follower opens the connection. */
 export function followAttempts(listener: Listener): () => void {
@@ -97,11 +100,13 @@ function close(kind: 'off' | 'hidden'): void {
   timer = undefined;
   clearTimeout(flushTimer);
   flushTimer = undefined;
-  if (kind === 'off') lastId = undefined;
+  if (kind === 'off') {
+    lastId = undefined;
+    beginning = 'start';
+  }
   // The stream resumes after these.
   if (kind === 'hidden') hand(waiting.length);
   waiting = [];
-  hasSkipped = false;
   failures = 0;
   brokenSince = undefined;
   streamState.value = { kind };
@@ -136,8 +141,8 @@ async function read(own: AbortController): Promise<void> {
   const connectedAt = serverNow();
   let missed = 0;
   if (lastId === undefined) {
-    for (const listener of [...listeners]) listener.onFresh(hasSkipped);
-    hasSkipped = false;
+    for (const listener of [...listeners]) listener.onFresh(beginning);
+    beginning = 'start';
   }
   const readEvents = createEventReader();
   let silence = setTimeout(() => own.abort(), SILENCE_MS_MAX);
@@ -151,11 +156,13 @@ async function read(own: AbortController): Promise<void> {
       for (const event of readEvents(value)) {
         if (event.type !== 'attempt') continue;
         lastId = event.id ?? lastId;
-        const attempt = JSON.parse(event.data) as AttemptEvent;
+        const { notification, ...attempt } = JSON.parse(event.data) as EventData;
+        // Retention has deleted it.
+        if (notification === null) continue;
         const isMissed = Date.parse(attempt.started_at) + attempt.duration_ms < connectedAt;
         if (isMissed) missed += 1;
-        if (missed > MISSED_MAX) return skip();
-        waiting.push(attempt);
+        if (missed > MISSED_MAX) return skip('missed');
+        waiting.push({ ...attempt, notification });
         if (arrivals.length <= FEW_PER_SECOND_MAX) arrivals.push(performance.now());
       }
       if (waiting.length > 0) planFlush();
@@ -166,10 +173,10 @@ async function read(own: AbortController): Promise<void> {
 }
 
 /** The next connection begins with new attempts only. */
-function skip(): void {
+function skip(why: Beginning): void {
   lastId = undefined;
   waiting = [];
-  hasSkipped = true;
+  beginning = why;
 }
 
 function end(own: AbortController, error: unknown): void {
@@ -180,7 +187,7 @@ function end(own: AbortController, error: unknown): void {
   if (listeners.size === 0) return;
   if (error instanceof ApiError && error.status === 401) return;
   // The database was replaced or restored, and has no such event.
-  if (error instanceof ApiError && error.status === 400 && lastId !== undefined) skip();
+  if (error instanceof ApiError && error.status === 400 && lastId !== undefined) skip('replaced');
   failures += 1;
   // A stream ends after an hour, and begins again at once.
   const usual = error === undefined && failures === 1;

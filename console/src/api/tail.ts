@@ -55,8 +55,8 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
         );
         if (own.length > 0) rows.value = merge(rows.value ?? [], own.map(rowOf).reverse(), count);
       },
-      onFresh(hasMissed) {
-        if (hasMissed) rows.value = undefined;
+      onFresh(why) {
+        if (why !== 'start') rows.value = undefined;
         void load().catch(() => {});
       },
     });

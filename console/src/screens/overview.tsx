@@ -4,7 +4,7 @@
 
 import { useEffect } from 'preact/hooks';
 import { lazy } from 'preact-iso';
-import { chain, lastHead } from '../api/chain.ts';
+import { chain, lastHead, status } from '../api/chain.ts';
 import { call } from '../api/client.ts';
 import { unsettledOf, useFailing } from '../api/failing.ts';
 import { createCommand, noteRecords } from '../api/records.ts';
@@ -13,7 +13,7 @@ import { useTail } from '../api/tail.ts';
 import type { Receiver, Statistics } from '../api/types.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAge, formatCount, formatDuration, formatShare, splitUnit } from '../format/number.ts';
-import { formatLong } from '../format/time.ts';
+import { formatInstant, formatLong } from '../format/time.ts';
 import { Attention } from '../parts/attention.tsx';
 import { DeliveryChart } from '../parts/delivery-chart.tsx';
 import { Figure, Figures } from '../parts/figures.tsx';
@@ -207,8 +207,7 @@ function Waiting({ receivers }: { receivers: Receiver[] | undefined }) {
 
 function HeadFigure() {
   const head = lastHead.value;
-  if (head === undefined)
-    return <Figure label={texts.overview.head} value={undefined} note={texts.noBlock} />;
+  if (head === undefined) return <Figure label={texts.overview.head} value={undefined} note={<NoHead />} />;
   const ageMs = Math.max(0, now.value - head.minedAt);
   const [value, unit] = splitUnit(formatAge(ageMs));
   const blockMs = chain.state.value.data?.block_time_ms;
@@ -223,6 +222,15 @@ function HeadFigure() {
       tone={isLate ? 'is-warn' : ''}
     />
   );
+}
+
+/** Why there is no head: the database is away, or no block is stored. */
+function NoHead() {
+  const { data } = status.state.value;
+  if (data === undefined) return <>&nbsp;</>;
+  if (data.problem === null) return <>{texts.noBlock}</>;
+  const since = formatInstant(Date.parse(data.problem.since), { ms: now.value, zone: zone.value });
+  return <>{texts.problemSince(since)}</>;
 }
 
 function Tail() {

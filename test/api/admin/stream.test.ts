@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
 import type { Database, Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { type EventStream, openEventStream } from '../../kit/event-stream.ts';
 import { waitUntil } from '../../kit/wait.ts';
+import { noDatabase } from '../no-database.ts';
 import { createAdminStory, TOKEN } from './admin-story.ts';
 
 const STREAM = '/api/admin/attempts/stream';
@@ -98,4 +100,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const last = parts.use(await story.open());
     assert.equal(last.status, 429);
   });
+});
+
+test('without the database no stream begins: the answer is 503, and says when to try again', async () => {
+  const query = () => Promise.reject(new Fault('unavailable', 'database: cannot be reached'));
+  const { admin } = createAdminStory({ ...noDatabase, query });
+  const { status, headers } = await admin('GET', STREAM);
+  assert.deepEqual([status, headers['retry-after']], [503, '5']);
 });

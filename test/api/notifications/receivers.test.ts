@@ -4,7 +4,7 @@ import { sql } from '../../../src/store/db/sql.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
-import { createApiStory } from '../api-story.ts';
+import { createApiStory, PATH as WATCHED_ADDRESSES } from '../api-story.ts';
 
 const PATH = '/api/notifications/receivers';
 
@@ -73,15 +73,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([state, waiting, pending, under_way, concurrency], ['hung', 3, 2, 3, 8]);
   });
 
-  test('pages are linked, and end', async () => {
+  test('pages are linked, and end, however long the name of a receiver is', async () => {
     const { ask, key } = await createStory();
+    const host = `${'a'.repeat(2_000)}.example`;
+    const body = { address: addressOf(5), webhook_url: `https://${host}/hook` };
+    assert.equal((await ask('POST', WATCHED_ADDRESSES, { key, body })).status, 200);
     const origins: string[] = [];
     for (let url: string | undefined = `${PATH}?limit=1`; url !== undefined; ) {
       const { json, headers } = await ask('GET', url, { key });
       origins.push(...(json as { data: { origin: string }[] }).data.map(({ origin }) => origin));
       url = /^<(.+)>; rel="next"$/.exec(headers.link ?? '')?.[1];
     }
-    assert.deepEqual(origins, ['https://one.example:443', 'https://two.example:443']);
+    assert.deepEqual(origins, [`https://${host}:443`, 'https://one.example:443', 'https://two.example:443']);
   });
 
   test('a request without a key or with an invalid filter is refused', async () => {

@@ -1,0 +1,116 @@
+/**
+ * Forms in a real browser: what they refuse before a request, and an import that breaks off.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { expireKey } from '../../src/store/watchers/api-keys.ts';
+import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
+import { createWatcher, freshAddress } from '../kit/service.ts';
+
+const DAY_MS = 86_400_000;
+
+describe('forms', () => {
+  let stage: ConsoleStage;
+  before(async () => {
+    stage = await createConsoleStage();
+  });
+  after(() => stage[Symbol.asyncDispose]());
+
+  test('settings with an empty number or a wrong token say what is wrong, and are not sent', async () => {
+    const { key, watch, request } = await createWatcher(stage.service, 'settings');
+    const record = await watch({ address: freshAddress(), webhookUrl: stage.receiver.url });
+    const page = await stage.open(`/addresses/${record.id}`, { key });
+    const sent: string[] = [];
+    page.on('request', (one) => one.method() === 'PUT' && sent.push(one.url()));
+    const confirmations = page.getByLabel('Confirmations');
+    const save = page.getByRole('button', { name: 'Save' });
+    await confirmations.fill('');
+    await page.getByText('Enter a whole number.').waitFor();
+    assert.equal(await save.isDisabled(), true);
+    await confirmations.fill('5');
+    const token = freshAddress();
+    for (const [line, shown] of [
+      ['0x12 1.5', '“0x12 1.5” is not the address of a contract'],
+      [`${token} 1e3`, `“${token} 1e3” is not`],
+      [`${token} 1 2`, `“${token} 1 2” is not`],
+    ] as const) {
+      await page.getByLabel('Tokens').fill(`\n${token}\n${line}`);
+      await page.getByText(shown).waitFor();
+      assert.equal(await save.isDisabled(), true);
+    }
+    await confirmations.press('Enter');
+    await page.getByLabel('Tokens').fill(`${token} 1500`);
+    const answered = page.waitForResponse((answer) => answer.request().method() === 'PUT');
+    await save.click();
+    await answered;
+    const { data } = Object(await (await request('GET', `/${record.id}/settings`)).json());
+    assert.deepEqual([data.confirmations, data.tokens], [5, [{ address: token, min_amount: '1500' }]]);
+    assert.equal(sent.length, 1);
+    await page.context().close();
+  });
+
+  test('an import whose answer broke off goes on where it was, and stores each line once', async () => {
+    const { key, request } = await createWatcher(stage.service, 'importing');
+    const [first, refused, last] = [freshAddress(), freshAddress(), freshAddress()];
+    const page = await stage.open('/addresses', { key });
+    const keys: (string | undefined)[] = [];
+    page.on('request', (one) => {
+      if (one.url().endsWith('/bulk')) keys.push(one.headers()['idempotency-key']);
+    });
+    await page.getByRole('button', { name: 'Import a CSV' }).click();
+    const { url } = stage.receiver;
+    const lines = `${first},${url}\n${refused},https://hooks.internal/\n${last},${url}`;
+    await page.getByLabel('Or paste lines').fill(lines);
+    // The service takes all lines, and a proxy loses all answers, then all but the first.
+    await page.route('**/bulk', async (route) => {
+      const response = await route.fetch();
+      const [line] = (await response.text()).split('\n');
+      if (keys.length === 1) await route.abort();
+      else if (keys.length === 2) await route.fulfill({ response, body: `${line}\n` });
+      else await route.fulfill({ response });
+    });
+    await page.getByRole('button', { name: 'Import 3' }).click();
+    const resend = page.getByRole('button', { name: 'Send the rest again' });
+    for (const shown of [
+      '3 lines have no answer, from line 1 on',
+      '2 lines have no answer, from line 2 on',
+    ]) {
+      await page.getByText(shown).waitFor();
+      await page.getByText('Chainbell does not answer').waitFor();
+      await resend.click();
+    }
+    await page.getByText('2 addresses are watched, 1 line was refused').waitFor();
+    await page.getByRole('row', { name: refused }).waitFor();
+    await resend.waitFor({ state: 'detached' });
+    assert.equal(keys.length, 3);
+    assert.equal(new Set(keys).size, 1);
+    const { data } = Object(await (await request('GET')).json()) as { data: { address: string }[] };
+    assert.deepEqual(data.map(({ address }) => address).sort(), [first, last].sort());
+    await page.context().close();
+  });
+
+  test('a time with a year of five digits is refused with a reason', async () => {
+    const page = await stage.open('/deliveries', { key: stage.watcher.key });
+    await page.getByRole('button', { name: 'More' }).first().click();
+    await page.getByLabel('Since').fill('12026-01-01T00:00');
+    await page.getByRole('button', { name: 'Show' }).click();
+    await page.getByText('Enter a date with a year of four digits').waitFor();
+    await page.context().close();
+  });
+
+  test('a key is ending until its last moment, and expired from then on', async () => {
+    for (const [name, at] of [
+      ['ending', Date.now() + DAY_MS],
+      ['expired', Date.now()],
+    ] as const) {
+      const { keyId } = await createWatcher(stage.service, name);
+      await expireKey(stage.service.database, keyId, new Date(at));
+    }
+    const page = await stage.open('/keys', { admin: ADMIN_TOKEN });
+    await page.getByRole('row', { name: /^ending .+ Ending .+ in .+ Revoke/ }).waitFor();
+    const expired = page.getByRole('row', { name: /^expired .+ Expired / });
+    await expired.waitFor();
+    assert.equal(await expired.getByRole('button').count(), 0);
+    await page.context().close();
+  });
+});
