@@ -78,11 +78,7 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
       <td class="quiet">
         <Time at={at ?? delivery.created_at} />
       </td>
-      {showsAll.value && (
-        <td class="second second-rank">
-          {delivery.watcher ?? watcherName(delivery.watcher_id) ?? texts.none}
-        </td>
-      )}
+      {showsAll.value && <td class="second second-rank">{watcherOf(delivery)}</td>}
       <AmountCells amount={delivery.amount} asset={delivery.asset} />
       <td>
         <Transfer
@@ -108,6 +104,9 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
   );
 }
 
+const watcherOf = ({ watcher, watcher_id: id }: RowDelivery): string =>
+  watcher ?? watcherName(id) ?? texts.none;
+
 /** The same in two lines: amount and time, then counterparty and answer. */
 export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' | 'href' | 'at'>) {
   const { icon, tone } = lookOf(delivery.status);
@@ -129,6 +128,7 @@ export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' 
         <Time at={at ?? delivery.created_at} />
         <span class="below-line">
           <span>
+            {showsAll.value && `${watcherOf(delivery)} · `}
             {isOut ? texts.to : texts.fromLower}{' '}
             <Address value={isOut ? delivery.receiver : delivery.sender} />
           </span>

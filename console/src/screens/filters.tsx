@@ -146,8 +146,10 @@ function FilterDialog({
       onClose={onClose}
       onSubmit={() => {
         const checked = toFilter(draft);
-        if ('problem' in checked) setProblem(checked.problem);
-        else onApply(checked.filter);
+        if (!('problem' in checked)) return onApply(checked.filter);
+        setProblem(checked.problem);
+        // On a small screen it may be far above.
+        return document.getElementById(`filter-${checked.problem.name}`)?.focus();
       }}
     >
       <div class="fields is-pair">
@@ -176,14 +178,14 @@ function FilterDialog({
         <Text {...field('hash')} hint="0x…" />
         <Text {...field('origin')} hint="https://hooks.example.com" />
         <Text {...field('watched_address_id')} />
-        <Select
-          {...field('direction')}
-          options={(['in', 'out'] as const).map((value) => [value, texts.filters.directions[value]])}
-        />
         <Text {...field('from')} hint={texts.zones[zone.value]} type="datetime-local" />
         <Text {...field('until')} type="datetime-local" />
         <Text {...field('from_block')} />
         <Text {...field('to_block')} />
+        <Select
+          {...field('direction')}
+          options={(['in', 'out'] as const).map((value) => [value, texts.filters.directions[value]])}
+        />
       </div>
       <DialogButtons submit={texts.filters.apply} onClose={onClose} />
     </Dialog>

@@ -220,7 +220,7 @@ function Refused({ rows }: { rows: ImportReport['refused'] }) {
           {rows.slice(0, REFUSED_SHOWN_MAX).map(({ line, text, message }) => (
             <tr key={line}>
               <td class="right">{line}</td>
-              <td class="mono">{text.slice(0, 48)}</td>
+              <td class="mono is-given">{text.slice(0, 48)}</td>
               <td class="wraps">{message}</td>
             </tr>
           ))}

@@ -124,15 +124,19 @@ function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSav
           spellcheck={false}
           value={draft.tokens}
           placeholder={texts.settings.tokensHint}
+          aria-invalid={badLine !== undefined}
+          aria-describedby="settings-tokens-note"
           onInput={(event) => put({ tokens: event.currentTarget.value })}
         />
-        {badLine !== undefined && (
-          <p class="problem" role="alert">
-            <Icon name="failing" />
-            {texts.settings.badToken(badLine.trim())}
-          </p>
-        )}
-        <p class="field-note">{texts.settings.tokensNote}</p>
+        <div id="settings-tokens-note">
+          {badLine !== undefined && (
+            <p class="problem" role="alert">
+              <Icon name="failing" />
+              {texts.settings.badToken(badLine.trim())}
+            </p>
+          )}
+          <p class="field-note">{texts.settings.tokensNote}</p>
+        </div>
       </div>
       <Check
         label={texts.settings.removed}
