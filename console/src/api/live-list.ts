@@ -9,7 +9,7 @@ import { scope } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { ApiError, callPage } from './client.ts';
 import { type DeliveryFilter, matches, queryOf } from './filter.ts';
-import { type AttemptEvent, followAttempts } from './stream.ts';
+import { type AttemptEvent, type Beginning, followAttempts } from './stream.ts';
 import { ROWS_MAX, rowOf, type TailRow } from './tail.ts';
 
 type RowDelivery = TailRow['delivery'];
@@ -122,7 +122,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
 
   return {
     ...{ rows, next, error, fresh, hasMissed, reload, apply },
-    begin(why: 'start' | 'missed' | 'replaced'): void {
+    begin(why: Beginning): void {
       if (why === 'missed') hasMissed.value = true;
       void reload();
     },

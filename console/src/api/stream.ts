@@ -27,7 +27,7 @@ type Listener = {
 };
 
 /** At the start, after more than MISSED_MAX missed attempts, or because the database was replaced, so that no former row counts. */
-type Beginning = 'start' | 'missed' | 'replaced';
+export type Beginning = 'start' | 'missed' | 'replaced';
 
 /** While few attempts arrive, each is shown soon. While many do, they come in batches. */
 const BATCH_MS = { few: 50, many: 250 } as const;

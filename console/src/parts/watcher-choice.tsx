@@ -10,13 +10,15 @@ import { texts } from '../texts.ts';
 import { PageHead } from './page.tsx';
 
 const WATCHERS_MAX = '1000';
+/** How soon a new watcher has its name in live rows. */
+const REFRESH_MS = 60_000;
 
 export function WatcherChoice() {
   const id = useId();
   const { state, reload } = useResource(
     'watchers for choice',
     (signal) => call('GET /api/admin/watchers', { query: { limit: WATCHERS_MAX }, signal }),
-    { when: isOperator.value },
+    { everyMs: REFRESH_MS, when: isOperator.value },
   );
   const { value: changes } = watcherChanges;
   useEffect(() => {

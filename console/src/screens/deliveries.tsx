@@ -62,9 +62,9 @@ export function Deliveries() {
     return `/console/deliveries${id === undefined ? '' : `/${id}`}${text === '' ? '' : `?${text}`}`;
   };
   const close = useCallback(() => {
-    const row = list.current?.querySelector<HTMLElement>(
-      `a.row-link[href^="/console/deliveries/${CSS.escape(openIdRef.current ?? '')}"]`,
-    );
+    const path = `/console/deliveries/${openIdRef.current ?? ''}`;
+    const links = list.current?.querySelectorAll<HTMLAnchorElement>('a.row-link') ?? [];
+    const row = [...links].find(({ pathname }) => pathname === path);
     route(search(undefined));
     setTimeout(() => row?.focus());
   }, [route, search]);

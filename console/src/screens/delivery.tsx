@@ -19,7 +19,7 @@ import { canDeliverNow, TimeLine } from '../parts/time-line.tsx';
 import { Address, Copy, isSame, Time } from '../parts/values.tsx';
 import { announce } from '../state/announce.ts';
 import { copyText } from '../state/clipboard.ts';
-import { session } from '../state/session.ts';
+import { chooseWatcher, session, showsAll } from '../state/session.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
 
@@ -231,9 +231,17 @@ function Facts({ delivery, own }: { delivery: DeliveryDetail; own: string | unde
   );
 }
 
+/** Leads to the watched address. An operator who sees all watchers then sees this one, to which the address belongs. */
 function Watched({ delivery }: { delivery: DeliveryDetail }) {
+  const { watcher_id: id, watcher: name } = delivery;
   return (
-    <a class="link" href={`/console/addresses/${delivery.watched_address_id}`}>
+    <a
+      class="link"
+      href={`/console/addresses/${delivery.watched_address_id}`}
+      onClick={() => {
+        if (showsAll.value && id !== undefined) chooseWatcher({ id, name: name ?? String(id) });
+      }}
+    >
       {texts.delivery.watched}
     </a>
   );
