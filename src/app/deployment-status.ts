@@ -183,7 +183,7 @@ function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): 
 function troubleOfShards([first, ...others]: Awaited<ReturnType<typeof countMissed>>): Trouble | undefined {
   if (first === undefined) return undefined;
   const { worker, since, blocks, transfers } = first;
-  const also = others.map((one) => `, and the same for ${one.worker}`).join('');
+  const also = others.map((one) => `, and the same for worker ${one.worker}`).join('');
   return {
     state: 'degraded',
     message: `worker ${worker} did not answer, so its shards wait for blocks (${blocks} so far, with up to ${transfers} transfers), and its watchers get no webhooks of them yet${also}. Check that its server runs; the shards catch up when it does`,

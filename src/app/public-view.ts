@@ -17,6 +17,8 @@ type PublicView = {
 /** The fields of /status whose text comes from nodes, the database or price sources. */
 const TEXT_FIELDS = new Set(['message', 'error', 'limit_reason', 'last_reason', 'node', 'source']);
 const URL_TEXT = /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>|\\^`{}]*[^\s"'<>|\\^`{}.,;:!?)\]]/gi;
+/** A worker of Citus, in our messages and in those of Citus. */
+const WORKER_TEXT = /(?<=\b(?:worker|remote node) )[^\s,;]+:\d{1,5}/g;
 const IPV4_TEXT = /(?<![\w.])\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?(?!\w|\.\d)/g;
 /** With `::` or at least five groups, because a time of day has three. */
 const IPV6_TEXT =
@@ -40,6 +42,7 @@ export function createPublicView(config: Config): PublicView {
           ...one,
           name: socketLabels[index]?.label ?? HIDDEN,
         })),
+        lost_shards: body.lost_shards.map((one) => ({ ...one, worker: HIDDEN })),
       };
       return show(named) as StatusBody;
     },
@@ -78,6 +81,8 @@ function createHide(config: Config): (text: string) => string {
   const patterns = [
     ...rpc.map((url, index) => ({ pattern: originPattern(url), label: labelOf(index) })),
     { pattern: URL_TEXT, label: HIDDEN },
+    // Before the hosts, because a node may be on the same machine.
+    { pattern: WORKER_TEXT, label: HIDDEN },
     // Hosts with their ports come first, because several nodes may share a machine.
     ...places.map(({ host, port, label }) => ({ pattern: hostPattern(host, `:${port}`), label })),
     ...places.map(({ host, label }) => ({ pattern: hostPattern(host, '(?::\\d{1,5})?'), label })),

@@ -48,6 +48,10 @@ test('the public status names nodes by their position in the configuration and s
     'https://node.example.org is another': '… is another',
     'connect ETIMEDOUT 192.168.0.9:8545.Trying 192.168.0.9.Next': 'connect ETIMEDOUT ….Trying ….Next',
     'ENOTFOUND dotted.example, DOTTED.EXAMPLE.:8545': 'ENOTFOUND chain.rpc[5], chain.rpc[5]',
+    'worker worker-1.example:5432 did not answer, and the same for worker 10.1.2.3:5432':
+      'worker … did not answer, and the same for worker …',
+    'connection to the remote node postgres@worker-1.example:5432 failed':
+      'connection to the remote node … failed',
     'via [::ffff:192.168.0.9]:8545 and fe80:0:0:0:0:0:0:1': 'via … and …',
     'since 2026-01-31T12:00:00.000Z, at 12:00:00, version 1.2.3':
       'since 2026-01-31T12:00:00.000Z, at 12:00:00, version 1.2.3',
@@ -69,4 +73,11 @@ test('price sources keep distinct names without a host', () => {
     prices[0]?.sources.map(({ source }) => source),
     ['http:page1', 'http:page1#2', 'binance:ETHUSDT'],
   );
+});
+
+test('the workers of a Citus cluster are not named', () => {
+  const worker = 'worker-1.example:5432';
+  const lost = { worker, since: '2026-01-31T12:00:00.000Z', block: 7, blocks: 2, transfers: 3 };
+  const body = { ...STATUS_EXAMPLE, lost_shards: [lost] };
+  assert.doesNotMatch(JSON.stringify(view.status(body)), /worker-1/);
 });

@@ -194,7 +194,10 @@ export const StatusBody = Type.Object(
     ),
     lost_shards: Type.Array(
       Type.Object({
-        worker: Type.String({ description: 'Host and port, as Citus knows them.' }),
+        worker: Type.String({
+          description:
+            'Host and port, as Citus knows them, for the operator (`/api/admin/status`); `…` for others.',
+        }),
         since: Time,
         block: Type.Integer({ description: 'The newest block that the shards have; -1 for none.' }),
         blocks: Type.Integer({ description: 'Blocks that wait for them.' }),
