@@ -1,14 +1,17 @@
 /**
  * Databases for tests on a Citus cluster, whose coordinator is at TEST_CITUS_URL. Creating one takes seconds, because each server
  * needs the database and the extension, and each distributed table its shards. So databases stay, and a later test empties and
- * uses them again.
+ * uses them again, unless their schema was changed.
  */
+import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { distributeTables } from '../../src/store/db/citus.ts';
 import type { Database, Db } from '../../src/store/db/db.ts';
 import { openDatabase } from '../../src/store/db/open.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { emptyDatabase } from './empty-tables.ts';
+import { renderSchema } from './schema-text.ts';
+import { waitUntil } from './wait.ts';
 
 /** The coordinator in a run on Citus, otherwise undefined. */
 export function citusUrl(): string | undefined {
@@ -18,6 +21,7 @@ export function citusUrl(): string | undefined {
 
 /** Databases that one cluster keeps for tests. */
 const DATABASES_MAX = 64;
+const OBJECT_IN_USE = '55006';
 const LOCK_SPACE = 0x6362_7402;
 
 type Migration = {
@@ -43,17 +47,57 @@ export async function placeCitus(
     if (rows[0]?.is_free !== true) continue;
     const name = `chainbell_test_${hash}_${number}`;
     const url = withName(coordinator, name);
-    const { rowCount } = await holder.query('select from pg_database where datname = $1', [name]);
-    if (rowCount === 0) await createDistributed(holder, { coordinator, name, migrateAt });
-    else {
-      // A test may have changed its settings.
-      await holder.query(`alter database ${name} reset all`);
-      await onDatabase(url, emptyDatabase);
+    try {
+      await prepare(holder, { coordinator, name, url, migrateAt });
+    } catch (error) {
+      await holder.end();
+      throw error;
     }
     return { url, drop: () => holder.end() };
   }
   await holder.end();
   throw new Error(`all ${DATABASES_MAX} test databases of the Citus cluster are in use`);
+}
+
+/** Empties the database, or creates it if it isn't there as it must be. */
+async function prepare(
+  holder: pg.Client,
+  { url, ...place }: { coordinator: string; name: string; url: string; migrateAt: Migration['migrateAt'] },
+): Promise<void> {
+  const { name } = place;
+  const { rowCount } = await holder.query('select from pg_database where datname = $1', [name]);
+  if (rowCount === 0 || !(await isUnchanged(url))) {
+    await createDistributed(holder, place);
+    await onDatabase(url, keepFingerprint);
+    return;
+  }
+  // A test may have changed its settings.
+  await holder.query(`alter database ${name} reset all`);
+  await onDatabase(url, emptyDatabase);
+}
+
+/** Whether the database has the schema with which it was created. Tests of upgrades change it. */
+async function isUnchanged(url: string): Promise<boolean> {
+  let isSame = false;
+  await onDatabase(url, async (database) => {
+    const [row] = await database.query<{ kept: string | null }>(
+      sql`select obj_description('test_kit'::regnamespace, 'pg_namespace') as kept`,
+    );
+    isSame = row?.kept === (await fingerprintOf(database));
+  });
+  return isSame;
+}
+
+async function keepFingerprint(database: Database): Promise<void> {
+  await database.script(`comment on schema test_kit is '${await fingerprintOf(database)}'`);
+}
+
+async function fingerprintOf(database: Database): Promise<string> {
+  const migrations = await database.query(sql`select id, name from migration order by id`);
+  return createHash('sha256')
+    .update(await renderSchema(database))
+    .update(JSON.stringify(migrations))
+    .digest('hex');
 }
 
 async function createDistributed(
@@ -81,14 +125,26 @@ async function createDistributed(
   await migrateAt(place);
   await onDatabase(place.url, distributeTables);
   await onServer(place.url, (client) => client.query(EDIT_TABLE));
-  // Citus knows nodes by their database's name too, and a database can't be renamed while its background worker runs.
-  for (const server of servers)
-    await onServer(server, async (client) => {
-      await client.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [
-        draft,
-      ]);
+  for (const server of servers) await onServer(server, (client) => renameDatabase(client, { draft, name }));
+}
+
+/** Citus knows nodes by their database's name too. A database can't be renamed while its background worker runs, which restarts by itself. */
+async function renameDatabase(
+  client: pg.Client,
+  { draft, name }: { draft: string; name: string },
+): Promise<void> {
+  await client.query(`drop database if exists ${name} with (force)`);
+  const rename = async () => {
+    await client.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [draft]);
+    try {
       await client.query(`alter database ${draft} rename to ${name}`);
-    });
+      return true;
+    } catch (error) {
+      if (error instanceof pg.DatabaseError && error.code === OBJECT_IN_USE) return false;
+      throw error;
+    }
+  };
+  await waitUntil(rename, { describe: `the end of the connections to ${draft}` });
 }
 
 /** Opens the database for this work. */

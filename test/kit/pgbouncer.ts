@@ -39,7 +39,7 @@ export async function startPgbouncer(
 listen_addr = 127.0.0.1
 listen_port = ${port}
 unix_socket_dir =
-auth_type = scram-sha-256
+auth_type = ${password === '' ? 'trust' : 'scram-sha-256'}
 auth_file = ${path.join(folder, 'users')}
 pool_mode = ${mode}
 default_pool_size = ${poolSize}

@@ -41,6 +41,8 @@ type VerifiedChain = AsyncDisposable & {
   payment: { block: number; hash: Hash };
   split: { block: number; hash: Hash };
   last: number;
+  /** Runs a statement, also one that changes the view `notification_status`. */
+  change(statement: Sql): Promise<unknown>;
   /** Restores the data as the service had stored it. */
   restore(): Promise<void>;
 };
@@ -79,7 +81,8 @@ async function openVerifiedChain(): Promise<VerifiedChain> {
   const last = (await chain.head()).number;
   await service.inSync(chain);
   // Long enough before the blocks that their order is certain.
-  const change = (statement: Sql) => service.database.query(statement);
+  const edited = await place.open();
+  const change = (statement: Sql) => edited.query(statement);
   const earlier = timeSum(sql`created_at`, sql`interval '-1 hour'`);
   await change(sql`update watched_address set created_at = ${earlier}, updated_at = ${earlier}`);
   const columns = new Map<string, string>();
@@ -89,9 +92,11 @@ async function openVerifiedChain(): Promise<VerifiedChain> {
       where table_name = ${table} and is_generated = 'NEVER' order by ordinal_position`);
     columns.set(table, rows.map(({ name }) => name).join());
     await service.database.script(`create table kept_${table} as select ${columns.get(table)} from ${table}`);
+    // Databases on Citus are used again.
+    parts.defer(() => service.database.script(`drop table kept_${table}`));
   }
   return {
-    ...{ chain, place, service, records, receiver, payer, payment, split, last },
+    ...{ chain, place, service, records, receiver, payer, payment, split, last, change },
     async restore() {
       for (const table of tables) {
         await service.database.script(
@@ -111,7 +116,6 @@ export async function useVerifiedChain() {
   after(() => story[Symbol.asyncDispose]());
   return {
     ...story,
-    change: (statement: Sql) => story.service.database.query(statement),
     verify: (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options),
     /** Runs the command as a process, on the database that the service is using. */
     run: (...words: string[]) => runOn(story, ...words),

@@ -6,7 +6,8 @@ import assert from 'node:assert/strict';
 import { type Difference, nothingUndecided } from '../../src/audit/compare.ts';
 import type { VerifyReport } from '../../src/audit/verify-report.ts';
 import { type Hash, toBytes } from '../../src/core/hex.ts';
-import { sql } from '../../src/store/db/sql.ts';
+import { raw, sql } from '../../src/store/db/sql.ts';
+import { timeSum } from '../../src/store/db/time-sum.ts';
 import { sampledTest } from '../kit/sample.ts';
 import {
   chainMethods,
@@ -254,12 +255,13 @@ test('a stored notification that settings exclude is unexpected, unless the sett
 });
 
 test('notifications that the retention may have deleted are not missing', async () => {
-  const age = sql`interval '91 days'`;
-  await change(sql`update block set stored_at = stored_at - ${age}`);
-  await change(sql`update notification_status set created_at = created_at - ${age}`);
-  await change(
-    sql`update watched_address set created_at = created_at - ${age}, updated_at = updated_at - ${age}`,
-  );
+  const older = (column: string) => {
+    const former = timeSum(raw(column), sql`interval '-91 days'`);
+    return sql`${raw(column)} = ${former}`;
+  };
+  await change(sql`update block set ${older('stored_at')}`);
+  await change(sql`update notification_status set ${older('created_at')}`);
+  await change(sql`update watched_address set ${older('created_at')}, ${older('updated_at')}`);
   await change(sql`delete from notification_status where watched_address_id = ${records.payer}`);
   const { report, differences } = await verify();
   assert.deepEqual([report, differences], [reportOf({ notifications: 4, undecided: { pruned: 2 } }), []]);

@@ -9,8 +9,9 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { migrate, migrationState } from '../../../src/store/db/migrate.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { renderSchema, schemaFile } from '../../generate.ts';
+import { schemaFile } from '../../generate.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
+import { renderSchema } from '../../kit/schema-text.ts';
 
 onEachDatabase(({ kind, database }) => {
   const forgetNewer = sql`delete from migration where name = 'from the future'`;
