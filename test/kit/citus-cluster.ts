@@ -93,3 +93,36 @@ async function listWorkers(coordinator: string): Promise<{ host: string; port: n
     return rows.map(({ host, port }) => ({ host: String(host), port: Number(port) }));
   });
 }
+
+/** Names for the servers, the database and the role of the guide to Citus on the test cluster. Drops the database and the role. */
+export async function nameGuide(coordinator: string) {
+  const [first, second] = await listWorkers(coordinator);
+  if (first === undefined || second === undefined)
+    throw new Error('the guide needs a cluster with two workers');
+  const { hostname, port, username, password } = new URL(coordinator);
+  const superuser = password === '' ? username : `${username}:${password}`;
+  const self = { host: hostname, port: Number(port) };
+  const name = `chainbell_test_guide_${randomBytes(6).toString('hex')}`;
+  const placeOf = ({ host, port: at }: { host: string; port: number }) => `${host}:${at}`;
+  const servers = [self, first, second].map((node) => withHost(coordinator, node.host, node.port));
+  return {
+    replacements: {
+      'coordinator.example:5432': placeOf(self),
+      'worker-1.example:5432 worker-2.example:5432': placeOf(first),
+      'worker-3.example:5432': placeOf(second),
+      'postgres://postgres@': `postgres://${superuser}@`,
+      'postgres://chainbell@': `postgres://${name}@`,
+      'role chainbell': `role ${name}`,
+      'database chainbell owner chainbell': `database ${name} owner ${name}`,
+      'to chainbell': `to ${name}`,
+      '/chainbell': `/${name}`,
+    },
+    ask: (text: string): Promise<Row[]> =>
+      onServer(withName(coordinator, name), async (client) => (await client.query(text)).rows),
+    async [Symbol.asyncDispose]() {
+      // All databases first, because Citus drops a role on all servers.
+      for (const object of [`database if exists ${name} with (force)`, `role if exists ${name}`])
+        for (const server of servers) await onServer(server, (client) => client.query(`drop ${object}`));
+    },
+  };
+}

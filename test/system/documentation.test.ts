@@ -11,6 +11,8 @@ import { fileURLToPath } from 'node:url';
 import { findFreePort } from '../../devnet/free-port.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { startChain } from '../kit/anvil.ts';
+import { citusUrl } from '../kit/citus.ts';
+import { nameGuide } from '../kit/citus-cluster.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { followPage, readBlocks } from '../kit/documentation.ts';
 import { startPostgresPair } from '../kit/postgres-pair.ts';
@@ -18,6 +20,7 @@ import { SECRET } from '../kit/service.ts';
 
 const DOCS = fileURLToPath(new URL('../../docs', import.meta.url));
 const SEVERAL = 'how-to/run-several-processes.md';
+const CITUS = 'how-to/run-on-citus.md';
 const REPLICAS = 'how-to/use-read-replicas.md';
 const OWN_CHAIN = 'tutorial/your-own-chain.md';
 const POINTS_RULE = 'tutorial/first-points-rule.md';
@@ -59,7 +62,7 @@ function configurationsOf(page: string): string[] {
 
 test('every page with runnable blocks is followed', () => {
   const marked = pages.filter((page) => readBlocks(page).some(({ order }) => order !== undefined));
-  assert.deepEqual(marked, [SEVERAL, REPLICAS, POINTS_RULE, OWN_CHAIN]);
+  assert.deepEqual(marked, [CITUS, SEVERAL, REPLICAS, POINTS_RULE, OWN_CHAIN]);
 });
 
 test('the tutorial about your own chain works as it is written', async () => {
@@ -141,6 +144,33 @@ test('the guide to read replicas works as it is written, with a streaming replic
         ...{ CHAINBELL_HTTP_PORT: api, CHAINBELL_METRICS_PORT: metrics },
       },
     });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+const coordinator = citusUrl() ?? '';
+
+test('the guide to Citus works as it is written, and a worker that is added gets shards', {
+  skip: coordinator === '' && 'TEST_CITUS_URL is not set: run `npm run citus -- system/documentation`',
+}, async () => {
+  await using chain = await startChain();
+  await using guide = await nameGuide(coordinator);
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-docs-'));
+  const [api, metrics] = [await findPort(), await findPort()];
+  try {
+    await followPage(CITUS, {
+      replace: replacer({ ...guide.replacements, '8080': api }),
+      environment: {
+        ...{ CHAINBELL_SECRET: SECRET, CHAINBELL_DATA_DIR: folder },
+        ...{ CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: chain.url },
+        ...{ CHAINBELL_HTTP_PORT: api, CHAINBELL_METRICS_PORT: metrics },
+      },
+    });
+    const rows = await guide.ask(
+      `select nodeport from citus_shards where table_name = 'queue'::regclass group by nodeport`,
+    );
+    assert.equal(rows.length, 2);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
