@@ -7,7 +7,9 @@
  *   npm test -- store/blocks sim      the files whose path contains one of these words, without the static checks
  *   npm test -- --no-checks           all files, without the static checks
  *   npm test -- --only-checks         the static checks alone
- *   npm run citus -- store/           test files on a Citus cluster, whose coordinator is at TEST_CITUS_URL
+ *   npm run citus                     the tests of store and system on a Citus cluster, whose coordinator is at TEST_CITUS_URL
+ *   npm run citus -- store/delivery   the files whose path contains one of these words, on the cluster
+ *   npm run citus -- --part 2/3       the second of three parts of the files
  */
 import { globSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
@@ -25,8 +27,8 @@ import { groupFiles } from './kit/share-process.ts';
 import { runStaticChecks, type StaticCheckResult } from './kit/static-checks.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** A file that runs for longer hangs. The slowest one takes a minute on an idle machine with two cores. */
-const FILE_MS_MAX = 360_000;
+/** A file that runs for longer hangs. The slowest one takes a minute on an idle machine with two cores, and several on Citus. */
+const [FILE_MS_MAX, CITUS_FILE_MS_MAX] = [360_000, 1_200_000];
 /** The additional time for each further file of the same process. */
 const FURTHER_FILE_MS_MAX = 60_000;
 const SLOW_MS = 5_000;
@@ -36,10 +38,12 @@ const WAITING_FILES = 1;
 
 type Outcome = { passed: number; skipped: number; skipReasons?: string[]; failed: string[] };
 
+const CITUS_SUITES = ['test/store/', 'test/system/'];
+
 const { values: flags, positionals: words } = parseArgs({
   options: {
     ...{ all: { type: 'boolean' }, 'no-checks': { type: 'boolean' }, 'only-checks': { type: 'boolean' } },
-    citus: { type: 'boolean' },
+    ...{ citus: { type: 'boolean' }, part: { type: 'string' } },
   },
   allowPositionals: true,
 });
@@ -51,7 +55,9 @@ if (flags.citus === true) {
     process.exit(0);
   }
   process.env.TEST_ON_CITUS = '1';
+  if (words.length === 0) words.push(...CITUS_SUITES);
 }
+const part = parsePart(flags.part ?? '1/1');
 if (words.length === 0 && flags.all !== true) process.env[SAMPLE_VARIABLE] ??= sampleOfCommit();
 const interrupt = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
@@ -70,6 +76,13 @@ if (outcome.skipped > 0) say(`${outcome.skipped} skipped`);
 say(`${outcome.passed} passed, ${outcome.failed.length} failed`);
 // Not process.exitCode: a test process that could not be ended must not keep this one.
 process.exit(outcome.failed.length > 0 || interrupt.signal.aborted ? 1 : 0);
+
+function parsePart(text: string): { number: number; count: number } {
+  const [, number, count] = (/^(\d+)\/(\d+)$/.exec(text) ?? []).map(Number);
+  if (number === undefined || count === undefined || number < 1 || number > count)
+    throw new Error(`--part ${text}: write for example --part 2/3`);
+  return { number, count };
+}
 
 async function main(): Promise<Outcome> {
   const all = globSync('test/**/*.test.ts', { cwd: ROOT }).sort();
@@ -90,7 +103,8 @@ async function main(): Promise<Outcome> {
   await chmod(temporary, 0o755);
   process.env.TMPDIR = temporary;
   try {
-    const results = await runAll(longestFirst(groupFiles(ROOT, files)));
+    const groups = groupFiles(ROOT, files).filter((_, index) => index % part.count === part.number - 1);
+    const results = await runAll(longestFirst(groups));
     keepDurations(results);
     showSlow(results);
     return sum(checks, results);
@@ -111,6 +125,7 @@ async function startServer(files: string[]): Promise<PostgresServer | undefined>
 }
 
 async function runAll(groups: string[][]): Promise<FileResult[]> {
+  const fileMsMax = flags.citus === true ? CITUS_FILE_MS_MAX : FILE_MS_MAX;
   const results: FileResult[] = [];
   const waiting = [...groups];
   const work = async () => {
@@ -121,7 +136,7 @@ async function runAll(groups: string[][]): Promise<FileResult[]> {
     ) {
       const ran = await runFiles(
         group.map((file) => path.join(ROOT, file)),
-        { timeMsMax: FILE_MS_MAX + (group.length - 1) * FURTHER_FILE_MS_MAX, signal: interrupt.signal },
+        { timeMsMax: fileMsMax + (group.length - 1) * FURTHER_FILE_MS_MAX, signal: interrupt.signal },
       );
       if (interrupt.signal.aborted) return;
       for (const result of ran) {
