@@ -30,9 +30,9 @@ export function renderCapacity({
     '',
     table([
       ['STEP', 'CARRIES IT', 'USED', 'TAKES'],
-      ...steps.map(({ step, carries, isBuilt, shares, takes }) => [
+      ...steps.map(({ step, carries, isMeasured, shares, takes }) => [
         step,
-        `${carries ? 'yes' : 'no'}${isBuilt ? '' : ', not built yet'}`,
+        `${carries ? 'yes' : 'no'}${isMeasured ? '' : ', without the overhead of Citus'}`,
         shares.map(({ of, used }) => `${of} ${percent(used)}`).join(', '),
         takes,
       ]),

@@ -44,7 +44,8 @@ type Share = {
 type Step = {
   step: string;
   carries: boolean;
-  isBuilt: boolean;
+  /** Whether the unit costs contain everything. Those of Citus itself are left out. */
+  isMeasured: boolean;
   /** The processes or servers that it takes. */
   takes: string;
   shares: Share[];
@@ -136,8 +137,8 @@ function stepsOf({ deliveries, blockSeconds, reads, databaseCores }: Load, cores
   const counted = ({ used }: Share) => Math.max(1, Math.ceil(used / USED_MAX));
   const [senders, apis, workers] = [counted(sender), counted(api), counted(database)];
 
-  const step = (name: string, takes: string, shares: Share[], isBuilt = true): Step => ({
-    ...{ step: name, takes, shares, isBuilt, carries: shares.every(({ used }) => used <= USED_MAX) },
+  const step = (name: string, takes: string, shares: Share[], isMeasured = true): Step => ({
+    ...{ step: name, takes, shares, isMeasured, carries: shares.every(({ used }) => used <= USED_MAX) },
   });
   const roles = `2 follower (one leads), ${senders} delivery, ${apis} api`;
   const steps = [

@@ -49,10 +49,10 @@ describe('the capacity model', () => {
     assert.deepEqual({ carriedBy, nextLimit }, { carriedBy: undefined, nextLimit: undefined });
   });
 
-  test('says that Citus is not built yet, and how many workers the database time needs', () => {
+  test('says that the overhead of Citus is left out, and how many workers the database time needs', () => {
     const { steps } = computeCapacity({ ...small, deliveries: 3_000, databaseCores: 1 });
     const citus = steps.at(-1);
-    assert.equal(citus?.isBuilt, false);
+    assert.equal(citus?.isMeasured, false);
     const cores = used({ deliveries: 3_000, databaseCores: 1 }, 2, 'database server');
     assert.match(citus?.takes ?? '', new RegExp(`${Math.ceil(cores / 0.5)} workers?$`));
   });

@@ -86,6 +86,6 @@ function describeStep({ steps, carriedBy }: Capacity): string {
     const over = (steps.at(-1)?.shares ?? []).filter(({ used }) => used > 0.5);
     return `none: ${over.map(({ of, used }) => `${of} ${percent(used)}`).join(', ')}`;
   }
-  const isBuilt = steps.find(({ step }) => step === carriedBy)?.isBuilt;
-  return isBuilt === true ? carriedBy : `${carriedBy} (not built yet)`;
+  const isMeasured = steps.find(({ step }) => step === carriedBy)?.isMeasured;
+  return isMeasured === true ? carriedBy : `${carriedBy} (without its overhead)`;
 }
