@@ -5,7 +5,7 @@
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useErrorBoundary } from 'preact/hooks';
 import { ErrorBoundary, LocationProvider, lazy, Route, Router, useLocation } from 'preact-iso';
-import { Frame, isOutdated, More } from './frame.tsx';
+import { Frame, isOutdated } from './frame.tsx';
 import { Empty } from './parts/page.tsx';
 import { NotFound } from './screens/not-found.tsx';
 import { Overview } from './screens/overview.tsx';
@@ -17,6 +17,7 @@ const Deliveries = page(() => import('./screens/deliveries.tsx').then((module) =
 const Addresses = page(() => import('./screens/addresses.tsx').then((module) => module.Addresses));
 const AddressPage = page(() => import('./screens/address.tsx').then((module) => module.AddressPage));
 const Receivers = page(() => import('./screens/receivers.tsx').then((module) => module.Receivers));
+const More = page(() => import('./screens/more.tsx').then((module) => module.More));
 const Secrets = page(() => import('./screens/secrets.tsx').then((module) => module.Secrets));
 
 const Points = page(() => import('./screens/points.tsx').then((module) => module.Points));

@@ -5,23 +5,21 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { useLocation } from 'preact-iso';
+import { lazy, useLocation } from 'preact-iso';
 import { unreachableSince } from './api/client.ts';
-import { forgetAll } from './api/resource.ts';
 import { formatAge } from './format/number.ts';
 import { formatInstant } from './format/time.ts';
 import { Icon } from './parts/icon.tsx';
-import { PageHead } from './parts/page.tsx';
-import { WatcherChoice } from './parts/watcher-choice.tsx';
-import { Help } from './screens/help.tsx';
-import { type Entry, openEntries, operators, own, Rail, secrets } from './screens/rail.tsx';
-import { Bar, Search } from './screens/top-bar.tsx';
+import { type Entry, openEntries, own, Rail } from './screens/rail.tsx';
+import { Bar } from './screens/top-bar.tsx';
 import { announcement } from './state/announce.ts';
 import { now } from './state/clock.ts';
 import { switchTheme, zone } from './state/preferences.ts';
-import { isOperator, session, signOut } from './state/session.ts';
+import { session } from './state/session.ts';
 import { useShortcut } from './state/shortcuts.ts';
 import { texts } from './texts.ts';
+
+const Help = lazy(() => import('./screens/help.tsx').then((module) => module.Help));
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const isIn = session.value.kind !== 'visitor';
@@ -87,7 +85,7 @@ function Strip() {
   return (
     <div class="strip" role="status">
       <Icon name="alert" />
-      <span>{texts.unreachable(at, formatAge(Date.now() - since))}</span>
+      <span>{texts.unreachable(at, formatAge(now.value - since))}</span>
     </div>
   );
 }
@@ -114,39 +112,5 @@ function Tabs({ isIn }: { isIn: boolean }) {
         </a>
       ))}
     </nav>
-  );
-}
-
-/** The screens that don't fit into the tab bar. */
-export function More() {
-  const entries = [...openEntries(), ...(isOperator.value ? operators : []), secrets];
-  return (
-    <>
-      <PageHead title={texts.screens.more} />
-      {session.value.kind !== 'visitor' && <Search />}
-      {isOperator.value && <WatcherChoice />}
-      <ul class="menu-list">
-        {entries.map(({ icon, href, name }) => (
-          <li key={href}>
-            <a href={href}>
-              <Icon name={icon} />
-              {name}
-            </a>
-          </li>
-        ))}
-      </ul>
-      <p class="below">
-        <button
-          type="button"
-          class="button"
-          onClick={() => {
-            forgetAll();
-            signOut();
-          }}
-        >
-          {texts.signOut}
-        </button>
-      </p>
-    </>
   );
 }

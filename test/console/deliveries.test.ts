@@ -137,8 +137,13 @@ describe('deliveries', () => {
     await page.getByText('No transfers of your addresses yet').waitFor();
     await page.getByTitle('Live', { exact: true }).waitFor();
     await pay(61);
-    await page.getByRole('link', { name: 'Older' }).waitFor();
+    const older = page.getByRole('link', { name: 'Older' });
+    await older.waitFor();
     await page.getByText('61 in the log').waitFor();
+    const newest = await idsOf(page);
+    await older.click();
+    await page.locator('tbody tr').nth(1).waitFor({ state: 'detached' });
+    assert.deepEqual([...newest, ...(await idsOf(page))], sentIds('many'));
     await page.context().close();
   });
 
@@ -178,6 +183,12 @@ describe('deliveries', () => {
     await page.keyboard.press('.');
     await page.locator('tbody tr').nth(3).waitFor();
     assert.deepEqual((await idsOf(page)).slice(2), before);
+    await pay(2);
+    await page.getByRole('button', { name: '2 new' }).waitFor();
+    await page.mouse.move(0, 0);
+    await pay();
+    await page.locator('tbody tr').nth(6).waitFor();
+    assert.deepEqual(await idsOf(page), sentIds('still'));
     await page.context().close();
   });
 
@@ -205,6 +216,30 @@ describe('deliveries', () => {
     );
     await page.context().close();
     stage.receiver.setAnswer({});
+  });
+
+  test('what came while a list was not live, or while the service refused to list it, is in it', async () => {
+    const { watcher, pay } = await watching('late');
+    await pay();
+    const page = await openLive('/deliveries', { key: watcher.key });
+    await page.locator('tbody tr a').first().click();
+    await page.getByText('Request body').waitFor();
+    await page.keyboard.press('l');
+    await pay(2);
+    await waitUntil(() => received('late').length === 3);
+    await page.keyboard.press('l');
+    await page.locator('tbody tr').nth(2).waitFor();
+    await page.keyboard.press('Escape');
+    let refusals = 0;
+    await page.route(/notifications.log\?/, (route) => {
+      refusals += 1;
+      return refusals > 2 ? route.continue() : route.fulfill({ status: 503, body: '{}' });
+    });
+    await page.getByRole('link', { name: 'Overview' }).first().click();
+    await waitUntil(() => refusals > 2);
+    await page.locator('tbody tr').nth(2).waitFor();
+    assert.deepEqual(await idsOf(page), sentIds('late'));
+    await page.context().close();
   });
 
   test('attempts that end while a list loads are in it, on the page of deliveries and on the overview', async () => {
@@ -381,6 +416,14 @@ describe('deliveries', () => {
     await page.getByRole('button', { name: 'Redeliver 3' }).click();
     await page.getByText('3 are due now').waitFor();
     await waitUntil(() => received('again').length === 6);
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    await page.locator('tbody input').first().click();
+    await page.getByRole('button', { name: 'Redeliver 1' }).click();
+    await page.getByRole('dialog').waitFor();
+    await page.goBack();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.equal(await page.locator('tbody input:checked').count(), 0);
     await page.context().close();
   });
 });

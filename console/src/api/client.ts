@@ -2,8 +2,8 @@
  * Requests to the HTTP API. Each is an operation of the OpenAPI document, so the compiler knows its parameters and its answer.
  */
 import { signal } from '@preact/signals';
-import { noteServerTime } from '../state/clock.ts';
-import { session, signOut } from '../state/session.ts';
+import { noteServerTime, serverNow } from '../state/clock.ts';
+import { scope, session, signOut } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import type { Body, Data, Exact, Operation, Query } from './types.ts';
 
@@ -111,6 +111,44 @@ export async function send<O extends Operation>(
   throw error;
 }
 
+const RETRY_MS_MIN = 2_000;
+const RETRY_MS_MAX = 30_000;
+
+/** The pause before a request is made again that has failed so often in a row; undefined if its error doesn't pass by itself. */
+export const retryMsAfter = (error: ApiError, failures: number): number | undefined =>
+  error.status === 0 || error.status >= 500
+    ? Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX)
+    : undefined;
+
+/** Loads, again and again while errors pass by themselves. `onError` gets each of them. @throws ApiError, or the signal's reason */
+export async function loadSurely<T>(
+  load: () => Promise<T>,
+  signal: AbortSignal,
+  onError: (error: ApiError) => void = () => {},
+): Promise<T> {
+  for (let failures = 1; ; failures += 1)
+    try {
+      return await load();
+    } catch (error) {
+      const waitMs = error instanceof ApiError ? retryMsAfter(error, failures) : undefined;
+      if (!(error instanceof ApiError) || waitMs === undefined) throw error;
+      onError(error);
+      await new Promise((resolve) => {
+        setTimeout(resolve, waitMs);
+        signal.addEventListener('abort', resolve, { once: true });
+      });
+      signal.throwIfAborted();
+    }
+}
+
+/** For work of several requests: a check that throws once the session or the chosen watcher is another one. */
+export function holdSession(): () => void {
+  const whose = scope.peek();
+  return () => {
+    if (scope.peek() !== whose) throw new ApiError(0, texts.errors.otherSession);
+  };
+}
+
 /** The address of an operation, with the parameters that are given. */
 export function urlOf<O extends Operation>(
   operation: O,
@@ -185,7 +223,7 @@ function tokenHeader(): string | undefined {
 }
 
 function unreachable(): ApiError {
-  unreachableSince.value ??= Date.now();
+  unreachableSince.value ??= serverNow();
   return new ApiError(0, texts.errors.unreachable);
 }
 

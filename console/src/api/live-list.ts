@@ -3,11 +3,11 @@
  * the stream first and the page second, so that nothing falls between them.
  */
 import { type Signal, signal } from '@preact/signals';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { announceSoon } from '../state/announce.ts';
 import { scope } from '../state/session.ts';
 import { texts } from '../texts.ts';
-import { ApiError, callPage } from './client.ts';
+import { ApiError, callPage, loadSurely } from './client.ts';
 import { type DeliveryFilter, matches, queryOf } from './filter.ts';
 import { type AttemptEvent, type Beginning, followAttempts } from './stream.ts';
 import { ROWS_MAX, rowOf, type TailRow } from './tail.ts';
@@ -26,6 +26,7 @@ export type LiveList = {
 };
 
 export const PAGE_ROWS = 50;
+const REFRESH_MS = 30_000;
 /** Deliveries that are counted while the list stands still. Beyond that, one may be counted twice. */
 const SEEN_MAX = 10_000;
 
@@ -44,9 +45,23 @@ export function useLiveList({ filter, cursor, isLive, isStill }: Options): LiveL
     void list.reload();
     return list.stop;
   }, [list]);
+  const followed = useRef<typeof list | undefined>(undefined);
   useEffect(() => {
     if (!isLive || cursor !== undefined) return undefined;
-    return followAttempts({ onAttempts: list.apply, onFresh: list.begin });
+    const end = followAttempts({ onAttempts: list.apply, onFresh: list.begin });
+    // The stream may have been open all the time, for another part of the page.
+    if (followed.current === list) void list.reload();
+    followed.current = list;
+    const refresh = () => {
+      if (!document.hidden) list.refresh();
+    };
+    const timer = setInterval(refresh, REFRESH_MS);
+    document.addEventListener('visibilitychange', refresh);
+    return () => {
+      end();
+      clearInterval(timer);
+      document.removeEventListener('visibilitychange', refresh);
+    };
   }, [list, isLive, cursor]);
   return list;
 }
@@ -60,6 +75,8 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
   const seen = new Set<number>();
   /** Attempts that ended while a page was on its way. */
   let early: AttemptEvent[] = [];
+  /** Rows added since the page was loaded or would have been. */
+  let recent = 0;
   let abort: AbortController | undefined;
 
   async function reload(): Promise<void> {
@@ -69,13 +86,20 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
     early = [];
     try {
       const query = { ...queryOf(filter), limit: String(PAGE_ROWS), cursor };
-      const page = await callPage('GET /api/notifications/log', { query, signal: own.signal });
+      const page = await loadSurely(
+        () => callPage('GET /api/notifications/log', { query, signal: own.signal }),
+        own.signal,
+        (failure) => {
+          error.value = failure;
+        },
+      );
       if (own.signal.aborted) return;
       rows.value = page.data;
       next.value = page.next;
       error.value = undefined;
       fresh.value = 0;
       seen.clear();
+      recent = 0;
       abort = undefined;
       apply(early);
     } catch (failure) {
@@ -106,22 +130,34 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
         added.push(delivery);
       }
     }
+    recent += added.length;
     const kept = present.map((row) => byId.get(row.id) ?? row);
     if (added.length > 0 && isStill()) {
       fresh.value += added.length;
-      announceSoon(() => texts.deliveries.announce(fresh.value));
+      announceSoon(() => (fresh.value === 0 ? '' : texts.deliveries.announce(fresh.value)));
       rows.value = kept;
+    } else if (added.length > 0 && fresh.peek() > 0) {
+      // Those that were only counted belong below these.
+      rows.value = kept;
+      if (abort === undefined) void reload();
     } else {
       const all = [...added, ...kept].sort(newestFirst);
-      rows.value = all.slice(0, ROWS_MAX);
+      const shown = all.slice(0, ROWS_MAX);
+      rows.value = shown;
       seen.clear();
-      // The rows that don't fit belong to an older page now, which has no link yet.
-      if (all.length > ROWS_MAX && next.peek() === undefined) void reload();
+      // The rows that don't fit belong to the older page. The log's cursor is the id of the row before it.
+      if (all.length > ROWS_MAX) next.value = String(shown.at(-1)?.id);
     }
   }
 
+  /** A reorg and confirmations change rows without an attempt. A list in which rows soon make place for others needs no refresh. */
+  function refresh(): void {
+    if (abort === undefined && rows.peek() !== undefined && recent < PAGE_ROWS && !isStill()) void reload();
+    recent = 0;
+  }
+
   return {
-    ...{ rows, next, error, fresh, hasMissed, reload, apply },
+    ...{ rows, next, error, fresh, hasMissed, reload, apply, refresh },
     begin(why: Beginning): void {
       if (why === 'missed') hasMissed.value = true;
       void reload();

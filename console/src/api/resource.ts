@@ -5,7 +5,7 @@
 import { type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { scope } from '../state/session.ts';
-import { ApiError } from './client.ts';
+import { ApiError, retryMsAfter } from './client.ts';
 
 export type Loaded<T> = {
   data: T | undefined;
@@ -32,9 +32,9 @@ type Options = {
 
 /** Pages that were seen lately appear at once when the visitor comes back to them. */
 const KEPT_MAX = 40;
+/** How soon a hidden tab looks whether it is shown again. */
+const HIDDEN_MS = 2_000;
 const kept = new Map<string, Loaded<unknown>>();
-const RETRY_MS_MIN = 2_000;
-const RETRY_MS_MAX = 30_000;
 
 /** A resource outside of components. It loads from now on. */
 export function createResource<T>(
@@ -98,14 +98,13 @@ function startResource<T>(
   }
 
   function plan(): void {
-    const isPassing =
-      state.value.error !== undefined && (state.value.error.status === 0 || state.value.error.status >= 500);
-    const waitMs = isPassing ? Math.min(RETRY_MS_MIN * 2 ** (failures - 1), RETRY_MS_MAX) : everyMs;
+    const { error } = state.value;
+    const waitMs = (error && retryMsAfter(error, failures)) ?? everyMs;
     if (waitMs !== undefined && abort !== undefined) timer = setTimeout(onTime, waitMs);
   }
 
   function onTime(): void {
-    if (document.hidden) timer = setTimeout(onTime, RETRY_MS_MIN);
+    if (document.hidden) timer = setTimeout(onTime, HIDDEN_MS);
     else void reload();
   }
 

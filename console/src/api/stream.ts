@@ -5,6 +5,7 @@
 import { effect, type Signal, signal } from '@preact/signals';
 import { serverNow } from '../state/clock.ts';
 import { scope, session } from '../state/session.ts';
+import { texts } from '../texts.ts';
 import { ApiError, send } from './client.ts';
 import { createEventReader } from './sse.ts';
 import type { Attempt, EventDelivery } from './types.ts';
@@ -39,6 +40,8 @@ const FEW_PER_SECOND_MAX = 10;
 const PORTION = 24;
 const PORTION_MS = 100;
 const BACK_OFF_MS_MAX = 30_000;
+/** A stream that was open for so long, or that sent an attempt, was a good one. */
+const STEADY_MS = 5_000;
 /** The server sends a comment every 15 s. */
 const SILENCE_MS_MAX = 40_000;
 const MISSED_MAX = 1_000;
@@ -50,6 +53,7 @@ let connection: AbortController | undefined;
 let lastId: string | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let failures = 0;
+let openedAt: number | undefined;
 let brokenSince: number | undefined;
 let waiting: AttemptEvent[] = [];
 let flushTimer: ReturnType<typeof setTimeout> | undefined;
@@ -135,8 +139,10 @@ async function read(own: AbortController): Promise<void> {
     undefined,
   );
   if (response.body === null) return;
+  if (!/^text\/event-stream\b/.test(response.headers.get('content-type') ?? ''))
+    throw new ApiError(0, texts.errors.notJson);
   streamState.value = { kind: 'live' };
-  failures = 0;
+  openedAt = performance.now();
   brokenSince = undefined;
   const connectedAt = serverNow();
   let missed = 0;
@@ -156,6 +162,7 @@ async function read(own: AbortController): Promise<void> {
       for (const event of readEvents(value)) {
         if (event.type !== 'attempt') continue;
         lastId = event.id ?? lastId;
+        failures = 0;
         const { notification, ...attempt } = JSON.parse(event.data) as EventData;
         // Retention has deleted it.
         if (notification === null) continue;
@@ -188,8 +195,10 @@ function end(own: AbortController, error: unknown): void {
   if (error instanceof ApiError && error.status === 401) return;
   // The database was replaced or restored, and has no such event.
   if (error instanceof ApiError && error.status === 400 && lastId !== undefined) skip('replaced');
+  if (openedAt !== undefined && performance.now() - openedAt > STEADY_MS) failures = 0;
+  openedAt = undefined;
   failures += 1;
-  // A stream ends after an hour, and begins again at once.
+  // A stream ends after an hour, and begins again at once. One that ends soon each time is broken.
   const usual = error === undefined && failures === 1;
   const waitMs = usual
     ? 0

@@ -4,7 +4,7 @@
 import { type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { scope } from '../state/session.ts';
-import { call } from './client.ts';
+import { call, loadSurely } from './client.ts';
 import { type AttemptEvent, followAttempts } from './stream.ts';
 import type { Delivery } from './types.ts';
 
@@ -38,10 +38,9 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
     rows.value = undefined;
     const abort = new AbortController();
     const load = async () => {
-      const page = await call('GET /api/notifications/log', {
-        query: { limit: String(count), watched_address_id: recordId },
-        signal: abort.signal,
-      });
+      const { signal: own } = abort;
+      const query = { limit: String(count), watched_address_id: recordId };
+      const page = await loadSurely(() => call('GET /api/notifications/log', { query, signal: own }), own);
       const loaded = page.map((delivery) => ({
         delivery,
         at: delivery.last_attempt?.started_at ?? delivery.created_at,

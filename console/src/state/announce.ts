@@ -17,8 +17,12 @@ export function announce(text: string): void {
   announcement.value = announcement.value === text ? `${text} ` : text;
 }
 
-/** Says what `describe` returns by then, once the last announcement is old enough. */
+/** Says what `describe` returns by then, if anything, once the last announcement is old enough. */
 export function announceSoon(describe: () => string): void {
   clearTimeout(timer);
-  timer = setTimeout(() => announce(describe()), Math.max(0, saidAt + QUIET_MS - performance.now()));
+  const say = () => {
+    const text = describe();
+    if (text !== '') announce(text);
+  };
+  timer = setTimeout(say, Math.max(0, saidAt + QUIET_MS - performance.now()));
 }
