@@ -90,6 +90,7 @@ export const texts = {
 
   errors: {
     unreachable: 'Chainbell does not answer.',
+    otherSession: 'This was stopped, because another key or watcher is in use now.',
     notJson: 'The answer is not from Chainbell. A proxy may have sent another page.',
     status: (status: number) => `The server answered ${status}.`,
     refusals: {
@@ -296,7 +297,7 @@ export const texts = {
     redeliverSome: (count: number) => `Redeliver ${count}…`,
     redeliverWhy: 'Select deliveries, or set a filter',
     noMatch:
-      'No deliveries match. Remove a filter, or look for a later time: older deliveries are deleted after the retention.',
+      'No deliveries match. Those of a transfer are here if its block is stored, you watch one of its addresses, and the settings let it pass, until the retention deletes them.',
     none: 'No transfers of your addresses yet. Send a test from the page of an address to see what a delivery looks like, or watch one that gets transfers:',
     lookedThrough: 'This page looked through 10,000 deliveries.',
     announce: (count: number) => `${count} new ${one(count, 'delivery', 'deliveries')}`,
@@ -395,6 +396,8 @@ export const texts = {
     afterAttempt: (number: number, gap: string) => `Attempt ${number}, ${gap} after attempt ${number - 1}`,
     firstAfter: (number: number, gap: string) => `Attempt ${number}, ${gap} after the block was stored`,
     deliverNow: 'Deliver now',
+    due: (number: number) => `Attempt ${number} is due, and waits for the receiver’s turn`,
+    receiver: 'How the receiver does',
     held: (count: number | null, needed: number | null) =>
       count === null || needed === null ? 'Not sent yet' : `Not sent yet: ${count} of ${needed} confirmed`,
     heldNote: 'It is sent when it has its confirmations, or when it is its turn in strict order.',
@@ -476,6 +479,7 @@ export const texts = {
     badColumn: (name: string) =>
       `The first line names the column “${name}”. The columns are address, webhook_url, watch_coin and watch_token.`,
     badFlag: (name: string, text: string) => `${name} is “${text}”. Write true or false.`,
+    surplus: 'The line has too many cells. Put a URL that contains a comma or a semicolon in quotes.',
     unanswered: (text: string, count: number, line: string) =>
       `${text} ${one(count, 'line has', 'lines have')} no answer, from line ${line} on. Send them again: what is stored already is not stored twice.`,
     resend: 'Send the rest again',

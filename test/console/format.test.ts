@@ -135,6 +135,11 @@ test('a line of a CSV with a flag that is neither true nor false, or a column th
     [],
   ]);
   assert.deepEqual(read(`${address},,y,`), [[], ['1: watch_coin is “y”. Write true or false.']]);
+  const surplus = '1: The line has too many cells. Put a URL that contains a comma or a semicolon in quotes.';
+  assert.deepEqual(read(`${address},,true,true,more`), [[], [surplus]]);
+  assert.deepEqual(read(`${address},https://hooks.example.com/?ids=1,0`), [[], [surplus]]);
+  const webhook_url = 'https://hooks.example.com/?ids=1,0';
+  assert.deepEqual(read(`${address},"${webhook_url}"`), [[{ address, webhook_url }], []]);
   assert.match(
     JSON.stringify(read(`address,url\n${address},https://hooks.example.com/one`)),
     /2: .*column “url”/,

@@ -49,6 +49,43 @@ describe('forms', () => {
     await page.context().close();
   });
 
+  test('settings wait for the decimals of their amounts', async () => {
+    const { key, watch, request } = await createWatcher(stage.service, 'decimals');
+    const record = await watch({ address: freshAddress(), webhookUrl: stage.receiver.url });
+    const body = { min_amount: '1500000000000000000' };
+    await request('PUT', `/${record.id}/settings`, body);
+    const page = await stage.open('/receivers', { key });
+    const known = Promise.withResolvers<void>();
+    await page.route('**/api/chain', async (route) => {
+      await known.promise;
+      await route.continue();
+    });
+    await page.goto(`${stage.service.apiUrl}/console/addresses/${record.id}`);
+    await page.getByRole('heading', { name: 'Settings' }).waitFor();
+    await page.waitForResponse(/\/settings$/);
+    assert.equal(await page.getByLabel('Confirmations').count(), 0);
+    known.resolve();
+    await page.getByLabel('Confirmations').waitFor();
+    assert.equal(await page.getByLabel('Least native amount').inputValue(), '1.5');
+    await page.context().close();
+  });
+
+  test('an import ends when its page is left', async () => {
+    const { key } = await createWatcher(stage.service, 'leaving');
+    const page = await stage.open('/receivers', { key });
+    await page.getByRole('link', { name: 'Addresses', exact: true }).first().click();
+    await page.getByRole('button', { name: 'Import a CSV' }).click();
+    await page.getByLabel('Or paste lines').fill(`${freshAddress()},${stage.receiver.url}`);
+    const asked = Promise.withResolvers<void>();
+    await page.route('**/bulk', () => asked.resolve());
+    await page.getByRole('button', { name: 'Import 1' }).click();
+    await asked.promise;
+    const ended = page.waitForEvent('requestfailed', (one) => one.url().endsWith('/bulk'));
+    await page.goBack();
+    await ended;
+    await page.context().close();
+  });
+
   test('an import whose answer broke off goes on where it was, and stores each line once', async () => {
     const { key, request } = await createWatcher(stage.service, 'importing');
     const [first, refused, last] = [freshAddress(), freshAddress(), freshAddress()];

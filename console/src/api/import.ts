@@ -4,7 +4,7 @@
  */
 import type { ImportLine, RefusedLine } from '../format/csv.ts';
 import { texts } from '../texts.ts';
-import { ApiError, send } from './client.ts';
+import { ApiError, holdSession, send } from './client.ts';
 
 export type ImportReport = {
   /** Lines that have an answer. */
@@ -31,12 +31,14 @@ export function createImport(
   /** Of the groups that are answered. */
   let answered: Pick<ImportReport, 'done' | 'refused'> = { done: 0, refused: [] };
   let next = 0;
+  const checkSession = holdSession();
   return async (show, signal) => {
     const report: ImportReport = { done: answered.done, refused: [...answered.refused], isOver: false };
     const update = () => show({ ...report, refused: [...report.refused] });
     update();
     try {
       for (; next < groups.length && !signal.aborted; next += 1) {
+        checkSession();
         await importGroup(groups[next] as Group, report, update, signal);
         answered = { done: report.done, refused: [...report.refused] };
       }

@@ -31,6 +31,13 @@ export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[
       problems.push({ line, text: cells.join(','), message: texts.import.badColumn(unknown) });
       return;
     }
+    const surplus = cells.slice(columns.length).find((cell) => cell !== '');
+    // Of a URL with a separator that isn't in quotes, the rest would pass for a flag.
+    const isCut = columns === COLUMNS && /\?[^"]*$/.test(cells[1] ?? '') && /^[01]$/.test(cells[2] ?? '');
+    if (surplus !== undefined || (isCut && !raw.includes('"'))) {
+      problems.push({ line, text: cells.join(','), message: texts.import.surplus });
+      return;
+    }
     const cellOf = (name: string) => cells[columns.indexOf(name)] ?? '';
     const address = cellOf('address');
     const url = cellOf('webhook_url') === '' ? defaultUrl : cellOf('webhook_url');

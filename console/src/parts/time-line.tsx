@@ -50,7 +50,8 @@ export const canDeliverNow = ({ state, status }: DeliveryDetail): boolean =>
   state === 'waiting' && status !== 'sending' && status !== 'held';
 
 function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
-  const { status, attempts, next_retry_at: nextAt, confirmations, confirmations_needed: needed } = delivery;
+  const { status, attempts, next_retry_at: nextAt, origin } = delivery;
+  const { confirmations, confirmations_needed: needed } = delivery;
   if (status === 'sending')
     return (
       <li class="is-next">
@@ -79,16 +80,30 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
       <Icon name="waiting" tone={status === 'failing' || status === 'retrying' ? 'is-warn' : ''} />
       <div class={`next-box ${status === 'waiting' ? 'is-calm' : ''}`}>
         <div>
-          {texts.timeline.next(attempts.length + 1)}{' '}
-          <span class="countdown">
-            <Countdown to={nextAt} />
-          </span>
-          <p class="second-line">
-            <Time at={nextAt} />
-            {attempts[0] !== undefined &&
-              nextAt !== null &&
-              `, ${texts.timeline.after(gap(endOf(attempts[0]), nextAt), attempts.length)}`}
-          </p>
+          {nextAt === null ? (
+            <>
+              {texts.timeline.due(attempts.length + 1)}
+              {origin !== null && (
+                <p class="second-line">
+                  <a class="link" href={`/console/receivers?origin=${encodeURIComponent(origin)}`}>
+                    {texts.timeline.receiver}
+                  </a>
+                </p>
+              )}
+            </>
+          ) : (
+            <>
+              {texts.timeline.next(attempts.length + 1)}{' '}
+              <span class="countdown">
+                <Countdown to={nextAt} />
+              </span>
+              <p class="second-line">
+                <Time at={nextAt} />
+                {attempts[0] !== undefined &&
+                  `, ${texts.timeline.after(gap(endOf(attempts[0]), nextAt), attempts.length)}`}
+              </p>
+            </>
+          )}
         </div>
         <button type="button" class="button is-first is-small" onClick={onDeliver}>
           {texts.timeline.deliverNow}

@@ -5,7 +5,7 @@ import { useSignal } from '@preact/signals';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
 import { call } from '../api/client.ts';
-import { filterFrom, hasFilter, queryOf } from '../api/filter.ts';
+import { type DeliveryFilter, filterFrom, hasFilter, queryOf } from '../api/filter.ts';
 import { type LiveList, PAGE_ROWS, useLiveList } from '../api/live-list.ts';
 import { createCommand, noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
@@ -40,7 +40,13 @@ export function Deliveries() {
   const { cursor } = query;
   const isLive = useSignal(true);
   const picked = useSignal<ReadonlySet<number>>(new Set());
-  const [redelivers, setRedelivers] = useState(false);
+  /** What the dialog is about, whatever becomes of the page meanwhile. */
+  const [redelivers, setRedelivers] = useState<{ ids: number[]; filter: DeliveryFilter } | undefined>(
+    undefined,
+  );
+  const ask = () => {
+    if (picked.value.size > 0 || hasFilter(filter)) setRedelivers({ ids: [...picked.value], filter });
+  };
   const list = useRef<HTMLDivElement>(null);
   // Rows stand still while somebody is about to use one of them.
   const isStill = useCallback(
@@ -55,6 +61,13 @@ export function Deliveries() {
   const openIdRef = useRef(openId);
   openIdRef.current = openId;
   const live = useLiveList({ filter, cursor, isLive: isLive.value, isStill });
+  const former = useRef(JSON.stringify(filter));
+  useEffect(() => {
+    if (former.current === JSON.stringify(filter)) return;
+    former.current = JSON.stringify(filter);
+    setRedelivers(undefined);
+    picked.value = new Set();
+  });
   useKnownRecords();
 
   const search = (id: number | undefined) => {
@@ -73,7 +86,7 @@ export function Deliveries() {
     isLive.value = !isLive.value;
   });
   useShortcut('.', () => void showFresh(live));
-  useShortcut('Shift+R', openId === undefined ? () => setRedelivers(true) : undefined);
+  useShortcut('Shift+R', openId === undefined ? ask : undefined);
   useShortcut('x', () => {
     const row = document.activeElement?.closest('tr')?.querySelector<HTMLElement>('input[type=checkbox]');
     row?.click();
@@ -106,7 +119,7 @@ export function Deliveries() {
             class="button"
             disabled={picked.value.size === 0 && !hasFilter(filter)}
             title={picked.value.size === 0 && !hasFilter(filter) ? texts.deliveries.redeliverWhy : undefined}
-            onClick={() => setRedelivers(true)}
+            onClick={ask}
           >
             {picked.value.size === 0
               ? texts.deliveries.redeliver
@@ -128,13 +141,12 @@ export function Deliveries() {
       {openId !== undefined && (
         <DeliveryPanel key={openId} id={openId} onClose={close} onChanged={() => void live.reload()} />
       )}
-      {redelivers && (picked.value.size > 0 || hasFilter(filter)) && (
+      {redelivers !== undefined && (
         <RedeliverDialog
-          ids={[...picked.value]}
-          filter={filter}
+          {...redelivers}
           rows={live.rows.value ?? []}
           onClose={() => {
-            setRedelivers(false);
+            setRedelivers(undefined);
             picked.value = new Set();
             void live.reload();
           }}

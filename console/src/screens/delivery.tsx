@@ -1,6 +1,7 @@
 /**
  * One delivery: the transfer, its block, the attempts as a time line, and the exact message.
  */
+import { signal } from '@preact/signals';
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { assetOf } from '../api/chain.ts';
 import { ApiError, call } from '../api/client.ts';
@@ -158,6 +159,12 @@ function Detail({
         {texts.delivery.attemptsTitle}
         <Redeliver key={delivery.state} delivery={delivery} resource={resource} onChanged={onChanged} />
       </h2>
+      {refusal.value?.id === id && (
+        <p class="problem" role="alert">
+          <Icon name="failing" />
+          {refusal.value.message}
+        </p>
+      )}
       <TimeLine delivery={delivery} onDeliver={() => void redeliver(delivery, resource, onChanged)} />
       <MessageBody message={delivery.message} />
       <CopyCurl
@@ -309,17 +316,21 @@ function Redeliver({
   );
 }
 
+/** Why the last action was refused. */
+const refusal = signal<{ id: number; message: string } | undefined>(undefined);
+
 async function redeliver(
   delivery: DeliveryDetail,
   resource: Resource<DeliveryDetail>,
   onChanged: () => void,
 ): Promise<void> {
+  refusal.value = undefined;
   try {
     await call('POST /api/notifications/log/{id}/redeliver', { path: { id: delivery.id } });
     announce(texts.delivery.due);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    announce(error.message);
+    refusal.value = { id: delivery.id, message: error.message };
   }
   await resource.reload();
   onChanged();

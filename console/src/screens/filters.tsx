@@ -235,7 +235,10 @@ function toFilter(
 function toInput(iso: string): string {
   const date = new Date(iso);
   const shifted = zone.value === 'utc' ? date : new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
-  return shifted.toISOString().slice(0, 'YYYY-MM-DDTHH:MM'.length);
+  return shifted
+    .toISOString()
+    .slice(0, 'YYYY-MM-DDTHH:MM:SS.sss'.length)
+    .replace(/(:00)?\.000$/, '');
 }
 
 type FieldProps = {
@@ -301,6 +304,7 @@ function Text({
         id={`filter-${name}`}
         class="input"
         type={type}
+        step={type === 'datetime-local' ? 'any' : undefined}
         value={value}
         placeholder={hint}
         autofocus={isFirst}

@@ -2,7 +2,7 @@
  * Creates thousands of watched addresses from a CSV: pasted or dropped, checked here for its form, sent as one stream of lines,
  * and reported line by line.
  */
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { createImport, type ImportReport } from '../api/import.ts';
 import { csvCell, type ImportLine, parseCsv } from '../format/csv.ts';
 import { formatCount } from '../format/number.ts';
@@ -30,6 +30,8 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   const { lines, problems } = useMemo(() => parseCsv(csv, url.trim()), [csv, url]);
   const isRunning = report !== undefined && !report.isOver;
 
+  // The page may be left by other ways than the dialog's buttons.
+  useEffect(() => () => abort.current?.abort(), []);
   const start = async () => {
     const own = new AbortController();
     abort.current = own;
@@ -137,7 +139,7 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
           <Refused rows={problems} />
         </>
       ) : (
-        <Report report={report} lines={lines} />
+        <Report report={report} lines={lines} problems={problems} />
       )}
       <footer>
         {isRunning && (
@@ -165,8 +167,18 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   );
 }
 
-function Report({ report, lines }: { report: ImportReport; lines: readonly ImportLine[] }) {
-  const { done, refused, isOver, error } = report;
+function Report({
+  report,
+  lines,
+  problems,
+}: {
+  report: ImportReport;
+  lines: readonly ImportLine[];
+  /** Lines that weren't sent. */
+  problems: ImportReport['refused'];
+}) {
+  const { done, isOver, error } = report;
+  const refused = [...problems, ...report.refused].sort((one, other) => one.line - other.line);
   const { length: total } = lines;
   const unanswered = lines[done];
   return (
@@ -176,7 +188,7 @@ function Report({ report, lines }: { report: ImportReport; lines: readonly Impor
         <p>
           {isOver
             ? texts.import.over(
-                formatCount(done - refused.length),
+                formatCount(done - report.refused.length),
                 formatCount(refused.length),
                 refused.length,
               )

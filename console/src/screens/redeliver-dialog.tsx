@@ -4,7 +4,7 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 import { useStop } from '../api/attempt.ts';
-import { ApiError, call, callPage } from '../api/client.ts';
+import { ApiError, call, callPage, holdSession } from '../api/client.ts';
 import { type DeliveryFilter, queryOf } from '../api/filter.ts';
 import { formatCount } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
@@ -123,10 +123,12 @@ async function sendEach(
   stopped: { current: boolean },
 ): Promise<void> {
   const failed: Progress['failed'] = [];
+  const checkSession = holdSession();
   let done = 0;
   show({ done, failed, isOver: false });
   for (const id of ids) {
     if (stopped.current) break;
+    checkSession();
     try {
       await call('POST /api/notifications/log/{id}/redeliver', { path: { id } });
       done += 1;
@@ -144,10 +146,12 @@ async function sendAll(
   show: (progress: Progress) => void,
   stopped: { current: boolean },
 ): Promise<void> {
+  const checkSession = holdSession();
   let done = 0;
   let cursor: string | undefined;
   show({ done, failed: [], isOver: false });
   do {
+    checkSession();
     const { data } = await callPage('POST /api/notifications/log/redeliver', {
       query: { ...queryOf(filter), cursor },
     });

@@ -1,7 +1,7 @@
 /**
  * The settings of a watched address: confirmations, direction, amounts, tokens, removal notices and order.
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { assetOf, chain } from '../api/chain.ts';
 import { ApiError, call } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
@@ -33,21 +33,39 @@ export function SettingsForm({ id }: { id: string }) {
       </div>
       <Loading loaded={settings.state.value} reload={settings.reload}>
         {(data) => (
-          <Form key={JSON.stringify(data)} id={id} settings={data} onSaved={() => void settings.reload()} />
+          // Amounts are shown and read in the units of the coin and the tokens.
+          <Loading loaded={chain.state.value} reload={chain.reload}>
+            {({ native_decimals: decimals, tokens }) => (
+              <Form
+                key={JSON.stringify([data, decimals, tokens])}
+                id={id}
+                settings={data}
+                decimals={decimals}
+                onSaved={() => void settings.reload()}
+              />
+            )}
+          </Loading>
         )}
       </Loading>
     </section>
   );
 }
 
-function Form({ id, settings, onSaved }: { id: string; settings: Settings; onSaved(): void }) {
+function Form({
+  id,
+  settings,
+  decimals,
+  onSaved,
+}: {
+  id: string;
+  settings: Settings;
+  decimals: number;
+  onSaved(): void;
+}) {
   const native = chain.state.value.data?.native_symbol ?? '';
-  const decimals = chain.state.value.data?.native_decimals ?? 18;
   const first = draftOf(settings, decimals);
   const [draft, setDraft] = useState<Draft>(first);
   const [error, setError] = useState<ApiError | undefined>(undefined);
-  // The decimals of the native coin may arrive later.
-  useEffect(() => setDraft(draftOf(settings, decimals)), [settings, decimals]);
   const put = (changes: Partial<Draft>) => setDraft((present) => ({ ...present, ...changes }));
   const isChanged = JSON.stringify(draft) !== JSON.stringify(first);
   const minimum = parseAmount(draft.minimum === '' ? '0' : draft.minimum, decimals);

@@ -215,6 +215,9 @@ function SuspendDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void
 
 type Left = NonNullable<Data<'DELETE /api/admin/watchers/{id}'>['left']>;
 
+/** A browser shows several blanks as one. */
+const asShown = (name: string): string => name.trim().replaceAll(/\s+/g, ' ');
+
 /** The service deletes for some seconds in each request, so the dialog repeats it until nothing is left or it is closed. */
 function DeleteDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void }) {
   const { problem, attempt } = useAttempt();
@@ -259,7 +262,7 @@ function DeleteDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void 
         submit={texts.watchers.deleteNow}
         onClose={onClose}
         isBad
-        isDisabled={typed !== watcher.name || isRunning}
+        isDisabled={asShown(typed) !== asShown(watcher.name) || isRunning}
       />
     </Dialog>
   );
