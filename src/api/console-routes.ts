@@ -1,7 +1,6 @@
 /**
- * The console under /console. Each path without a file extension is a page of it, and all of them are one file.
+ * The console under /console. Each path that is no file is a page of it, and all pages are one file.
  */
-import path from 'node:path';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Fault } from '../core/fault.ts';
 import type { Api, ApiOptions } from './context.ts';
@@ -32,7 +31,7 @@ export function addConsoleRoutes(api: Api, { console: files }: Pick<ApiOptions, 
   function answer(request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const { '*': name = '' } = Object(request.params) as { '*'?: string };
     if (page === undefined) throw new Fault('not_found', NOT_BUILT);
-    const file = path.extname(name) === '' ? page : files?.get(name);
+    const file = files?.get(name) ?? (name.startsWith('assets/') ? undefined : page);
     if (file === undefined) throw new Fault('not_found', `The console has no file ${name}`);
     reply.headers(HEADERS).headers({ 'cache-control': file.cacheControl, etag: file.tag });
     if (request.headers['if-none-match'] === file.tag) return reply.code(304).send();

@@ -24,9 +24,15 @@ describe('the console', () => {
   const assetOf = (page: string, ext: string) =>
     new RegExp(`/console/assets/[\\w-]+\\.${ext}`).exec(page)?.[0] ?? assert.fail(`no ${ext} in ${page}`);
 
-  test('each path without an extension is the page, which is asked for again each time', async () => {
+  test('each path that is no file is the page, which is asked for again each time', async () => {
     const texts = new Set<string>();
-    for (const path of ['/console', '/console/', '/console/deliveries/17', '/console/no/such/page']) {
+    for (const path of [
+      '/console',
+      '/console/',
+      '/console/deliveries/17',
+      '/console/no/such/page',
+      '/console/points/a.b',
+    ]) {
       const response = await get(path);
       assert.equal(response.status, 200, path);
       assert.equal(response.headers.get('content-type'), 'text/html; charset=utf-8');
@@ -64,8 +70,9 @@ describe('the console', () => {
       assert.equal(packed.headers.get('content-encoding'), coding);
       assert.equal(await packed.text(), text);
     }
-    for (const missing of ['/console/assets/none.js', '/console/..%2Fbuild.ts', '/console/.sources.txt'])
-      assert.equal((await get(missing)).status, 404, missing);
+    assert.equal((await get('/console/assets/none.js')).status, 404);
+    for (const outside of ['/console/..%2Fbuild.ts', '/console/.sources.txt'])
+      assert.equal(await (await get(outside)).text(), page, outside);
   });
 
   test('a path that can’t be decoded leads to a page that says that there is none', async () => {

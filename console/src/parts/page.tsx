@@ -15,6 +15,9 @@ import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
 import { Copy } from './values.tsx';
 
+/** Whether a page was shown before. */
+let wasShown = false;
+
 /** The heading, also as the document's title. */
 export function PageHead({
   title,
@@ -28,6 +31,12 @@ export function PageHead({
   useEffect(() => {
     document.title = `${title} · Chainbell`;
   }, [title]);
+  // The link that led here may be gone with its page. At the start, the focus stays before the main menu.
+  useEffect(() => {
+    if (wasShown && document.activeElement === document.body)
+      document.getElementById('main')?.focus({ preventScroll: true });
+    wasShown = true;
+  }, []);
   return (
     <div class="head">
       <div>

@@ -51,8 +51,8 @@ function OneRecord() {
   );
   const { data, error } = record.state.value;
   useEffect(() => noteRecords(data === undefined ? [] : [data]), [data]);
-  // 400: not even the form of an id.
-  if (error?.status === 404 || error?.status === 400)
+  // 400 and 414: not even the form of an id.
+  if (error !== undefined && [400, 404, 414].includes(error.status))
     return (
       <Missing
         title={texts.notFound.title}

@@ -45,7 +45,7 @@ export function Market() {
         <Loading loaded={prices} reload={status.reload}>
           {(data) =>
             data.prices.length === 0 ? (
-              <Empty text={texts.market.noPrices} />
+              <Empty text={data.problem === null ? texts.market.noPrices : data.problem.message} />
             ) : (
               <Prices prices={data.prices} />
             )

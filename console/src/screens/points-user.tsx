@@ -132,14 +132,16 @@ function Compared({ comparison: { current, lastMonth, comparison } }: { comparis
 const colorOf = (index: number) => Math.min(index + 1, COLORS_MAX) as 1 | 2 | 3 | 4 | 5 | 6;
 
 function Categories({ categories }: { categories: readonly Category[] }) {
-  const total = categories.reduce((sum, { points }) => sum + Number(points), 0);
+  // Corrections may be below zero. They have no part of the bar, and no share.
+  const sizeOf = (points: string) => Math.max(0, Number(points));
+  const total = categories.reduce((sum, { points }) => sum + sizeOf(points), 0) || 1;
   let left = 0;
   return (
     <>
       <h2 class="minor">{texts.points.byCategory}</h2>
       <svg class="meter is-thick" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
         {categories.map(({ category, points }, index) => {
-          const width = (Number(points) / total) * 100;
+          const width = (sizeOf(points) / total) * 100;
           const x = left;
           left += width;
           return (
@@ -167,7 +169,9 @@ function Categories({ categories }: { categories: readonly Category[] }) {
                 </span>
               </th>
               <td class="right">{formatDecimal(points, DECIMALS_MAX)}</td>
-              <td class="right quiet">{((Number(points) / total) * 100).toFixed(1)} %</td>
+              <td class="right quiet">
+                {Number(points) < 0 ? texts.none : `${((sizeOf(points) / total) * 100).toFixed(1)} %`}
+              </td>
             </tr>
           ))}
         </tbody>
@@ -207,7 +211,10 @@ function Awards({
                       award.category
                     )}
                   </th>
-                  <td class="right">+{formatDecimal(award.points, DECIMALS_MAX)}</td>
+                  <td class="right">
+                    {award.points.startsWith('-') ? '' : '+'}
+                    {formatDecimal(award.points, DECIMALS_MAX)}
+                  </td>
                   <td class="right quiet">
                     <Time at={award.created_at} />
                   </td>

@@ -29,7 +29,9 @@ export function Points() {
   const user = params.user === undefined || params.user === '' ? undefined : params.user;
   const present = new Date(serverNow()).toISOString().slice(0, 'YYYY-MM'.length);
   const month = /^\d{4}-(?:0[1-9]|1[0-2])$/.test(query.month ?? '') ? (query.month ?? present) : present;
-  const rankFrom = Number(query.rank ?? '1');
+  const rankFrom = /^[1-9]\d{0,8}$/.test(query.rank ?? '') ? Number(query.rank) : 1;
+  // Of the first rank, beside which the bars of all pages stand.
+  const most = (leaders: readonly { points: string }[]) => query.most ?? leaders[0]?.points;
   const options = { query: { month, limit: PAGE_ROWS, cursor: query.cursor } };
   const leaders = useResource(`leaders ${month} ${query.cursor ?? ''}`, (signal) =>
     callExact('GET /api/points/leaderboard', { ...options, signal }),
@@ -40,7 +42,7 @@ export function Points() {
   const close = useCallback(() => route(hrefOf(undefined)), [route, hrefOf]);
   useShortcut('Escape', close);
   const toMonth = (offset: number) =>
-    hrefWith({ month: shiftMonth(month, offset), cursor: undefined, rank: undefined });
+    hrefWith({ month: shiftMonth(month, offset), cursor: undefined, rank: undefined, most: undefined });
   return (
     <div class={user === undefined ? '' : 'split has-detail'}>
       <div class="list">
@@ -77,23 +79,34 @@ export function Points() {
               {data.length === 0 ? (
                 <Empty text={texts.points.none(formatMonth(month))}>
                   {month !== present && (
-                    <a class="link" href={hrefWith({ month: undefined, cursor: undefined, rank: undefined })}>
+                    <a
+                      class="link"
+                      href={hrefWith({
+                        month: undefined,
+                        cursor: undefined,
+                        rank: undefined,
+                        most: undefined,
+                      })}
+                    >
                       {formatMonth(present)}
                     </a>
                   )}
                 </Empty>
               ) : (
-                <Leaders leaders={data} rankFrom={rankFrom} user={user} hrefOf={hrefOf} />
+                <Leaders leaders={data} rankFrom={rankFrom} most={most(data)} user={user} hrefOf={hrefOf} />
               )}
               <p class="below">
                 {data.length > 0 && texts.points.ranks(rankFrom, rankFrom + data.length - 1)}
                 {query.cursor !== undefined && (
-                  <a class="link" href={hrefWith({ cursor: undefined, rank: undefined })}>
+                  <a class="link" href={hrefWith({ cursor: undefined, rank: undefined, most: undefined })}>
                     {texts.firstPage}
                   </a>
                 )}
                 {next !== undefined && (
-                  <a class="link" href={hrefWith({ cursor: next, rank: String(rankFrom + data.length) })}>
+                  <a
+                    class="link"
+                    href={hrefWith({ cursor: next, rank: String(rankFrom + data.length), most: most(data) })}
+                  >
                     {texts.nextPage}
                   </a>
                 )}
@@ -118,15 +131,17 @@ export function Points() {
 function Leaders({
   leaders,
   rankFrom,
+  most,
   user,
   hrefOf,
 }: {
   leaders: readonly { user: string; points: string }[];
   rankFrom: number;
+  most: string | undefined;
   user: string | undefined;
   hrefOf(user: string): string;
 }) {
-  const most = Number(leaders[0]?.points ?? 1);
+  const largest = Number(most) || 1;
   return (
     <Table caption={texts.points.caption}>
       <thead>
@@ -152,7 +167,7 @@ function Leaders({
               {formatDecimal(one.points, DECIMALS_MAX)}
             </td>
             <td class="bar-cell">
-              <Meter share={Number(one.points) / most} />
+              <Meter share={Math.min(1, Number(one.points) / largest)} />
             </td>
           </LinkRow>
         ))}

@@ -27,6 +27,7 @@ import {
 import { ReceiverState, receiverLook } from '../parts/state.tsx';
 import { Lines, LinkRow, Table } from '../parts/table.tsx';
 import { Age, Command, Countdown } from '../parts/values.tsx';
+import { now } from '../state/clock.ts';
 import { showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
@@ -35,6 +36,8 @@ const ROWS_MAX = 100;
 /** Slower than this at the 95th percentile is worth a look. */
 const SLOW_MS = 5_000;
 const COLUMNS = 10;
+/** The first three retries of the default schedule take 14 minutes, and the fourth failure comes with the third of them. */
+const RECENT_MS = 15 * 60_000;
 
 type Order = 'trouble' | 'slowest' | 'origin' | 'waiting';
 
@@ -300,7 +303,7 @@ function Explanation({ receiver }: { receiver: Receiver }) {
         {isTroubled(receiver) && (
           <a
             class="button is-small"
-            href={`/console/deliveries?origin=${encodeURIComponent(origin)}&status=failing`}
+            href={`/console/deliveries?origin=${encodeURIComponent(origin)}&status=${statusOf(receiver)}`}
           >
             {texts.receivers.showFailing}
           </a>
@@ -308,6 +311,12 @@ function Explanation({ receiver }: { receiver: Receiver }) {
       </div>
     </div>
   );
+}
+
+/** Of most deliveries that fail there: as long as it has failed for less than three retries, they are retrying. */
+function statusOf({ failing_since: since }: Receiver): 'retrying' | 'failing' {
+  const isRecent = since !== null && now.value - Date.parse(since) < RECENT_MS;
+  return isRecent ? 'retrying' : 'failing';
 }
 
 function shortReason({ last_status: status, last_outcome: outcome }: Receiver): string {

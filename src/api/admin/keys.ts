@@ -231,7 +231,7 @@ function keyJson({ revokedAt, expiresAt, ...one }: StoredKey): Static<typeof Key
 const formatCursor = ({ createdAt, id }: KeyCursor) => `${createdAt.getTime()}-${id}`;
 
 function parseCursor(text: string): KeyCursor | undefined {
-  const [, createdMs, id] = /^(\d{1,15})-(\w{1,64})$/.exec(text) ?? [];
+  const [, createdMs, id] = /^(\d{1,13})-(\w{1,64})$/.exec(text) ?? [];
   return createdMs === undefined || id === undefined
     ? undefined
     : { createdAt: new Date(Number(createdMs)), id };

@@ -123,7 +123,7 @@ export const formatRedeliveryCursor = ({ startedAt, after }: RedeliveryCursor) =
   `${startedAt.getTime()}-${after}`;
 
 function parseRedeliveryCursor(text: string): RedeliveryCursor | undefined {
-  const [, startedMs, after] = /^(\d{1,15})-(\d{1,15})$/.exec(text) ?? [];
+  const [, startedMs, after] = /^(\d{1,13})-(\d{1,15})$/.exec(text) ?? [];
   return startedMs === undefined
     ? undefined
     : { startedAt: new Date(Number(startedMs)), after: Number(after) };

@@ -122,7 +122,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(read, keyIds);
     assert.deepEqual(idsOf((await admin('GET', `${KEYS}?watcher=2`)).json), [keyIds[1], keyIds[3]]);
     assert.deepEqual(idsOf((await admin('GET', `${KEYS}?watcher=77`)).json), []);
-    for (const query of ['watcher=a', 'limit=0', 'cursor=1', 'cursor=x-y', 'state=valid'])
+    for (const query of [
+      'watcher=a',
+      'limit=0',
+      'cursor=1',
+      'cursor=x-y',
+      'cursor=999999999999999-a',
+      'state=valid',
+    ])
       assert.equal((await admin('GET', `${KEYS}?${query}`)).status, 400, query);
   });
 
