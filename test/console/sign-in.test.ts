@@ -67,6 +67,21 @@ describe('signing in', () => {
     assert.equal((await other.request('GET')).status, 401);
   });
 
+  test('a chosen watcher that is deleted elsewhere is chosen no longer', async () => {
+    const { id } = await createWatcher(stage.service, 'elsewhere');
+    const page = await stage.open('/deliveries', { admin: ADMIN_TOKEN });
+    const choice = page.getByLabel('Watcher', { exact: true });
+    await choice.selectOption({ label: 'elsewhere' });
+    await page.getByText('No transfers of your addresses yet').waitFor();
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    await fetch(`${stage.service.apiUrl}/api/admin/watchers/${id}`, {
+      method: 'DELETE',
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    });
+    await waitUntil(async () => (await choice.inputValue()) === '');
+    await page.context().close();
+  });
+
   test('a key that is unknown, revoked or wrong in its form says so, and the form stays', async () => {
     const page = await stage.open('/deliveries');
     await enter(page, 'two words');

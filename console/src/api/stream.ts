@@ -3,8 +3,9 @@
  * and closes while the tab is hidden, because a browser opens only six connections to a host.
  */
 import { effect, type Signal, signal } from '@preact/signals';
+import { announce } from '../state/announce.ts';
 import { serverNow } from '../state/clock.ts';
-import { scope, session } from '../state/session.ts';
+import { chooseWatcher, chosenWatcher, scope, session } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { ApiError, send } from './client.ts';
 import { createEventReader } from './sse.ts';
@@ -193,6 +194,12 @@ function end(own: AbortController, error: unknown): void {
   connection = undefined;
   if (listeners.size === 0) return;
   if (error instanceof ApiError && error.status === 401) return;
+  // The watcher that the operator has chosen was deleted elsewhere.
+  if (error instanceof ApiError && error.status === 404 && chosenWatcher() !== undefined) {
+    announce(error.message);
+    chooseWatcher(undefined);
+    return;
+  }
   // The database was replaced or restored, and has no such event.
   if (error instanceof ApiError && error.status === 400 && lastId !== undefined) skip('replaced');
   if (openedAt !== undefined && performance.now() - openedAt > STEADY_MS) failures = 0;
