@@ -31,10 +31,11 @@ export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[
       problems.push({ line, text: cells.join(','), message: texts.import.badColumn(unknown) });
       return;
     }
-    const surplus = cells.slice(columns.length).find((cell) => cell !== '');
+    const hasSurplus = cells.slice(columns.length).some((cell) => cell !== '');
     // Of a URL with a separator that isn't in quotes, the rest would pass for a flag.
-    const isCut = columns === COLUMNS && /\?[^"]*$/.test(cells[1] ?? '') && /^[01]$/.test(cells[2] ?? '');
-    if (surplus !== undefined || (isCut && !raw.includes('"'))) {
+    const isPlain = columns === COLUMNS && !raw.includes('"');
+    const isCut = isPlain && cells[1]?.includes('?') === true && /^[01]$/.test(cells[2] ?? '');
+    if (hasSurplus || isCut) {
       problems.push({ line, text: cells.join(','), message: texts.import.surplus });
       return;
     }

@@ -61,13 +61,11 @@ export function Deliveries() {
   const openIdRef = useRef(openId);
   openIdRef.current = openId;
   const live = useLiveList({ filter, cursor, isLive: isLive.value, isStill });
-  const former = useRef(JSON.stringify(filter));
+  const filterKey = JSON.stringify(filter);
   useEffect(() => {
-    if (former.current === JSON.stringify(filter)) return;
-    former.current = JSON.stringify(filter);
     setRedelivers(undefined);
     picked.value = new Set();
-  });
+  }, [filterKey]);
   useKnownRecords();
 
   const search = (id: number | undefined) => {

@@ -1,10 +1,10 @@
 /**
  * One delivery: the transfer, its block, the attempts as a time line, and the exact message.
  */
-import { signal } from '@preact/signals';
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { useAttempt } from '../api/attempt.ts';
 import { assetOf } from '../api/chain.ts';
-import { ApiError, call } from '../api/client.ts';
+import { call } from '../api/client.ts';
 import { ownAddressOf } from '../api/records.ts';
 import { type Resource, useResource } from '../api/resource.ts';
 import { followAttempts } from '../api/stream.ts';
@@ -143,6 +143,17 @@ function Detail({
   const { amount, asset, type, revision, id } = delivery;
   const { symbol, decimals, isKnown } = assetOf(asset);
   const own = ownAddressOf(delivery.watched_address_id);
+  const { problem, attempt } = useAttempt();
+  const deliver = () =>
+    attempt(async () => {
+      try {
+        await call('POST /api/notifications/log/{id}/redeliver', { path: { id } });
+        announce(texts.delivery.due);
+      } finally {
+        await resource.reload();
+        onChanged();
+      }
+    });
   const direction = isSame(delivery.sender, own) ? 'out' : isSame(delivery.receiver, own) ? 'in' : 'unknown';
   return (
     <>
@@ -157,15 +168,15 @@ function Detail({
       <Facts delivery={delivery} own={own} />
       <h2 class="minor">
         {texts.delivery.attemptsTitle}
-        <Redeliver key={delivery.state} delivery={delivery} resource={resource} onChanged={onChanged} />
+        <Redeliver key={delivery.state} delivery={delivery} onDeliver={deliver} />
       </h2>
-      {refusal.value?.id === id && (
+      {problem !== undefined && (
         <p class="problem" role="alert">
           <Icon name="failing" />
-          {refusal.value.message}
+          {problem}
         </p>
       )}
-      <TimeLine delivery={delivery} onDeliver={() => void redeliver(delivery, resource, onChanged)} />
+      <TimeLine delivery={delivery} onDeliver={deliver} />
       <MessageBody message={delivery.message} />
       <CopyCurl
         operation="GET /api/notifications/log/{id}"
@@ -273,15 +284,7 @@ function BlockState({ block, isOrphaned }: { block: DeliveryDetail['block']; isO
 }
 
 /** The action beside the attempts. A delivery that is due has its own in the time line, and only the shortcut asks here. */
-function Redeliver({
-  delivery,
-  resource,
-  onChanged,
-}: {
-  delivery: DeliveryDetail;
-  resource: Resource<DeliveryDetail>;
-  onChanged(): void;
-}) {
+function Redeliver({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
   const [isAsking, setAsking] = useState(false);
   const ask = useCallback(() => setAsking(true), []);
   const canRepeat = delivery.state === 'processed' && !(delivery.orphaned && delivery.revision % 2 === 0);
@@ -304,7 +307,7 @@ function Redeliver({
         ref={(button) => button?.focus()}
         onClick={() => {
           setAsking(false);
-          void redeliver(delivery, resource, onChanged);
+          onDeliver();
         }}
       >
         {canRepeat ? texts.delivery.send : texts.timeline.deliverNow}
@@ -314,24 +317,4 @@ function Redeliver({
       </button>
     </span>
   );
-}
-
-/** Why the last action was refused. */
-const refusal = signal<{ id: number; message: string } | undefined>(undefined);
-
-async function redeliver(
-  delivery: DeliveryDetail,
-  resource: Resource<DeliveryDetail>,
-  onChanged: () => void,
-): Promise<void> {
-  refusal.value = undefined;
-  try {
-    await call('POST /api/notifications/log/{id}/redeliver', { path: { id: delivery.id } });
-    announce(texts.delivery.due);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    refusal.value = { id: delivery.id, message: error.message };
-  }
-  await resource.reload();
-  onChanged();
 }

@@ -23,14 +23,7 @@ export function Help({ onClose }: { onClose(): void }) {
           </>
         ))}
       </dl>
-      <Check
-        label={texts.help.single}
-        note={texts.help.singleNote}
-        value={hasShortcuts.value}
-        onChange={(value) => {
-          hasShortcuts.value = value;
-        }}
-      />
+      <SingleKeys />
       <p class="quiet">
         {texts.help.version(
           status.state.value.data?.version ?? '',
@@ -38,5 +31,19 @@ export function Help({ onClose }: { onClose(): void }) {
         )}
       </p>
     </Dialog>
+  );
+}
+
+/** Whether single keys are shortcuts. */
+export function SingleKeys() {
+  return (
+    <Check
+      label={texts.help.single}
+      note={texts.help.singleNote}
+      value={hasShortcuts.value}
+      onChange={(value) => {
+        hasShortcuts.value = value;
+      }}
+    />
   );
 }

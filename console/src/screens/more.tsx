@@ -2,13 +2,12 @@
  * What doesn't fit into the tab bar of small screens: the search, the other screens, and signing out.
  */
 import { forgetAll } from '../api/resource.ts';
-import { Check } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { PageHead } from '../parts/page.tsx';
 import { WatcherChoice } from '../parts/watcher-choice.tsx';
-import { hasShortcuts } from '../state/preferences.ts';
 import { isOperator, session, signOut } from '../state/session.ts';
 import { texts } from '../texts.ts';
+import { SingleKeys } from './help.tsx';
 import { openEntries, operators, secrets } from './rail.tsx';
 import { Search } from './top-bar.tsx';
 
@@ -29,14 +28,7 @@ export function More() {
           </li>
         ))}
       </ul>
-      <Check
-        label={texts.help.single}
-        note={texts.help.singleNote}
-        value={hasShortcuts.value}
-        onChange={(value) => {
-          hasShortcuts.value = value;
-        }}
-      />
+      <SingleKeys />
       <p class="below">
         <button
           type="button"

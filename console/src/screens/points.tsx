@@ -21,6 +21,8 @@ import { PointsUser } from './points-user.tsx';
 
 const PAGE_ROWS = 50;
 const DECIMALS_MAX = 3;
+/** The first page needs none of these parameters. */
+const FIRST_PAGE = { cursor: undefined, rank: undefined, most: undefined };
 
 export function Points() {
   const { params } = useRoute();
@@ -41,8 +43,7 @@ export function Points() {
     `/console/points${one === undefined ? '' : `/${one}`}${search === undefined ? '' : `?${search}`}`;
   const close = useCallback(() => route(hrefOf(undefined)), [route, hrefOf]);
   useShortcut('Escape', close);
-  const toMonth = (offset: number) =>
-    hrefWith({ month: shiftMonth(month, offset), cursor: undefined, rank: undefined, most: undefined });
+  const toMonth = (offset: number) => hrefWith({ month: shiftMonth(month, offset), ...FIRST_PAGE });
   return (
     <div class={user === undefined ? '' : 'split has-detail'}>
       <div class="list">
@@ -79,15 +80,7 @@ export function Points() {
               {data.length === 0 ? (
                 <Empty text={texts.points.none(formatMonth(month))}>
                   {month !== present && (
-                    <a
-                      class="link"
-                      href={hrefWith({
-                        month: undefined,
-                        cursor: undefined,
-                        rank: undefined,
-                        most: undefined,
-                      })}
-                    >
+                    <a class="link" href={hrefWith({ month: undefined, ...FIRST_PAGE })}>
                       {formatMonth(present)}
                     </a>
                   )}
@@ -98,7 +91,7 @@ export function Points() {
               <p class="below">
                 {data.length > 0 && texts.points.ranks(rankFrom, rankFrom + data.length - 1)}
                 {query.cursor !== undefined && (
-                  <a class="link" href={hrefWith({ cursor: undefined, rank: undefined, most: undefined })}>
+                  <a class="link" href={hrefWith(FIRST_PAGE)}>
                     {texts.firstPage}
                   </a>
                 )}
