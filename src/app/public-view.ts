@@ -24,6 +24,13 @@ const IPV4_TEXT = /(?<![\w.])\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?(?!\w|\.\d)/g;
 const IPV6_TEXT =
   /(?<![\w:])\[?(?=[\da-f:]*::|([\da-f]{1,4}:){4})[\da-f:]{2,39}(?:\.\d{1,3}){0,3}\]?(:\d{1,5})?/gi;
 
+/**
+ * The host in an error of DNS or TLS, and any with its port: a receiver's, or one to which a name of the configuration led. It is not
+ * one of the names that stand for hosts of the configuration.
+ */
+const HOST_TEXT =
+  /(?<=\b(?:ENOTFOUND |EAI_AGAIN |Host: |DNS:))(?!chain\.rpc\[|the database server|page\d)[\w*-]+(?:\.[\w*-]+)*\.?(?![\w-])|(?<![\w.-])[\w-]+(?:\.[\w-]+)+\.?:\d{1,5}(?!\w)/gi;
+
 export function createPublicView(config: Config): PublicView {
   const hide = createHide(config);
   const labels = config.chain.rpc.map((url, index) => ({ url, label: labelOf(index) }));
@@ -89,6 +96,7 @@ function createHide(config: Config): (text: string) => string {
     // IPv6 comes first, because an IPv6 address may end in an IPv4 address.
     { pattern: IPV6_TEXT, label: HIDDEN },
     { pattern: IPV4_TEXT, label: HIDDEN },
+    { pattern: HOST_TEXT, label: HIDDEN },
   ];
   return (text) => {
     const redacted = redactors.reduce((shown, redact) => redact(shown), text);

@@ -52,6 +52,13 @@ test('the public status names nodes by their position in the configuration and s
       'worker … did not answer, and the same for worker …',
     'connection to the remote node postgres@worker-1.example:5432 failed':
       'connection to the remote node … failed',
+    'getaddrinfo ENOTFOUND hooks.acme.example': 'getaddrinfo ENOTFOUND …',
+    'getaddrinfo EAI_AGAIN receiver, connect to hooks.acme.example:8443':
+      'getaddrinfo EAI_AGAIN …, connect to …',
+    "Host: hooks.acme.example. is not in the cert's altnames: DNS:*.acme.example, DNS:acme.example":
+      "Host: … is not in the cert's altnames: DNS:…, DNS:…",
+    "Host: node.example. is not in the cert's altnames: DNS:elsewhere.example":
+      "Host: chain.rpc[0] is not in the cert's altnames: DNS:…",
     'via [::ffff:192.168.0.9]:8545 and fe80:0:0:0:0:0:0:1': 'via … and …',
     'since 2026-01-31T12:00:00.000Z, at 12:00:00, version 1.2.3':
       'since 2026-01-31T12:00:00.000Z, at 12:00:00, version 1.2.3',
