@@ -8,6 +8,7 @@ import { Type } from 'typebox';
 import { startAbort } from '../../core/abort.ts';
 import { keepAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
+import { publicIdentityOf } from '../../store/db/identity.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { accountOf, createWatcherGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
 import { requireConnected } from '../http/connected.ts';
@@ -23,6 +24,7 @@ import {
 } from './attempt-events.ts';
 
 const PATH = '/api/notifications/attempts/stream';
+const DATABASE_HEADER = 'chainbell-database';
 /** Each holds a connection and queries the database when new outcomes are stored. */
 const STREAMS_MAX = 100;
 const STREAMS_PER_WATCHER_MAX = 5;
@@ -47,6 +49,10 @@ export const streamOperation = {
     'last-event-id': Type.Optional(Type.String({ description: 'The id of the last event you received.' })),
   }),
   answer: { content: { 'text/event-stream': Type.String({ 'x-event-data': EventJson }) } },
+  answerHeaders: {
+    [DATABASE_HEADER]:
+      'Names the database. With another value than before, the database was replaced, and ids of former events mean nothing.',
+  },
   example: 'id: 9001\nevent: attempt\ndata: {"id":9001, …, "notification":{"status":"delivered", …}}\n\n',
   errors: {
     400: 'The header `last-event-id` is not the id of an event, or is above that of every stored event.',
@@ -78,6 +84,7 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
       const after = parseLastEventId(request.headers['last-event-id']);
       // Also without an id, so that a stream without the database is refused before it begins.
       await requireAssigned(options.database, after ?? 0);
+      const identity = await publicIdentityOf(options.database);
       const { failures } = readKeyed(request.query, streamParameters);
       const account = accountOf(request);
       const ownMax = account === OPERATOR ? OPERATOR_STREAMS_MAX : STREAMS_PER_WATCHER_MAX;
@@ -101,6 +108,7 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
       return reply
         .type('text/event-stream; charset=utf-8')
         .headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'close' })
+        .header(DATABASE_HEADER, identity)
         .send(stream);
     },
   };

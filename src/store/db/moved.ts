@@ -8,6 +8,7 @@ import { Fault } from '../../core/fault.ts';
 import { shellWord } from '../../core/terminal-text.ts';
 import type { Db, Tx } from './db.ts';
 import { withFolderFaults } from './folder-fault.ts';
+import { identityOf } from './identity.ts';
 import { sql } from './sql.ts';
 
 const markOf = (dataDir: string): string => path.resolve(dataDir, 'moved-to-postgresql');
@@ -89,14 +90,6 @@ export async function requireNoOpenMove(db: Db): Promise<void> {
     'conflict',
     `a move of an embedded database to the one at database.url began at ${row.began_at.toISOString()} and is not complete. To complete it, run: chainbell migrate --from-embedded. To begin an empty installation instead, create another database and set database.url to it`,
   );
-}
-
-/** A database that is dropped and created again is another one. */
-async function identityOf(database: Db): Promise<string> {
-  const [row] = await database.query<{ name: string; created: string }>(sql`
-    select current_database() as name, to_char(applied_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created
-    from migration order by id limit 1`);
-  return `${JSON.stringify(row?.name)}, created at ${row?.created}`;
 }
 
 /** @throws Fault `conflict` if the database in `dataDir` has moved */

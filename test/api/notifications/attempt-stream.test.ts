@@ -110,6 +110,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await open({ lastEventId: String((ids.at(-1) ?? 0) + 1) })).status, 400);
   });
 
+  test('a stream names its database, and one that was created at another time differently', async () => {
+    await using story = await createStory(database());
+    const nameOf = async () => {
+      await using stream = await story.open();
+      return stream.headers.get('chainbell-database');
+    };
+    const name = await nameOf();
+    assert.match(name ?? '', /^[0-9a-f]{16}$/);
+    assert.equal(await nameOf(), name);
+    await database().query(sql`update migration set applied_at = applied_at + interval '1 hour'`);
+    assert.notEqual(await nameOf(), name);
+  });
+
   test('an event carries its notification as it was after the attempt', async () => {
     await using story = await createStory(database());
     const { watcherId, open, runUntil, ask, key } = story;
