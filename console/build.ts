@@ -18,7 +18,7 @@ const MARK = '.sources';
 const SOURCES = ['index.html', 'build.ts', 'tsconfig.json', 'src/**/*.*', '../{,tools/}package-lock.json'];
 /** Modules that only other screens use are left out of the file that the first screen loads. */
 const FIRST_SCREEN =
-  /console[\\/]src[\\/](state|texts|format[\\/](?!csv|decimal)|api[\\/](?!filter|import|live-list)|parts[\\/](?!address-search|dialog|message-body|section|time-line)|screens[\\/](rail|top-bar))/;
+  /console[\\/]src[\\/](state|texts|format[\\/](?!csv|decimal)|api[\\/](?!attempt|filter|import|live-list)|parts[\\/](?!address-search|dialog|fields|message-body|section|time-line)|screens[\\/](rail|top-bar))/;
 const API = 'http://127.0.0.1:8080';
 
 if (import.meta.main) {

@@ -15,7 +15,7 @@ import { Bar } from './screens/top-bar.tsx';
 import { announcement } from './state/announce.ts';
 import { now } from './state/clock.ts';
 import { switchTheme, zone } from './state/preferences.ts';
-import { session } from './state/session.ts';
+import { session, suspension } from './state/session.ts';
 import { useShortcut } from './state/shortcuts.ts';
 import { texts } from './texts.ts';
 
@@ -67,7 +67,7 @@ function useFocusOnNewPage(main: { current: HTMLElement | null }, path: string):
 /** Whether a part of the page could not be loaded, because the service has a newer console now or doesn't answer. */
 export const isOutdated = signal(false);
 
-/** Says that the server doesn't answer, since when, and that the page goes on by itself. */
+/** Says that the server doesn't answer, since when, and that the page goes on by itself, or why it refuses the session. */
 function Strip() {
   const since = unreachableSince.value;
   if (isOutdated.value)
@@ -80,12 +80,18 @@ function Strip() {
         </button>
       </div>
     );
-  if (since === undefined) return null;
-  const at = formatInstant(since, { ms: now.value, zone: zone.value });
+  const text =
+    since === undefined
+      ? suspension.value
+      : texts.unreachable(
+          formatInstant(since, { ms: now.value, zone: zone.value }),
+          formatAge(now.value - since),
+        );
+  if (text === undefined) return null;
   return (
     <div class="strip" role="status">
       <Icon name="alert" />
-      <span>{texts.unreachable(at, formatAge(now.value - since))}</span>
+      <span>{text}</span>
     </div>
   );
 }

@@ -338,6 +338,7 @@ export const texts = {
     badAddress: 'An address has 40 hexadecimal characters.',
     badTime: 'Enter a date with a year of four digits, and a time.',
     badHash: 'A transaction has 64 hexadecimal characters.',
+    refused: (message: string) => `This ${message}.`,
   },
 
   delivery: {

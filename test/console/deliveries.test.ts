@@ -4,12 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { Page, Route } from 'playwright-core';
-import type { Address } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/db/sql.ts';
-import { hideTab, untilHandled } from '../kit/browser.ts';
+import { hideTab, holdAnswer } from '../kit/browser.ts';
+import { createDeliveryTools, idsOf } from '../kit/console-deliveries.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
-import { createWatcher, freshAddress, type Watcher } from '../kit/service.ts';
+import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 describe('deliveries', () => {
@@ -19,40 +18,7 @@ describe('deliveries', () => {
   });
   after(() => stage[Symbol.asyncDispose]());
 
-  /** A watcher with one address, and what pays to it. */
-  async function watching(
-    name: string,
-  ): Promise<{ watcher: Watcher; pay(count?: number): Promise<void>; id: string; address: Address }> {
-    const watcher = await createWatcher(stage.service, name);
-    const address = freshAddress();
-    const { id } = await watcher.watch({ address, webhookUrl: `${stage.receiver.url}/${name}` });
-    return {
-      ...{ watcher, id, address },
-      async pay(count = 1) {
-        for (let index = 0; index < count; index += 1)
-          await stage.chain.transferNative({
-            from: stage.chain.accounts[1],
-            to: address,
-            valueWei: 10n ** 15n,
-          });
-      },
-    };
-  }
-  const received = (name: string) => stage.receiver.requests.filter(({ path }) => path.endsWith(`/${name}`));
-  /** The ids of the deliveries to this receiver, newest first. */
-  const sentIds = (name: string) =>
-    received(name)
-      .map(({ json }) => (json as { id: number }).id)
-      .toSorted((one, other) => other - one);
-  const idsOf = (page: Page) =>
-    page.evaluate<number[]>(
-      `[...document.querySelectorAll('tbody a.row-link')].map((link) => Number(link.pathname.split('/').at(-1)))`,
-    );
-  async function openLive(...[path, options]: Parameters<ConsoleStage['open']>): Promise<Page> {
-    const page = await stage.open(path, options);
-    await page.getByTitle('Live', { exact: true }).waitFor();
-    return page;
-  }
+  const { watching, received, sentIds, openLive } = createDeliveryTools(() => stage);
 
   test('an empty list shows the command that fills it', async () => {
     const watcher = await createWatcher(stage.service, 'empty');
@@ -82,7 +48,7 @@ describe('deliveries', () => {
     await page.keyboard.type(`${stage.receiver.url}/keys`);
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Watched address' }).waitFor();
-    await page.waitForFunction(`document.activeElement.id === 'main'`);
+    await waitUntil(async () => (await page.evaluate('document.activeElement.id')) === 'main');
     await page.keyboard.press('Shift+T');
     await page.getByText('The receiver accepted the test').waitFor();
     await page.getByText(`POST ${stage.receiver.url}/keys`).waitFor();
@@ -126,7 +92,7 @@ describe('deliveries', () => {
     stage.receiver.setAnswer({});
     await page.keyboard.press('Enter');
     await page.locator('.detail-top .state', { hasText: 'Delivered' }).waitFor();
-    await page.waitForFunction(`document.activeElement.className === 'inspector'`);
+    await waitUntil(async () => (await page.evaluate('document.activeElement.className')) === 'inspector');
     assert.equal(received('hurry').length, 3);
     await page.context().close();
   });
@@ -427,26 +393,3 @@ describe('deliveries', () => {
     await page.context().close();
   });
 });
-
-/** Holds the next answer to a request for such a URL, as it is now. `release` resolves once the page has handled it. */
-async function holdAnswer(
-  page: Page,
-  url: RegExp,
-): Promise<{ held: Promise<void>; release(): Promise<void> }> {
-  const [held, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const answer = async (route: Route) => {
-    const response = await route.fetch();
-    held.resolve();
-    await gate.promise;
-    await route.fulfill({ response });
-  };
-  await page.route(url, answer, { times: 1 });
-  return {
-    held: held.promise,
-    async release() {
-      const answered = page.waitForResponse(url);
-      gate.resolve();
-      await untilHandled(page, await answered);
-    },
-  };
-}

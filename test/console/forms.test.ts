@@ -135,6 +135,45 @@ describe('forms', () => {
     await page.context().close();
   });
 
+  test('a filter that only the service can refuse keeps its dialog, with the reason at the field', async () => {
+    const page = await stage.open('/deliveries', { key: stage.watcher.key });
+    const dialog = page.getByRole('dialog');
+    const show = dialog.getByRole('button', { name: 'Show' });
+    await page.getByRole('button', { name: 'More' }).first().click();
+    for (const [name, id, wrong, reason, right] of [
+      ['Answer', 'code', 'slow', 'This must be an HTTP status or one of success', '503'],
+      ['Receiver', 'origin', 'hooks', 'This must be scheme, host and port of', 'https://hooks.example'],
+    ] as const) {
+      const field = dialog.getByLabel(name, { exact: true });
+      await field.fill(wrong);
+      await show.click();
+      await dialog.getByRole('alert').filter({ hasText: reason }).waitFor();
+      assert.equal(await field.inputValue(), wrong);
+      assert.equal(await page.evaluate('document.activeElement.id'), `filter-${id}`);
+      await field.fill(right);
+    }
+    await show.click();
+    await dialog.waitFor({ state: 'detached' });
+    const { searchParams } = new URL(page.url());
+    assert.deepEqual(
+      [searchParams.get('code'), searchParams.get('origin')],
+      ['503', 'https://hooks.example'],
+    );
+    await page.context().close();
+  });
+
+  test('a filter by time keeps its seconds and milliseconds', async () => {
+    const [from, until] = ['2026-01-31T12:34:56.789Z', '2026-02-01T12:34:07.000Z'];
+    const page = await stage.open(`/deliveries?from=${from}&until=${until}`, { key: stage.watcher.key });
+    await page.getByRole('button', { name: 'More' }).first().click();
+    await page.getByRole('dialog').getByLabel('Answer').fill('503');
+    await page.getByRole('dialog').getByRole('button', { name: 'Show' }).click();
+    await page.waitForURL((url) => url.searchParams.get('code') === '503');
+    const { searchParams } = new URL(page.url());
+    assert.deepEqual([searchParams.get('from'), searchParams.get('until')], [from, until]);
+    await page.context().close();
+  });
+
   test('a key is ending until its last moment, and expired from then on', async () => {
     for (const [name, at] of [
       ['ending', Date.now() + DAY_MS],

@@ -67,6 +67,31 @@ describe('signing in', () => {
     assert.equal((await other.request('GET')).status, 401);
   });
 
+  test('a name with two blanks is confirmed as a browser shows it', async () => {
+    await createWatcher(stage.service, 'two  blanks');
+    const page = await stage.open('/watchers', { admin: ADMIN_TOKEN });
+    const open = page.getByRole('button', { name: 'Delete… two blanks' });
+    await open.click();
+    await page.getByLabel('To confirm, type the name: two blanks').fill('two blanks');
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await open.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Delete… acme' }).waitFor();
+    await page.context().close();
+  });
+
+  test('the button that resumed a watcher keeps the focus', async () => {
+    const { id } = await createWatcher(stage.service, 'resting');
+    await fetch(`${stage.service.apiUrl}/api/admin/watchers/${id}/suspend`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    });
+    const page = await stage.open('/watchers', { admin: ADMIN_TOKEN });
+    await page.getByRole('button', { name: 'Resume resting' }).press('Enter');
+    await page.getByRole('button', { name: 'Suspend… resting' }).waitFor();
+    assert.equal(await page.evaluate('document.activeElement.textContent'), 'Suspend… resting');
+    await page.context().close();
+  });
+
   test('a chosen watcher that is deleted elsewhere is chosen no longer', async () => {
     const { id } = await createWatcher(stage.service, 'elsewhere');
     const page = await stage.open('/deliveries', { admin: ADMIN_TOKEN });
@@ -181,7 +206,7 @@ describe('signing in', () => {
     await page.context().close();
   });
 
-  test('a new key stays on the screen until it is closed', async () => {
+  test('a new key stays on the screen until it is closed, and Esc doesn’t close it', async () => {
     const page = await stage.open('/keys', { admin: ADMIN_TOKEN });
     await page.getByRole('button', { name: 'New key…' }).click();
     await page.getByRole('dialog').getByLabel('Watcher').fill('kept');
@@ -189,6 +214,8 @@ describe('signing in', () => {
     await page.getByText(/^cb_live_/).waitFor();
     // The event of the closed dialog comes with one of the next frames.
     await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
+    await page.getByText(/^cb_live_/).waitFor();
+    for (let count = 0; count < 3; count += 1) await page.keyboard.press('Escape');
     await page.getByText(/^cb_live_/).waitFor();
     await page.getByRole('button', { name: 'I have copied it' }).click();
     await page.getByRole('row', { name: /kept/ }).waitFor();

@@ -5,7 +5,14 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { type Browser, type BrowserContext, chromium, type Page, type Response } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  chromium,
+  type Page,
+  type Response,
+  type Route,
+} from 'playwright-core';
 import { waitUntil } from './wait.ts';
 
 const PACKAGE = new URL(
@@ -53,6 +60,29 @@ async function unpack(): Promise<string> {
 export async function untilHandled(page: Page, answer: Response): Promise<void> {
   await answer.finished();
   await page.evaluate(`fetch('/livez').then((later) => later.text())`);
+}
+
+/** Holds the next answer to a request for such a URL, as it is now. `release` resolves once the page has handled it. */
+export async function holdAnswer(
+  page: Page,
+  url: RegExp,
+): Promise<{ held: Promise<void>; release(): Promise<void> }> {
+  const [held, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const answer = async (route: Route) => {
+    const response = await route.fetch();
+    held.resolve();
+    await gate.promise;
+    await route.fulfill({ response });
+  };
+  await page.route(url, answer, { times: 1 });
+  return {
+    held: held.promise,
+    async release() {
+      const answered = page.waitForResponse(url);
+      gate.resolve();
+      await untilHandled(page, await answered);
+    },
+  };
 }
 
 /** Hides the tab from its page, or shows it again. */

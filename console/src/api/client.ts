@@ -3,7 +3,7 @@
  */
 import { signal } from '@preact/signals';
 import { noteServerTime, serverNow } from '../state/clock.ts';
-import { scope, session, signOut } from '../state/session.ts';
+import { scope, session, signOut, suspension } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import type { Body, Data, Exact, Operation, Query } from './types.ts';
 
@@ -103,12 +103,15 @@ export async function send<O extends Operation>(
   });
   unreachableSince.value = undefined;
   noteServerTime(response.headers.get('date'));
-  if (response.ok) return response;
-  const error = await errorOf(response);
+  const error = response.ok ? undefined : await errorOf(response);
   // The key of another session is none of this one's business.
-  if (response.status === 401 && token !== undefined && token === tokenHeader())
-    signOut(session.value.kind === 'operator' ? texts.signIn.wrongToken : error.message);
-  throw error;
+  if (token !== undefined && token === tokenHeader()) {
+    suspension.value = response.status === 403 ? error?.message : undefined;
+    if (response.status === 401)
+      signOut(session.value.kind === 'operator' ? texts.signIn.wrongToken : error?.message);
+  }
+  if (error !== undefined) throw error;
+  return response;
 }
 
 const RETRY_MS_MIN = 2_000;

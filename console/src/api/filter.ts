@@ -4,7 +4,7 @@
 import { ownAddressOf } from './records.ts';
 import type { AttemptEvent } from './stream.ts';
 
-const filterNames = [
+export const filterNames = [
   ...([
     'status',
     'type',
@@ -21,7 +21,7 @@ const filterNames = [
 export type FilterName = (typeof filterNames)[number];
 export type DeliveryFilter = Partial<Record<FilterName, string>>;
 
-export function filterFrom(query: Record<string, string>): DeliveryFilter {
+export function filterFrom(query: Record<string, string | undefined>): DeliveryFilter {
   return Object.fromEntries(
     filterNames.flatMap((name) =>
       query[name] === undefined || query[name] === '' ? [] : [[name, query[name]]],

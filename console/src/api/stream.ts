@@ -52,6 +52,8 @@ export const streamState: Signal<StreamState> = signal({ kind: 'off' });
 const listeners = new Set<Listener>();
 let connection: AbortController | undefined;
 let lastId: string | undefined;
+/** The database that the last stream was of. */
+let database: string | null | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let failures = 0;
 let openedAt: number | undefined;
@@ -113,6 +115,7 @@ function close(kind: 'off' | 'hidden'): void {
   if (kind === 'hidden') hand(waiting.length);
   waiting = [];
   failures = 0;
+  openedAt = undefined;
   brokenSince = undefined;
   streamState.value = { kind };
 }
@@ -142,6 +145,13 @@ async function read(own: AbortController): Promise<void> {
   if (response.body === null) return;
   if (!/^text\/event-stream\b/.test(response.headers.get('content-type') ?? ''))
     throw new ApiError(0, texts.errors.notJson);
+  const former = database;
+  database = response.headers.get('chainbell-database');
+  // Ids of another database mean nothing here.
+  if (former !== undefined && former !== database) {
+    if (lastId !== undefined) return skip('replaced');
+    beginning = 'replaced';
+  }
   streamState.value = { kind: 'live' };
   openedAt = performance.now();
   brokenSince = undefined;
@@ -183,6 +193,7 @@ async function read(own: AbortController): Promise<void> {
 /** The next connection begins with new attempts only. */
 function skip(why: Beginning): void {
   lastId = undefined;
+  failures = 0;
   waiting = [];
   beginning = why;
 }

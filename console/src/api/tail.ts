@@ -27,6 +27,9 @@ type TailDelivery = Omit<
 /** The rows of a live list. With 100 of them, more frames were longer than 50 ms at 10,000 attempts a minute (bench/console.ts). */
 export const ROWS_MAX = 60;
 
+/** The newest attempts are not those of the newest deliveries, so more of these are loaded than rows are shown. */
+const LOADED_MIN = 50;
+
 /** Follows the attempts of everything that the visitor sees. The rows are undefined until the first page has arrived. */
 export const useTail = (count: number): Signal<TailRow[] | undefined> => useTailOf(undefined, count);
 
@@ -39,7 +42,7 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
     const abort = new AbortController();
     const load = async () => {
       const { signal: own } = abort;
-      const query = { limit: String(count), watched_address_id: recordId };
+      const query = { limit: String(Math.max(count, LOADED_MIN)), watched_address_id: recordId };
       const page = await loadSurely(() => call('GET /api/notifications/log', { query, signal: own }), own);
       const loaded = page.map((delivery) => ({
         delivery,

@@ -19,29 +19,42 @@ export const isTroubled = ({ state }: Receiver): boolean => state === 'failing' 
 
 type Props = {
   failing: Resource<Receiver[]>;
-  receivers: readonly Receiver[];
+  /** Undefined while they load. */
+  receivers: readonly Receiver[] | undefined;
   /** With as many receivers there may be more. */
   receiversMax: number;
 };
 
 export function Attention({ failing, receivers, receiversMax }: Props) {
-  const all = `${formatCount(receivers.length)}${receivers.length === receiversMax ? '+' : ''}`;
+  const count = receivers?.length;
   return (
     <section aria-labelledby="attention">
       <Loading loaded={failing.state.value} reload={failing.reload}>
-        {(data) => <Troubled failing={data} count={receivers.length} all={all} />}
+        {(data) => <Troubled failing={data} count={count} isPart={count === receiversMax} />}
       </Loading>
     </section>
   );
 }
 
-function Troubled({ failing, count, all }: { failing: Receiver[]; count: number; all: string }) {
+function Troubled({
+  failing,
+  count,
+  isPart,
+}: {
+  failing: Receiver[];
+  count: number | undefined;
+  isPart: boolean;
+}) {
   const troubled = failing.filter(isTroubled);
   return (
     <>
       <div class="section-head">
         <h2 id="attention">{texts.attention.title}</h2>
-        <span>{texts.attention.share(troubled.length, all, count)}</span>
+        {count !== undefined && (
+          <span>
+            {texts.attention.share(troubled.length, `${formatCount(count)}${isPart ? '+' : ''}`, count)}
+          </span>
+        )}
         {troubled.length > SHOWN_MAX && (
           <div class="actions">
             <a class="link" href="/console/receivers?show=failing">
@@ -75,7 +88,9 @@ function Troubled({ failing, count, all }: { failing: Receiver[]; count: number;
           ))}
         </ul>
       )}
-      <p class="below">{troubled.length === 0 ? texts.attention.none(count) : texts.attention.note}</p>
+      <p class="below">
+        {troubled.length > 0 ? texts.attention.note : count === undefined ? '' : texts.attention.none(count)}
+      </p>
     </>
   );
 }

@@ -11,6 +11,8 @@ type Props = {
   title: string;
   onClose(): void;
   isWide?: boolean;
+  /** Only its buttons close it, and Escape doesn't. */
+  isKept?: boolean;
   /** Where given, the contents are a form that this submits. */
   onSubmit?(): void;
   children: ComponentChildren;
@@ -18,7 +20,7 @@ type Props = {
 
 const hasNoFocus = () => document.activeElement === null || document.activeElement === document.body;
 
-export function Dialog({ title, onClose, isWide = false, onSubmit, children }: Props) {
+export function Dialog({ title, onClose, isWide = false, isKept = false, onSubmit, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const isGone = useRef(false);
   const id = useId();
@@ -51,6 +53,11 @@ export function Dialog({ title, onClose, isWide = false, onSubmit, children }: P
       tabIndex={-1}
       class={isWide ? 'is-wide' : ''}
       aria-labelledby={id}
+      {...(isKept && { closedby: 'none' })}
+      // For browsers that don't know closedby.
+      onCancel={(event) => {
+        if (isKept) event.preventDefault();
+      }}
       onClose={() => isGone.current || onClose()}
     >
       {onSubmit === undefined ? (

@@ -88,7 +88,7 @@ export function Choice({
   hrefOf,
 }: {
   label: string;
-  options: readonly { value: string; text: string; count?: string }[];
+  options: readonly { value: string; text: string; count?: string | undefined }[];
   value: string;
   hrefOf(value: string): string;
 }) {

@@ -290,7 +290,14 @@ function Redeliver({ delivery, onDeliver }: { delivery: DeliveryDetail; onDelive
   const canRepeat = delivery.state === 'processed' && !(delivery.orphaned && delivery.revision % 2 === 0);
   const canHurry = canDeliverNow(delivery);
   useShortcut('Shift+R', canRepeat || canHurry ? ask : undefined);
-  if (!(isAsking && (canRepeat || canHurry)))
+  const isOpen = isAsking && (canRepeat || canHurry);
+  const cancel = () => {
+    // The button that has the focus goes away.
+    document.activeElement?.closest('aside')?.focus({ preventScroll: true });
+    setAsking(false);
+  };
+  useShortcut('Escape', isOpen ? cancel : undefined);
+  if (!isOpen)
     return canRepeat ? (
       <button type="button" class="button is-small" onClick={ask}>
         {texts.delivery.again}
@@ -312,7 +319,7 @@ function Redeliver({ delivery, onDeliver }: { delivery: DeliveryDetail; onDelive
       >
         {canRepeat ? texts.delivery.send : texts.timeline.deliverNow}
       </button>
-      <button type="button" class="button is-small" onClick={() => setAsking(false)}>
+      <button type="button" class="button is-small" onClick={cancel}>
         {texts.cancel}
       </button>
     </span>

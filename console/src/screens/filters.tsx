@@ -2,8 +2,10 @@
  * The filters of the deliveries: one chip for each that is set, and a dialog to set them.
  */
 import { useState } from 'preact/hooks';
+import { useStop } from '../api/attempt.ts';
 import { assetOf, chain } from '../api/chain.ts';
-import type { DeliveryFilter, FilterName } from '../api/filter.ts';
+import { ApiError, call } from '../api/client.ts';
+import { type DeliveryFilter, type FilterName, filterFrom, filterNames, queryOf } from '../api/filter.ts';
 import { formatAmount, parseAmount } from '../format/amount.ts';
 import { hostOf, shortAddress } from '../format/short.ts';
 import { formatExact } from '../format/time.ts';
@@ -131,7 +133,9 @@ function FilterDialog({
     ...filter,
     ...asTyped(filter),
   });
-  const [problem, setProblem] = useState<{ name: FilterName; message: string } | undefined>(undefined);
+  const [problem, setProblem] = useState<Problem | undefined>(undefined);
+  const [isBusy, setBusy] = useState(false);
+  const stopped = useStop();
   const put = (name: FilterName) => (value: string) =>
     setDraft((present) => ({ ...present, [name]: value.trim() }));
   const field = (name: FilterName) => ({
@@ -139,19 +143,19 @@ function FilterDialog({
     problem: problem?.name === name ? problem.message : undefined,
   });
   const tokens = chain.state.value.data?.tokens ?? [];
+  const apply = async () => {
+    const checked = toFilter(draft);
+    if (!('problem' in checked)) setBusy(true);
+    const found = 'problem' in checked ? checked.problem : await refusalOf(checked.filter);
+    if (stopped.current) return undefined;
+    setBusy(false);
+    if (found === undefined && 'filter' in checked) return onApply(checked.filter);
+    setProblem(found);
+    // On a small screen it may be far above.
+    return document.getElementById(`filter-${found?.name}`)?.focus();
+  };
   return (
-    <Dialog
-      title={texts.filters.title}
-      isWide
-      onClose={onClose}
-      onSubmit={() => {
-        const checked = toFilter(draft);
-        if (!('problem' in checked)) return onApply(checked.filter);
-        setProblem(checked.problem);
-        // On a small screen it may be far above.
-        return document.getElementById(`filter-${checked.problem.name}`)?.focus();
-      }}
-    >
+    <Dialog title={texts.filters.title} isWide onClose={onClose} onSubmit={() => void apply()}>
       <div class="fields is-pair">
         <Select {...field('status')} options={STATUSES.map((value) => [value, texts.states[value]])} />
         <Select
@@ -187,9 +191,33 @@ function FilterDialog({
           options={(['in', 'out'] as const).map((value) => [value, texts.filters.directions[value]])}
         />
       </div>
-      <DialogButtons submit={texts.filters.apply} onClose={onClose} />
+      <DialogButtons
+        problem={problem !== undefined && problem.name === undefined ? problem.message : undefined}
+        submit={texts.filters.apply}
+        onClose={onClose}
+        isDisabled={isBusy}
+      />
     </Dialog>
   );
+}
+
+/** Without a name it is of no single field. */
+type Problem = { name: FilterName | undefined; message: string };
+
+/** Why the server refuses the filter. Any other failure is shown by the list. */
+async function refusalOf(filter: Record<FilterName, string | undefined>): Promise<Problem | undefined> {
+  try {
+    await call('GET /api/notifications/log/count', { query: queryOf(filterFrom(filter)) });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status !== 400) return undefined;
+    const [first] = error.problems;
+    const name = filterNames.find((one) => first?.path === `/${one}`);
+    return name === undefined || first === undefined
+      ? { name: undefined, message: error.whole }
+      : { name, message: texts.filters.refused(first.message) };
+  }
+  return undefined;
 }
 
 /** Amounts in whole units and times in the visitor's zone, as they are typed. */
@@ -207,7 +235,7 @@ function asTyped(filter: DeliveryFilter): Record<string, string> {
 
 function toFilter(
   draft: Record<string, string>,
-): { filter: Record<FilterName, string | undefined> } | { problem: { name: FilterName; message: string } } {
+): { filter: Record<FilterName, string | undefined> } | { problem: Problem } {
   const filter = { ...draft } as Record<FilterName, string | undefined>;
   const { decimals } = assetOf(assetFor(draft.token));
   for (const name of ['min_amount', 'max_amount'] as const) {
@@ -253,6 +281,7 @@ function Select({
   name,
   value,
   isFirst,
+  problem,
   onInput,
   options,
 }: FieldProps & { options: readonly (readonly [string, string])[] }) {
@@ -274,6 +303,7 @@ function Select({
         ))}
         {value !== '' && !options.some(([one]) => one === value) && <option value={value}>{value}</option>}
       </select>
+      <Reason problem={problem} />
     </div>
   );
 }
@@ -321,12 +351,18 @@ function Text({
           ))}
         </datalist>
       )}
-      {problem !== undefined && (
-        <p class="problem" role="alert">
-          <Icon name="failing" />
-          {problem}
-        </p>
-      )}
+      <Reason problem={problem} />
     </div>
+  );
+}
+
+/** Why a value is refused. */
+function Reason({ problem }: { problem: string | undefined }) {
+  if (problem === undefined) return null;
+  return (
+    <p class="problem" role="alert">
+      <Icon name="failing" />
+      {problem}
+    </p>
   );
 }

@@ -186,7 +186,7 @@ function Actions({ one, onOpen }: { one: Key; onOpen(open: Open): void }) {
 /** A new key is shown this one time. */
 function IssuedDialog({ issued, onClose }: { issued: Issued; onClose(): void }) {
   return (
-    <Dialog title={texts.keys.created} onClose={onClose}>
+    <Dialog title={texts.keys.created} onClose={onClose} isKept>
       <div class="notice is-warn">
         <Icon name="failing" />
         <p>{texts.keys.once}</p>

@@ -32,6 +32,7 @@ export function Market() {
     everyMs: REFRESH_MS,
   });
   const prices = status.state.value;
+  const hasFeeds = chain.state.value.data?.has.prices !== false;
   return (
     <>
       <PageHead title={texts.market.title} note={texts.market.note}>
@@ -45,7 +46,9 @@ export function Market() {
         <Loading loaded={prices} reload={status.reload}>
           {(data) =>
             data.prices.length === 0 ? (
-              <Empty text={data.problem === null ? texts.market.noPrices : data.problem.message} />
+              <Empty
+                text={hasFeeds && data.problem !== null ? data.problem.message : texts.market.noPrices}
+              />
             ) : (
               <Prices prices={data.prices} />
             )
@@ -91,11 +94,12 @@ function Prices({ prices }: { prices: readonly Price[] }) {
             </td>
             <td class="second sources">
               {price.sources.map((source) => (
-                <span key={source.source} title={source.message ?? undefined}>
+                <span key={source.source}>
                   {source.source}{' '}
                   <b class={source.verdict === 'used' ? 'is-ok' : 'is-warn'}>
                     {texts.market.verdicts[source.verdict]}
                   </b>
+                  {source.message !== null && <small class="reason">{source.message}</small>}
                 </span>
               ))}
             </td>

@@ -77,11 +77,7 @@ export function Overview() {
       </Loading>
       <div class="columns is-overview">
         <Tail />
-        <Attention
-          failing={failing}
-          receivers={receivers.state.value.data ?? []}
-          receiversMax={RECEIVERS_MAX}
-        />
+        <Attention failing={failing} receivers={receivers.state.value.data} receiversMax={RECEIVERS_MAX} />
       </div>
     </>
   );
@@ -122,9 +118,11 @@ function Summary({
         value={p95}
         unit={unit}
         note={
-          latency === undefined
-            ? texts.overview.noLatency
-            : texts.overview.percentiles(formatDuration(latency.p50_ms), formatDuration(latency.p99_ms))
+          statistics === undefined
+            ? ''
+            : latency === undefined
+              ? texts.overview.noLatency
+              : texts.overview.percentiles(formatDuration(latency.p50_ms), formatDuration(latency.p99_ms))
         }
         isOld={isOld}
       />

@@ -20,8 +20,12 @@ const GAP = 24;
 const BARS = 40;
 const HEIGHT = LINE + GAP + BARS + 22;
 const LABEL_WIDTH = 76;
-/** Room for prices with six digits. */
-const AXIS = 68;
+/** Room for prices with six digits. A longer tag takes more. */
+const AXIS_MIN = 68;
+/** More than a digit of the tag takes. */
+const DIGIT_WIDTH = 7;
+const TAG_PADDING = 5;
+const TAG_MARGIN = 6;
 
 export type Hour = {
   hour: string;
@@ -74,6 +78,9 @@ export function History({
   const shown = cursor === undefined ? undefined : hours[cursor];
   const numbers = hours.flatMap(({ [series.key]: number }) => (number === null ? [] : Number(number)));
   const shownNumber = shown?.[series.key] ?? undefined;
+  const tag = tagOf(hours, series);
+  const tagWidth = (tag?.text.length ?? 0) * DIGIT_WIDTH + 2 * TAG_PADDING;
+  const axisWidth = Math.max(AXIS_MIN, tagWidth + TAG_MARGIN);
   const nameOf = (hour: string) =>
     `${formatDay(Date.parse(hour), zone.value)} ${formatClock(Date.parse(hour), zone.value)}`;
   if (hours.length === 0) return <Empty text={texts.market.noHistory} />;
@@ -104,9 +111,9 @@ export function History({
         count={hours.length}
         cursor={cursor}
         onCursor={setCursor}
-        axisWidth={AXIS}
+        axisWidth={axisWidth}
       >
-        {(width) => <Plot hours={hours} series={series} width={width} cursor={cursor} />}
+        {(width) => <Plot {...{ hours, series, width, cursor, tag }} tagWidth={axisWidth - TAG_MARGIN} />}
       </Chart>
       <AsTable
         caption={texts.market.byHour(span)}
@@ -125,6 +132,16 @@ export function History({
   );
 }
 
+type Tag = { value: number; text: string };
+
+/** The newest number of the line, which stands at its end. */
+function tagOf(hours: readonly Hour[], { key }: Series): Tag | undefined {
+  const newest = hours.findLast((hour) => hour[key] !== null)?.[key] ?? undefined;
+  if (newest === undefined) return undefined;
+  const value = Number(newest);
+  return { value, text: key === 'value' ? formatTick(Math.round(value)) : formatPrice(newest) };
+}
+
 const formatExact = (number: string | null) => (number === null ? texts.none : formatDecimal(number));
 
 /** The series as a line, which need not start at zero, above the volume as bars, which do. Hours without a number are gaps. */
@@ -133,11 +150,15 @@ function Plot({
   series,
   width,
   cursor,
+  tag,
+  tagWidth,
 }: {
   hours: readonly Hour[];
   series: Series;
   width: number;
   cursor: number | undefined;
+  tag: Tag | undefined;
+  tagWidth: number;
 }) {
   const step = width / hours.length;
   const values = hours.map(({ [series.key]: number }) => (number === null ? null : Number(number)));
@@ -158,8 +179,7 @@ function Plot({
     .defined((value) => value !== null)
     .x((_, index) => xOf(index))
     .y((value) => y(value ?? 0))(values);
-  const newest = values.findLast((value) => value !== null) ?? undefined;
-  const tagY = newest === undefined ? undefined : y(newest);
+  const tagY = tag === undefined ? undefined : y(tag.value);
   const labels = labelsOf(hours, step);
   const format = series.key === 'value' ? formatTick : y.tickFormat(4);
   return (
@@ -198,12 +218,12 @@ function Plot({
         );
       })}
       {path !== null && <path class="line-1" d={path} />}
-      {newest !== undefined && tagY !== undefined && (
+      {tag !== undefined && tagY !== undefined && (
         <g>
           <line class="mark" x1={0} x2={width} y1={tagY} y2={tagY} />
-          <rect class="tag" x={width + 3} y={tagY - 9} width={AXIS - 6} height={18} rx={3} />
-          <text class="tag-text" x={width + 8} y={tagY + 4}>
-            {series.key === 'value' ? formatTick(Math.round(newest)) : formatPrice(String(newest))}
+          <rect class="tag" x={width + 3} y={tagY - 9} width={tagWidth} height={18} rx={3} />
+          <text class="tag-text" x={width + 3 + TAG_PADDING} y={tagY + 4}>
+            {tag.text}
           </text>
         </g>
       )}

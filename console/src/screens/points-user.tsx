@@ -331,7 +331,7 @@ function Days({
   );
 }
 
-/** Points for each day of the month and each category, for drawing only. */
+/** Points for each day of the month and each category, for drawing only: a sum below zero, of corrections, has no height. */
 function daysOf(awards: readonly Award[], month: string, categories: readonly Category[]): number[][] {
   const [year = 0, number = 1] = month.split('-').map(Number);
   const count = new Date(Date.UTC(year, number, 0)).getUTCDate();
@@ -341,5 +341,5 @@ function daysOf(awards: readonly Award[], month: string, categories: readonly Ca
     const index = categories.findIndex((one) => one.category === category);
     if (day !== undefined && index !== -1) day[index] = (day[index] ?? 0) + Number(points);
   }
-  return days;
+  return days.map((day) => day.map((value) => Math.max(0, value)));
 }

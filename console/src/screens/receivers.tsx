@@ -58,15 +58,21 @@ export function Receivers() {
     (signal) => callPage('GET /api/notifications/receivers', { ...listed, signal }),
     { everyMs: REFRESH_MS },
   );
-  const failing = useFailing().state.value.data?.length ?? 0;
-  const failingText = `${failing}${failing === FAILING_MAX ? '+' : ''}`;
+  const failing = useFailing().state.value.data?.length;
+  const failingText = failing === undefined ? undefined : `${failing}${failing === FAILING_MAX ? '+' : ''}`;
   const page = receivers.state.value.data;
   const isPart = query.cursor !== undefined || page?.next !== undefined;
   return (
     <>
       <PageHead
         title={texts.receivers.title}
-        note={texts.receivers.note(page?.data.length ?? 0, isPart, failingText)}
+        note={
+          page === undefined || failingText === undefined ? (
+            <>&nbsp;</>
+          ) : (
+            texts.receivers.note(page.data.length, isPart, failingText)
+          )
+        }
       >
         <Choice
           label={texts.receivers.show}

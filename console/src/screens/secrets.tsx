@@ -8,6 +8,7 @@ import { type Resource, useResource } from '../api/resource.ts';
 import type { SigningSecret } from '../api/types.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
+import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Loading, PageHead } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
@@ -159,11 +160,18 @@ function Ed25519() {
   const settings = useResource('secret settings', (signal) =>
     call('GET /api/notifications/signing-secrets/settings', { signal }),
   );
-  const { data } = settings.state.value;
+  const { data, error } = settings.state.value;
   const isOn = data?.v1a === true;
+  const { problem, attempt } = useAttempt();
   const change = async () => {
-    const next = await call('PUT /api/notifications/signing-secrets/settings', { body: { v1a: !isOn } });
-    settings.change(() => next);
+    try {
+      const next = await call('PUT /api/notifications/signing-secrets/settings', { body: { v1a: !isOn } });
+      settings.change(() => next);
+    } catch (failure) {
+      // The request may have arrived.
+      void settings.reload();
+      throw failure;
+    }
   };
   return (
     <section aria-labelledby="ed25519">
@@ -177,11 +185,17 @@ function Ed25519() {
         role="switch"
         aria-checked={isOn}
         disabled={data === undefined}
-        onClick={() => void change().catch(() => settings.reload())}
+        onClick={() => attempt(change)}
       >
         <i aria-hidden="true" />
         {texts.secrets.ed25519Switch}
       </button>
+      {(problem ?? error?.message) !== undefined && (
+        <p class="problem" role="alert">
+          <Icon name="failing" />
+          {problem ?? error?.message}
+        </p>
+      )}
     </section>
   );
 }

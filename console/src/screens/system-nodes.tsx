@@ -60,7 +60,7 @@ function NodeRow({ node }: { node: Node }) {
     <tr>
       <th scope="row" class="medium">
         {node.name}
-        {note !== null && note !== undefined && <small title={note}>{note.slice(0, 80)}</small>}
+        {note !== null && note !== undefined && <small class="reason">{note}</small>}
       </th>
       <td>
         <NodeState state={node.state} />

@@ -66,9 +66,11 @@ export function Path({ status }: { status: Status }) {
         <Arrow
           value={queue === null ? texts.none : texts.system.due(formatCount(queue.due))}
           note={
-            queue === null || queue.oldest_due_age_seconds <= 0
-              ? texts.system.noneLate
-              : texts.system.oldestDue(formatAge(queue.oldest_due_age_seconds * 1000))
+            queue === null
+              ? ''
+              : queue.oldest_due_age_seconds <= 0
+                ? texts.system.noneLate
+                : texts.system.oldestDue(formatAge(queue.oldest_due_age_seconds * 1000))
           }
           isLate={(queue?.oldest_due_age_seconds ?? 0) > 60}
         />
@@ -76,7 +78,9 @@ export function Path({ status }: { status: Status }) {
           name={texts.system.receivers}
           value={receivers === null ? texts.none : texts.system.failing(receivers.failing)}
           note={
-            receivers === null || receivers.since === null ? (
+            receivers === null ? (
+              ''
+            ) : receivers.since === null ? (
               texts.system.allAnswer
             ) : (
               <>

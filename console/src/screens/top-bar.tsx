@@ -2,7 +2,8 @@
  * The bar above every page: search, the chain with its head, the live dot, and the switches.
  */
 
-import { useRef } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { useId, useRef } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
 import { chain, lastHead, status } from '../api/chain.ts';
 import { streamState } from '../api/stream.ts';
@@ -129,10 +130,9 @@ function HeadPill() {
   const since = (at: string) => formatInstant(Date.parse(at), { ms: now.value, zone: zone.value });
   if (head === undefined && problem !== undefined)
     return (
-      <span class="pill is-bad" title={problem.message}>
-        <Icon name="failing" tone="is-bad" />
+      <ProblemPill isBad message={problem.message}>
         {texts.problemSince(since(problem.since))}
-      </span>
+      </ProblemPill>
     );
   if (head === undefined)
     return (
@@ -145,10 +145,9 @@ function HeadPill() {
   if (problem !== undefined) {
     const isHolding = loaded.data?.state === 'holding';
     return (
-      <span class={isHolding ? 'pill is-bad' : 'pill'} title={problem.message}>
-        <Icon name="failing" tone={isHolding ? 'is-bad' : 'is-warn'} />
+      <ProblemPill isBad={isHolding} message={problem.message}>
         {(isHolding ? texts.holds : texts.problemAt)(number, since(problem.since))}
-      </span>
+      </ProblemPill>
     );
   }
   const ageMs = Math.max(0, now.value - head.minedAt);
@@ -162,5 +161,29 @@ function HeadPill() {
       <b class="mono">{number}</b>
       <span class="unless-small">{texts.old(formatAge(ageMs))}</span>
     </span>
+  );
+}
+
+/** A problem in short. Its reason opens below. */
+function ProblemPill({
+  isBad,
+  message,
+  children,
+}: {
+  isBad: boolean;
+  message: string;
+  children: ComponentChildren;
+}) {
+  const id = useId();
+  return (
+    <>
+      <button type="button" class={isBad ? 'pill is-bad' : 'pill'} popovertarget={id}>
+        <Icon name="failing" tone={isBad ? 'is-bad' : 'is-warn'} />
+        {children}
+      </button>
+      <p id={id} class="pill-note" popover="auto">
+        {message}
+      </p>
+    </>
   );
 }

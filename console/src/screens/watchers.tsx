@@ -153,6 +153,7 @@ type ActionsProps = {
 };
 
 function Actions({ watcher, onOpen, onResume }: ActionsProps) {
+  const isSuspended = watcher.state === 'suspended';
   return (
     <>
       <a
@@ -163,15 +164,14 @@ function Actions({ watcher, onOpen, onResume }: ActionsProps) {
         {texts.watchers.show}
         <span class="hidden"> {watcher.name}</span>
       </a>{' '}
-      {watcher.state === 'active' && (
-        <button type="button" class="button is-small is-bad" onClick={() => onOpen('suspend', watcher)}>
-          {texts.watchers.suspend}
-          <span class="hidden"> {watcher.name}</span>
-        </button>
-      )}
-      {watcher.state === 'suspended' && (
-        <button type="button" class="button is-small" onClick={() => void onResume(watcher.id)}>
-          {texts.watchers.resume}
+      {/* One button for both, which keeps the focus when the state changes. */}
+      {watcher.state !== 'deleting' && (
+        <button
+          type="button"
+          class={`button is-small ${isSuspended ? '' : 'is-bad'}`}
+          onClick={() => (isSuspended ? void onResume(watcher.id) : onOpen('suspend', watcher))}
+        >
+          {isSuspended ? texts.watchers.resume : texts.watchers.suspend}
           <span class="hidden"> {watcher.name}</span>
         </button>
       )}{' '}

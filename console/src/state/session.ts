@@ -16,6 +16,8 @@ const STORED = 'chainbell.session';
 export const session: Signal<Session> = signal(readStored());
 /** Why the server refused the key that was signed in. */
 export const refusal: Signal<string | undefined> = signal(undefined);
+/** Why the server takes no requests of this session now, although it knows the key. */
+export const suspension: Signal<string | undefined> = signal(undefined);
 
 export const isOperator = computed(() => session.value.kind === 'operator');
 /** Whether all watchers are shown. Their rows name the watcher. */
@@ -31,6 +33,7 @@ export const scope = computed(() => {
 export function signIn(next: Session): void {
   session.value = next;
   refusal.value = undefined;
+  suspension.value = undefined;
   if (next.kind === 'visitor') sessionStorage.removeItem(STORED);
   else sessionStorage.setItem(STORED, JSON.stringify(next));
 }

@@ -1,0 +1,159 @@
+/**
+ * What pages say while something is missing: data that loads, a part of the service that is away, a request that is refused.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { holdAnswer } from '../kit/browser.ts';
+import { createDeliveryTools } from '../kit/console-deliveries.ts';
+import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
+import { createWatcher } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const HOUR_MS = 3_600_000;
+const MESSAGE = 'database: cannot be reached';
+const problem = { message: MESSAGE, since: new Date().toISOString() };
+
+describe('problems', () => {
+  let stage: ConsoleStage;
+  before(async () => {
+    stage = await createConsoleStage();
+  });
+  after(() => stage[Symbol.asyncDispose]());
+
+  const { watching, received } = createDeliveryTools(() => stage);
+
+  /** Answers from now on as the service does while the database is away. */
+  const takeDatabase = (page: Page) =>
+    page.route(/\/status$/, async (route) => {
+      const response = await route.fetch();
+      const answer = Object(await response.json());
+      const gone = { cursor: null, queue: null, receivers: null, late: null, prices: [], pairs: [], problem };
+      const { data } = answer;
+      await route.fulfill({
+        json: data === undefined ? { ...answer, ...gone } : { ...answer, data: { ...data, ...gone } },
+      });
+    });
+
+  test('the reason of a problem is read by keyboard and on a small screen', async () => {
+    const page = await stage.open('/supply', { width: 360, height: 740 });
+    await takeDatabase(page);
+    const pill = page.getByRole('button', { name: 'trouble since' });
+    await pill.waitFor();
+    const reason = page.getByText(MESSAGE);
+    assert.equal(await reason.isVisible(), false);
+    await pill.press('Enter');
+    await reason.waitFor();
+    const box = await reason.boundingBox();
+    assert.ok(box !== null && box.x >= 0 && box.x + box.width <= 360, JSON.stringify(box));
+    await page.context().close();
+  });
+
+  test('without the database, System does not say that all is well', async () => {
+    const page = await stage.open('/system', { admin: ADMIN_TOKEN });
+    for (const text of ['nothing is late', 'all answer']) await page.getByText(text).waitFor();
+    await takeDatabase(page);
+    await page.locator('.notice', { hasText: MESSAGE }).waitFor();
+    for (const text of ['nothing is late', 'all answer']) assert.equal(await page.getByText(text).count(), 0);
+    await page.context().close();
+  });
+
+  test('Market without price feeds says so, whatever else is wrong', async () => {
+    const page = await stage.open('/supply');
+    await takeDatabase(page);
+    await page.getByRole('button', { name: 'trouble since' }).waitFor();
+    await page.goto(`${stage.service.apiUrl}/console/market`);
+    await page.getByRole('button', { name: 'trouble since' }).waitFor();
+    await page.getByText('No price feed is configured').waitFor();
+    await page.context().close();
+  });
+
+  test('while data loads, no page says that there is none', async () => {
+    const { watcher } = await watching('loading');
+    const page = await stage.open('/secrets', { key: watcher.key });
+    await page.getByText('Signs').waitFor();
+    const statistics = await holdAnswer(page, /notifications.statistics/);
+    const receivers = await holdAnswer(page, /notifications.receivers\?limit=100$/);
+    await page.getByRole('link', { name: 'Overview' }).first().click();
+    await Promise.all([statistics.held, receivers.held]);
+    await page.getByRole('heading', { name: 'Needs attention' }).waitFor();
+    for (const text of ['nothing delivered yet', 'No receiver has got a webhook yet', '0 of'])
+      assert.equal(await page.getByText(text).count(), 0, text);
+    await Promise.all([statistics.release(), receivers.release()]);
+    await page.getByText('nothing delivered yet').waitFor();
+    const list = await holdAnswer(page, /receivers\?.*period/);
+    await page.getByRole('link', { name: 'Receivers', exact: true }).first().click();
+    await list.held;
+    assert.equal(await page.getByText(/\d origins?/).count(), 0);
+    await list.release();
+    await page.getByText('1 origin · 0 failing').waitFor();
+    await page.context().close();
+  });
+
+  test('the switch of v1a signatures says why it can’t be turned on', async () => {
+    const { key } = await createWatcher(stage.service, 'unsigned');
+    const page = await stage.open('/secrets', { key });
+    const settings = '**/signing-secrets/settings';
+    await page.route(settings, (route, request) =>
+      request.method() === 'PUT'
+        ? route.fulfill({ status: 503, json: { statusMessage: 'Service Unavailable' } })
+        : route.continue(),
+    );
+    const button = page.getByRole('switch', { name: 'Add v1a signatures' });
+    await button.click();
+    await page.getByRole('alert').filter({ hasText: 'Service Unavailable' }).waitFor();
+    assert.equal(await button.getAttribute('aria-checked'), 'false');
+    await page.unroute(settings);
+    await button.click();
+    await page.locator('[role=switch][aria-checked=true]').waitFor();
+    assert.equal(await page.getByRole('alert').count(), 0);
+    await page.context().close();
+  });
+
+  test('Esc on the question whether to send again closes only the question', async () => {
+    const { watcher, pay } = await watching('asked');
+    await pay();
+    await waitUntil(() => received('asked').length === 1);
+    const page = await stage.open('/deliveries', { key: watcher.key });
+    await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Send again' }).waitFor();
+    await page.keyboard.press('Shift+R');
+    const question = page.getByText('The same body, with the same id');
+    await question.waitFor();
+    await page.keyboard.press('Escape');
+    await question.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Send again' }).waitFor();
+    assert.equal(await page.evaluate('document.activeElement.className'), 'inspector');
+    await page.keyboard.press('Escape');
+    await page.waitForURL((url) => url.pathname === '/console/deliveries');
+    await page.context().close();
+  });
+
+  test('the price at the end of a pair’s chart fits into its box', async () => {
+    const page = await stage.open('/supply');
+    const present = Math.floor(Date.now() / HOUR_MS);
+    const hour = (hoursAgo: number) => new Date((present - hoursAgo) * HOUR_MS).toISOString();
+    const pair = {
+      ...{ id: 7, name: 'AAA/BBB', address: `0x${'1'.repeat(40)}`, latestPrice: 0.00001950437, vol24h: 1 },
+      ...{ token0: `0x${'2'.repeat(40)}`, token1: `0x${'3'.repeat(40)}`, lpPriceInUsd: null, reward_pid: 1 },
+      ...{ token0_decimals: 18, token1_decimals: 18, reserve0: null, reserve1: null, usd_value_from: 1 },
+      updated_at: hour(0),
+    };
+    const hours = [2, 1, 0].map((ago) => ({ hour: hour(ago), price: '0.000019504312', value: null }));
+    await page.route(/api\/swap\//, (route, request) =>
+      route.fulfill({
+        json: /pairs$/.test(request.url()) ? [pair] : request.url().includes('history') ? hours : [],
+      }),
+    );
+    await page.goto(`${stage.service.apiUrl}/console/market/7`);
+    const text = await page.locator('.tag-text').boundingBox();
+    const box = await page.locator('rect.tag').boundingBox();
+    const chart = await page.locator('svg.chart').boundingBox();
+    assert.ok(text !== null && box !== null && chart !== null);
+    assert.ok(text.x > box.x && text.x + text.width < box.x + box.width, JSON.stringify({ text, box }));
+    assert.ok(box.x + box.width <= chart.x + chart.width, JSON.stringify({ box, chart }));
+    await page.context().close();
+  });
+});

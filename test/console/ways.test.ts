@@ -1,0 +1,126 @@
+/**
+ * Ways through the console: where links, keys and narrow screens lead, and what the pages of public data show at their limits.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { openTab } from '../kit/browser.ts';
+import { createDeliveryTools } from '../kit/console-deliveries.ts';
+import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** Longer than new watchers go without their names in live rows. */
+const NAMES_MS = 61_000;
+
+describe('ways', () => {
+  let stage: ConsoleStage;
+  before(async () => {
+    stage = await createConsoleStage({ retryMinutes: [60] });
+  });
+  after(() => stage[Symbol.asyncDispose]());
+
+  const { watching, received } = createDeliveryTools(() => stage);
+
+  test('Esc leads back to the row of the delivery, and not to one whose number begins alike', async () => {
+    const { watcher, pay } = await watching('alike');
+    await pay(2);
+    await waitUntil(() => received('alike').length === 2);
+    const page = await stage.open('/supply', { key: watcher.key });
+    await page.route(/notifications.log\?/, async (route) => {
+      const response = await route.fetch();
+      const { data, ...rest } = Object(await response.json());
+      const ids = [1_000_017, 100_001];
+      const rows = data.map((row: object, index: number) => ({ ...row, id: ids[index] }));
+      await route.fulfill({ response, json: { ...rest, data: rows } });
+    });
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    await page.locator('tbody a.row-link').nth(1).press('Enter');
+    await page.getByText('There is no delivery 100001').waitFor();
+    await page.keyboard.press('Escape');
+    await waitUntil(
+      async () => (await page.evaluate('document.activeElement.pathname')) === '/console/deliveries/100001',
+    );
+    await page.context().close();
+  });
+
+  test('to the operator, a link to a watched address chooses its watcher', async () => {
+    const { pay, watcher } = await watching('linked');
+    await pay();
+    await waitUntil(() => received('linked').length === 1);
+    const page = await stage.open('/addresses', { admin: ADMIN_TOKEN });
+    const choice = page.getByLabel('Watcher', { exact: true }).first();
+    // The page learns which side of the transfer is watched.
+    await choice.selectOption({ label: 'linked' });
+    await page.getByText(`${stage.receiver.url}/linked`).waitFor();
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    await choice.selectOption({ label: 'All watchers' });
+    await page.getByRole('row', { name: 'linked' }).first().click();
+    await page.getByRole('complementary').getByRole('link', { name: 'watched' }).click();
+    await page.getByRole('heading', { name: 'Watched address' }).waitFor();
+    assert.equal(await choice.inputValue(), String(watcher.id));
+    await page.context().close();
+  });
+
+  test('rows name a watcher that was created after the page was opened, on a small screen too', async () => {
+    const { page, context } = await openTab(stage.browser, { width: 360, height: 740 });
+    await page.clock.install();
+    await page.goto(`${stage.service.apiUrl}/console/deliveries#admin=${ADMIN_TOKEN}`);
+    await page.getByText('in the log').waitFor();
+    const { pay } = await watching('latecomer');
+    await page.clock.fastForward(NAMES_MS);
+    await pay();
+    await page.locator('li .row-link', { hasText: 'latecomer · from' }).waitFor();
+    await context.close();
+  });
+
+  test('the page of a failing receiver leads to its deliveries, which are retrying at first', async () => {
+    stage.receiver.setAnswer(({ path }) => (path.endsWith('/failing') ? { status: 500 } : {}));
+    const { watcher, pay } = await watching('failing');
+    await pay();
+    await waitUntil(() => received('failing').length === 1);
+    const page = await stage.open('/receivers', { key: watcher.key });
+    await page.getByText('Answers 500').first().click();
+    await page.getByText('Other receivers are unaffected').waitFor();
+    await page.getByRole('link', { name: 'Show those that fail' }).click();
+    await page.locator('tbody .state', { hasText: 'Retrying' }).waitFor();
+    await page.context().close();
+    stage.receiver.setAnswer({});
+  });
+
+  test('a delivery that is due says so, and leads to its receiver', async () => {
+    const { watcher, pay } = await watching('due');
+    await pay();
+    await waitUntil(() => received('due').length === 1);
+    const page = await stage.open('/supply', { key: watcher.key });
+    await page.route(/notifications.log.\d+$/, async (route) => {
+      const response = await route.fetch();
+      const { data, ...rest } = Object(await response.json());
+      const due = { state: 'waiting', status: 'waiting', next_retry_at: null, attempts: [] };
+      await route.fulfill({ response, json: { ...rest, data: { ...data, ...due } } });
+    });
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    await page.locator('tbody tr').first().click();
+    await page.getByText('Attempt 1 is due, and waits for the receiver’s turn').waitFor();
+    await page.getByRole('link', { name: 'How the receiver does' }).click();
+    await page.getByText('Other receivers are unaffected').waitFor();
+    await page.context().close();
+  });
+
+  test('corrections of points are drawn within the chart, and have no share', async () => {
+    const page = await stage.open('/supply');
+    const user = `0x${'5'.repeat(40)}`;
+    const month = '2026-01';
+    const awards = [
+      { category: 'volume', points: 30 },
+      { category: 'correction', points: -10 },
+    ].map((one) => ({ ...one, created_at: `${month}-02T12:00:00.000Z`, hash: `0x${'7'.repeat(64)}` }));
+    await page.route(/api\/points\/user/, (route) => route.fulfill({ json: awards }));
+    await page.goto(`${stage.service.apiUrl}/console/points/${user}?month=${month}`);
+    await page.getByRole('heading', { name: 'Newest awards' }).waitFor();
+    assert.equal(await page.locator('.meter.is-thick rect').first().getAttribute('width'), '99.6');
+    const heights = await page.evaluate<number[]>(
+      `[...document.querySelectorAll('.inspector svg.chart rect')].map((one) => Number(one.getAttribute('height')))`,
+    );
+    assert.ok(heights.length > 0 && heights.every((height) => height >= 0), String(heights));
+    await page.context().close();
+  });
+});
