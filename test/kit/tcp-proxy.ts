@@ -13,6 +13,13 @@ export type TcpProxy = {
   /** Accepts connections again, on the same port. */
   mend(): Promise<void>;
   /**
+   * Keeps every connection open and accepts new ones, but forwards nothing, as if the server's processes were stopped (SIGSTOP). Or
+   * forwards only in the other direction.
+   */
+  freeze(what?: 'all' | 'requests' | 'answers'): void;
+  /** Forwards again, first what was sent since. */
+  thaw(): void;
+  /**
    * Closes the next connection on which a client sends this text, after forwarding it: the server has the request, but the
    * client gets no response. Resolves then.
    */
@@ -24,15 +31,19 @@ export type TcpProxy = {
 export async function startTcpProxy(target: { host: string; port: number }): Promise<TcpProxy> {
   const proxied = { target };
   const sockets = new Set<Socket>();
+  const pairs = new Set<[Socket, Socket]>();
   const traps = new Map<string, () => void>();
+  let frozen: 'all' | 'requests' | 'answers' | undefined;
   let server: Server;
   let port = 0;
   async function listen(): Promise<void> {
     server = createServer((inner) => {
       const outer = connect(proxied.target);
       tieSockets(inner, outer, sockets);
-      inner.pipe(outer);
-      outer.pipe(inner);
+      const pair: [Socket, Socket] = [inner, outer];
+      pairs.add(pair);
+      inner.on('close', () => pairs.delete(pair));
+      hold(pair);
       // Runs after the pipe's listener, so the bytes have been forwarded.
       inner.on('data', (bytes) => {
         for (const [text, spring] of traps) {
@@ -42,6 +53,8 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
           spring();
         }
       });
+      // The listener above lets it flow.
+      if (frozen !== undefined) hold(pair);
     });
     server.listen(port, '127.0.0.1');
     await once(server, 'listening');
@@ -56,11 +69,32 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     for (const socket of sockets) socket.destroy();
     await closed;
   }
+  /** Stops the flow in the frozen directions, and lets it flow in the others. */
+  function hold([inner, outer]: [Socket, Socket]): void {
+    for (const [what, from, to] of [
+      ['requests', inner, outer] as const,
+      ['answers', outer, inner] as const,
+    ]) {
+      from.unpipe();
+      if (frozen === 'all' || frozen === what) from.pause();
+      else from.pipe(to);
+    }
+  }
+  const freeze: TcpProxy['freeze'] = (what = 'all') => {
+    frozen = what;
+    for (const pair of pairs) hold(pair);
+  };
+  function thaw(): void {
+    frozen = undefined;
+    for (const pair of pairs) hold(pair);
+  }
   await listen();
   return Object.assign(proxied, {
     port,
     cut,
     mend: listen,
+    freeze,
+    thaw,
     cutAt: (text: string) => new Promise<void>((resolve) => traps.set(text, resolve)),
     [Symbol.asyncDispose]: cut,
   });

@@ -4,20 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StatusBody } from '../../src/api/ops/status-body.ts';
-import { type Chain, startChain } from '../kit/anvil.ts';
 import { citusUrl } from '../kit/citus.ts';
-import { type CitusCluster, createCluster } from '../kit/citus-cluster.ts';
-import { type Program, startProgram } from '../kit/program.ts';
-import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
+import { setStage } from '../kit/citus-stage.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const coordinator = citusUrl() ?? '';
 const skip = coordinator === '' && 'TEST_CITUS_URL is not set: run `npm run citus -- system/citus`';
-/** Enough for watchers on each worker. */
-const WATCHERS = 6;
-const TOKEN = 'f00d'.repeat(8);
 
 for (const { name, isKilled } of [
   { name: 'a worker is lost', isKilled: false },
@@ -27,7 +19,7 @@ for (const { name, isKilled } of [
     skip,
   }, async () => {
     await using parts = new AsyncDisposableStack();
-    const stage = await setStage(parts, { workers: 2, isApart: isKilled });
+    const stage = await setStage(parts, { coordinator, workers: 2, isApart: isKilled });
     const { chain, cluster, receiver, watchers, pay, told, status } = stage;
     const [near, far] = [0, 1].map((index) => watchers.filter(({ worker }) => worker === index));
     const [one, other] = [near?.[0], far?.[0]];
@@ -91,7 +83,7 @@ test('a worker is added, and shards move to it while payments arrive: each payme
   skip,
 }, async () => {
   await using parts = new AsyncDisposableStack();
-  const stage = await setStage(parts, { workers: 1, isApart: false });
+  const stage = await setStage(parts, { coordinator, workers: 1, isApart: false });
   const { cluster, watchers, pay } = stage;
   const workers = async () => {
     const found = new Set<number>();
@@ -114,124 +106,3 @@ test('a worker is added, and shards move to it while payments arrive: each payme
   for (const watcher of watchers) await pay(watcher);
   await stage.isAllTold();
 });
-
-type Payee = {
-  id: number;
-  address: `0x${string}`;
-  worker: number;
-  paid: string[];
-  /** Reads the watched address through the API. */
-  read(): Promise<Response>;
-};
-type Stage = {
-  cluster: CitusCluster;
-  chain: Chain;
-  receiver: Receiver;
-  watchers: Payee[];
-  /** Pays the watched address of a watcher, in a block. */
-  pay(payee: Payee): Promise<void>;
-  /** Kills the process that follows and delivers, and starts another one, if it is a separate one. */
-  restart(): Promise<void>;
-  /** How often the receiver has accepted the webhook of each payment. */
-  told(): Map<string, number>;
-  status(): Promise<StatusBody>;
-  operatorStatus(): Promise<StatusBody>;
-  /** Resolves when each payment has been accepted and stored as such. Each was accepted once. */
-  isAllTold(): Promise<void>;
-};
-
-async function setStage(
-  parts: AsyncDisposableStack,
-  { workers: count, isApart }: { workers: number; isApart: boolean },
-): Promise<Stage> {
-  const chain = parts.use(await startChain());
-  const accepted = new Map<string, number>();
-  const receiver = parts.use(await startReceiver());
-  const cluster = parts.use(await createCluster(coordinator, { count }));
-  const service = parts.use(
-    await startTestService({
-      database: cluster,
-      rpc: [chain.url],
-      receivers: [receiver],
-      retryMinutes: [0.01],
-      adminToken: TOKEN,
-      ...(isApart && { roles: ['api'] as const }),
-    }),
-  );
-  let program: Program | undefined;
-  async function startApart(): Promise<void> {
-    const started = startProgram({
-      database: cluster,
-      rpc: [chain.url],
-      startBlock: 1,
-      receiver,
-      roles: ['follower', 'delivery', 'prices'],
-      retryMinutes: [0.01],
-    });
-    program = started;
-    parts.defer(() => end(started));
-    await waitUntil(() => started.log.includes('"service.started"'), { describe: 'a start' });
-  }
-  async function end({ child, ended }: Program): Promise<void> {
-    child.kill('SIGKILL');
-    await ended;
-  }
-  if (isApart) await startApart();
-  const watchers: Payee[] = [];
-  for (let number = 1; number <= WATCHERS; number += 1) {
-    const watcher = await createWatcher(service, `watcher-${number}`);
-    const address = freshAddress();
-    const record = await watcher.watch({ address, webhookUrl: receiver.url });
-    const { id } = watcher;
-    const read = () => watcher.request('GET', `/${record.id}`);
-    watchers.push({ id, address, read, worker: await cluster.workerOf(id), paid: [] });
-  }
-  const answer = receiver.setAnswer;
-  const setAnswer: Receiver['setAnswer'] = (given) =>
-    answer((request) => {
-      const { hash } = Object(request.json);
-      const isAccepted = typeof given === 'object' && 'status' in given && given.status === 200;
-      if (isAccepted) accepted.set(hash, (accepted.get(hash) ?? 0) + 1);
-      return typeof given === 'function' ? given(request, 0) : given;
-    });
-  setAnswer({ status: 200 });
-  const told = () => accepted;
-  return {
-    cluster,
-    chain,
-    receiver: Object.assign(receiver, { setAnswer }),
-    watchers,
-    async pay({ address, paid }) {
-      const { hash } = await chain.transferNative({ from: chain.accounts[1], to: address, valueWei: 1n });
-      paid.push(hash);
-    },
-    async restart() {
-      if (program === undefined) return;
-      await end(program);
-      await startApart();
-    },
-    told,
-    status: async () => (await (await fetch(`${service.apiUrl}/status`)).json()) as StatusBody,
-    async operatorStatus() {
-      const headers = { authorization: `Bearer ${TOKEN}` };
-      const response = await fetch(`${service.apiUrl}/api/admin/status`, { headers });
-      const { data } = (await response.json()) as { data: StatusBody };
-      return data;
-    },
-    async isAllTold() {
-      const paid = watchers.flatMap((watcher) => watcher.paid);
-      await waitUntil(() => paid.every((hash) => accepted.has(hash)), {
-        describe: 'each payment told',
-        timeoutMs: 60_000,
-      });
-      const isSettled = async () => {
-        const [row] = await cluster.ask(`
-          select count(*) filter (where state <> 'processed')::int as waiting, count(*)::int as all
-          from notification_status where state <> 'withdrawn'`);
-        return row?.waiting === 0 && row.all === paid.length;
-      };
-      await waitUntil(isSettled, { describe: 'one processed notification for each payment' });
-      assert.deepEqual(new Map(accepted), new Map(paid.map((hash) => [hash, 1])));
-    },
-  };
-}

@@ -117,6 +117,7 @@ export async function insertInShards(
     changed.push(...(await tx.query<ChangedRow>(steps.requeued)));
   }
   if (computed !== undefined && computed.id !== null) {
+    await announceCopy(tx, computed.shard_id);
     await tx.query(sql`
       insert into notification (${writtenColumns}, is_held)
       select ${writtenColumns}, state = 'held' from ${arraysOf(computed, [...writtenNames, 'state'])} m order by id`);
@@ -127,6 +128,15 @@ export async function insertInShards(
   }
   const counts: StoredCountRow[] = JSON.parse(computed?.counts ?? '[]');
   return [...counts.map(toStoredCount), ...countStored(changed.map((row) => ({ ...row, is_new: false })))];
+}
+
+/**
+ * Citus writes `insert … select` of other rows with COPY. It prepares only connections that it knows to write, and doesn't note that
+ * of a COPY on a connection that has read before: such a worker would commit after the coordinator, and if it were lost in between,
+ * the block would be stored without its notifications. This statement matches no row, but is noted as a write.
+ */
+async function announceCopy(tx: Tx, shards: string | null): Promise<void> {
+  await tx.query(sql`delete from queue where shard_id = any(${shards}::bigint[]) and id = 0`);
 }
 
 /** Each column of the made rows, as PostgreSQL writes an array; null without rows. */
