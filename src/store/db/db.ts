@@ -35,6 +35,8 @@ export type Session = {
 
 export type Database = Db & {
   readonly kind: 'postgres' | 'embedded';
+  /** On Citus: a statement about one worker, which may wait for as long as that is silent, on connections only for these. */
+  probe?<Row = Record<string, unknown>>(statement: Sql): Promise<Row[]>;
   /** Passes on the rows of one statement as they arrive, without storing them. @throws an error of `onRow` after the last row. */
   each<Row>(statement: Sql, onRow: (row: Row) => void): Promise<void>;
   /**
@@ -82,6 +84,11 @@ const RETRYABLE =
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
+/** What Citus reports, as an internal error, when the connection to a worker breaks during a statement: libpq's words. */
+const INTERNAL = 'XX000';
+const BROKEN_TEXT =
+  /^(SSL SYSCALL error|SSL connection has been closed|server closed the connection|could not (receive|send) data|no connection to the server|connection not open)/i;
+
 /** A read-only server answers all queries, so only the error of a write can give this advice. */
 const READ_ONLY = /^25006/;
 export const READ_ONLY_ADVICE =
@@ -97,7 +104,9 @@ export function databaseError(error: unknown): unknown {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   const nested =
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
-  if (!RETRYABLE.test(code) && !nested && !(code === '' && RETRYABLE_TEXT.test(error.message))) return error;
+  const isBroken = code === INTERNAL && BROKEN_TEXT.test(error.message);
+  const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
+  if (!mayRetry && !nested && !isBroken) return error;
   const advice = READ_ONLY.test(code)
     ? READ_ONLY_ADVICE
     : nested || UNREACHABLE.test(code)

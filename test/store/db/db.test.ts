@@ -38,6 +38,14 @@ onEachDatabase(({ kind, database }) => {
   test('a transaction that the server ended because it was idle can be retried', () =>
     assert.rejects(database().script(`do $$ begin raise sqlstate '25P03'; end $$`), isUnavailable));
 
+  test('a statement can be retried after the connection between the servers of a Citus cluster broke, but not after another internal error', async () => {
+    const fail = (message: string) =>
+      database().script(`do $$ begin raise exception '${message}' using errcode = 'XX000'; end $$`);
+    await assert.rejects(fail('SSL SYSCALL error: EOF detected'), isUnavailable);
+    await assert.rejects(fail('server closed the connection unexpectedly'), isUnavailable);
+    await assert.rejects(fail('cache lookup failed'), (error) => !isUnavailable(error));
+  });
+
   test('parameters of every type arrive unchanged, including arrays with nulls', async () => {
     const time = new Date('2025-11-20T12:00:00.123Z');
     const [row] = await database().query<{ bytes: Uint8Array }>(sql`
