@@ -21,6 +21,7 @@ import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
 import { createPointsProcessor } from '../ingest/points/points.ts';
 import { createTransferProver } from '../ingest/prove-transfers.ts';
+import { createWorkerCheck } from '../ingest/worker-check.ts';
 import { type AddressFilter, createAddressFilter } from '../store/matching/address-filter.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
@@ -73,6 +74,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const fullChecks = createFullChecks({ clock, log });
   const deferredWake = createWake(clock);
   let leads = () => false;
+  const checkWorkers = createWorkerCheck({ database, clock, log });
   const filter = openAddressFilter(base, () => leads());
   const follower = createFollower({
     ...{ database, nodes, clock, log, metrics, chainId, startBlock, confirmations, finalityDepth },
@@ -80,12 +82,11 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock: steadyClock, log, display }),
     checks: verifier,
-    filter,
+    ...{ filter, checkWorkers, onDeferred: () => deferredWake.ring() },
     unhashedProof: {
       fullChecks,
       proverOf: createTransferProver({ voters: nodes, recover: verifier.recover, log }),
     },
-    onDeferred: () => deferredWake.ring(),
     async isLeader() {
       const { isLeader, isHeld } = await elections.follower();
       leads = () => isLeader && isHeld();
@@ -127,7 +128,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       ...{ idleMs, wake: deferredWake, retryMsMax: RESUME_MS_MAX },
     });
     if (database.isDistributed === true) {
-      const step = createCatchUp({ database, clock, log, metrics, confirmations });
+      const step = createCatchUp({ database, clock, log, metrics, confirmations, checkWorkers });
       loops.run('lost shards', led(step), { idleMs: () => LOST_MS, retryMsMax: RESUME_MS_MAX });
     }
     loops.run('address filter', filter.step, { idleMs: () => FILTER_MS });

@@ -9,6 +9,7 @@ import type { Metrics } from '../core/metrics.ts';
 import { catchUp } from '../store/blocks/catch-up.ts';
 import type { Database } from '../store/db/db.ts';
 import { type LostShards, listLost } from '../store/db/lost-shards.ts';
+import type { WorkerCheck } from './worker-check.ts';
 
 /** The pause after a transaction, because each holds up the commits of blocks. */
 const PAUSE_MS = 50;
@@ -20,10 +21,12 @@ type CatchUpOptions = {
   metrics: Pick<Metrics, 'ingestNotifications'>;
   /** The same as the follower's. */
   confirmations: number;
+  checkWorkers: WorkerCheck;
 };
 
-/** A step catches up some blocks for the shards of each worker. */
-export function createCatchUp({ database, clock, log, metrics, confirmations }: CatchUpOptions): Step {
+/** A step looks for lost workers, and catches up some blocks for the shards of each one. */
+export function createCatchUp(options: CatchUpOptions): Step {
+  const { database, clock, log, metrics, confirmations, checkWorkers } = options;
   /** Returns whether the shards miss further blocks that they can be given at once. */
   async function advance({ id, worker }: LostShards): Promise<boolean> {
     try {
@@ -43,6 +46,7 @@ export function createCatchUp({ database, clock, log, metrics, confirmations }: 
   }
 
   return async (signal) => {
+    await checkWorkers();
     let isLeft = false;
     for (const lost of await listLost(database)) isLeft = (await advance(lost)) || isLeft;
     if (!isLeft) return 'idle';

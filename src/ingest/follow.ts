@@ -11,7 +11,6 @@ import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { BlockId } from '../domain/block.ts';
 import { findBlockHash, findChain, findTip, isOrphaned } from '../store/blocks/blocks.ts';
-import { declareLost } from '../store/blocks/catch-up.ts';
 import type { Backfill } from './backfill.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { createNodeComparison } from './compare-nodes.ts';
@@ -22,6 +21,7 @@ import { type CommitOptions, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead } from './read-ahead.ts';
 import type { Extract, ReadBlock } from './read-block.ts';
 import { reportCommit, reportReorg } from './report-blocks.ts';
+import { createWorkerCheck, type WorkerCheck } from './worker-check.ts';
 
 export type FollowerOptions = CommitOptions & {
   nodes: ChainNodes;
@@ -35,6 +35,8 @@ export type FollowerOptions = CommitOptions & {
   extract: Extract;
   /** Checks that the chain was observed to honor: stored with the blocks, and enforced by the next process that follows. */
   checks: Pick<Verifier, 'enforcedChecks' | 'observedTypes' | 'enforce'>;
+  /** On Citus. */
+  checkWorkers?: WorkerCheck;
   /** Called after a commit that left notifications to `createDeferredWriter`. */
   onDeferred?(): void;
   /** Whether this process is the one that follows. The others stand by. */
@@ -74,6 +76,7 @@ export function createFollower(options: FollowerOptions): Follower {
   const commitProved = createProvedCommit({ ...options, readAhead });
   const readBranch = createBranchReader(readAhead);
   const readHead = cacheHead(nodes, clock);
+  const { checkWorkers = createWorkerCheck(options) } = options;
   const compareNodes = createNodeComparison({ database, nodes, clock });
   const finality = createFinality(options);
   /** Since when the follower has held, by the steady clock. */
@@ -190,6 +193,7 @@ export function createFollower(options: FollowerOptions): Follower {
   ): Promise<StepOutcome> {
     const newest = blocks.at(-1)?.header;
     if (newest === undefined) return 'idle';
+    if (database.isDistributed === true && (await checkWorkers())) return 'worked';
     const target = { tip, newest, ancestor, finalizedNumber: finality.number() };
     const committed = await commitProved(blocks, target, signal).catch(async (error: unknown) => {
       if (await leaveOutSilent(error)) return { outcome: 'lost' as const };
@@ -208,10 +212,7 @@ export function createFollower(options: FollowerOptions): Follower {
   /** On Citus: if a worker doesn't answer, the next step goes on without its shards (ingest/catch-up.ts). */
   async function leaveOutSilent(error: unknown): Promise<boolean> {
     if (!(error instanceof Fault) || error.code !== 'unavailable') return false;
-    const lost = await declareLost(database, clock.now());
-    for (const { worker, blockNumber } of lost)
-      log.warn({ worker, block: blockNumber, error: messageOf(error) }, 'shards.lost');
-    return lost.length > 0;
+    return checkWorkers(messageOf(error));
   }
 
   /** The first block: the stored start if there is one (a reorg may have orphaned all blocks), otherwise the configured one. */

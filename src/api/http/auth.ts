@@ -10,6 +10,7 @@ import { Fault } from '../../core/fault.ts';
 import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
 import type { KeyRing } from '../../domain/key-ring.ts';
 import type { Database } from '../../store/db/db.ts';
+import { requireSomeShard } from '../../store/delivery/shards.ts';
 import { findKeyByLookup, type PresentedKey } from '../../store/watchers/api-keys.ts';
 import { findWatcher } from '../../store/watchers/watchers.ts';
 import { invalid } from './errors.ts';
@@ -88,6 +89,18 @@ export function takeAccount(request: FastifyRequest, _reply: FastifyReply, done:
 /** The `preHandler` of all routes: checks the key again after a slow body. Rejects like `onRequest`. */
 export async function passAgain(request: FastifyRequest): Promise<void> {
   await rechecks.get(request)?.();
+}
+
+/** For routes that read or change what is in the watcher's shards: on Citus, its hook also rejects while all of these are lost. */
+export function createShardGate(dependencies: Dependencies): WatcherGate {
+  const gate = createWatcherGate(dependencies);
+  return {
+    ...gate,
+    async onRequest(request) {
+      await gate.onRequest(request);
+      await requireSomeShard(dependencies.database, watcherOf(request));
+    },
+  };
 }
 
 /** Its hook rejects with the Faults of `createAuthenticator`. */

@@ -10,7 +10,7 @@ import { keepAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
 import { publicIdentityOf } from '../../store/db/identity.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { accountOf, createWatcherGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
+import { accountOf, createShardGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
 import { requireConnected } from '../http/connected.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { hasFreeSlot } from '../http/stream-slots.ts';
@@ -115,7 +115,7 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
 }
 
 export function addAttemptStreamRoute(api: Api, options: ApiOptions, { open }: AttemptStreams): void {
-  const { onRequest, watcherOf } = createWatcherGate(options);
+  const { onRequest, watcherOf } = createShardGate(options);
   const schema = { querystring: querySchema(streamParameters) };
   // A HEAD request would read the whole stream.
   api.get(PATH, { onRequest, exposeHeadRoute: false, schema, config }, async (request, reply) =>

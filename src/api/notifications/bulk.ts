@@ -15,7 +15,7 @@ import { withinLimits } from '../../store/watchers/limits.ts';
 import { alignChanged, changeWatchedAddresses } from '../../store/watchers/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../../store/watchers/watched-set.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { accountOf, createWatcherGate, type WatcherGate } from '../http/auth.ts';
+import { accountOf, createShardGate, type WatcherGate } from '../http/auth.ts';
 import { liftBodyLimit, readRest } from '../http/body-limit.ts';
 import { strict, unknownFields } from '../http/body-names.ts';
 import { untilSilent } from '../http/body-silence.ts';
@@ -127,7 +127,7 @@ const operations = {
 };
 
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
-  const gate = createWatcherGate(options);
+  const gate = createShardGate(options);
   const storing = createRoom({ clock: options.clock, unitsMax: STORED_MAX, what: 'bulk changes' });
   const inTurn: InTurn = async (account, work) => {
     const end = await storing.take(account, 1, never);

@@ -18,7 +18,7 @@ import type { Scope } from '../../store/delivery/log-of-all.ts';
 import { findLoggedBlock } from '../../store/delivery/logged-block.ts';
 import { redeliverOne, redeliverStep } from '../../store/delivery/redelivery.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate, type WatcherGate } from '../http/auth.ts';
+import { createShardGate, type WatcherGate } from '../http/auth.ts';
 import { invalid } from '../http/errors.ts';
 import { nextLink } from '../http/paging.ts';
 import { parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
@@ -163,7 +163,7 @@ export const operations = {
 };
 
 export function addDeliveryLogRoutes(api: Api, options: ApiOptions, current: ApiOptions): void {
-  const gate = createWatcherGate(options);
+  const gate = createShardGate(options);
   addList(api, current, gate);
   addCount(api, current, gate);
   addOne(api, options, gate);

@@ -7,7 +7,7 @@ import { type ReceiverQueue, readReceiverQueues } from '../../store/delivery/rec
 import { listReceivers, PENDING_MAX, type Receiver } from '../../store/delivery/receivers.ts';
 import { type Period, type ReceiverSums, readSumsOf } from '../../store/delivery/statistics.ts';
 import type { Api, ApiOptions, InFlight } from '../context.ts';
-import { createWatcherGate } from '../http/auth.ts';
+import { createShardGate } from '../http/auth.ts';
 import { cursorParameter, nextLink } from '../http/paging.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf, textOrNull } from './log-json.ts';
@@ -157,7 +157,7 @@ const operation = {
 
 export function addReceiverRoutes(api: Api, options: ApiOptions): void {
   const { database, inFlight, clock } = options;
-  const { onRequest, watcherOf } = createWatcherGate(options);
+  const { onRequest, watcherOf } = createShardGate(options);
 
   api.get(
     PATH,

@@ -8,7 +8,7 @@ import { Fault } from '../../core/fault.ts';
 import { recordStatistics } from '../../store/delivery/record-statistics.ts';
 import { findWatchedAddress, type WatchedAddress } from '../../store/watchers/watched.ts';
 import type { Api, ApiOptions, TestResult } from '../context.ts';
-import { accountOf, createWatcherGate } from '../http/auth.ts';
+import { accountOf, createShardGate } from '../http/auth.ts';
 import { answerOf, textOrNull } from './log-json.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
 
@@ -79,7 +79,7 @@ const operations = {
 
 export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
   const { database, clock } = options;
-  const { onRequest, watcherOf } = createWatcherGate(options);
+  const { onRequest, watcherOf } = createShardGate(options);
   const mayTest = createAllowance(clock);
   const closing = new AbortController();
   api.addHook('preClose', async () => closing.abort());

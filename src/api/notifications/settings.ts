@@ -12,7 +12,7 @@ import {
   type WatchSettings,
 } from '../../store/watchers/settings.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate } from '../http/auth.ts';
+import { createShardGate } from '../http/auth.ts';
 import { strict } from '../http/body-names.ts';
 import { invalidRequest } from '../http/errors.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
@@ -82,7 +82,7 @@ const operations = {
 /** GET returns every setting. PUT replaces all of them, and omitted ones get their defaults. DELETE restores the defaults. */
 export function addSettingsRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, confirmations } = options;
-  const { onRequest, watcherOf } = createWatcherGate(options);
+  const { onRequest, watcherOf } = createShardGate(options);
   const url = `${PATH}/:id/settings`;
   const success = (settings: WatchSettings) => ({
     success: true as const,

@@ -5,7 +5,7 @@ import { Type } from 'typebox';
 import { readReceiverStatistics, readStatistics } from '../../store/delivery/statistics.ts';
 import { findWatchedAddress } from '../../store/watchers/watched.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate } from '../http/auth.ts';
+import { createShardGate } from '../http/auth.ts';
 import { querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf } from './log-json.ts';
 import {
@@ -41,7 +41,7 @@ const operations = {
 
 export function addStatisticsRoutes(api: Api, options: ApiOptions): void {
   const { database, clock } = options;
-  const { onRequest, watcherOf } = createWatcherGate(options);
+  const { onRequest, watcherOf } = createShardGate(options);
 
   api.get(
     PATH,

@@ -21,7 +21,7 @@ import {
   type WatchedAddressPatch,
 } from '../../store/watchers/watched.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate, type WatcherGate } from '../http/auth.ts';
+import { createShardGate, type WatcherGate } from '../http/auth.ts';
 import { invalidRequest } from '../http/errors.ts';
 import { onceOf } from '../http/idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
@@ -124,7 +124,7 @@ const operations = {
 };
 
 export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
-  const gate = createWatcherGate(options);
+  const gate = createShardGate(options);
   addCreate(api, options, gate);
   addList(api, options, gate);
   addGet(api, options, gate);

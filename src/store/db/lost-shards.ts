@@ -3,6 +3,9 @@
  * the later ones in their order when the worker is back (blocks/catch-up.ts). A row of `lost_shards` names them by hash values,
  * which stay the same when shards move. docs/explanation/lost-workers.md says why nothing is left out or written twice.
  */
+import { never } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
+import { systemClock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
@@ -130,14 +133,29 @@ async function placesOf(db: Db, limit: Sql): Promise<Place[]> {
     where sample is not null order by worker`);
 }
 
-/** Whether the worker answers. */
-export async function doesAnswer(database: Database, { sample }: Place): Promise<boolean> {
+/** For each database, the workers whose probes are under way. */
+const probing = new WeakMap<Database, Map<string, Promise<boolean>>>();
+
+/**
+ * Whether the worker answers in time. Sends no second probe until the first has ended, because each would keep a connection, and
+ * lets PostgreSQL end none: Citus would wait for the worker's answer to the cancellation.
+ */
+export async function doesAnswer(database: Database, place: Place): Promise<boolean> {
+  const underWay = probing.get(database) ?? new Map<string, Promise<boolean>>();
+  probing.set(database, underWay);
+  let probe = underWay.get(place.worker);
+  if (probe === undefined) {
+    probe = ask(database, place).finally(() => underWay.delete(place.worker));
+    underWay.set(place.worker, probe);
+  }
+  return (await firstOrLate({ clock: systemClock(), signal: never }, [probe], PROBE_MS_MAX)) === true;
+}
+
+async function ask(database: Database, { sample }: Place): Promise<boolean> {
+  const send = database.probe ?? database.query;
   for (let tries = 1; ; tries += 1) {
     try {
-      await database.transaction(async (tx) => {
-        await limitStatements(tx, PROBE_MS_MAX);
-        await tx.query(sql`select id from watched_address where shard_id = ${sample} limit 1`);
-      });
+      await send(sql`select id from watched_address where shard_id = ${sample} limit 1`);
       return true;
     } catch (error) {
       if (!(error instanceof Fault) || !isOfServer(error.cause)) throw error;

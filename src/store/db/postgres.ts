@@ -1,7 +1,6 @@
 /**
  * The Database on a PostgreSQL server (15 or newer), through a pool of connections.
  */
-import { randomInt } from 'node:crypto';
 import pg from 'pg';
 import { machineSteadyMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
@@ -9,32 +8,33 @@ import { areTablesDistributed } from './citus.ts';
 import {
   type Connections,
   type Database,
-  type Db,
-  databaseError,
   INT8_OID,
   parseInt8,
-  type Session,
   type Share,
   type SharedDatabase,
 } from './db.ts';
 import { createPostgresHosts, type PostgresHosts } from './postgres-hosts.ts';
+import { openSession, orFault, requireSameDatabase, requireSessions } from './postgres-sessions.ts';
 import { requireVersion } from './postgres-version.ts';
 import type { ReplicaConnections } from './replica.ts';
-import type { Sql } from './sql.ts';
+import { raw, type Sql } from './sql.ts';
 
 /** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
 const QUERY_MS_MAX = 120_000;
+/**
+ * The same on Citus for shares whose statements are short: a worker that keeps its connections but doesn't answer would otherwise hold
+ * all connections of the share, which the other shards need too. PostgreSQL's own limit doesn't help: Citus then waits for the
+ * worker's answer to the cancellation.
+ */
+const SHARD_MS_MAX = 5_000;
+const limited: ReadonlySet<Share> = new Set(['api', 'delivery', 'settle']);
+/** The driver's error. The connection still waits for the answer. */
+const GIVEN_UP = 'Query read timeout';
 /** Two statements at a time record outcomes, unless that would leave delivery too few connections. */
 const SETTLE_CONNECTIONS = 2;
 const OTHER_CONNECTIONS_MIN = 2;
 /** Named statements of each connection. Statements composed of many parts could otherwise fill the server's memory. */
 const NAMES_MAX = 100;
-/** A busy pooler in transaction mode may by chance give each connection its own session, but not this many times in a row. */
-const SESSION_CHECKS = 12;
-/** A pooler in session mode without a second free connection would keep the check waiting longer. */
-const SESSION_CHECK_MS_MAX = 10_000;
-const LOCK_KEY_MAX = 2 ** 31;
-
 /**
  * work_mem of statements with many rows. With the default of 4 MB, sorting a leaderboard of 100,000 users used files.
  */
@@ -56,6 +56,11 @@ type PostgresOptions = {
 /** On Citus, each transaction would otherwise open up to one connection to a worker for each of its shards. */
 const ONE_AFTER_THE_OTHER = `; set local citus.multi_shard_modify_mode = 'sequential'`;
 
+/** For probes of workers (lost-shards.ts): one for each worker that doesn't answer. */
+const PROBE_CONNECTIONS = 16;
+/** A probe may wait for as long as its worker is silent. A timer can't be longer. */
+const PROBE_MS_MAX = 2 ** 31 - 1;
+
 const SETTINGS = {
   types,
   query_timeout: QUERY_MS_MAX,
@@ -70,6 +75,12 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
   const isPooled = apiHosts !== hosts;
   const nameOf = createNames();
 
+  const prober: Lender = {
+    ...hosts,
+    ...{ nameOf: () => undefined, begin: 'begin', msMax: PROBE_MS_MAX },
+    lend: () => orFault(hosts.connect(pools.probe)),
+  };
+
   function shareOf(share: Share, isDistributed: boolean): Database {
     const isApi = share === 'api' || share === 'operator';
     const own = isApi ? apiHosts : hosts;
@@ -77,6 +88,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       ...own,
       // A pooler runs the next statement in another session, which doesn't know the name.
       nameOf: own === hosts ? nameOf : () => undefined,
+      msMax: isDistributed && limited.has(share) ? SHARD_MS_MAX : undefined,
       begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}${isDistributed ? ONE_AFTER_THE_OTHER : ''}`,
       async lend() {
         const askedMs = machineSteadyMs();
@@ -89,6 +101,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       kind: 'postgres',
       isDistributed,
       query: (statement) => query(lender, statement),
+      ...(isDistributed && { probe: (statement: Sql) => query(prober, statement) }),
       each: (statement, onRow) => each(lender, statement, onRow),
       transaction: (work) =>
         unlessConflict(() =>
@@ -96,7 +109,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
             work({
               kind: 'transaction',
               isDistributed,
-              query: (statement) => run(client, statement, lender.nameOf(statement)),
+              query: (statement) => run(client, lender, statement),
             }),
           ),
         ),
@@ -135,7 +148,8 @@ function createPools(url: string, { sessionUrl, connections }: PostgresOptions) 
   const hosts = createPostgresHosts(isPooled ? sessionUrl : url, SETTINGS);
   const apiHosts = isPooled ? createPostgresHosts(url, SETTINGS, { keepsSessions: false }) : hosts;
   const settling = connections.delivery - SETTLE_CONNECTIONS < OTHER_CONNECTIONS_MIN ? 1 : SETTLE_CONNECTIONS;
-  const pools: Record<Exclude<Share, 'operator'>, pg.Pool> = {
+  const pools: Record<Exclude<Share, 'operator'> | 'probe', pg.Pool> = {
+    probe: hosts.pool(PROBE_CONNECTIONS),
     follower: hosts.pool(connections.follower),
     settle: hosts.pool(settling),
     delivery: hosts.pool(connections.delivery - settling),
@@ -153,14 +167,14 @@ export function openReplicaConnections(url: string, connectionsMax: number): Rep
   const pool = hosts.pool(connectionsMax);
   const lender: Lender = {
     ...hosts,
-    ...{ nameOf: createNames(), begin: 'begin', lend: () => orFault(hosts.connect(pool)) },
+    ...{ nameOf: createNames(), begin: 'begin', msMax: undefined, lend: () => orFault(hosts.connect(pool)) },
   };
   return {
     query: (statement) => query(lender, statement),
     each: (statement, onRow) => each(lender, statement, onRow),
     transaction: (work) =>
       inTransaction(lender, (client) =>
-        work({ kind: 'transaction', query: (statement) => run(client, statement, lender.nameOf(statement)) }),
+        work({ kind: 'transaction', query: (statement) => run(client, lender, statement) }),
       ),
     close: () => pool.end(),
     cut: hosts.cut,
@@ -174,20 +188,24 @@ type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & {
   nameOf: Names;
   /** The statement that begins a transaction. */
   begin: string;
+  /** How long a statement waits for its answer; the usual time if undefined. */
+  msMax: number | undefined;
   lend(): Promise<pg.PoolClient>;
 };
 
-async function orFault<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw databaseError(error);
-  }
-}
-
-async function run<Row>(client: pg.PoolClient, { text, values }: Sql, name?: string): Promise<Row[]> {
+async function run<Row>(
+  client: pg.PoolClient,
+  { nameOf, msMax }: Pick<Lender, 'nameOf' | 'msMax'>,
+  statement: Sql,
+): Promise<Row[]> {
+  const { text, values } = statement;
+  const name = nameOf(statement);
   const { rows } = await orFault(
-    client.query({ text, values: [...values], ...(name !== undefined && { name }) }),
+    client.query({
+      ...{ text, values: [...values] },
+      ...(name !== undefined && { name }),
+      ...(msMax !== undefined && { query_timeout: msMax }),
+    }),
   );
   return rows;
 }
@@ -221,7 +239,7 @@ async function once<T>(lender: Lender, work: (client: pg.PoolClient) => Promise<
 }
 
 const query = <Row>(lender: Lender, statement: Sql): Promise<Row[]> =>
-  unlessConflict(() => once(lender, (client) => run(client, statement, lender.nameOf(statement))));
+  unlessConflict(() => once(lender, (client) => run(client, lender, statement)));
 
 /** Deadlock and serialization failure. The transaction was rolled back, and a retry may succeed at once. */
 const CONFLICT = /^(40P01|40001)$/;
@@ -248,8 +266,8 @@ const script = (lender: Lender, text: string): Promise<void> =>
 
 function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
   return inTransaction(lender, async (client) => {
-    await run(client, { text: 'set transaction read only', values: [] });
-    await run(client, { text: `set local work_mem = '${EACH_WORK_MEM}'`, values: [] });
+    await run(client, lender, raw('set transaction read only'));
+    await run(client, lender, raw(`set local work_mem = '${EACH_WORK_MEM}'`));
     let problem: { error: unknown } | undefined;
     const answered = new Promise<void>((resolve, reject) => {
       const query = new pg.Query({ text, values: [...values] }, (error) => {
@@ -276,107 +294,23 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
   const client = await lender.lend();
   let isBroken = false;
   try {
-    await run(client, { text: lender.begin, values: [] });
+    await run(client, lender, raw(lender.begin));
     const result = await work(client);
-    await run(client, { text: 'commit', values: [] });
+    await run(client, lender, raw('commit'));
     return result;
   } catch (error) {
     lender.noteError(client, error);
-    await client.query('rollback').catch(() => {
-      isBroken = true;
-    });
+    isBroken = isGivenUp(error);
+    // A rollback would wait for the statement that was given up.
+    if (!isBroken)
+      await client.query('rollback').catch(() => {
+        isBroken = true;
+      });
     throw error;
   } finally {
     lender.release(client, isBroken);
   }
 }
 
-async function openSession(hosts: PostgresHosts): Promise<Session> {
-  const client = await orFault(hosts.open());
-  const lost = new AbortController();
-  const held = new Set<string>();
-  const listeners = new Map<string, (payload: string) => void>();
-  client.on('error', () => lost.abort());
-  client.on('end', () => lost.abort());
-  client.on('notification', ({ channel, payload }) => listeners.get(channel)?.(payload ?? ''));
-  return {
-    lost: lost.signal,
-    async tryLock(space, key) {
-      if (lost.signal.aborted) throw new Fault('unavailable', 'database: the session is lost');
-      if (held.has(`${space}/${key}`)) return true;
-      const { rows } = await orFault(
-        client.query('select pg_try_advisory_lock($1, $2) as locked', [space, key]),
-      );
-      if (rows[0]?.locked !== true) return false;
-      held.add(`${space}/${key}`);
-      return true;
-    },
-    async unlock(space, key) {
-      if (!held.delete(`${space}/${key}`)) return;
-      await orFault(client.query('select pg_advisory_unlock($1, $2)', [space, key]));
-    },
-    async listen(channel, onNotify) {
-      listeners.set(channel, onNotify);
-      await orFault(client.query(`listen ${channel}`));
-    },
-    close: () => client.end(),
-  };
-}
-
-/**
- * Refuses a pooler in transaction mode. Two connections must never share one session of the server. Behind such a pooler they
- * do: while the first connection is between two transactions, the pooler gives its server session to the second.
- */
-async function requireSessions(hosts: PostgresHosts, key: 'url' | 'sessionUrl'): Promise<void> {
-  await using parts = new AsyncDisposableStack();
-  const open = async () => {
-    const client = await orFault(hosts.open(SESSION_CHECK_MS_MAX));
-    parts.defer(() => client.end());
-    return client;
-  };
-  const [one, other] = [await open(), await open()];
-  const serverProcess = async (client: pg.Client) => {
-    const { rows } = await orFault(client.query('select pg_backend_pid() as pid'));
-    return rows[0]?.pid;
-  };
-  for (let tries = 0; tries < SESSION_CHECKS; tries += 1) {
-    const first = await serverProcess(one);
-    await orFault(other.query('begin'));
-    const second = await serverProcess(other);
-    // The other connection holds its session in a transaction. A pooler in transaction mode then has to find another session
-    // for the first one.
-    const again = await serverProcess(one);
-    await orFault(other.query('commit'));
-    if (first !== second && first === again) continue;
-    throw new Fault(
-      'invalid',
-      `database.${key}: a pooler shares server sessions between connections (transaction mode), which breaks the locks of workers and LISTEN. ${SESSION_ADVICE[key]}`,
-    );
-  }
-}
-
-const SESSION_ADVICE = {
-  url: 'Keep the pooler for the API and set database.sessionUrl to PostgreSQL itself. Or connect directly, or set pool_mode = session for this database in pgbouncer',
-  sessionUrl: 'Name PostgreSQL itself, or set pool_mode = session for this database in pgbouncer',
-};
-
-/** Advisory lock space for `requireSameDatabase`. Advisory locks belong to one database of one server. */
-const SAME_DATABASE_LOCK_SPACE = 0x6362_0005;
-
-/** Refuses two URLs that lead to different databases: the API would read and write one that no other part knows. */
-async function requireSameDatabase(api: Db, hosts: PostgresHosts): Promise<void> {
-  const session = await openSession(hosts);
-  try {
-    const key = randomInt(LOCK_KEY_MAX);
-    await session.tryLock(SAME_DATABASE_LOCK_SPACE, key);
-    const text = 'select pg_try_advisory_xact_lock($1::int, $2::int) as is_free';
-    const [row] = await api.query<{ is_free: boolean }>({ text, values: [SAME_DATABASE_LOCK_SPACE, key] });
-    if (row?.is_free === false) return;
-  } finally {
-    await session.close();
-  }
-  throw new Fault(
-    'invalid',
-    'database.sessionUrl leads to another database than database.url. Both must lead to the same database of the same server, database.url through the pooler',
-  );
-}
+const isGivenUp = (error: unknown): boolean =>
+  error instanceof Fault && error.cause instanceof Error && error.cause.message === GIVEN_UP;

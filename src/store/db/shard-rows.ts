@@ -11,8 +11,11 @@ import { raw, type Sql, sql } from './sql.ts';
 export const within = <D extends Db>(db: D, reach: readonly number[]): D => ({ ...db, reach });
 
 /** Also requires the shard to be one of those that the transaction is limited to. On Citus, other servers aren't asked then. */
-export const inReach = ({ reach }: Db, shardId: Sql): Sql =>
-  reach === undefined ? sql`` : sql` and ${shardId} = any(${listOf(reach)}::bigint[])`;
+export function inReach({ reach }: Db, shardId: Sql): Sql {
+  if (reach === undefined) return sql``;
+  // Citus asks all servers for an empty array.
+  return reach.length === 0 ? sql` and false` : sql` and ${shardId} = any(${listOf(reach)}::bigint[])`;
+}
 
 /** Rows with these columns, as `columnList` of a function in `from`. */
 export function recordsOf(rows: string, columns: string): Sql {

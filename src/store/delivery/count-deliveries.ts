@@ -7,6 +7,7 @@ import type { Clock } from '../../core/clock.ts';
 import { bucketBoundsMs } from '../../domain/time-buckets.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
+import { listLost } from '../db/lost-shards.ts';
 import { rowsOf } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { createSafeWatermark } from './attempts.ts';
@@ -79,6 +80,8 @@ export function createDeliveryCount({
       const reachedAt = safeWatermark.reachedAt();
       nextMs = safeWatermark.isPending() ? PENDING_MS : IDLE_MS;
       if (safeId === undefined || reachedAt === undefined) return 'idle';
+      // Attempts are added in the order of their ids, which are spread over all shards.
+      if ((await listLost(database)).length > 0) return 'idle';
       const isBehind = await database.transaction((tx) =>
         addNext(tx, { safeId, reachedAt, batchIds, attemptsMs, now: clock.now(), partReceivers }),
       );

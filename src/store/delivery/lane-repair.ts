@@ -8,6 +8,7 @@ import type { Step } from '../../core/loop.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { isLost } from '../db/lost-shards.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { hasFollowedClock, wakeLanes } from './lanes.ts';
@@ -97,7 +98,8 @@ export async function findForgottenLanes(
 /** On Citus: whether lane `l` of the page is one with something due. */
 async function dueLanes(db: Db, now: Date, page: LanePage): Promise<Sql> {
   const lanes = await db.query<{ id: number; shard_id: number }>(sql`
-    select id, shard_id from lane where id > ${page.after} order by id limit ${page.limit}`);
+    select id, shard_id from lane l where id > ${page.after} and not ${isLost(sql`l.shard_id`)}
+    order by id limit ${page.limit}`);
   const rows = await db.query<{ lane_id: number }>(sql`
     select distinct lane_id from queue
     where ${isOfLanes(lanes)} and state = 'waiting' and due_at <= ${now}`);

@@ -1,11 +1,10 @@
 /**
  * Watchers whose webhooks go out late, because more of them are due than the watcher's share of attempts allows.
  */
-import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { inReach, rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { shardsOfWatcher } from './shards.ts';
+import { isInShards, shardsOfWatcher } from './shards.ts';
 
 type LateWatcher = { watcherId: number; watcherName: string; oldestDueAt: Date };
 
@@ -101,7 +100,7 @@ async function readOldest(db: Db, busy: Sql): Promise<OldestOf> {
   const shards = await db.query<{ id: number }>(sql`
     select s.id from (${busy}) as b join watcher w on w.id = b.watcher_id cross join lateral unnest(${shardsOfWatcher}) as s (id)`);
   const reached = shards.map(({ id }) => id).filter((id) => db.reach?.includes(id) !== false);
-  const isOwn = sql`shard_id = any(${listOf(reached)}::bigint[]) and state = 'waiting'`;
+  const isOwn = sql`${isInShards(sql`shard_id`, reached)} and state = 'waiting'`;
   const retries = await rowsOf(
     db,
     sql`select shard_id, min(due_at) as due_at from queue where ${isOwn} and retry_count > 0 group by shard_id`,

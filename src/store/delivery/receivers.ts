@@ -5,6 +5,7 @@
 import type { Step } from '../../core/loop.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { isLost } from '../db/lost-shards.ts';
 import { rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { isOfLanes, shardsOfWatcher } from './shards.ts';
@@ -204,14 +205,16 @@ const hasRetries = sql`exists (
   select from queue n
   where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0)`;
 
-/** Whether a retry of the delivery queue waits. `retries` are those that `readRetries` has read, on Citus. */
+/** Whether a retry of the delivery queue waits. `retries` are those that `readRetries` has read, on Citus. In lost shards they stay as they are. */
 const hasRetriesIn = (retries: Sql | undefined): Sql =>
-  retries === undefined ? hasRetries : sql`f.lane_id in (select lane_id from ${retries} as r)`;
+  retries === undefined
+    ? hasRetries
+    : sql`(f.lane_id in (select lane_id from ${retries} as r) or ${isLost(sql`f.shard_id`)})`;
 
 /** On Citus: the delivery queues of failing receivers `f` that match the condition, with what waits for a retry in them. */
 async function readRetries(db: Db, condition: Sql): Promise<Sql> {
   const lanes = await db.query<{ id: number; shard_id: number }>(sql`
-    select lane_id as id, shard_id from receiver_failure f where ${condition}`);
+    select lane_id as id, shard_id from receiver_failure f where ${condition} and not ${isLost(sql`f.shard_id`)}`);
   return rowsOf(
     db,
     sql`

@@ -5,6 +5,7 @@
 import { SHARD_STEP, shardOfRecord, shardsOf } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
+import { isLost, lostFault } from '../db/lost-shards.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 
 /** The watcher of a shard. */
@@ -21,6 +22,15 @@ export async function listShards(db: Db, watcherId: number): Promise<number[]> {
   return shardsOf(watcherId, row?.slices ?? 1);
 }
 
+/** On Citus. @throws Fault `unavailable` if all shards of the watcher are lost, as each of its requests would wait for their worker. */
+export async function requireSomeShard(db: Db, watcherId: number): Promise<void> {
+  if (db.isDistributed !== true) return;
+  const lost = await db.query(sql`
+    select from watcher w where w.id = ${watcherId} and exists (select from lost_shards)
+      and not exists (select from unnest(${shardsOfWatcher}) as t (id) where not ${isLost(sql`t.id`)})`);
+  if (lost.length > 0) throw lostFault();
+}
+
 /** The shards of these watchers. */
 export async function listShardsOfWatchers(db: Db, watcherIds: readonly number[]): Promise<number[]> {
   const rows = await db.query<{ id: number; slices: number }>(
@@ -29,8 +39,9 @@ export async function listShardsOfWatchers(db: Db, watcherIds: readonly number[]
   return rows.flatMap(({ id, slices }) => shardsOf(id, slices));
 }
 
-/** Whether the row with this shard is in one of the shards. */
+/** Whether the row with this shard is in one of the shards. Without any it is a constant, because Citus asks all servers for an empty array. */
 export function isInShards(shardId: Sql, shards: readonly number[]): Sql {
+  if (shards.length === 0) return sql`false`;
   return shards.length === 1
     ? sql`${shardId} = ${shards[0]}`
     : sql`${shardId} = any(${listOf(shards)}::bigint[])`;

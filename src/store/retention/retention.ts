@@ -6,6 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { listLost } from '../db/lost-shards.ts';
 import { forEachShard } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { STATISTICS_RETENTION_MS } from '../delivery/statistics.ts';
@@ -21,7 +22,7 @@ const STEP_ANSWERS = 100;
 /**
  * A step that maintains the partitions, and deletes attempts, sums of deliveries, stored responses, price observations, and finished
  * notifications (processed, withdrawn, cancelled) after their retention. Notifications count from their creation, and attempts
- * from their start. The rows of a partition are dropped together; those in the default partitions are deleted in steps.
+ * from their start. Nothing is deleted while shards are lost. The rows of a partition are dropped together; those in the default partitions are deleted in steps.
  */
 export function createPruner(options: {
   database: Database;
@@ -32,6 +33,7 @@ export function createPruner(options: {
 }): Step {
   const { database, clock, attemptsMs, notificationsMs, observationsMs } = options;
   return async () => {
+    if ((await listLost(database)).length > 0) return 'idle';
     const now = clock.now().getTime();
     const before = {
       notification: new Date(now - notificationsMs),
