@@ -10,6 +10,9 @@ import { Icon } from '../parts/icon.tsx';
 import { Time } from '../parts/values.tsx';
 import { texts } from '../texts.ts';
 
+/** Keeps the height of a note that isn't known. */
+const BLANK = '\u00a0';
+
 /** The path of a transfer, with what passes and how far behind it is at each arrow. */
 export function Path({ status }: { status: Status }) {
   const {
@@ -61,13 +64,13 @@ export function Path({ status }: { status: Status }) {
         <Station
           name={texts.system.database}
           value={queue === null ? texts.none : texts.system.waiting(formatCount(queue.waiting))}
-          note={queue === null ? '' : texts.system.held(formatCount(queue.held + queue.deferred))}
+          note={queue === null ? BLANK : texts.system.held(formatCount(queue.held + queue.deferred))}
         />
         <Arrow
           value={queue === null ? texts.none : texts.system.due(formatCount(queue.due))}
           note={
             queue === null
-              ? ''
+              ? BLANK
               : queue.oldest_due_age_seconds <= 0
                 ? texts.system.noneLate
                 : texts.system.oldestDue(formatAge(queue.oldest_due_age_seconds * 1000))
@@ -79,7 +82,7 @@ export function Path({ status }: { status: Status }) {
           value={receivers === null ? texts.none : texts.system.failing(receivers.failing)}
           note={
             receivers === null ? (
-              ''
+              BLANK
             ) : receivers.since === null ? (
               texts.system.allAnswer
             ) : (
