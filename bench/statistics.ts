@@ -235,9 +235,10 @@ async function fillDay(database: Database, start: Date): Promise<void> {
         decode(repeat('22', 20), 'hex'), 1 + n
       from made order by id
     )
-    insert into delivery_attempt (shard_id, notification_id, lane_id, started_at, duration_ms, outcome, status)
+    insert into delivery_attempt (shard_id, notification_id, lane_id, started_at, duration_ms, outcome, status, failures)
     select shard_id, m.id, lane_id, at + try * interval '1 minute', 20 + (random() * random() * 900)::int,
-      case when tries > try + 1 then 'http_5xx' else 'success' end, case when tries > try + 1 then 503 else 204 end
+      case when tries > try + 1 then 'http_5xx' else 'success' end, case when tries > try + 1 then 503 else 204 end,
+      case when tries = try + 1 then try end
     from made m cross join lateral (select case when n % ${FAILURE_EVERY}::int = 0 then 2 else 1 end as tries) as t
     cross join lateral generate_series(0, tries - 1) as try
     order by m.id, try`);

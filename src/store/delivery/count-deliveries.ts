@@ -135,7 +135,7 @@ async function addNext(
   const after = state?.counted_id ?? 0;
   const upTo = Math.min(safeId, after + batchIds);
   if (upTo > after || isRestart) {
-    const span = { after, upTo, ...(await findTimes(tx, { after, upTo })) };
+    const span = { after, upTo, ...(await findBounds(tx, { after, upTo })) };
     const { first } = span;
     if (first !== undefined) {
       await tx.query(sql`set local work_mem = '32MB'`);
@@ -155,25 +155,28 @@ async function addNext(
   return upTo < safeId || buildNextPart(tx, { now, partReceivers });
 }
 
-/** When the first and the last of the attempts started. */
-async function findTimes(
+/** When the first and the last of the attempts started, and the middle one of their notifications. */
+async function findBounds(
   tx: Tx,
   { after, upTo }: { after: number; upTo: number },
-): Promise<{ first: Date | undefined; last: Date | undefined }> {
-  const [row] = await tx.query<{ first: Date | null; last: Date | null }>(sql`
-    select min(started_at) as first, max(started_at) as last from delivery_attempt where id > ${after} and id <= ${upTo}`);
-  return { first: row?.first ?? undefined, last: row?.last ?? undefined };
+): Promise<{ first: Date | undefined; last: Date | undefined; middle: number }> {
+  const [row] = await tx.query<{ first: Date | null; last: Date | null; middle: number | null }>(sql`
+    select min(started_at) as first, max(started_at) as last,
+      percentile_disc(0.5) within group (order by notification_id) as middle
+    from delivery_attempt where id > ${after} and id <= ${upTo}`);
+  return { first: row?.first ?? undefined, last: row?.last ?? undefined, middle: row?.middle ?? 0 };
 }
 
 /**
- * Attempts with ids above `after` up to `upTo`, of which the first started at `first` and the last at `last`. `late` are the
- * windows that some of them may belong to.
+ * Attempts with ids above `after` up to `upTo`, of which the first started at `first` and the last at `last`. `middle` is the
+ * middle one of the ids of their notifications. `late` are the windows that some of them may belong to.
  */
 type Span = {
   after: number;
   upTo: number;
   first: Date;
   last: Date | undefined;
+  middle: number;
   attemptsMs: number;
   late: readonly Window[];
 };
@@ -185,41 +188,48 @@ const bucketOf = (ms: Sql): Sql =>
 const BITS = raw(String(COUNTER_BITS));
 
 /**
- * Adds these attempts to the sums. Hours and days are counted from 1970-01-01. Each level is added up before it is repeated for
- * each of its times, and counters are in no order, so that nothing is sorted.
+ * Adds these attempts to the sums. Hours and days are counted from 1970-01-01. Everything is grouped by numbers: an origin by its lane,
+ * a time by its `place`, and the buckets of both histograms by one number, which is odd for a latency. Counters are in no order, so that
+ * nothing is sorted.
  */
 function addAttempts(span: Span, facts: Sql): Sql {
   return sql`
-    with facts as materialized (${facts}), grouped as materialized (
+    with facts as materialized (${facts}), times as materialized (${timesOf(span.late)}), grouped as materialized (
       select shard_id, lane_id, hour, count(*) as attempts, count(*) filter (where is_failed) as failed_attempts,
         count(*) filter (where is_delivered) as delivered, count(*) filter (where is_first) as first_attempt,
         count(*) filter (where is_answered) as answered, coalesce(sum(duration_ms) filter (where is_answered), 0) as answer_ms
       from facts group by shard_id, lane_id, hour
     ), cells as materialized (
-      select shard_id, lane_id, hour, true as is_latency, latency_bucket as bucket, count(*) as count
+      select shard_id, lane_id, hour, latency_bucket * 2 + 1 as number, count(*) as count
       from facts where latency_bucket is not null group by shard_id, lane_id, hour, latency_bucket
       union all
-      select shard_id, lane_id, hour, false, answer_bucket, count(*)
+      select shard_id, lane_id, hour, answer_bucket * 2, count(*)
       from facts where is_answered group by shard_id, lane_id, hour, answer_bucket
     ), sums as (
-      select shard_id, unit, started_at, origin, ${summed(SUMMED)}
-      from (${levelsOf(sql`grouped`, { keys: sql``, sums: summed(SUMMED) })}) as g ${timesOf(span.late)}
-      group by shard_id, unit, started_at, origin
+      select shard_id, lane_id, place, ${summed(SUMMED)}
+      from (${levelsOf(sql`grouped`, { keys: sql``, sums: summed(SUMMED) })}) as g join times using (hour)
+      group by shard_id, lane_id, place
     ), histograms as (
-      select shard_id, unit, started_at, origin,
-        array_agg(${counter(sql`bucket`, sql`count`)}) filter (where is_latency) as latencies,
-        array_agg(${counter(sql`bucket`, sql`count`)}) filter (where not is_latency) as answers
+      select shard_id, lane_id, place,
+        array_agg(${counter(sql`number / 2`, sql`count`)}) filter (where number % 2 = 1) as latencies,
+        array_agg(${counter(sql`number / 2`, sql`count`)}) filter (where number % 2 = 0) as answers
       from (
-        select shard_id, unit, started_at, origin, is_latency, bucket, sum(count)::bigint as count
-        from (${levelsOf(sql`cells`, { keys: sql`, is_latency, bucket`, sums: summed(['count']) })}) as g ${timesOf(span.late)}
-        group by shard_id, unit, started_at, origin, is_latency, bucket
+        select shard_id, lane_id, place, number, sum(count)::bigint as count
+        from (${levelsOf(sql`cells`, { keys: sql`, number`, sums: summed(['count']) })}) as g join times using (hour)
+        group by shard_id, lane_id, place, number
       ) as c
-      group by shard_id, unit, started_at, origin
+      group by shard_id, lane_id, place
     ), added as (
       insert into delivery_sum as t (shard_id, unit, started_at, origin, attempts, failed_attempts, delivered, first_attempt,
         answered, answer_ms, latencies, answers)
-      select s.*, coalesce(h.latencies, '{}'), coalesce(h.answers, '{}')
-      from sums s left join histograms h using (shard_id, unit, started_at, origin)
+      select shard_id, unit, started_at, case lane_id when ${ALL_LANES}::bigint then '' else l.origin end, attempts,
+        failed_attempts, delivered, first_attempt, answered, answer_ms, coalesce(latencies, '{}'), coalesce(answers, '{}')
+      from sums s
+      -- Which can't be a nested loop either. Each of these is among the sums.
+      full join histograms using (shard_id, lane_id, place)
+      join (select distinct place, unit, started_at from times) as p using (place)
+      left join (select id, origin from lane) as l on l.id = lane_id
+      where lane_id = ${ALL_LANES}::bigint or l.id is not null
       on conflict (shard_id, unit, started_at, origin) do update set attempts = t.attempts + excluded.attempts,
         failed_attempts = t.failed_attempts + excluded.failed_attempts, delivered = t.delivered + excluded.delivered,
         first_attempt = t.first_attempt + excluded.first_attempt, answered = t.answered + excluded.answered,
@@ -231,15 +241,12 @@ function addAttempts(span: Span, facts: Sql): Sql {
         count(*) filter (where is_first) as first_attempt
       from facts where watched_address_id is not null group by shard_id, watched_address_id, hour, latency_bucket
     )
+    -- The first counters of a day may name a number twice. The next addition adds both, and so does a reader.
     insert into record_delivery_sum as t (shard_id, watched_address_id, started_at, counters)
     select shard_id, watched_address_id, ${timeOf(sql`day * 24`)}, array_agg(${counter(sql`number`, sql`count`)})
-    from (
-      select r.shard_id, r.watched_address_id, r.day, c.number, sum(c.count)::bigint as count
-      from records r cross join lateral (values (first, attempts), (first + 1, failed_attempts), (first + 2, delivered),
-        (first + 3, first_attempt), (${LATENCY_COUNTERS}::int + latency_bucket, delivered)) as c (number, count)
-      where c.count > 0 and c.number is not null
-      group by r.shard_id, r.watched_address_id, r.day, c.number
-    ) as counted
+    from records cross join lateral (values (first, attempts), (first + 1, failed_attempts), (first + 2, delivered),
+      (first + 3, first_attempt), (${LATENCY_COUNTERS}::int + latency_bucket, delivered)) as c (number, count)
+    where count > 0 and number is not null
     group by shard_id, watched_address_id, day
     on conflict (shard_id, watched_address_id, started_at) do update set counters = ${addCounters(sql`t.counters || excluded.counters`)}`;
 }
@@ -247,16 +254,17 @@ function addAttempts(span: Span, facts: Sql): Sql {
 const SUMMED = ['attempts', 'failed_attempts', 'delivered', 'first_attempt', 'answered', 'answer_ms'];
 const summed = (columns: readonly string[]): Sql =>
   raw(columns.map((name) => `sum(${name})::bigint as ${name}`).join(', '));
+/** Stands for the lane in the sums of all receivers. */
+const ALL_LANES = 0;
 
 /** The rows by receiver, by watcher and for all: sums by the hour and by `keys`, which begin with a comma. */
 function levelsOf(rows: Sql, { keys, sums }: { keys: Sql; sums: Sql }): Sql {
   return sql`
-    select r.shard_id, l.origin, hour${keys}, ${sums} from ${rows} r join lane l on l.id = r.lane_id
-    group by r.shard_id, l.origin, hour${keys}
+    select shard_id, lane_id, hour${keys}, ${sums} from ${rows} where lane_id is not null group by shard_id, lane_id, hour${keys}
     union all
-    select shard_id, '', hour${keys}, ${sums} from ${rows} group by shard_id, hour${keys}
+    select shard_id, ${ALL_LANES}::bigint, hour${keys}, ${sums} from ${rows} group by shard_id, hour${keys}
     union all
-    select ${ALL_SHARDS}::bigint, '', hour${keys}, ${sums} from ${rows} group by hour${keys}`;
+    select ${ALL_SHARDS}::bigint, ${ALL_LANES}::bigint, hour${keys}, ${sums} from ${rows} group by hour${keys}`;
 }
 
 /** The counters of both arrays, added. A function would take as long again for each call. */
@@ -265,17 +273,18 @@ const addCounters = (both: Sql): Sql => sql`(
       select (e >> ${BITS} << ${BITS}) + sum(e - (e >> ${BITS} << ${BITS}))::bigint as entry
       from unnest(${both}) as e group by e >> ${BITS}) as added)`;
 
-/** Joins the times of the sums that an hour of a level `g` belongs to. */
+/** For each hour of the facts, the times of the sums that it belongs to. `place` numbers them. */
 function timesOf(late: readonly Window[]): Sql {
   const windows = late.map(
-    ({ period, from, until }) => sql`
-    union all select ${periods[period].window}::"char", ${until}::timestamptz
-    where g.origin <> '' and ${timeOf(sql`g.hour`)} >= ${from}::timestamptz and ${timeOf(sql`g.hour`)} < ${until}::timestamptz`,
+    ({ period, from, until }, index) => sql`
+    union all select hour, ${-1 - index}::bigint, ${periods[period].window}::"char", ${until}::timestamptz from hours
+    where ${timeOf(sql`hour`)} >= ${from}::timestamptz and ${timeOf(sql`hour`)} < ${until}::timestamptz`,
   );
   return sql`
-  cross join lateral (
-    values ('h'::"char", ${timeOf(sql`g.hour`)}), ('d', ${timeOf(sql`g.hour / 24 * 24`)})
-    ${windows.reduce((all, one) => sql`${all}${one}`, sql``)}) as t (unit, started_at)`;
+    with hours as (select distinct hour from facts)
+    select hour, hour * 2 as place, 'h'::"char" as unit, ${timeOf(sql`hour`)} as started_at from hours
+    union all select hour, hour / 24 * 2 + 1, 'd'::"char", ${timeOf(sql`hour / 24 * 24`)} from hours
+    ${windows.reduce((all, one) => sql`${all}${one}`, sql``)}`;
 }
 
 /** The start of an hour. */
@@ -285,50 +294,92 @@ const timeOf = (hour: Sql): Sql => sql`to_timestamp((${hour})::float8 * 3600)`;
 const millisecondsOf = (interval: Sql): Sql => sql`round(date_part('epoch', ${interval}) * 1000)::bigint`;
 
 /**
- * What each attempt adds. Its notification is nearly always recent, so only the partitions of that time are asked first. The limits
- * keep the planner from reading whole partitions. A message is delivered by its first success. A success long after the notification, without an earlier attempt, is
- * that of a redelivery if retention has deleted the earlier attempts.
+ * What each attempt adds. A message is delivered by its first success, which knows how many attempts failed before it. A success that
+ * doesn't know that looks for earlier attempts. Long after its notification, without an earlier attempt, it is that of a redelivery if
+ * retention has deleted the earlier attempts.
  */
-function factsOf({ after, upTo, first, last = first, attemptsMs }: Span): Sql {
+function factsOf(span: Span): Sql {
+  const { after, upTo, attemptsMs } = span;
+  const facts = (from: Sql, { isDelivered, failures }: { isDelivered: Sql; failures: Sql }) => sql`
+    select shard_id, lane_id, floor(date_part('epoch', started_at) / 3600)::bigint as hour, watched_address_id, duration_ms,
+      status is not null as is_answered, outcome <> 'success' as is_failed, is_delivered, is_delivered and failures = 0 as is_first,
+      case when is_delivered and revision = 0 and not is_held
+        then ${bucketOf(sql`greatest(0, ${millisecondsOf(sql`started_at - created_at`)} + duration_ms)`)} end as latency_bucket,
+      case when status is not null then ${bucketOf(sql`duration_ms`)} end as answer_bucket
+    from (select a.*, ${isDelivered} as is_delivered, ${failures} as failures from ${from}) as a`;
+  const ofMessage = sql`p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision and p.id < a.id`;
+  const { recentFrom } = recentOf(span);
+  return sql`
+    with own as materialized (
+      select shard_id, id, notification_id, lane_id, started_at, duration_ms, revision, status, failures as known_failures, outcome
+      from delivery_attempt where id > ${after} and id <= ${upTo}
+    ), ${withNotifications(span)}
+    ${facts(sql`noted a where outcome <> 'success' or known_failures is not null`, {
+      isDelivered: sql`outcome = 'success'`,
+      failures: sql`known_failures`,
+    })}
+    union all
+    ${facts(
+      sql`noted a cross join lateral (
+        select count(*) as count, coalesce(bool_or(is_success), false) as has_success from (
+          select p.outcome = 'success' as is_success from delivery_attempt p
+          where ${ofMessage} and p.started_at >= ${recentFrom} - interval '1 day'
+          union all
+          select p.outcome = 'success' from delivery_attempt p
+          where a.created_at >= ${recentFrom} is not true and ${ofMessage} and p.started_at < ${recentFrom} - interval '1 day') as p
+      ) as earlier
+      where a.outcome = 'success' and a.known_failures is null`,
+      {
+        isDelivered: sql`not earlier.has_success and not (
+          a.started_at > a.created_at + ${attemptsMs}::bigint * interval '1 ms' and earlier.count = 0 and exists (
+            select from ended e where e.shard_id = a.shard_id and e.id = a.notification_id and e.redelivery_count > 0)
+        ) is true`,
+        failures: sql`earlier.count`,
+      },
+    )}`;
+}
+
+function recentOf({ first, last = first }: Span): { recentFrom: Sql; isRecent: Sql } {
   const recentFrom = sql`${new Date(first.getTime() - RECENT_MS)}::timestamptz`;
   const recentUntil = sql`${new Date(last.getTime() + DAY_MS)}::timestamptz`;
-  const ofMessage = sql`p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision and p.id < a.id`;
-  const isSuccess = sql`a.outcome = 'success'`;
+  return { recentFrom, isRecent: sql`created_at >= ${recentFrom} and created_at <= ${recentUntil}` };
+}
+
+/**
+ * CTE `noted`: the attempts in `own` with their notifications. Those of most have ids near the middle one, and are read in order of
+ * these; the others are looked up. A full join can't be a nested loop, which the planner would choose without statistics. The limits
+ * keep it from reading whole partitions. Nearly all are recent, so only the partitions of that time are asked first.
+ */
+function withNotifications(span: Span): Sql {
+  const { after, upTo, middle } = span;
+  const { recentFrom, isRecent } = recentOf(span);
+  const isNear = sql`id >= ${middle - (upTo - after)}::bigint and id <= ${middle + (upTo - after)}::bigint`;
+  const facts = sql`created_at, watched_address_id, is_held`;
   return sql`
-    select a.shard_id, a.lane_id, floor(date_part('epoch', a.started_at) / 3600)::bigint as hour, n.watched_address_id, a.duration_ms,
-      a.status is not null as is_answered, not ${isSuccess} as is_failed, j.is_delivered,
-      j.is_delivered and earlier.count = 0 as is_first,
-      case when j.is_delivered and a.revision = 0 and not n.is_held
-        then ${bucketOf(sql`greatest(0, ${millisecondsOf(sql`a.started_at - n.created_at`)} + a.duration_ms)`)} end as latency_bucket,
-      case when a.status is not null then ${bucketOf(sql`a.duration_ms`)} end as answer_bucket
-    from delivery_attempt a
-    left join lateral (
-      select id, created_at, watched_address_id, is_held from notification r
-      where r.shard_id = a.shard_id and r.id = a.notification_id and r.created_at >= ${recentFrom} and r.created_at <= ${recentUntil}
-      limit 1
-    ) r on true
-    left join lateral (
-      select created_at, watched_address_id, is_held from notification o
-      where r.id is null and o.shard_id = a.shard_id and o.id = a.notification_id and o.created_at < ${recentFrom} limit 1
-    ) old on true
-    cross join lateral (
-      select coalesce(r.created_at, old.created_at) as created_at, coalesce(r.is_held, old.is_held) as is_held,
-        coalesce(r.watched_address_id, old.watched_address_id) as watched_address_id) as n
-    cross join lateral (
-      select count(*) as count, coalesce(bool_or(is_success), false) as has_success from (
-        select p.outcome = 'success' as is_success from delivery_attempt p
-        where ${isSuccess} and ${ofMessage} and p.started_at >= ${recentFrom} - interval '1 day'
-        union all
-        select p.outcome = 'success' from delivery_attempt p
-        where ${isSuccess} and r.id is null and ${ofMessage} and p.started_at < ${recentFrom} - interval '1 day') as p
-    ) as earlier
-    cross join lateral (
-      select ${isSuccess} and not earlier.has_success and not (
-        a.started_at > n.created_at + ${attemptsMs}::bigint * interval '1 ms' and earlier.count = 0 and exists (
-          select from ended e where e.shard_id = a.shard_id and e.id = a.notification_id and e.redelivery_count > 0)
-      ) is true as is_delivered
-    ) as j
-    where a.id > ${after} and a.id <= ${upTo}`;
+    near as materialized (
+      select n.* from (select distinct shard_id from own) as s cross join lateral (
+        select shard_id, id as near_id, ${facts} from notification
+        -- A day earlier, so that the planner doesn't try to find the time too.
+        where shard_id = s.shard_id and ${isNear} and created_at >= ${recentFrom} - interval '1 day' offset 0
+      ) as n
+    ), joined as materialized (
+      select own.*, near_id, ${facts}
+      from own full join near on near.shard_id = own.shard_id and near_id = notification_id offset 0
+    ), noted as materialized (
+      select * from joined where id is not null and near_id is not null
+      union all
+      select a.shard_id, a.id, notification_id, lane_id, started_at, duration_ms, revision, status, known_failures, outcome, near_id,
+        coalesce(r.created_at, o.created_at), coalesce(r.watched_address_id, o.watched_address_id), coalesce(r.is_held, o.is_held)
+      from joined a
+      left join lateral (
+        select id, ${facts} from notification where shard_id = a.shard_id and id = a.notification_id and ${isRecent} limit 1
+      ) r on true
+      left join lateral (
+        select ${facts} from notification
+        where r.id is null and shard_id = a.shard_id and id = a.notification_id and created_at < ${recentFrom} limit 1
+      ) o on true
+      where a.id is not null and near_id is null
+    )`;
 }
 
 const FACT_COLUMNS = `shard_id bigint, lane_id bigint, hour bigint, watched_address_id uuid, duration_ms integer,
@@ -337,18 +388,18 @@ const FACT_COLUMNS = `shard_id bigint, lane_id bigint, hour bigint, watched_addr
 /** The same on Citus, which runs it in each shard. It allows no limits in the joins, and needs none: a shard is small. */
 function factsInShards({ after, upTo, attemptsMs }: Span): Sql {
   const ofMessage = sql`p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision and p.id < a.id`;
-  const isDelivered = sql`(f.outcome = 'success' and f.successes = 0 and not (
-    f.started_at > f.created_at + ${attemptsMs}::bigint * interval '1 ms' and f.earlier = 0 and f.redeliveries > 0) is true)`;
+  const isDelivered = sql`(f.outcome = 'success' and (f.failures is not null or f.successes = 0) and not (
+    f.started_at > f.created_at + ${attemptsMs}::bigint * interval '1 ms' and f.failures is null and f.earlier = 0 and f.redeliveries > 0) is true)`;
   return sql`
     select f.shard_id, f.lane_id, floor(date_part('epoch', f.started_at) / 3600)::bigint as hour, f.watched_address_id, f.duration_ms,
       f.status is not null as is_answered, f.outcome <> 'success' as is_failed, ${isDelivered} as is_delivered,
-      ${isDelivered} and f.earlier = 0 as is_first,
+      ${isDelivered} and coalesce(f.failures, f.earlier) = 0 as is_first,
       case when ${isDelivered} and f.revision = 0 and not f.is_held
         then ${bucketOf(sql`greatest(0, ${millisecondsOf(sql`f.started_at - f.created_at`)} + f.duration_ms)`)} end as latency_bucket,
       case when f.status is not null then ${bucketOf(sql`f.duration_ms`)} end as answer_bucket
     from (
-      select a.shard_id, a.lane_id, a.started_at, a.duration_ms, a.status, a.outcome, a.revision, n.created_at, n.is_held,
-        n.watched_address_id,
+      select a.shard_id, a.lane_id, a.started_at, a.duration_ms, a.status, a.outcome, a.revision, a.failures, n.created_at,
+        n.is_held, n.watched_address_id,
         (select count(*) from delivery_attempt p where ${ofMessage}) as earlier,
         (select count(*) from delivery_attempt p where ${ofMessage} and p.outcome = 'success') as successes,
         (select count(*) from ended e

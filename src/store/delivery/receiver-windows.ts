@@ -63,6 +63,10 @@ export const anyOf = (times: readonly Date[]): Sql =>
 /** A window ends before `until`, the start of a unit. */
 export type Window = { period: Period; from: Date; until: Date; isBuilt: boolean };
 
+/** Whether the window that ends where the current unit begins can be read. */
+export const isWindowBuilt = (period: Period, now: Date): Sql => sql`exists (
+  select from receiver_window where unit = ${periods[period].window} and until = ${currentUnit(period, now)} and built_parts = parts)`;
+
 type WindowRow = { unit: string; until: Date; previous: Date | null; parts: number; built_parts: number };
 
 export async function listWindows(db: Db): Promise<Window[]> {
@@ -104,7 +108,7 @@ export async function buildNextPart(
 function isInWindow(period: Period, until: Date): Sql {
   const { unit, count } = periods[period];
   const starts = Array.from({ length: count }, (_, index) => unitsBefore(period, until, index + 1));
-  return sql`unit = ${unit} and started_at = ${anyOf(starts)} and origin <> ''`;
+  return sql`unit = ${unit} and started_at = ${anyOf(starts)}`;
 }
 
 /** The windows before remain until the next ones begin, because they may be being read. */

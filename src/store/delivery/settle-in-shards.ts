@@ -10,6 +10,7 @@ import { recordFailures } from './receivers.ts';
 import {
   attemptColumns,
   endSucceeded,
+  FAILURES_MAX,
   noteSuccess,
   type Settlement,
   SUCCESS_STEP_MS,
@@ -30,6 +31,8 @@ type Valid = {
   settlement: Settlement;
   /** As PostgreSQL writes it, moved by the steps of the clock. Null after a 2xx. */
   nextRetryAt: string | null;
+  /** Failed attempts before the first success of a message, if they are known. */
+  failures?: number | undefined;
 };
 
 /** What a statement returns of a row of `queue` whose outcome counted. Citus allows no times there, because they depend on settings. */
@@ -133,6 +136,7 @@ const attemptOf: Columns<Valid> = {
   status: ['integer', ({ settlement }) => settlement.status],
   response: ['text', ({ settlement }) => settlement.response],
   request_count: ['smallint', ({ settlement }) => settlement.requestCount ?? 1],
+  failures: ['smallint', ({ failures }) => failures],
 };
 
 /** What `settleSuccesses`, `settleFailures` and `settleEnded` read of an outcome. */
@@ -216,8 +220,13 @@ async function settleQueuedOf(
   };
   const ended = succeeded.flatMap(withRow).filter(isKeptInEnded);
   if (ended.length > 0) await tx.query(endSucceeded(relationOf(ended, succeededOf)));
-  return [...succeeded, ...failed].flatMap(withRow);
+  const firstSuccesses = succeeded.flatMap(withRow).map((one) => ({ ...one, failures: failuresBefore(one) }));
+  return [...firstSuccesses, ...failed.flatMap(withRow)];
 }
+
+/** Only a redelivery may come after another success of its message. */
+const failuresBefore = ({ row, settlement }: Of<SucceededRow>): number | undefined =>
+  settlement.redeliveryCount === 0 ? Math.min(row.failures, FAILURES_MAX) : undefined;
 
 /** Whether `endSucceeded` keeps the row. Most statements keep none. */
 const isKeptInEnded = ({ row, settlement }: Of<SucceededRow>): boolean =>
@@ -230,7 +239,8 @@ const isKeptInEnded = ({ row, settlement }: Of<SucceededRow>): boolean =>
 async function logAttempts(tx: Tx, attempts: readonly Valid[]): Promise<void> {
   if (attempts.length === 0) return;
   await tx.query(sql`
-    insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from ${relationOf(attempts, attemptOf)} as v
+    insert into delivery_attempt (${attemptColumns}, failures) select ${attemptColumns}, failures
+    from ${relationOf(attempts, attemptOf)} as v
     order by position`);
 }
 

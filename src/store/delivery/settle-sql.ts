@@ -36,6 +36,11 @@ export type Settlement = {
 export const attemptColumns = sql`shard_id, notification_id, lane_id, revision, started_at, duration_ms, outcome, status, response,
   request_count`;
 
+/** Failures are counted in 16 bits, which last for years of retries. */
+export const FAILURES_MAX = 2 ** 15 - 1;
+/** Failures before a success that settled a row of `queue`. Only a redelivery may come after another success of its message. */
+const failuresBefore = sql`case when redelivery_count = 0 then least(failures, ${FAILURES_MAX}::integer) end as failures`;
+
 /**
  * CTE `valid`: the outcomes of lanes that are still leased under the same epoch and that no other transaction has locked. They
  * stay leased until this transaction ends.
@@ -144,7 +149,7 @@ export function settleQueued(fits: Sql): Sql {
     ), finished as (${endSucceeded(sql`succeeded`)}), noted as (
       ${noteSuccess(sql`(select max(settled_at) as at from succeeded)`)}
     ), updated as (
-      select ${updatedColumns} from succeeded union all select ${updatedColumns} from failed_once
+      select ${updatedColumns}, ${failuresBefore} from succeeded union all select ${updatedColumns}, null from failed_once
     )`;
 }
 

@@ -122,7 +122,7 @@ async function settleInOneStatement(db: Db, settlements: readonly Settlement[]):
   const rows = await db.query<{ position: number }>(
     frequent(sql`
     with ${validOf(settlements)}, ${settleQueued(sql`n.sequence is null`)}, logged as (
-      insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from updated order by position
+      insert into delivery_attempt (${attemptColumns}, failures) select ${attemptColumns}, failures from updated order by position
     )${failuresOf(settlements)}
     select position from updated order by position`),
   );

@@ -17,7 +17,7 @@ import {
   countOf,
   currentUnit,
   histogramOf,
-  listWindows,
+  isWindowBuilt,
   numberOf,
   type Period,
   periods,
@@ -77,10 +77,10 @@ export async function readStatistics(
   const { starts, before } = spansOf(period, now);
   const spans = { period, starts, before };
   // Before the sums, which may have more by the time they are read.
-  const state = await readState(db, now);
+  const state = await readState(db, { period, now });
   const { rows, latencies } =
     scope.recordId === undefined
-      ? await readSums(db, scope, spans)
+      ? await readSums(db, scope, { ...spans, isIn: rowsIn(period, { now, isBuilt: state.isBuilt }) })
       : await readRecordSums(db, { ...scope, recordId: scope.recordId }, spans);
   const byStart = new Map(rows.map((row) => [row.startedAt.getTime(), row]));
   const at = (start: Date): DeliveryCounts => byStart.get(start.getTime()) ?? NONE;
@@ -107,22 +107,24 @@ const plus = (one: DeliveryCounts, other: DeliveryCounts): DeliveryCounts => ({
   firstAttempt: one.firstAttempt + other.firstAttempt,
 });
 
-/** Nothing has to be counted while the last id is counted. */
+/** Nothing has to be counted while the last id is counted. `isBuilt`: whether the window before the current unit is. */
 async function readState(
   db: Db,
-  now: Date,
-): Promise<{ countedFrom: Date | undefined; countedUntil: Date | undefined }> {
+  { period, now }: { period: Period; now: Date },
+): Promise<{ countedFrom: Date | undefined; countedUntil: Date | undefined; isBuilt: boolean }> {
   const [row] = await db.query<{
     is_all: boolean;
     counted_from: Date | null;
     counted_until: Date | null;
+    is_built: boolean;
   }>(sql`
-    select counted_from, counted_until, counted_id = (
+    select counted_from, counted_until, ${isWindowBuilt(period, now)} as is_built, counted_id = (
       select case when is_called then last_value else 0 end from delivery_attempt_id_seq) as is_all
     from statistics_state`);
   return {
     countedFrom: row?.counted_from ?? undefined,
     countedUntil: row?.is_all === true ? now : (row?.counted_until ?? undefined),
+    isBuilt: row?.is_built === true,
   };
 }
 
@@ -140,26 +142,22 @@ const toCounts = (row: CountsRow): DeliveryCounts => ({
 async function readSums(
   db: Db,
   { watcherId, origin = '' }: StatisticsScope,
-  { period, starts, before }: Spans,
+  { period, starts, before, isIn }: Spans & { isIn: Sql },
 ): Promise<Sums> {
   const shards = watcherId === undefined ? [ALL_SHARDS] : await listShards(db, watcherId);
-  const isOwn = sql`${isInShards(sql`shard_id`, shards)} and unit = ${periods[period].unit} and origin = ${origin}`;
+  const isOwn = sql`${isInShards(sql`shard_id`, shards)} and origin = ${origin}`;
   const all = [...before, ...starts];
   // One statement, so that both are of the same moment.
-  const rows = await db.query<CountsRow & { started_at: Date | null; number: number; count: number }>(sql`
-    select started_at, ${countColumns}, 0 as number, 0::bigint as count from delivery_sum
-    where ${isOwn} and started_at = ${anyOf(all)} group by started_at
+  const rows = await db.query<CountsRow & { started_at: Date | null; latencies: Uint8Array | null }>(sql`
+    select started_at, ${countColumns}, null::bytea as latencies from delivery_sum
+    where ${isOwn} and unit = ${periods[period].unit} and started_at = ${anyOf(all)} group by started_at
     union all
-    select null, 0, 0, 0, 0, ${numberOf}, sum(${countOf})::bigint from delivery_sum cross join lateral unnest(latencies) as entry
-    where ${isOwn} and started_at = ${anyOf(starts)} group by ${numberOf}`);
-  const latencies = createTimeHistogram();
-  for (const { started_at: startedAt, number, count } of rows)
-    if (startedAt === null) latencies[number] = count;
+    select null, 0, 0, 0, 0, array_send(latencies) from delivery_sum where ${isOwn} and ${isIn}`);
   return {
     rows: rows.flatMap(({ started_at: startedAt, ...row }) =>
       startedAt === null ? [] : { startedAt, ...toCounts(row) },
     ),
-    latencies,
+    latencies: histogramOf(rows.flatMap(({ latencies }) => latencies ?? [])),
   };
 }
 
@@ -222,15 +220,16 @@ const orders: Record<ReceiverOrder, Sql> = {
 };
 
 /** The current unit and the window before it or, until that is built, the full units before it. */
-async function isInPeriod(db: Db, period: Period, now: Date): Promise<Sql> {
+function rowsIn(period: Period, { now, isBuilt }: { now: Date; isBuilt: boolean }): Sql {
   const { unit, window } = periods[period];
-  const current = currentUnit(period, now);
-  const isBuilt = (await listWindows(db)).some(
-    (one) => one.period === period && one.isBuilt && one.until.getTime() === current.getTime(),
-  );
   return isBuilt
-    ? sql`unit in (${unit}, ${window}) and started_at = ${current}`
+    ? sql`unit in (${unit}, ${window}) and started_at = ${currentUnit(period, now)}`
     : sql`unit = ${unit} and started_at = ${anyOf(spansOf(period, now).starts)}`;
+}
+
+async function isInPeriod(db: Db, period: Period, now: Date): Promise<Sql> {
+  const [row] = await db.query<{ is_built: boolean }>(sql`select ${isWindowBuilt(period, now)} as is_built`);
+  return rowsIn(period, { now, isBuilt: row?.is_built === true });
 }
 
 /** The receivers of a watcher or of all watchers that had attempts in the period. */

@@ -367,6 +367,7 @@ create table delivery_attempt (
   revision integer not null default 0,
   status integer,
   request_count smallint not null default 1,
+  failures smallint,
   outcome text not null,
   response text
 ) partition by range (started_at);
@@ -383,6 +384,7 @@ comment on table delivery_attempt is
 comment on column delivery_attempt.lane_id is 'Delivery queue that sent it, which names its receiver';
 comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
+comment on column delivery_attempt.failures is 'Of the first success of a message: failed attempts before it. Null if statistics must look for both';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
 
 -- Statistics of deliveries, added up from the attempts by a background step.
