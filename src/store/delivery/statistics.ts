@@ -1,7 +1,7 @@
 /**
  * Reads statistics of deliveries from their sums (count-deliveries.ts).
  */
-import { shardOfRecord, watcherOfShard } from '../../domain/shard.ts';
+import { shardOfRecord, shardsOf } from '../../domain/shard.ts';
 import {
   createTimeHistogram,
   percentilesOf,
@@ -22,7 +22,7 @@ import {
   type Period,
   periods,
 } from './receiver-windows.ts';
-import { isInShards, listShards, listShardsOfWatchers, watcherOf } from './shards.ts';
+import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
 
 export type { Period } from './receiver-windows.ts';
 
@@ -227,88 +227,93 @@ function rowsIn(period: Period, { now, isBuilt }: { now: Date; isBuilt: boolean 
     : sql`unit = ${unit} and started_at = ${anyOf(spansOf(period, now).starts)}`;
 }
 
-async function isInPeriod(db: Db, period: Period, now: Date): Promise<Sql> {
-  const [row] = await db.query<{ is_built: boolean }>(sql`select ${isWindowBuilt(period, now)} as is_built`);
-  return rowsIn(period, { now, isBuilt: row?.is_built === true });
-}
-
 /** The receivers of a watcher or of all watchers that had attempts in the period. */
 export async function readReceiverStatistics(
   db: Db,
   watcherId: number | undefined,
   { period, now, order, limit }: { period: Period; now: Date; order: ReceiverOrder; limit: number },
 ): Promise<ReceiverStatistics[]> {
-  const shards = watcherId === undefined ? undefined : await listShards(db, watcherId);
+  const { isIn, shards } = await findRows(db, watcherId === undefined ? [] : [watcherId], { period, now });
   const isOwn =
-    shards === undefined ? sql`shard_id <> ${ALL_SHARDS}::bigint` : isInShards(sql`shard_id`, shards);
-  const isIn = await isInPeriod(db, period, now);
-  const rows = await db.query<{ watcher_id: number; name: string; origin: string }>(sql`
+    watcherId === undefined
+      ? sql`shard_id <> ${ALL_SHARDS}::bigint`
+      : isInShards(sql`shard_id`, [...(shards.get(watcherId) ?? [])]);
+  const rows = await db.query<SumsRow & { watcher_id: number; name: string; origin: string }>(sql`
     with receivers as materialized (
       select ${watcherOf(sql`shard_id`)} as watcher_id, origin, sum(attempts::float8) as attempts,
         sum(failed_attempts::float8) as failed_attempts, sum(answer_ms::float8) / nullif(sum(answered::float8), 0) as mean_ms
       from delivery_sum where ${isOwn} and ${isIn} and origin <> '' group by 1, origin
+    ), listed as materialized (
+      select r.watcher_id, r.origin, w.name, ${shardsOfWatcher} as shards, row_number() over (order by ${orders[order]}) as place
+      from receivers r join watcher w on w.id = r.watcher_id order by place limit ${limit}
     )
-    select r.watcher_id, r.origin, w.name
-    from receivers r join watcher w on w.id = r.watcher_id order by ${orders[order]} limit ${limit}`);
-  const receivers = rows.map((row) => ({
-    ...{ watcherId: row.watcher_id, watcherName: row.name, origin: row.origin },
-  }));
-  const sums = await addUp(db, receivers, {
-    shards: shards ?? (await listShardsOfWatchers(db, watchersOf(receivers))),
-    isIn,
-  });
-  return receivers.flatMap((receiver, index) => {
-    const own = sums[index];
-    return own === undefined ? [] : { ...receiver, ...own };
+    select l.watcher_id, l.origin as origin, l.name, ${sumsOf(sql`l.place`)}
+    from listed l join delivery_sum d on d.shard_id = any(l.shards) and d.origin = l.origin and ${isIn} order by l.place`);
+  const receivers = [...new Map(rows.map((row) => [row.place, row])).values()];
+  const sums = addUp(rows);
+  return receivers.flatMap(({ place, watcher_id: id, name, origin }) => {
+    const own = sums.get(place);
+    return own === undefined ? [] : { watcherId: id, watcherName: name, origin, ...own };
   });
 }
 
-/** The sums of each of these receivers; undefined for one without attempts in the period. */
+/**
+ * The sums of each of these receivers; undefined for one without attempts in the period. The rows are found by their keys, however many
+ * receivers a watcher has.
+ */
 export async function readSumsOf(
   db: Db,
   receivers: readonly ReceiverKey[],
   { period, now }: { period: Period; now: Date },
 ): Promise<(ReceiverSums | undefined)[]> {
-  return addUp(db, receivers, {
-    shards: await listShardsOfWatchers(db, watchersOf(receivers)),
-    isIn: await isInPeriod(db, period, now),
-  });
-}
-
-const watchersOf = (receivers: readonly ReceiverKey[]): number[] => [
-  ...new Set(receivers.map(({ watcherId }) => watcherId)),
-];
-
-type CellsRow = CountsRow & { place: number; latencies: Uint8Array; answers: Uint8Array };
-
-/**
- * The rows are found by their keys, however many receivers a watcher has. They are added up here, because thousands of counters as
- * rows, grouped and sorted, take several times as long.
- */
-async function addUp(
-  db: Db,
-  receivers: readonly ReceiverKey[],
-  { shards, isIn }: { shards: readonly number[]; isIn: Sql },
-): Promise<(ReceiverSums | undefined)[]> {
-  const byWatcher = Map.groupBy(shards, watcherOfShard);
+  const watchers = [...new Set(receivers.map(({ watcherId }) => watcherId))];
+  const { isIn, shards } = await findRows(db, watchers, { period, now });
   const keys = receivers.flatMap(({ watcherId, origin }, place) =>
-    (byWatcher.get(watcherId) ?? []).map((shard) => ({ shard, origin, place })),
+    (shards.get(watcherId) ?? []).map((shard) => ({ shard, origin, place })),
   );
-  const rows = await db.query<CellsRow>(sql`
-    select r.place, attempts, failed_attempts, delivered, first_attempt, array_send(latencies) as latencies,
-      array_send(answers) as answers
+  const rows = await db.query<SumsRow>(sql`
+    select ${sumsOf(sql`r.place`)}
     from unnest(
       ${listOf(keys.map(({ shard }) => shard))}::bigint[], ${keys.map(({ origin }) => origin)}::text[],
       ${listOf(keys.map(({ place }) => place))}::bigint[]
     ) as r (shard, receiver, place)
-    join delivery_sum on shard_id = r.shard and origin = r.receiver and ${isIn}`);
-  const byPlace = Map.groupBy(rows, ({ place }) => place);
-  return receivers.map((_, index) => {
-    const own = byPlace.get(index);
-    if (own === undefined) return undefined;
-    const timesOf = (name: 'latencies' | 'answers') =>
-      percentilesOf(histogramOf(own.map((row) => row[name])));
-    const counts = own.map(toCounts).reduce(plus, NONE);
-    return { ...counts, answer: timesOf('answers'), latency: timesOf('latencies') };
-  });
+    join delivery_sum d on d.shard_id = r.shard and d.origin = r.receiver and ${isIn}`);
+  const sums = addUp(rows);
+  return receivers.map((_, place) => sums.get(place));
+}
+
+/** Which rows are in the period, and the shards of these watchers. */
+async function findRows(
+  db: Db,
+  watcherIds: readonly number[],
+  { period, now }: { period: Period; now: Date },
+): Promise<{ isIn: Sql; shards: Map<number, readonly number[]> }> {
+  const rows = await db.query<{ is_built: boolean; id: number | null; slices: number }>(sql`
+    select ${isWindowBuilt(period, now)} as is_built, w.id, w.slices
+    from (select) as one left join watcher w on w.id = any(${listOf(watcherIds)}::bigint[])`);
+  return {
+    isIn: rowsIn(period, { now, isBuilt: rows[0]?.is_built === true }),
+    shards: new Map(rows.flatMap(({ id, slices }) => (id === null ? [] : [[id, shardsOf(id, slices)]]))),
+  };
+}
+
+type SumsRow = CountsRow & { place: number; latencies: Uint8Array; answers: Uint8Array };
+const sumsOf = (
+  place: Sql,
+): Sql => sql`${place} as place, attempts, failed_attempts, delivered, first_attempt,
+  array_send(latencies) as latencies, array_send(answers) as answers`;
+
+/** By place. Thousands of counters as rows that PostgreSQL groups and sorts take several times as long. */
+function addUp(rows: readonly SumsRow[]): Map<number, ReceiverSums> {
+  return new Map(
+    Array.from(
+      Map.groupBy(rows, ({ place }) => place),
+      ([place, own]) => {
+        const timesOf = (name: 'latencies' | 'answers') =>
+          percentilesOf(histogramOf(own.map((row) => row[name])));
+        const counts = own.map(toCounts).reduce(plus, NONE);
+        return [place, { ...counts, answer: timesOf('answers'), latency: timesOf('latencies') }];
+      },
+    ),
+  );
 }
