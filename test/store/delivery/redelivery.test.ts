@@ -66,6 +66,26 @@ const rowOf = async (database: Database) => {
 };
 
 onSampledDatabase(import.meta.url, ({ database }) => {
+  test('a first success stores how many attempts failed before it, and that of a redelivery stores nothing', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 10, later(20));
+    const [retry] = await readDue(database(), lane, later(30));
+    assert.ok(retry !== undefined);
+    await settleAt(database(), lane, retry, 30);
+    await redeliverOne(database(), WATCHER, due.id, later(40));
+    const [again] = await readDue(database(), lane, later(50));
+    assert.ok(again !== undefined);
+    await settleAt(database(), lane, again, 50);
+    const attempts = await database().query(
+      sql`select outcome, failures from delivery_attempt order by started_at`,
+    );
+    assert.deepEqual(attempts, [
+      { outcome: 'timeout', failures: null },
+      { outcome: 'success', failures: 1 },
+      { outcome: 'success', failures: null },
+    ]);
+  });
+
   test('redelivery makes a processed notification due at once with the same id and a new schedule', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5, later(60_000));
