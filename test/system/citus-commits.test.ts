@@ -89,7 +89,7 @@ async function holdPrepares(parts: AsyncDisposableStack, cluster: CitusCluster, 
       begin perform pg_advisory_xact_lock_shared(${KEY}); return null; end $$`);
   for (const { shardid } of shards)
     await client.query(`
-      create constraint trigger hold_commit after insert on queue_${shardid} deferrable initially deferred
+      create constraint trigger hold_commit after insert on queue_${Number(shardid)} deferrable initially deferred
       for each row execute function hold_commit()`);
   await client.query(`select pg_advisory_lock(${KEY})`);
   const has = async (text: string) => {
