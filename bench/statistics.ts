@@ -244,7 +244,6 @@ async function fillDay(database: Database, start: Date): Promise<void> {
     order by m.id, try`);
 }
 
-export const statisticsCost = () => measureCost();
 async function measureCost(): Promise<Record<string, string | number>[]> {
   await using _server = await startDurableServer();
   await using sink = await startSink('http');

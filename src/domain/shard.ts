@@ -15,8 +15,6 @@ export const shardOf = (watcherId: number, slice = 0): number => watcherId + sli
 export const shardsOf = (watcherId: number, slices: number): number[] =>
   Array.from({ length: slices }, (_, slice) => shardOf(watcherId, slice));
 
-export const watcherOfShard = (shardId: number): number => shardId % SHARD_STEP;
-
 /** The slice of a watched address: the last byte of its id. An id that no watched address has may give any slice. */
 export const sliceOfRecord = (recordId: string): number => Number.parseInt(recordId.slice(-2), 16);
 

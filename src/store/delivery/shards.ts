@@ -31,14 +31,6 @@ export async function requireSomeShard(db: Db, watcherId: number): Promise<void>
   if (lost.length > 0) throw lostFault();
 }
 
-/** The shards of these watchers. */
-export async function listShardsOfWatchers(db: Db, watcherIds: readonly number[]): Promise<number[]> {
-  const rows = await db.query<{ id: number; slices: number }>(
-    sql`select id, slices from watcher where id = any(${listOf(watcherIds)}::bigint[]) order by id`,
-  );
-  return rows.flatMap(({ id, slices }) => shardsOf(id, slices));
-}
-
 /** Whether the row with this shard is in one of the shards. Without any it is a constant, because Citus asks all servers for an empty array. */
 export function isInShards(shardId: Sql, shards: readonly number[]): Sql {
   if (shards.length === 0) return sql`false`;

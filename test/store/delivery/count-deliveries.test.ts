@@ -5,7 +5,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { removeWatcher } from '../../../src/api/admin/watchers.ts';
-import { shardOf } from '../../../src/domain/shard.ts';
 import { bucketBoundsMs } from '../../../src/domain/time-buckets.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
@@ -19,13 +18,19 @@ import { createTestClock } from '../../kit/clock.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
+import {
+  type Attempt,
+  type Notification,
+  ORIGINS,
+  plain,
+  recordId,
+  SHARDS,
+  scan,
+} from '../../kit/scanned-statistics.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const ATTEMPTS_MS = 30 * DAY_MS;
-const ORIGINS = ['https://one.example:443', 'https://two.example:443'];
-/** Shards of two watchers, of which the first has two slices. */
-const SHARDS = [shardOf(1), shardOf(1, 1), shardOf(2)];
 
 /** A count of this database that is killed at a statement of its transaction, or after the commit, if `killedAt` is given. */
 function countOf(
@@ -82,18 +87,6 @@ async function countAll(
   while (!(await isDone()));
 }
 
-type Notification = { shard: number; createdMs: number; isHeld: boolean; record: number };
-type Attempt = {
-  notification: number;
-  revision: number;
-  lane: number;
-  afterMs: number;
-  durationMs: number;
-  outcome: 'success' | 'http_5xx' | 'timeout';
-  /** Whether it stores how many attempts failed before it, if it is the first success of its message. */
-  knowsFailures: boolean;
-};
-
 const notification: fc.Arbitrary<Notification> = fc.record({
   shard: fc.integer({ min: 0, max: SHARDS.length - 1 }),
   createdMs: fc.integer({ min: 0, max: 3 * DAY_MS }),
@@ -125,88 +118,6 @@ const event: fc.Arbitrary<Event> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ all: fc.constant(true as const) }) },
   { weight: 3, arbitrary: fc.record({ passMs: fc.integer({ min: HOUR_MS / 2, max: 2 * DAY_MS }) }) },
 );
-
-/** Its last byte is the slice of the shard. */
-const recordId = (shard: number, record: number) =>
-  `00000000-0000-4000-8000-00000000${record}${shard}${shard === 1 ? '01' : '00'}`;
-
-/** What a scan of the attempts gives: sums by their key as text. */
-function scan(notifications: readonly Notification[], attempts: readonly Attempt[], now: Date) {
-  const sums = new Map<string, Map<string, number>>();
-  const records = new Map<string, Map<string, number>>();
-  const add = (to: typeof sums, key: string, name: string, count = 1) => {
-    const own = to.get(key) ?? new Map<string, number>();
-    to.set(key, own.set(name, (own.get(name) ?? 0) + count));
-  };
-  const bucketOf = (ms: number) => bucketBoundsMs.findIndex((bound) => ms <= bound);
-  for (const [index, one] of attempts.entries()) {
-    const of = notifications[one.notification];
-    if (of === undefined) continue;
-    const shard = SHARDS[of.shard] ?? 0;
-    const startMs = noon.getTime() + of.createdMs + one.afterMs;
-    const earlier = attempts
-      .slice(0, index)
-      .filter(({ notification: same, revision }) => same === one.notification && revision === one.revision);
-    const isSuccess = one.outcome === 'success';
-    const isDelivered = isSuccess && !earlier.some(({ outcome }) => outcome === 'success');
-    const isAnswered = one.outcome !== 'timeout';
-    const names: [string, number][] = [
-      ['attempts', 1],
-      ...(isSuccess ? [] : [['failed_attempts', 1] as [string, number]]),
-      ...(isDelivered ? [['delivered', 1] as [string, number]] : []),
-      ...(isDelivered && earlier.length === 0 ? [['first_attempt', 1] as [string, number]] : []),
-      ...(isAnswered
-        ? ([
-            ['answered', 1],
-            ['answer_ms', one.durationMs],
-            [`a${bucketOf(one.durationMs)}`, 1],
-          ] as [string, number][])
-        : []),
-      ...(isDelivered && one.revision === 0 && !of.isHeld
-        ? [[`l${bucketOf(one.afterMs + one.durationMs)}`, 1] as [string, number]]
-        : []),
-    ];
-    const origin = ORIGINS[one.lane];
-    for (const [owner, name] of [
-      ...(origin === undefined ? [] : [[shard, origin] as const]),
-      [shard, ''] as const,
-      [0, ''] as const,
-    ])
-      for (const [unit, unitMs] of [
-        ['h', HOUR_MS],
-        ['d', DAY_MS],
-      ] as const) {
-        const start = new Date(Math.floor(startMs / unitMs) * unitMs).toISOString();
-        for (const [counter, count] of names) add(sums, `${owner} ${unit} ${start} ${name}`, counter, count);
-        const until = Math.floor(now.getTime() / unitMs) * unitMs;
-        const isInWindow = startMs < until && startMs >= until - (unit === 'h' ? 24 : 30) * unitMs;
-        const window = `${owner} ${unit.toUpperCase()} ${new Date(until).toISOString()} ${name}`;
-        if (isInWindow) for (const [counter, count] of names) add(sums, window, counter, count);
-      }
-    const day = new Date(Math.floor(startMs / DAY_MS) * DAY_MS);
-    const hour = Math.floor((startMs - day.getTime()) / HOUR_MS);
-    const kinds = ['attempts', 'failed_attempts', 'delivered', 'first_attempt'];
-    const key = `${shard} ${recordId(of.shard, of.record)} ${day.toISOString()}`;
-    for (const [name, count] of names) {
-      if (kinds.includes(name)) add(records, key, String(4 * hour + kinds.indexOf(name)), count);
-      if (name.startsWith('l')) add(records, key, String(128 + Number(name.slice(1))), count);
-    }
-  }
-  return { sums: plain(sums), records: plain(records) };
-}
-
-/** Without zeros, in the order of their keys. */
-const plain = (sums: ReadonlyMap<string, ReadonlyMap<string, number>>) =>
-  Object.fromEntries(
-    [...sums]
-      .toSorted(([one], [other]) => (one < other ? -1 : 1))
-      .map(([key, counters]) => [
-        key,
-        Object.fromEntries(
-          [...counters].filter(([, count]) => count > 0).toSorted(([one], [other]) => (one < other ? -1 : 1)),
-        ),
-      ]),
-  );
 
 async function readAll(database: Database) {
   const entries = (array: readonly (string | number)[], prefix: string): [string, number][] =>
