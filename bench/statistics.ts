@@ -16,6 +16,7 @@ import {
 } from '../src/store/delivery/statistics.ts';
 import { addressOf, watchAddress } from '../test/kit/chain-story.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
+import { waitUntil } from '../test/kit/wait.ts';
 import { startDurableServer, startSink } from './deliver/stage.ts';
 import { type Contestant, chainbell, throughput } from './deliver/throughput.ts';
 import type { Figures } from './figures.ts';
@@ -36,6 +37,7 @@ const PERIODS = ['24h', '30d'] as const;
 /** As many as a read of statistics makes. Their times are those of the machine. */
 const STATEMENTS = 4;
 const ROUNDS = 1_000;
+const QUIET_MS_MAX = 300_000;
 /** USER_HZ of Linux. */
 const TICKS_PER_SECOND = 100;
 const REPEATS = 5;
@@ -91,6 +93,7 @@ async function measureReads(): Promise<Record<string, string | number>[]> {
     parts.push(...(await timesOf(1, count.step)));
   await database.query(sql`vacuum analyze delivery_sum`);
   await database.query(sql`vacuum analyze record_delivery_sum`);
+  await untilQuiet(database);
   const [sizes] = await database.query<{ sums: number; records: number; attempts: number }>(sql`
     select (select count(*) from delivery_attempt) as attempts, pg_total_relation_size('delivery_sum') as sums,
       (select sum(pg_total_relation_size(relid)) from pg_partition_tree('record_delivery_sum'))::bigint as records`);
@@ -123,6 +126,20 @@ async function measureReads(): Promise<Record<string, string | number>[]> {
     },
   ];
   return [...rows, ...(await timeReads(database, scopes, now))];
+}
+
+/** Waits until PostgreSQL has written what was loaded, and vacuumed it. */
+async function untilQuiet(database: Database): Promise<void> {
+  await database.query(sql`checkpoint`);
+  await waitUntil(
+    async () => {
+      const workers = await database.query(
+        sql`select from pg_stat_activity where backend_type = 'autovacuum worker'`,
+      );
+      return workers.length === 0;
+    },
+    { timeoutMs: QUIET_MS_MAX, pollMs: 1_000, describe: 'autovacuum to end' },
+  );
 }
 
 /** Reads of statistics and of lists of receivers, in both periods, and statements without work to compare them with. */
