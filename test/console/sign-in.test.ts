@@ -79,15 +79,22 @@ describe('signing in', () => {
     await page.context().close();
   });
 
-  test('the button that resumed a watcher keeps the focus', async () => {
+  test('the button that resumed a watcher keeps the focus, and a refusal is shown', async () => {
     const { id } = await createWatcher(stage.service, 'resting');
     await fetch(`${stage.service.apiUrl}/api/admin/watchers/${id}/suspend`, {
       method: 'POST',
       headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
     });
     const page = await stage.open('/watchers', { admin: ADMIN_TOKEN });
-    await page.getByRole('button', { name: 'Resume resting' }).press('Enter');
+    const refusal = 'resuming is refused for a test';
+    await page.route('**/resume', (route) => route.fulfill({ status: 503, json: { statusMessage: refusal } }));
+    const resume = page.getByRole('button', { name: 'Resume resting' });
+    await resume.press('Enter');
+    await page.getByRole('alert').getByText(refusal).waitFor();
+    await page.unroute('**/resume');
+    await resume.press('Enter');
     await page.getByRole('button', { name: 'Suspend… resting' }).waitFor();
+    await page.getByText(refusal).waitFor({ state: 'detached' });
     assert.equal(await page.evaluate('document.activeElement.textContent'), 'Suspend… resting');
     await page.context().close();
   });

@@ -3,7 +3,7 @@
  */
 import { useState } from 'preact/hooks';
 import { useAttempt, useStop } from '../api/attempt.ts';
-import { ApiError, call, callPage } from '../api/client.ts';
+import { call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { watcherChanges } from '../api/watcher-names.ts';
@@ -15,7 +15,6 @@ import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../
 import { State } from '../parts/state.tsx';
 import { Lines, Table } from '../parts/table.tsx';
 import { Command, Time } from '../parts/values.tsx';
-import { announce } from '../state/announce.ts';
 import { zone } from '../state/preferences.ts';
 import { chooseWatcher, chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
@@ -73,13 +72,27 @@ function WatcherTable({
   onOpen(kind: 'suspend' | 'delete', watcher: Watcher): void;
   onChanged(): void;
 }) {
-  const resume = async (id: number) => {
-    await call('POST /api/admin/watchers/{id}/resume', { path: { id } }).catch((error: unknown) => {
-      if (!(error instanceof ApiError)) throw error;
-      announce(error.message);
+  const { problem, attempt } = useAttempt();
+  const resume = (id: number) =>
+    attempt(async () => {
+      await call('POST /api/admin/watchers/{id}/resume', { path: { id } }).finally(onChanged);
     });
-    onChanged();
-  };
+  return (
+    <>
+      {problem !== undefined && (
+        <p class="problem" role="alert">
+          {problem}
+        </p>
+      )}
+      <WatcherRows watchers={watchers} onOpen={onOpen} onResume={resume} />
+    </>
+  );
+}
+
+function WatcherRows({
+  watchers,
+  ...actions
+}: { watchers: readonly Watcher[] } & Pick<ActionsProps, 'onOpen' | 'onResume'>) {
   if (isSmall.value)
     return (
       <Lines>
@@ -98,7 +111,7 @@ function WatcherTable({
               </span>
             </span>
             <span class="actions">
-              <Actions watcher={watcher} onOpen={onOpen} onResume={resume} />
+              <Actions watcher={watcher} {...actions} />
             </span>
           </li>
         ))}
@@ -137,7 +150,7 @@ function WatcherTable({
               <Time at={watcher.created_at} />
             </td>
             <td class="right">
-              <Actions watcher={watcher} onOpen={onOpen} onResume={resume} />
+              <Actions watcher={watcher} {...actions} />
             </td>
           </tr>
         ))}
@@ -149,7 +162,7 @@ function WatcherTable({
 type ActionsProps = {
   watcher: Watcher;
   onOpen(kind: 'suspend' | 'delete', watcher: Watcher): void;
-  onResume(id: number): Promise<void>;
+  onResume(id: number): void;
 };
 
 function Actions({ watcher, onOpen, onResume }: ActionsProps) {
@@ -169,7 +182,7 @@ function Actions({ watcher, onOpen, onResume }: ActionsProps) {
         <button
           type="button"
           class={`button is-small ${isSuspended ? '' : 'is-bad'}`}
-          onClick={() => (isSuspended ? void onResume(watcher.id) : onOpen('suspend', watcher))}
+          onClick={() => (isSuspended ? onResume(watcher.id) : onOpen('suspend', watcher))}
         >
           {isSuspended ? texts.watchers.resume : texts.watchers.suspend}
           <span class="hidden"> {watcher.name}</span>

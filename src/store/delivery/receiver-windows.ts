@@ -1,5 +1,5 @@
 /**
- * Windows: the sums of each receiver over all full hours or days of a period, so that a list of receivers reads two rows of each
+ * Windows: the sums of each receiver, of each shard and of all over all full hours or days of a period, so that a histogram is in two rows
  * instead of 25 or 31. They are built once an hour and once a day, in parts, under the lock of the sums.
  */
 
