@@ -87,7 +87,9 @@ describe('signing in', () => {
     });
     const page = await stage.open('/watchers', { admin: ADMIN_TOKEN });
     const refusal = 'resuming is refused for a test';
-    await page.route('**/resume', (route) => route.fulfill({ status: 503, json: { statusMessage: refusal } }));
+    await page.route('**/resume', (route) =>
+      route.fulfill({ status: 503, json: { statusMessage: refusal } }),
+    );
     const resume = page.getByRole('button', { name: 'Resume resting' });
     await resume.press('Enter');
     await page.getByRole('alert').getByText(refusal).waitFor();
