@@ -237,7 +237,7 @@ export async function readReceiverStatistics(
   const isOwn =
     watcherId === undefined
       ? sql`shard_id <> ${ALL_SHARDS}::bigint`
-      : isInShards(sql`shard_id`, [...(shards.get(watcherId) ?? [])]);
+      : isInShards(sql`shard_id`, shards.get(watcherId) ?? []);
   const rows = await db.query<SumsRow & { watcher_id: number; name: string; origin: string }>(sql`
     with receivers as materialized (
       select ${watcherOf(sql`shard_id`)} as watcher_id, origin, sum(attempts::float8) as attempts,
@@ -249,12 +249,12 @@ export async function readReceiverStatistics(
     )
     select l.watcher_id, l.origin as origin, l.name, ${sumsOf(sql`l.place`)}
     from listed l join delivery_sum d on d.shard_id = any(l.shards) and d.origin = l.origin and ${isIn} order by l.place`);
-  const receivers = [...new Map(rows.map((row) => [row.place, row])).values()];
-  const sums = addUp(rows);
-  return receivers.flatMap(({ place, watcher_id: id, name, origin }) => {
-    const own = sums.get(place);
-    return own === undefined ? [] : { watcherId: id, watcherName: name, origin, ...own };
-  });
+  return [...Map.groupBy(rows, ({ place }) => place).values()].flatMap((own) =>
+    own.slice(0, 1).map(({ watcher_id: id, name: watcherName, origin }) => ({
+      ...{ watcherId: id, watcherName, origin },
+      ...addUp(own),
+    })),
+  );
 }
 
 /**
@@ -278,8 +278,11 @@ export async function readSumsOf(
       ${listOf(keys.map(({ place }) => place))}::bigint[]
     ) as r (shard, receiver, place)
     join delivery_sum d on d.shard_id = r.shard and d.origin = r.receiver and ${isIn}`);
-  const sums = addUp(rows);
-  return receivers.map((_, place) => sums.get(place));
+  const byPlace = Map.groupBy(rows, ({ place }) => place);
+  return receivers.map((_, place) => {
+    const own = byPlace.get(place);
+    return own && addUp(own);
+  });
 }
 
 /** Which rows are in the period, and the shards of these watchers. */
@@ -303,17 +306,9 @@ const sumsOf = (
 ): Sql => sql`${place} as place, attempts, failed_attempts, delivered, first_attempt,
   array_send(latencies) as latencies, array_send(answers) as answers`;
 
-/** By place. Thousands of counters as rows that PostgreSQL groups and sorts take several times as long. */
-function addUp(rows: readonly SumsRow[]): Map<number, ReceiverSums> {
-  return new Map(
-    Array.from(
-      Map.groupBy(rows, ({ place }) => place),
-      ([place, own]) => {
-        const timesOf = (name: 'latencies' | 'answers') =>
-          percentilesOf(histogramOf(own.map((row) => row[name])));
-        const counts = own.map(toCounts).reduce(plus, NONE);
-        return [place, { ...counts, answer: timesOf('answers'), latency: timesOf('latencies') }];
-      },
-    ),
-  );
+/** The rows of one receiver. Thousands of counters as rows that PostgreSQL groups and sorts take several times as long. */
+function addUp(rows: readonly SumsRow[]): ReceiverSums {
+  const timesOf = (name: 'latencies' | 'answers') => percentilesOf(histogramOf(rows.map((row) => row[name])));
+  const counts = rows.map(toCounts).reduce(plus, NONE);
+  return { ...counts, answer: timesOf('answers'), latency: timesOf('latencies') };
 }
