@@ -94,6 +94,7 @@ export function chainMethods(chainId: number, blocks: readonly NodeBlock[]): Met
       : blocks.find(({ block }) => block.hash === reference || block.number === reference);
   const findBlock: Method = ([reference]) => find(reference)?.block ?? null;
   return {
+    web3_clientVersion: () => 'scripted/1.0',
     eth_chainId: () => `0x${chainId.toString(16)}`,
     eth_getBlockByNumber: findBlock,
     eth_getBlockByHash: findBlock,

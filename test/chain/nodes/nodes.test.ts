@@ -71,6 +71,16 @@ for (const method of ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'tra
   });
 }
 
+test('anvil, which can hang for good while it traces for the callTracer, is asked for trace_block', () =>
+  withNodes(
+    [{ ...complete(), web3_clientVersion: () => 'anvil/v1.7.1', trace_block: () => [] }],
+    async ({ scripted, nodes }) => {
+      await nodes.head(signal);
+      assert.equal(nodes.status()[0]?.capabilities?.traces, 'trace_block');
+      assert.equal(countOf(nodeAt(scripted, 0), 'debug_traceBlockByHash'), 0);
+    },
+  ));
+
 test('a node that has only the genesis block is probed for traces again when the chain has grown', () => {
   const growing = blocks.slice(0, 1);
   const refuseGenesis: Method = (params) => {
