@@ -22,7 +22,10 @@ export type LiveList = {
   fresh: Signal<number>;
   /** More than a thousand attempts were missed, and the newest page was loaded instead. */
   hasMissed: Signal<boolean>;
+  /** Shows the page as it is now. */
   reload(): Promise<void>;
+  /** The same, but rows that must not move only change in place, and new ones are counted. */
+  renew(): Promise<void>;
 };
 
 export const PAGE_ROWS = 50;
@@ -79,7 +82,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
   let recent = 0;
   let abort: AbortController | undefined;
 
-  async function reload(): Promise<void> {
+  async function load(show: (page: RowDelivery[], next: string | undefined) => void): Promise<void> {
     abort?.abort();
     const own = new AbortController();
     abort = own;
@@ -94,13 +97,9 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
         },
       );
       if (own.signal.aborted) return;
-      rows.value = page.data;
-      next.value = page.next;
       error.value = undefined;
-      fresh.value = 0;
-      seen.clear();
-      recent = 0;
       abort = undefined;
+      show(page.data, page.next);
       apply(early);
     } catch (failure) {
       if (own.signal.aborted) return;
@@ -110,38 +109,74 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
     }
   }
 
+  function replace(page: RowDelivery[], older: string | undefined): void {
+    rows.value = page;
+    next.value = older;
+    fresh.value = 0;
+    seen.clear();
+    recent = 0;
+  }
+
+  /** The pointer may have come to a row while the page was on its way. */
+  function change(page: RowDelivery[], older: string | undefined): void {
+    const present = rows.peek() ?? [];
+    if (present.length === 0 || !isStill()) {
+      replace(page, older);
+      return;
+    }
+    const byId = new Map(page.map((row) => [row.id, row]));
+    rows.value = present.map((row) => byId.get(row.id) ?? row);
+    for (const { id } of present) byId.delete(id);
+    count([...byId.keys()].filter((id) => id > oldestOf(present) && !seen.has(id)));
+  }
+
+  /** Attempts end in another order than that in which their notifications were created. Older ones belong to the next page. */
+  const oldestOf = (present: readonly RowDelivery[]): number =>
+    next.peek() === undefined ? 0 : (present.at(-1)?.id ?? 0);
+
+  /** Those that are not shown yet. */
+  function count(added: readonly number[]): void {
+    for (const id of added) {
+      if (seen.size >= SEEN_MAX) seen.clear();
+      seen.add(id);
+    }
+    fresh.value += added.length;
+    announceSoon(() => (fresh.value === 0 ? '' : texts.deliveries.announce(fresh.value)));
+  }
+
+  const reload = () => load(replace);
+  const renew = () => load(change);
+
   function apply(attempts: readonly AttemptEvent[]): void {
     const { value: present } = rows;
     if (abort !== undefined || present === undefined) early.push(...attempts);
     if (present === undefined) return;
-    // Attempts end in another order than that in which their notifications were created. Older ones belong to the next page.
-    const oldest = next.peek() === undefined ? undefined : present.at(-1);
-    const belongs = ({ id }: RowDelivery) => oldest === undefined || id > oldest.id;
     const byId = new Map(present.map((row) => [row.id, row]));
-    const added: RowDelivery[] = [];
+    const added = new Set<number>();
     for (const attempt of attempts) {
       const { delivery } = rowOf(attempt);
-      const row = byId.get(delivery.id);
+      const { id } = delivery;
+      const row = byId.get(id);
       if (row !== undefined) {
-        if ((row.last_attempt?.id ?? 0) <= attempt.id) byId.set(delivery.id, { ...row, ...delivery });
-      } else if (belongs(delivery) && matches(attempt, filter) && !seen.has(delivery.id)) {
-        if (seen.size >= SEEN_MAX) seen.clear();
-        seen.add(delivery.id);
-        added.push(delivery);
+        if ((row.last_attempt?.id ?? 0) <= attempt.id) byId.set(id, { ...row, ...delivery });
+      } else if (id > oldestOf(present) && matches(attempt, filter) && !seen.has(id)) {
+        byId.set(id, delivery);
+        added.add(id);
       }
     }
-    recent += added.length;
+    recent += added.size;
     const kept = present.map((row) => byId.get(row.id) ?? row);
-    if (added.length > 0 && isStill()) {
-      fresh.value += added.length;
-      announceSoon(() => (fresh.value === 0 ? '' : texts.deliveries.announce(fresh.value)));
+    if (added.size === 0) {
       rows.value = kept;
-    } else if (added.length > 0 && fresh.peek() > 0) {
+    } else if (isStill()) {
+      rows.value = kept;
+      count([...added]);
+    } else if (fresh.peek() > 0) {
       // Those that were only counted belong below these.
       rows.value = kept;
-      if (abort === undefined) void reload();
+      if (abort === undefined) void renew();
     } else {
-      const all = [...added, ...kept].sort(newestFirst);
+      const all = [...byId.values()].sort(newestFirst);
       const shown = all.slice(0, ROWS_MAX);
       rows.value = shown;
       seen.clear();
@@ -152,15 +187,15 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
 
   /** A reorg and confirmations change rows without an attempt. A list in which rows soon make place for others needs no refresh. */
   function refresh(): void {
-    if (abort === undefined && rows.peek() !== undefined && recent < PAGE_ROWS && !isStill()) void reload();
+    if (abort === undefined && rows.peek() !== undefined && recent < PAGE_ROWS && !isStill()) void renew();
     recent = 0;
   }
 
   return {
-    ...{ rows, next, error, fresh, hasMissed, reload, apply, refresh },
+    ...{ rows, next, error, fresh, hasMissed, reload, renew, apply, refresh },
     begin(why: Beginning): void {
       if (why === 'missed') hasMissed.value = true;
-      void reload();
+      void (why === 'start' ? renew() : reload());
     },
     stop: () => abort?.abort(),
   };

@@ -3,7 +3,7 @@
  */
 import { useId, useState } from 'preact/hooks';
 import { texts } from '../texts.ts';
-import { Icon } from './icon.tsx';
+import { Problem } from './problem.tsx';
 
 type Props = {
   label: string;
@@ -49,12 +49,7 @@ export function AddressSearch({ label, value, onSearch }: Props) {
         <button type="submit" class="button">
           {texts.search}
         </button>
-        {problem && (
-          <p class="problem" role="alert">
-            <Icon name="failing" />
-            {texts.filters.badAddress}
-          </p>
-        )}
+        <Problem text={problem ? texts.filters.badAddress : undefined} />
       </form>
     </search>
   );

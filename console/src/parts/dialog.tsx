@@ -6,6 +6,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
+import { Problem } from './problem.tsx';
 
 type Props = {
   title: string;
@@ -96,7 +97,7 @@ export function DialogButtons({
 }) {
   return (
     <>
-      {problem !== undefined && <p class="problem">{problem}</p>}
+      <Problem text={problem} />
       <footer>
         <button type="button" class="button" onClick={onClose}>
           {texts.cancel}

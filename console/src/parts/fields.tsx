@@ -3,7 +3,7 @@
  */
 import type { ComponentChildren } from 'preact';
 import { useId } from 'preact/hooks';
-import { Icon } from './icon.tsx';
+import { Problem } from './problem.tsx';
 
 type TextProps = {
   label: string;
@@ -47,12 +47,7 @@ export function TextField(props: TextProps) {
         onInput={(event) => onInput(event.currentTarget.value)}
       />
       <div id={`${id}-note`}>
-        {problem !== undefined && (
-          <p class="problem" role="alert">
-            <Icon name="failing" />
-            {problem}
-          </p>
-        )}
+        <Problem text={problem} />
         {note !== undefined && <p class="field-note">{note}</p>}
       </div>
     </div>

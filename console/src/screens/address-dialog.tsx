@@ -6,6 +6,7 @@ import { ApiError, call } from '../api/client.ts';
 import type { WatchedAddress } from '../api/types.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Check, TextField } from '../parts/fields.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { texts } from '../texts.ts';
 
 type Props = { record?: WatchedAddress; onClose(): void; onSaved(record: WatchedAddress): void };
@@ -76,11 +77,7 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
           onChange={setToken}
         />
       </div>
-      {error !== undefined && !isPlaced && (
-        <p class="problem" role="alert">
-          {error.whole}
-        </p>
-      )}
+      <Problem text={isPlaced ? undefined : error?.whole} />
       <DialogButtons
         submit={record === undefined ? texts.addresses.watch : texts.save}
         onClose={onClose}

@@ -137,7 +137,7 @@ export function Deliveries() {
         <Pages live={live} cursor={cursor} />
       </div>
       {openId !== undefined && (
-        <DeliveryPanel key={openId} id={openId} onClose={close} onChanged={() => void live.reload()} />
+        <DeliveryPanel key={openId} id={openId} onClose={close} onChanged={() => void live.renew()} />
       )}
       {redelivers !== undefined && (
         <RedeliverDialog

@@ -15,6 +15,7 @@ import { withoutScheme } from '../format/short.ts';
 import { Icon } from '../parts/icon.tsx';
 import { MessageBody } from '../parts/message-body.tsx';
 import { CopyCurl, Failed, Ghosts } from '../parts/page.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { DeliveryState, State } from '../parts/state.tsx';
 import { canDeliverNow, TimeLine } from '../parts/time-line.tsx';
 import { Address, Copy, isSame, Time } from '../parts/values.tsx';
@@ -170,12 +171,7 @@ function Detail({
         {texts.delivery.attemptsTitle}
         <Redeliver key={delivery.state} delivery={delivery} onDeliver={deliver} />
       </h2>
-      {problem !== undefined && (
-        <p class="problem" role="alert">
-          <Icon name="failing" />
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       <TimeLine delivery={delivery} onDeliver={deliver} />
       <MessageBody message={delivery.message} />
       <CopyCurl

@@ -12,6 +12,7 @@ import { formatExact } from '../format/time.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { usePageQuery } from '../parts/page.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { zone } from '../state/preferences.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
@@ -133,7 +134,7 @@ function FilterDialog({
     ...filter,
     ...asTyped(filter),
   });
-  const [problem, setProblem] = useState<Problem | undefined>(undefined);
+  const [problem, setProblem] = useState<Refusal | undefined>(undefined);
   const [isBusy, setBusy] = useState(false);
   const stopped = useStop();
   const put = (name: FilterName) => (value: string) =>
@@ -202,10 +203,10 @@ function FilterDialog({
 }
 
 /** Without a name it is of no single field. */
-type Problem = { name: FilterName | undefined; message: string };
+type Refusal = { name: FilterName | undefined; message: string };
 
 /** Why the server refuses the filter. Any other failure is shown by the list. */
-async function refusalOf(filter: Record<FilterName, string | undefined>): Promise<Problem | undefined> {
+async function refusalOf(filter: Record<FilterName, string | undefined>): Promise<Refusal | undefined> {
   try {
     await call('GET /api/notifications/log/count', { query: queryOf(filterFrom(filter)) });
   } catch (error) {
@@ -235,7 +236,7 @@ function asTyped(filter: DeliveryFilter): Record<string, string> {
 
 function toFilter(
   draft: Record<string, string>,
-): { filter: Record<FilterName, string | undefined> } | { problem: Problem } {
+): { filter: Record<FilterName, string | undefined> } | { problem: Refusal } {
   const filter = { ...draft } as Record<FilterName, string | undefined>;
   const { decimals } = assetOf(assetFor(draft.token));
   for (const name of ['min_amount', 'max_amount'] as const) {
@@ -303,7 +304,7 @@ function Select({
         ))}
         {value !== '' && !options.some(([one]) => one === value) && <option value={value}>{value}</option>}
       </select>
-      <Reason problem={problem} />
+      <Problem text={problem} />
     </div>
   );
 }
@@ -351,18 +352,7 @@ function Text({
           ))}
         </datalist>
       )}
-      <Reason problem={problem} />
+      <Problem text={problem} />
     </div>
-  );
-}
-
-/** Why a value is refused. */
-function Reason({ problem }: { problem: string | undefined }) {
-  if (problem === undefined) return null;
-  return (
-    <p class="problem" role="alert">
-      <Icon name="failing" />
-      {problem}
-    </p>
   );
 }

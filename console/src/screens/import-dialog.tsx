@@ -9,6 +9,7 @@ import { formatCount } from '../format/number.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { Table } from '../parts/table.tsx';
 import { Copy } from '../parts/values.tsx';
 import { texts } from '../texts.ts';
@@ -92,12 +93,7 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
             </label>
             {texts.import.drop}
           </div>
-          {fileProblem !== undefined && (
-            <p class="problem" role="alert">
-              <Icon name="failing" />
-              {fileProblem}
-            </p>
-          )}
+          <Problem text={fileProblem} />
           {file !== undefined && (
             <p class="below">
               {file.name}{' '}
@@ -195,12 +191,7 @@ function Report({
             : texts.import.running(formatCount(done), formatCount(total))}
         </p>
       </div>
-      {error !== undefined && (
-        <p class="problem" role="alert">
-          <Icon name="failing" />
-          {error}
-        </p>
-      )}
+      <Problem text={error} />
       {isOver && unanswered !== undefined && (
         <p class="is-warn" role="status">
           {texts.import.unanswered(formatCount(total - done), total - done, formatCount(unanswered.line))}

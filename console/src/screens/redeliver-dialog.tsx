@@ -11,6 +11,7 @@ import { hostOf } from '../format/short.ts';
 import type { RowDelivery } from '../parts/delivery-row.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { texts } from '../texts.ts';
 
 type Props = {
@@ -50,7 +51,7 @@ export function RedeliverDialog({ ids, filter, rows, onClose }: Props) {
   const isRunning = progress !== undefined && !progress.isOver;
   return (
     <Dialog title={texts.redeliver.title} onClose={onClose}>
-      {error !== undefined && <p class="problem">{error}</p>}
+      <Problem text={error} />
       {progress === undefined && (
         <p class="prose">
           {count === undefined

@@ -8,8 +8,8 @@ import { type Resource, useResource } from '../api/resource.ts';
 import type { SigningSecret } from '../api/types.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
-import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Loading, PageHead } from '../parts/page.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Copy, Countdown, Time } from '../parts/values.tsx';
@@ -190,12 +190,7 @@ function Ed25519() {
         <i aria-hidden="true" />
         {texts.secrets.ed25519Switch}
       </button>
-      {(problem ?? error?.message) !== undefined && (
-        <p class="problem" role="alert">
-          <Icon name="failing" />
-          {problem ?? error?.message}
-        </p>
-      )}
+      <Problem text={problem ?? error?.message} />
     </section>
   );
 }

@@ -8,8 +8,8 @@ import { useResource } from '../api/resource.ts';
 import type { Settings } from '../api/types.ts';
 import { formatAmount, parseAmount } from '../format/amount.ts';
 import { Check, SelectField, TextField } from '../parts/fields.tsx';
-import { Icon } from '../parts/icon.tsx';
 import { Loading } from '../parts/page.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { announce } from '../state/announce.ts';
 import { texts } from '../texts.ts';
 
@@ -147,12 +147,7 @@ function Form({
           onInput={(event) => put({ tokens: event.currentTarget.value })}
         />
         <div id="settings-tokens-note">
-          {badLine !== undefined && (
-            <p class="problem" role="alert">
-              <Icon name="failing" />
-              {texts.settings.badToken(badLine.trim())}
-            </p>
-          )}
+          <Problem text={badLine && texts.settings.badToken(badLine.trim())} />
           <p class="field-note">{texts.settings.tokensNote}</p>
         </div>
       </div>
@@ -168,12 +163,12 @@ function Form({
         value={draft.strict}
         onChange={(strict) => put({ strict })}
       />
-      {error !== undefined && (
-        <p class="problem" role="alert">
-          <Icon name="failing" />
-          {[error.message, ...error.problems.map(({ path, message }) => `${path} ${message}`)].join(': ')}
-        </p>
-      )}
+      <Problem
+        text={
+          error &&
+          [error.message, ...error.problems.map(({ path, message }) => `${path} ${message}`)].join(': ')
+        }
+      />
       <div>
         <button
           type="submit"

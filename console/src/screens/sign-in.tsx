@@ -8,6 +8,7 @@ import { chain } from '../api/chain.ts';
 import { signInWith } from '../api/sign-in.ts';
 import { Icon, type IconName } from '../parts/icon.tsx';
 import { PageHead } from '../parts/page.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { Command } from '../parts/values.tsx';
 import { refusal } from '../state/session.ts';
 import { texts } from '../texts.ts';
@@ -48,12 +49,7 @@ export function SignIn() {
               onInput={(event) => setToken(event.currentTarget.value)}
             />
             <div id="token-note">
-              {problem !== undefined && (
-                <p class="problem" role="alert">
-                  <Icon name="failing" />
-                  {problem}
-                </p>
-              )}
+              <Problem text={problem} />
               <p class="field-note">{texts.signIn.kept}</p>
             </div>
           </div>

@@ -12,6 +12,7 @@ import { isSmall } from '../parts/delivery-row.tsx';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
+import { Problem } from '../parts/problem.tsx';
 import { State } from '../parts/state.tsx';
 import { Lines, Table } from '../parts/table.tsx';
 import { Command, Time } from '../parts/values.tsx';
@@ -79,11 +80,7 @@ function WatcherTable({
     });
   return (
     <>
-      {problem !== undefined && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       <WatcherRows watchers={watchers} onOpen={onOpen} onResume={resume} />
     </>
   );
