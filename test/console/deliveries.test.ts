@@ -146,16 +146,23 @@ describe('deliveries', () => {
     await pay(2);
     await page.getByRole('button', { name: '2 new' }).waitFor();
     assert.deepEqual(await idsOf(page), before);
-    // Attempts of a delivery that is shown, and of one that is counted already.
-    for (const id of [before[0], sentIds('still')[0]]) {
+    const redeliver = async (id = 0) => {
       const { length } = received('still');
       const path = `${stage.service.apiUrl}/api/notifications/log/${id}/redeliver`;
       const headers = { authorization: `Bearer ${watcher.key}` };
       assert.equal((await fetch(path, { method: 'POST', headers })).status, 200);
       await waitUntil(() => received('still').length > length);
-    }
+    };
+    await redeliver(before[0]);
+    const [counted] = sentIds('still');
+    await redeliver(counted);
     await pay();
+    await waitUntil(() => received('still').length === 7);
+    stage.receiver.setAnswer({ status: 500 });
+    await redeliver(before[1]);
+    await page.locator('tbody tr').nth(1).getByText('500').waitFor();
     await page.getByRole('button', { name: '3 new', exact: true }).waitFor();
+    stage.receiver.setAnswer({});
     await page.keyboard.press('.');
     await page.locator('tbody tr').nth(4).waitFor();
     assert.deepEqual((await idsOf(page)).slice(3), before);
