@@ -7,6 +7,8 @@ import { checkPrices } from './check-prices.ts';
 import { childPointer, displayPath, type Entry, entriesOf, findAt } from './pointer.ts';
 import type { PointerProblem } from './problem.ts';
 
+const SYMBOL_LENGTH_MAX = 32;
+
 /**
  * Reports contradictions between keys. It skips malformed values, which the schema check reports, so that one run
  * reports everything.
@@ -108,17 +110,23 @@ function checkSymbols(values: unknown, pointer: string): PointerProblem[] {
     pointer: entry.pointer,
     value: entry.key.toLowerCase(),
   }));
-  const wrong = symbols.filter(
-    ({ value }) => !/^[^\s/?#%]{1,32}$/.test(value) || ['native', 'reward'].includes(value),
-  );
   return [
-    ...wrong.map((symbol) => ({
-      pointer: symbol.pointer,
-      at: 'key' as const,
-      message: 'cannot be a symbol: it ends the path /api/price/…, where native and reward are taken',
-    })),
+    ...symbols.flatMap(({ pointer, value }) => {
+      const message = faultOfSymbol(value);
+      return message === undefined ? [] : [{ pointer, at: 'key' as const, message }];
+    }),
     ...repeated(symbols).map((problem) => ({ ...problem, at: 'key' as const })),
   ];
+}
+
+function faultOfSymbol(symbol: string): string | undefined {
+  if (symbol.length === 0 || symbol.length > SYMBOL_LENGTH_MAX)
+    return `must have 1 to ${SYMBOL_LENGTH_MAX} characters, and has ${symbol.length}`;
+  if (/[\s/?#%]/.test(symbol))
+    return 'cannot be a symbol: it ends the path /api/price/…, so it has no spaces and none of / ? # %';
+  if (['native', 'reward'].includes(symbol))
+    return 'cannot be a symbol: it ends the path /api/price/…, where native and reward are taken';
+  return undefined;
 }
 
 function checkPairs(values: unknown): PointerProblem[] {

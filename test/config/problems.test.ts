@@ -1059,6 +1059,28 @@ chainbell.yaml:9:13  supply.locked.vesting.team: is the same as supply.locked.va
 `,
   },
   {
+    promise: 'symbols of tokens that are too long for a path, or would change it',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA:
+    address: 0x000000000000000000000000000000000000000a
+    decimals: 6
+  BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB: { address: 0x000000000000000000000000000000000000000b, decimals: 6 }
+  A/B: { address: 0x000000000000000000000000000000000000000c, decimals: 6 }
+`,
+    report: `
+chainbell.yaml:5:3  tokens.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA: must have 1 to 32 characters, and has 39
+    5 |   AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA:
+      |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+chainbell.yaml:9:3  tokens.A/B: cannot be a symbol: it ends the path /api/price/…, so it has no spaces and none of / ? # %
+    9 |   A/B: { address: 0x000000000000000000000000000000000000000c, decimals: 6 }
+      |   ^^^
+`,
+  },
+  {
     promise: 'tokens that would have the same API path',
     yaml: `
 chain:
