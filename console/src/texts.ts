@@ -568,13 +568,16 @@ export const texts = {
     effects: {
       ok: 'Its webhooks are sent as they come.',
       failing:
-        'Chainbell retries each waiting notification on its schedule: after 1, 3, 10 and 15 minutes, then every hour, until the receiver answers 2xx.',
+        'Chainbell retries each waiting notification on its schedule (webhooks.retryMinutes) until the receiver answers 2xx.',
       hung: 'It accepts connections but doesn’t answer, so Chainbell sends it fewer requests at a time and raises the limit again after the first 2xx. Its notifications keep their schedule.',
       suspended: 'Its watcher is suspended. Its webhooks wait until the operator resumes the watcher.',
     },
     others: 'Other receivers are unaffected: each has its own queue and its own limit.',
     showAll: 'Show its deliveries',
-    showFailing: 'Show those that fail',
+    showStatus: {
+      retrying: (count: string) => `Show ${count} retrying`,
+      failing: (count: string) => `Show ${count} failing`,
+    },
   },
 
   secrets: {

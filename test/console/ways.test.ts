@@ -18,7 +18,7 @@ describe('ways', () => {
   });
   after(() => stage[Symbol.asyncDispose]());
 
-  const { watching, received } = createDeliveryTools(() => stage);
+  const { watching, received, sentIds } = createDeliveryTools(() => stage);
 
   test('Esc leads back to the row of the delivery, and not to one whose number begins alike', async () => {
     const { watcher, pay } = await watching('alike');
@@ -72,7 +72,7 @@ describe('ways', () => {
     await context.close();
   });
 
-  test('the page of a failing receiver leads to its deliveries, which are retrying at first', async () => {
+  test('a failing receiver leads to all its deliveries that fail, by how far they are', async () => {
     stage.receiver.setAnswer(({ path }) => (path.endsWith('/failing') ? { status: 500 } : {}));
     const { watcher, pay } = await watching('failing');
     await pay();
@@ -80,8 +80,55 @@ describe('ways', () => {
     const page = await stage.open('/receivers', { key: watcher.key });
     await page.getByText('Answers 500').first().click();
     await page.getByText('Other receivers are unaffected').waitFor();
-    await page.getByRole('link', { name: 'Show those that fail' }).click();
-    await page.locator('tbody .state', { hasText: 'Retrying' }).waitFor();
+    await page.getByText(/Next attempt: 00:\d\d:\d\d/).waitFor();
+    await page.getByRole('link', { name: 'Show 1 retrying' }).waitFor();
+    assert.equal(await page.getByRole('link', { name: /Show .+ failing/ }).count(), 0);
+    const [id] = sentIds('failing');
+    const ask = async (path: string, method = 'GET') => {
+      const headers = { authorization: `Bearer ${watcher.key}` };
+      const url = `${stage.service.apiUrl}/api/notifications/log/${path}`;
+      return Object(await (await fetch(url, { method, headers })).json()).data;
+    };
+    for (const failures of [1, 2, 3]) {
+      await waitUntil(async () => (await ask(`${id}`)).failures === failures);
+      await ask(`${id}/redeliver`, 'POST');
+    }
+    await pay();
+    for (const status of ['retrying', 'failing'])
+      await waitUntil(async () => (await ask(`count?status=${status}`)).count === 1);
+    for (const [status, word] of [
+      ['retrying', 'Retrying'],
+      ['failing', 'Failing'],
+    ] as const) {
+      await page.reload();
+      await page.getByRole('link', { name: `Show 1 ${status}` }).click();
+      await page.locator('tbody .state', { hasText: word }).waitFor();
+      assert.equal(await page.locator('tbody .state').count(), 1);
+      await page.goBack();
+    }
+    await page.context().close();
+    stage.receiver.setAnswer({});
+  });
+
+  test('to the operator, two watchers of one receiver have a row each, which leads to its own deliveries', async () => {
+    stage.receiver.setAnswer(({ path }) => (path.endsWith('-of-two') ? { status: 500 } : {}));
+    const both = [await watching('one-of-two'), await watching('other-of-two')] as const;
+    await Promise.all(both.map(({ pay }) => pay()));
+    await waitUntil(() => received('one-of-two').length === 1 && received('other-of-two').length === 1);
+    const page = await stage.open('/receivers?show=failing', { admin: ADMIN_TOKEN });
+    const rows = page.getByRole('row', { name: /-of-two · Answers 500/ });
+    await waitUntil(async () => (await rows.count()) === 2);
+    await page.getByRole('row', { name: 'other-of-two' }).click();
+    await page.getByText('(other-of-two): Answers 500').waitFor();
+    assert.equal(await page.locator('[aria-expanded=true]').count(), 1);
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.locator('li .row-link', { hasText: 'other-of-two · Answers 500' }).waitFor();
+    assert.equal(await page.locator('[aria-expanded=true]').count(), 1);
+    await page.setViewportSize({ width: 1280, height: 740 });
+    await page.getByRole('link', { name: 'Show its deliveries' }).click();
+    await page.getByText('1 match').waitFor();
+    const choice = page.getByLabel('Watcher', { exact: true }).first();
+    assert.equal(await choice.inputValue(), String(both[1].watcher.id));
     await page.context().close();
     stage.receiver.setAnswer({});
   });

@@ -69,7 +69,7 @@ function Troubled({
             <li key={`${one.watcher_id ?? ''}${one.origin}`}>
               <Icon name={one.state === 'hung' ? 'hung' : 'failing'} />
               <a
-                href={`/console/receivers?show=failing&origin=${encodeURIComponent(one.origin)}`}
+                href={`/console/receivers?show=failing&origin=${encodeURIComponent(one.origin)}&watcher=${one.watcher_id ?? ''}`}
                 title={one.origin}
               >
                 {hostOf(one.origin)}

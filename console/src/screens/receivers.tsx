@@ -2,12 +2,13 @@
  * Receivers, one row for each URL's origin: how well and how fast each answers, what waits for it, and what its trouble does to it
  * and to no other one.
  */
+import { Fragment } from 'preact';
 import { useRef, useState } from 'preact/hooks';
-import { callPage } from '../api/client.ts';
+import { call, callPage } from '../api/client.ts';
 import { FAILING_MAX, useFailing } from '../api/failing.ts';
 import { createCommand } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
-import type { Receiver } from '../api/types.ts';
+import type { Data, Receiver } from '../api/types.ts';
 import { formatCount, formatDuration, formatShare } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
 import { isTroubled, reasonOf } from '../parts/attention.tsx';
@@ -27,8 +28,7 @@ import {
 import { ReceiverState, receiverLook } from '../parts/state.tsx';
 import { Lines, LinkRow, Table } from '../parts/table.tsx';
 import { Age, Command, Countdown } from '../parts/values.tsx';
-import { now } from '../state/clock.ts';
-import { showsAll } from '../state/session.ts';
+import { chooseWatcher, showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
 const REFRESH_MS = 15_000;
@@ -36,8 +36,8 @@ const ROWS_MAX = 100;
 /** Slower than this at the 95th percentile is worth a look. */
 const SLOW_MS = 5_000;
 const COLUMNS = 10;
-/** The first three retries of the default schedule take 14 minutes, and the fourth failure comes with the third of them. */
-const RECENT_MS = 15 * 60_000;
+/** Both statuses of deliveries whose attempts have failed. The filter of the log takes one at a time. */
+const FAILING = ['retrying', 'failing'] as const;
 
 type Order = 'trouble' | 'slowest' | 'origin' | 'waiting';
 
@@ -90,7 +90,7 @@ export function Receivers() {
         {({ data, next }) => (
           <>
             {data.length > 0 ? (
-              <ReceiverTable receivers={data} period={period} openOrigin={query.origin} />
+              <ReceiverTable receivers={data} period={period} />
             ) : show === 'failing' ? (
               <Empty text={texts.receivers.noneFailing} />
             ) : (
@@ -107,19 +107,12 @@ export function Receivers() {
   );
 }
 
-function ReceiverTable({
-  receivers,
-  period,
-  openOrigin,
-}: {
-  receivers: readonly Receiver[];
-  period: '24h' | '30d';
-  openOrigin: string | undefined;
-}) {
+function ReceiverTable({ receivers, period }: { receivers: readonly Receiver[]; period: '24h' | '30d' }) {
   const [order, setOrder] = useState<Order>('trouble');
-  const { hrefWith } = usePageQuery();
-  const sorted = useSorted(receivers, order, openOrigin !== undefined);
-  if (isSmall.value) return <ReceiverLines receivers={sorted} openOrigin={openOrigin} />;
+  const { query } = usePageQuery();
+  const linkTo = useLinks();
+  const sorted = useSorted(receivers, order, query.origin !== undefined);
+  if (isSmall.value) return <ReceiverLines receivers={sorted} />;
   const sort = (name: Order, text: string) => (
     <button
       type="button"
@@ -150,20 +143,18 @@ function ReceiverTable({
       </thead>
       <tbody>
         {sorted.map((receiver) => {
-          const key = keyOf(receiver);
-          const isOpen = receiver.origin === openOrigin;
-          const href = hrefWith({ origin: isOpen ? undefined : receiver.origin });
+          const { isOpen, href } = linkTo(receiver);
           return (
-            <>
-              <ReceiverRow key={key} receiver={receiver} href={href} isOpen={isOpen} />
+            <Fragment key={keyOf(receiver)}>
+              <ReceiverRow receiver={receiver} href={href} isOpen={isOpen} />
               {isOpen && (
-                <tr class="is-note" key={`${key} note`}>
+                <tr class="is-note">
                   <td colSpan={COLUMNS + 1}>
                     <Explanation receiver={receiver} />
                   </td>
                 </tr>
               )}
-            </>
+            </Fragment>
           );
         })}
       </tbody>
@@ -172,6 +163,23 @@ function ReceiverTable({
 }
 
 const keyOf = ({ watcher_id: watcherId, origin }: Receiver) => `${watcherId ?? ''} ${origin}`;
+
+/**
+ * Whether a receiver is open, and where a click on its row leads. A link from elsewhere may name no watcher, and then opens the
+ * receivers of all watchers with this origin.
+ */
+function useLinks(): (receiver: Receiver) => { isOpen: boolean; href: string } {
+  const { query, hrefWith } = usePageQuery();
+  return ({ origin, watcher_id: id }) => {
+    const watcher = id === undefined ? undefined : String(id);
+    const isOfWatcher = watcher === undefined || query.watcher === undefined || query.watcher === watcher;
+    const isOpen = query.origin === origin && isOfWatcher;
+    return {
+      isOpen,
+      href: hrefWith(isOpen ? { origin: undefined, watcher: undefined } : { origin, watcher }),
+    };
+  };
+}
 
 /** While a row is open, the rows keep their places until another order is chosen. */
 function useSorted(receivers: readonly Receiver[], order: Order, isKept: boolean): Receiver[] {
@@ -184,27 +192,17 @@ function useSorted(receivers: readonly Receiver[], order: Order, isKept: boolean
 }
 
 /** The same in two lines, for small screens. */
-function ReceiverLines({
-  receivers,
-  openOrigin,
-}: {
-  receivers: readonly Receiver[];
-  openOrigin: string | undefined;
-}) {
-  const { hrefWith } = usePageQuery();
+function ReceiverLines({ receivers }: { receivers: readonly Receiver[] }) {
+  const linkTo = useLinks();
   return (
     <Lines>
       {receivers.map((receiver) => {
         const { statistics } = receiver;
-        const isOpen = receiver.origin === openOrigin;
+        const { isOpen, href } = linkTo(receiver);
         const { icon, tone } = receiverLook(receiver.state);
         return (
           <li key={keyOf(receiver)}>
-            <a
-              class="row-link"
-              href={hrefWith({ origin: isOpen ? undefined : receiver.origin })}
-              aria-expanded={isOpen}
-            >
+            <a class="row-link" href={href} aria-expanded={isOpen}>
               <Icon name={icon} tone={tone} />
               <b>
                 <span class="hidden">{texts.receiverStates[receiver.state]}: </span>
@@ -216,9 +214,7 @@ function ReceiverLines({
                   : texts.receivers.deliveredCount(formatCount(statistics.delivered))}
               </span>
               <span class="below-line">
-                <span>
-                  {isTroubled(receiver) ? shortReason(receiver) : texts.receiverStates[receiver.state]}
-                </span>
+                <span>{noteOf(receiver, texts.receiverStates[receiver.state])}</span>
                 <span class={isTroubled(receiver) ? 'is-warn' : ''}>
                   {(receiver.waiting ?? 0) > 0
                     ? texts.receivers.waitingCount(formatCount(receiver.waiting ?? 0))
@@ -240,7 +236,7 @@ function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: str
   const { attempts = 0, failed_attempts: failed = 0, delivered, answer } = receiver.statistics ?? {};
   const succeeded = attempts - failed;
   const isPoor = attempts > 0 && succeeded / attempts < 0.9;
-  const note = isTroubled(receiver) ? shortReason(receiver) : showsAll.value ? receiver.watcher : undefined;
+  const note = noteOf(receiver);
   const duration = (ms: number | undefined) => (ms === undefined ? texts.none : formatDuration(ms));
   return (
     <LinkRow class={isOpen ? 'has-note' : ''}>
@@ -248,7 +244,7 @@ function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: str
         <a class="row-link medium" href={href} aria-expanded={isOpen} title={receiver.origin}>
           {hostOf(receiver.origin)}
         </a>
-        {note !== undefined && <small>{note}</small>}
+        {note !== '' && <small>{note}</small>}
       </th>
       <td>
         <ReceiverState state={receiver.state} />
@@ -281,7 +277,20 @@ function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: str
 
 /** What the state does to this receiver, and to no other one. */
 function Explanation({ receiver }: { receiver: Receiver }) {
-  const { state, origin } = receiver;
+  const { state, origin, watcher, watcher_id: id } = receiver;
+  const counts = useResource(
+    `failing of ${keyOf(receiver)}`,
+    (signal) =>
+      Promise.all(
+        FAILING.map(async (status) => ({ status, ...(await countDeliveries(receiver, status, signal)) })),
+      ),
+    { everyMs: REFRESH_MS },
+  );
+  const deliveries = `/console/deliveries?origin=${encodeURIComponent(origin)}`;
+  /** An operator who sees all watchers then sees the receiver's. */
+  const choose = () => {
+    if (showsAll.value && id !== undefined) chooseWatcher({ id, name: watcher ?? String(id) });
+  };
   const icon =
     state === 'hung'
       ? 'hung'
@@ -296,33 +305,52 @@ function Explanation({ receiver }: { receiver: Receiver }) {
       <div>
         <p>
           <b class="medium">
-            {isTroubled(receiver) ? `${hostOf(origin)}: ${reasonOf(receiver)}` : hostOf(origin)}
+            {hostOf(origin)}
+            {watcher !== undefined && ` ${texts.attention.of(watcher)}`}
+            {isTroubled(receiver) && `: ${reasonOf(receiver)}`}
           </b>{' '}
           {texts.receivers.effects[state]}
         </p>
+        {receiver.next_attempt_at !== null && (
+          <p>
+            {texts.receivers.next}: <Countdown to={receiver.next_attempt_at} />
+          </p>
+        )}
         <p class="second">{texts.receivers.others}</p>
       </div>
       <div class="actions">
-        <a class="button is-small" href={`/console/deliveries?origin=${encodeURIComponent(origin)}`}>
+        <a class="button is-small" href={deliveries} onClick={choose}>
           {texts.receivers.showAll}
         </a>
-        {isTroubled(receiver) && (
-          <a
-            class="button is-small"
-            href={`/console/deliveries?origin=${encodeURIComponent(origin)}&status=${statusOf(receiver)}`}
-          >
-            {texts.receivers.showFailing}
-          </a>
-        )}
+        {counts.state.value.data
+          ?.filter(({ count, is_complete: isComplete }) => count > 0 || !isComplete)
+          .map(({ status, count, is_complete: isComplete }) => (
+            <a key={status} class="button is-small" href={`${deliveries}&status=${status}`} onClick={choose}>
+              {texts.receivers.showStatus[status](`${formatCount(count)}${isComplete ? '' : '+'}`)}
+            </a>
+          ))}
       </div>
     </div>
   );
 }
 
-/** Of most deliveries that fail there: as long as it has failed for less than three retries, they are retrying. */
-function statusOf({ failing_since: since }: Receiver): 'retrying' | 'failing' {
-  const isRecent = since !== null && now.value - Date.parse(since) < RECENT_MS;
-  return isRecent ? 'retrying' : 'failing';
+/** Deliveries of the receiver with this status. */
+function countDeliveries(
+  { origin, watcher_id: id }: Receiver,
+  status: (typeof FAILING)[number],
+  signal: AbortSignal,
+): Promise<Data<'GET /api/notifications/log/count'>> {
+  const query = { origin, status };
+  return id === undefined
+    ? call('GET /api/notifications/log/count', { query, signal })
+    : call('GET /api/admin/log/count', { query: { ...query, watcher: String(id) }, signal });
+}
+
+/** The watcher, to an operator who sees all of them, and what is wrong, or else `otherwise`. */
+function noteOf(receiver: Receiver, otherwise?: string): string {
+  const watcher = showsAll.value ? receiver.watcher : undefined;
+  const state = isTroubled(receiver) ? shortReason(receiver) : otherwise;
+  return [watcher, state].filter((text) => text !== undefined).join(' · ');
 }
 
 function shortReason({ last_status: status, last_outcome: outcome }: Receiver): string {
