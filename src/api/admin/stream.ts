@@ -30,7 +30,7 @@ export function addAdminStreamRoute(api: Api, options: ApiOptions, { open }: Att
       open(request, reply, {
         watcherId: await scopeOf(options, request.query),
         toJson: (event) => ({ watcher_id: event.watcherId, ...eventJson(event, options.nativeSymbol) }),
-        isAllowed: async () => true,
+        check: () => scopeOf(options, request.query),
       }),
   );
 }

@@ -20,11 +20,16 @@ const PENDING_MS = 20;
 const LOOK_MS_MIN = 40;
 /** With many open streams each looks less often, so that all together look at most a hundred times a second. */
 const LOOK_MS_PER_STREAM = 10;
-/** Attempts in one read: less than 1 MiB, because each has up to 1 KiB of the receiver's answer. */
+/** Attempts in one read: about 1 MiB at most, because each has up to 1 KiB of the receiver's answer. */
 const PAGE_ATTEMPTS = 500;
+/**
+ * Written at once, or one event. JSON takes six characters for a control character, so the events of a read can be several MiB, of
+ * which a client that reads slowly holds up only this much.
+ */
+const WRITTEN_CHARACTERS_MAX = 256 * 1024;
 /** Common load balancers close a connection that is silent for a minute. */
 const HEARTBEAT_MS = 15_000;
-/** How long a stream goes on after its key was revoked. */
+/** How long a stream goes on after its key was revoked, or its watcher deleted. */
 const CHECK_MS = 2_500;
 const RECONNECT_MS = 2_000;
 
@@ -115,9 +120,8 @@ export function createAttemptEvents({
         const nowMs = clock.steadyMs();
         if (page.events.length > 0 || nowMs - spokeMs >= HEARTBEAT_MS) {
           spokeMs = nowMs;
-          yield page.events.length > 0
-            ? page.events.map((event) => toText(event.attempt.id, following.toJson(event))).join('')
-            : ': heartbeat\n\n';
+          if (page.events.length === 0) yield ': heartbeat\n\n';
+          else yield* textOf(page.events, following.toJson);
         }
         if (nowMs - checkedMs >= CHECK_MS) {
           checkedMs = nowMs;
@@ -152,8 +156,19 @@ export async function requireAssigned(db: Db, id: number): Promise<void> {
 const invalidId = (message: string): Fault =>
   new Fault('invalid', 'Invalid request', { problems: [{ path: '/last-event-id', message }] });
 
-const toText = (id: number, data: object): string =>
-  `id: ${id}\nevent: attempt\ndata: ${JSON.stringify(data)}\n\n`;
+/** Whole events, in parts of at most `WRITTEN_CHARACTERS_MAX`. */
+function* textOf(events: readonly AttemptEvent[], toJson: Following['toJson']): Generator<string> {
+  let part = '';
+  for (const event of events) {
+    const text = `id: ${event.attempt.id}\nevent: attempt\ndata: ${JSON.stringify(toJson(event))}\n\n`;
+    if (part !== '' && part.length + text.length > WRITTEN_CHARACTERS_MAX) {
+      yield part;
+      part = '';
+    }
+    part += text;
+  }
+  yield part;
+}
 
 export function eventJson(
   { attempt, notification }: AttemptEvent,

@@ -10,7 +10,7 @@ import { keepAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
 import { publicIdentityOf } from '../../store/db/identity.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { accountOf, createShardGate, isRefusal, OPERATOR, type WatcherGate } from '../http/auth.ts';
+import { accountOf, createShardGate, isRefusal, OPERATOR } from '../http/auth.ts';
 import { requireConnected } from '../http/connected.ts';
 import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { hasFreeSlot } from '../http/stream-slots.ts';
@@ -67,7 +67,10 @@ export type AttemptStreams = {
   open(
     request: FastifyRequest,
     reply: FastifyReply,
-    following: Pick<Following, 'watcherId' | 'toJson' | 'isAllowed'>,
+    following: Pick<Following, 'watcherId' | 'toJson'> & {
+      /** Rejects once the client may no longer read the stream (`isRefusal`). */
+      check(): Promise<unknown>;
+    },
   ): Promise<FastifyReply>;
 };
 
@@ -92,9 +95,11 @@ export function createAttemptStreams(api: Api, options: ApiOptions): AttemptStre
         throw new Fault('limited', 'Too many streams are open');
       requireConnected(request);
       const limit = startAbort(closing.signal, STREAM_MS_MAX);
-      const stream = Readable.from(
-        keepAccount(follow({ ...following, after, onlyFailures: failures === 'true', signal: limit.signal })),
-      );
+      const events = follow({
+        ...{ ...following, after, onlyFailures: failures === 'true', signal: limit.signal },
+        isAllowed: () => passes(following.check),
+      });
+      const stream = Readable.from(keepAccount(events));
       streams.set(stream, account);
       const end = () => {
         streams.delete(stream);
@@ -122,14 +127,14 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions, { open }: A
     open(request, reply, {
       watcherId: watcherOf(request),
       toJson: (event) => eventJson(event, options.nativeSymbol),
-      isAllowed: () => isAllowed(request, onRequest),
+      check: () => onRequest(request),
     }),
   );
 }
 
-async function isAllowed(request: FastifyRequest, onRequest: WatcherGate['onRequest']): Promise<boolean> {
+async function passes(check: () => Promise<unknown>): Promise<boolean> {
   try {
-    await onRequest(request);
+    await check();
     return true;
   } catch (error) {
     if (isRefusal(error)) return false;

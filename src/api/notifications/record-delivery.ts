@@ -7,6 +7,7 @@ import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { recordStatistics } from '../../store/delivery/record-statistics.ts';
 import { findWatchedAddress, type WatchedAddress } from '../../store/watchers/watched.ts';
+import { findWatcher } from '../../store/watchers/watchers.ts';
 import type { Api, ApiOptions, TestResult } from '../context.ts';
 import { accountOf, createShardGate } from '../http/auth.ts';
 import { answerOf, textOrNull } from './log-json.ts';
@@ -16,6 +17,7 @@ import { found, PATH, parseId } from './watched-addresses.ts';
 const TEST_MS_MAX = 20_000;
 /** For each watcher in each process: enough for a person who tests a receiver. */
 const TESTS_PER_MINUTE_MAX = 10;
+const SUSPENDED = 'The watcher is suspended, so nothing is sent to its receivers. Resume it to send a test';
 
 const Params = Type.Object({ id: Type.String() });
 const Statistics = Type.Object({
@@ -73,7 +75,10 @@ const operations = {
         },
       },
     },
-    errors: { 429: `More than ${TESTS_PER_MINUTE_MAX} test webhooks in a minute.` },
+    errors: {
+      409: `${SUSPENDED}.`,
+      429: `More than ${TESTS_PER_MINUTE_MAX} test webhooks in a minute.`,
+    },
   },
 };
 
@@ -118,6 +123,9 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
     async (request) => {
       const watcherId = watcherOf(request);
       const record = await getRecord(watcherId, request.params.id);
+      // Keys of a suspended watcher are refused already, so this is a request of the operator.
+      if ((await findWatcher(database, watcherId, clock.now()))?.suspendedAt !== undefined)
+        throw new Fault('conflict', SUSPENDED);
       if (!mayTest(accountOf(request)))
         throw new Fault('limited', `At most ${TESTS_PER_MINUTE_MAX} test webhooks a minute`);
       const { outcome, status, durationMs, responseText, request: sent } = await sendWithin(record);

@@ -25,6 +25,7 @@ export type AdminStory = ApiStory & {
 export function createAdminStory(
   database: Database,
   options: Parameters<typeof createApiStory>[3] = {},
+  sendTest?: Parameters<typeof createApiStory>[2],
 ): AdminStory {
   const logged: Record<string, unknown>[] = [];
   const stream = new Writable({
@@ -34,7 +35,7 @@ export function createAdminStory(
     },
   });
   const log = pino(stream);
-  const story = createApiStory(database, undefined, undefined, { ...options, adminToken: TOKEN, log });
+  const story = createApiStory(database, undefined, sendTest, { ...options, adminToken: TOKEN, log });
   return {
     ...story,
     logged,

@@ -203,6 +203,26 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
+  test('no test webhook is sent for a suspended watcher, and the answer says why', async () => {
+    const sent: string[] = [];
+    const story = createAdminStory(database(), {}, async ({ id }) => {
+      sent.push(id);
+      const request = { url: 'https://one.example/hook', headers: {}, body: '{}' };
+      return { outcome: 'success', status: 200, durationMs: 1, responseText: '', request };
+    });
+    const [{ key, watcherId }] = await issueTwo(story);
+    const { json } = await story.ask('POST', PATH, { key, body: bodyOf(1) });
+    const { id } = dataOf(json);
+    const ask = () => story.admin('POST', `${PATH}/${id}/test`, { headers: forWatcher(watcherId) });
+    await story.admin('POST', `/api/admin/watchers/${watcherId}/suspend`);
+    const refused = await ask();
+    assert.deepEqual([refused.status, sent], [409, []]);
+    assert.match(Object(refused.json).statusMessage, /is suspended, so nothing is sent/);
+    await story.admin('POST', `/api/admin/watchers/${watcherId}/resume`);
+    assert.equal((await ask()).status, 200);
+    assert.deepEqual(sent, [id]);
+  });
+
   test('streams of the operator take no slot of a watcher, and end when the watcher is deleted', async () => {
     const story = createAdminStory(database());
     await using parts = new AsyncDisposableStack();

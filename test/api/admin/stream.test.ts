@@ -71,6 +71,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(shown(later), [ofBeta, ofAcme]);
   });
 
+  test('a stream of one watcher ends when the watcher is deleted, and one of all watchers goes on', async () => {
+    await using story = await createStory(database());
+    const { acme, beta, open, runUntil, admin, clock } = story;
+    await using all = await open();
+    await using one = await open(`?watcher=${acme.watcherId}`);
+    const url = `/api/admin/watchers/${acme.watcherId}`;
+    await waitUntil(async () => {
+      await admin('DELETE', url);
+      return (await admin('GET', url)).status === 404;
+    });
+    const deletedMs = clock.steadyMs();
+    let isEnded = false;
+    void one.ended.then(() => {
+      isEnded = true;
+    });
+    await runUntil(() => isEnded || clock.steadyMs() - deletedMs > 60_000);
+    assert.ok(isEnded);
+    const id = await attempt(database(), beta.watcherId);
+    await runUntil(() => all.events.length === 1);
+    assert.deepEqual(shown(all), [[id, beta.watcherId]]);
+  });
+
   test('an opened stream is in the log at once, and only the token opens one', async () => {
     await using story = await createStory(database());
     const { acme, open, logged, admin, ask } = story;

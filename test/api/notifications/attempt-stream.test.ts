@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import type { AttemptBell } from '../../../src/api/context.ts';
+import { createAttemptEvents, eventJson } from '../../../src/api/notifications/attempt-events.ts';
 import { presentAccount } from '../../../src/core/account.ts';
 import type { Database, Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
@@ -52,6 +53,8 @@ async function createStory(database: Database, options: { attemptBell?: AttemptB
     },
   };
 }
+
+const silentBell: AttemptBell = { listen: () => () => {} };
 
 const runUntil = ({ clock }: Pick<ApiStory, 'clock'>, condition: () => boolean) =>
   waitUntil(() => {
@@ -205,6 +208,39 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await using stream = await story.open();
     await story.runUntil(() => stream.commentCount() >= 2);
     assert.deepEqual(stream.events, []);
+  });
+
+  test('events are written in parts of at most 256 KiB, each with whole events, however long the answers of receivers are', async () => {
+    const story = createApiStory(database());
+    const { watcherId } = await story.issue('acme');
+    const first = await attempt(database(), watcherId);
+    // JSON takes six characters for each of these.
+    await database().query(sql`
+      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, response)
+      select ${watcherId}, 7, ${noon}, 12, 'http_5xx', repeat(chr(1), 1024) from generate_series(1, 200)`);
+    const ending = new AbortController();
+    const follow = createAttemptEvents({ ...story, database: database(), attemptBell: silentBell });
+    const parts: string[] = [];
+    let count = 0;
+    for await (const part of follow({
+      ...{ watcherId, after: first, onlyFailures: false, signal: ending.signal },
+      toJson: (event) => eventJson(event, 'ETH'),
+      isAllowed: async () => true,
+    })) {
+      if (part.startsWith('id: ')) parts.push(part);
+      count = parts.join('').split('\n\n').length - 1;
+      if (count >= 200) ending.abort();
+    }
+    assert.equal(count, 200);
+    assert.ok(parts.length > 1);
+    for (const part of parts) assert.ok(part.length <= 256 * 1024 && part.endsWith('\n\n'));
+    assert.deepEqual(
+      parts
+        .join('')
+        .match(/(?<=^id: )\d+$/gm)
+        ?.map(Number),
+      Array.from({ length: 200 }, (_, index) => first + 1 + index),
+    );
   });
 
   test('a stream ends when its key is revoked', async () => {
