@@ -4,40 +4,31 @@
 
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useErrorBoundary } from 'preact/hooks';
-import { ErrorBoundary, LocationProvider, lazy, Route, Router, useLocation } from 'preact-iso';
-import { Frame, isOutdated } from './frame.tsx';
+import { ErrorBoundary, LocationProvider, Route, Router, useLocation } from 'preact-iso';
+import { Frame } from './frame.tsx';
 import { Empty } from './parts/page.tsx';
 import { NotFound } from './screens/not-found.tsx';
 import { Overview } from './screens/overview.tsx';
 import { SignIn } from './screens/sign-in.tsx';
+import { onDemand } from './state/lazy.ts';
 import { isOperator, session } from './state/session.ts';
 import { texts } from './texts.ts';
 
-const Deliveries = page(() => import('./screens/deliveries.tsx').then((module) => module.Deliveries));
-const Addresses = page(() => import('./screens/addresses.tsx').then((module) => module.Addresses));
-const AddressPage = page(() => import('./screens/address.tsx').then((module) => module.AddressPage));
-const Receivers = page(() => import('./screens/receivers.tsx').then((module) => module.Receivers));
-const More = page(() => import('./screens/more.tsx').then((module) => module.More));
-const Secrets = page(() => import('./screens/secrets.tsx').then((module) => module.Secrets));
+const Deliveries = onDemand(() => import('./screens/deliveries.tsx').then((module) => module.Deliveries));
+const Addresses = onDemand(() => import('./screens/addresses.tsx').then((module) => module.Addresses));
+const AddressPage = onDemand(() => import('./screens/address.tsx').then((module) => module.AddressPage));
+const Receivers = onDemand(() => import('./screens/receivers.tsx').then((module) => module.Receivers));
+const More = onDemand(() => import('./screens/more.tsx').then((module) => module.More));
+const Secrets = onDemand(() => import('./screens/secrets.tsx').then((module) => module.Secrets));
 
-const Points = page(() => import('./screens/points.tsx').then((module) => module.Points));
-const Market = page(() => import('./screens/market.tsx').then((module) => module.Market));
-const PairPage = page(() => import('./screens/pair.tsx').then((module) => module.PairPage));
-const Supply = page(() => import('./screens/supply.tsx').then((module) => module.Supply));
-const System = page(() => import('./screens/system.tsx').then((module) => module.System));
-const Watchers = page(() => import('./screens/watchers.tsx').then((module) => module.Watchers));
-const Keys = page(() => import('./screens/keys.tsx').then((module) => module.Keys));
-const Explain = page(() => import('./screens/explain.tsx').then((module) => module.Explain));
-
-/** A page that is loaded when it is opened. After an update of the service its file may be gone. */
-function page(load: () => Promise<ComponentType>): ComponentType {
-  return lazy(() =>
-    load().catch(() => {
-      isOutdated.value = true;
-      return () => null;
-    }),
-  );
-}
+const Points = onDemand(() => import('./screens/points.tsx').then((module) => module.Points));
+const Market = onDemand(() => import('./screens/market.tsx').then((module) => module.Market));
+const PairPage = onDemand(() => import('./screens/pair.tsx').then((module) => module.PairPage));
+const Supply = onDemand(() => import('./screens/supply.tsx').then((module) => module.Supply));
+const System = onDemand(() => import('./screens/system.tsx').then((module) => module.System));
+const Watchers = onDemand(() => import('./screens/watchers.tsx').then((module) => module.Watchers));
+const Keys = onDemand(() => import('./screens/keys.tsx').then((module) => module.Keys));
+const Explain = onDemand(() => import('./screens/explain.tsx').then((module) => module.Explain));
 
 /** A page for those who are signed in. Others get the form, at the same address. */
 function forWatchers(Page: ComponentType): ComponentType {

@@ -2,10 +2,9 @@
  * The frame around every page: the rail with the screens, the bar with search, head and live dot, and the tab bar of small
  * screens.
  */
-import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { lazy, useLocation } from 'preact-iso';
+import { useLocation } from 'preact-iso';
 import { unreachableSince } from './api/client.ts';
 import { formatAge } from './format/number.ts';
 import { formatInstant } from './format/time.ts';
@@ -14,12 +13,13 @@ import { type Entry, openEntries, own, Rail } from './screens/rail.tsx';
 import { Bar } from './screens/top-bar.tsx';
 import { announcement } from './state/announce.ts';
 import { now } from './state/clock.ts';
+import { isOutdated, onDemand } from './state/lazy.ts';
 import { switchTheme, zone } from './state/preferences.ts';
 import { session, suspension } from './state/session.ts';
 import { useShortcut } from './state/shortcuts.ts';
 import { texts } from './texts.ts';
 
-const Help = lazy(() => import('./screens/help.tsx').then((module) => module.Help));
+const Help = onDemand(() => import('./screens/help.tsx').then((module) => module.Help));
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const isIn = session.value.kind !== 'visitor';
@@ -63,9 +63,6 @@ function useFocusOnNewPage(main: { current: HTMLElement | null }, path: string):
     former.current = path;
   }, [main, path]);
 }
-
-/** Whether a part of the page could not be loaded, because the service has a newer console now or doesn't answer. */
-export const isOutdated = signal(false);
 
 /** Says that the server doesn't answer, since when, and that the page goes on by itself, or why it refuses the session. */
 function Strip() {

@@ -397,6 +397,7 @@ export const texts = {
     afterAttempt: (number: number, gap: string) => `Attempt ${number}, ${gap} after attempt ${number - 1}`,
     firstAfter: (number: number, gap: string) => `Attempt ${number}, ${gap} after the block was stored`,
     deliverNow: 'Deliver now',
+    suspended: (number: number) => `Attempt ${number} waits, because the watcher is suspended.`,
     due: (number: number) => `Attempt ${number} is due, and waits for the receiver’s turn`,
     receiver: 'How the receiver does',
     held: (count: number | null, needed: number | null) =>
@@ -412,17 +413,22 @@ export const texts = {
   redeliver: {
     title: 'Redeliver',
     counting: 'Counting the deliveries that match…',
-    question: (count: string, value: number, receivers: string | undefined) =>
-      value === 0
+    question: (
+      count: string,
+      { total, receivers, areChosen }: { total: number; receivers: string | undefined; areChosen: boolean },
+    ) =>
+      total === 0
         ? '0 match.'
-        : `Redeliver ${count}${receivers === undefined ? '' : ` to ${receivers}`}. Each keeps its id and its body, so a receiver that deduplicates is safe. Orphaned and held ones are skipped.`,
+        : `Redeliver ${count}${receivers === undefined ? '' : ` to ${receivers}`}. Each keeps its id and its body, so a receiver that deduplicates is safe. Orphaned and held ones are ${areChosen ? 'refused' : 'skipped'}.`,
     receivers: (first: string, others: number) =>
       `${first} and ${others} other ${one(others, 'receiver', 'receivers')}`,
     start: 'Redeliver',
     startCount: (count: string) => `Redeliver ${count}`,
+    suspended: (name: string) => `${name} is suspended: they are sent once it is resumed.`,
     stop: 'Stop',
     running: (done: string, total: string) => `${done} of ${total} are due`,
-    over: (done: string) => `${done} are due now.`,
+    over: (done: string, skipped: number) =>
+      `${done} are due now.${skipped > 0 ? ` The other ${skipped.toLocaleString('en-US')} were due already, or are orphaned or held.` : ''}`,
     moreFailed: (count: number) => `${count} more were refused.`,
   },
 

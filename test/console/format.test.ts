@@ -124,6 +124,34 @@ test('a CSV cell in quotes may contain separators and quotes', () => {
   assert.equal(csvCell('0xab'), '0xab');
 });
 
+test('the columns of a CSV may be named after comments, and its lines may end in any way', () => {
+  const address = `0x${'b2'.repeat(20)}`;
+  for (const end of ['\n', '\r\n', '\r']) {
+    const text = [
+      'sep=;',
+      '# mine',
+      'address;webhook_url;watch_token;watch_coin',
+      `${address};https://a.example;true;false`,
+    ];
+    assert.deepEqual(parseCsv(text.join(end), ''), {
+      lines: [
+        {
+          ...{ line: 4, text: address },
+          body: { address, webhook_url: 'https://a.example', watch_coin: false, watch_token: true },
+        },
+      ],
+      problems: [],
+    });
+  }
+});
+
+test('a piece of a stream may be as long as a browser makes it, and only an event has a limit', () => {
+  const read = createEventReader();
+  const event = `id: 1\nevent: attempt\ndata: ${'x'.repeat(6_000)}\n\n`;
+  assert.equal(read(event.repeat(400)).length, 400);
+  assert.throws(() => read('x'.repeat(1_100_000)), /too long/);
+});
+
 test('a line of a CSV with a flag that is neither true nor false, or a column that is none, is refused', () => {
   const address = `0x${'a1'.repeat(20)}`;
   const read = (text: string) => {

@@ -46,6 +46,7 @@ describe('forms', () => {
     const { data } = Object(await (await request('GET', `/${record.id}/settings`)).json());
     assert.deepEqual([data.confirmations, data.tokens], [5, [{ address: token, min_amount: '1500' }]]);
     assert.equal(sent.length, 1);
+    await page.waitForFunction(`document.activeElement.id === 'settings'`);
     await page.context().close();
   });
 

@@ -78,14 +78,17 @@ export async function callExact<O extends Operation>(
   return { data: data as Exact<Data<O>>, next: cursorOf(response.headers.get('link')) };
 }
 
-/** Sends a request and returns an answer with a status of 2xx. Its body is the caller's to read. @throws ApiError */
+/**
+ * Sends a request and returns an answer with a status of 2xx. Its body is the caller's to read, within the same time; without
+ * `timeoutMs`, for as long as it takes. @throws ApiError
+ */
 export async function send<O extends Operation>(
   operation: O,
   options: CallOptions<O> = {},
-  timeoutMs: number | undefined = REQUEST_MS_MAX,
+  timeoutMs: number | null = REQUEST_MS_MAX,
 ): Promise<Response> {
   const [method = 'GET'] = operation.split(' ', 1);
-  const signals = [options.signal ?? [], timeoutMs === undefined ? [] : AbortSignal.timeout(timeoutMs)];
+  const signals = [options.signal ?? [], timeoutMs === null ? [] : AbortSignal.timeout(timeoutMs)];
   const { body } = options;
   const headers = headersOf(operation, options);
   const token = headers.authorization;
@@ -162,7 +165,7 @@ export function urlOf<O extends Operation>(
     .slice(1)
     .join('');
   const filled = template.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
-    encodeURIComponent(String(path[name] ?? '')),
+    encodeURIComponent(String(path[name] ?? '')).replaceAll(/['!()*]/g, percent),
   );
   const given = Object.entries((query ?? {}) as Record<string, unknown>).filter(
     ([, value]) => value !== undefined && value !== '',
@@ -170,6 +173,9 @@ export function urlOf<O extends Operation>(
   const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   return search === '' ? filled : `${filled}?${search}`;
 }
+
+/** A shell would read these characters, which an address may have as they are. */
+const percent = (character: string): string => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
 
 /** The same request as a command, with the key left to a variable. */
 export function curlOf<O extends Operation>(operation: O, options: CallOptions<O> = {}): string {

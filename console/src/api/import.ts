@@ -62,7 +62,7 @@ async function importGroup(
   const response = await send(
     'POST /api/notifications/watched-addresses/bulk',
     { body: body as never, headers, signal },
-    undefined,
+    null,
   );
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let pending = '';

@@ -3,7 +3,7 @@
  */
 type ServerEvent = { id: string | undefined; type: string; data: string };
 
-/** Bytes without the end of an event. An event has at most about 4 KiB. */
+/** Characters without the end of an event. An event has at most about 10 KiB. */
 const PENDING_CHARACTERS_MAX = 1_048_576;
 
 /**
@@ -13,10 +13,10 @@ const PENDING_CHARACTERS_MAX = 1_048_576;
 export function createEventReader(): (piece: string) => ServerEvent[] {
   let pending = '';
   return (piece) => {
-    pending += piece.replaceAll('\r', '');
-    if (pending.length > PENDING_CHARACTERS_MAX) throw new Error('an event is too long');
-    const blocks = pending.split('\n\n');
+    // A piece may have thousands of events.
+    const blocks = (pending + piece.replaceAll('\r', '')).split('\n\n');
     pending = blocks.pop() ?? '';
+    if (pending.length > PENDING_CHARACTERS_MAX) throw new Error('an event is too long');
     return blocks.filter((block) => block !== '').map(parseEvent);
   };
 }

@@ -140,7 +140,7 @@ async function read(own: AbortController): Promise<void> {
   const response = await send(
     'GET /api/notifications/attempts/stream',
     { signal: own.signal, headers: lastId === undefined ? {} : { 'last-event-id': lastId } },
-    undefined,
+    null,
   );
   if (response.body === null) return;
   if (!/^text\/event-stream\b/.test(response.headers.get('content-type') ?? ''))

@@ -1,17 +1,21 @@
 /**
- * The names of watchers that the operator's page has seen. Events of the stream have only their ids.
+ * The watchers that the operator's page has seen. Events of the stream have only their ids.
  */
 import { signal } from '@preact/signals';
 
-type Watcher = { id: number; name: string };
+type Watcher = { id: number; name: string; state: string };
 
 /** Counts the changes to the list of watchers that this page has made. */
 export const watcherChanges = signal(0);
-const names = signal<ReadonlyMap<number, string>>(new Map());
+const watchers = signal<ReadonlyMap<number, Watcher>>(new Map());
 
 export const watcherName = (id: number | undefined): string | undefined =>
-  id === undefined ? undefined : (names.value.get(id) ?? String(id));
+  id === undefined ? undefined : (watchers.value.get(id)?.name ?? String(id));
 
-export function noteWatchers(watchers: readonly Watcher[]): void {
-  names.value = new Map(watchers.map(({ id, name }) => [id, name]));
+/** Its webhooks wait until it is resumed. */
+export const isWatcherSuspended = (id: number | undefined): boolean =>
+  id !== undefined && watchers.value.get(id)?.state === 'suspended';
+
+export function noteWatchers(seen: readonly Watcher[]): void {
+  watchers.value = new Map(seen.map((watcher) => [watcher.id, watcher]));
 }

@@ -10,19 +10,20 @@ const COLUMNS: readonly string[] = ['address', 'webhook_url', 'watch_coin', 'wat
 const FLAG = /^(true|1|yes|false|0|no)$/i;
 
 /**
- * The lines of a CSV with the columns address, webhook_url, watch_coin and watch_token, in this order or as its first line names
- * them. Lines without a URL take `defaultUrl`. Comma, semicolon and tab separate.
+ * The lines of a CSV with the columns address, webhook_url, watch_coin and watch_token, in this order or as a line before the
+ * others names them. Lines without a URL take `defaultUrl`. Comma, semicolon and tab separate.
  */
 export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[]; problems: RefusedLine[] } {
   const lines: ImportLine[] = [];
   const problems: RefusedLine[] = [];
   let columns: readonly string[] = COLUMNS;
-  text.split(/\r?\n/).forEach((raw, index) => {
-    if (raw.trim() === '') return;
+  text.split(/\r\n|\r|\n/).forEach((raw, index) => {
+    // A comment, and how a spreadsheet names the separator.
+    if (/^\s*($|#|sep=.$)/i.test(raw)) return;
     const cells = cellsOf(raw);
     const line = index + 1;
     const names = cells.map((cell) => cell.toLowerCase());
-    if (lines.length === 0 && problems.length === 0 && names.includes('address')) {
+    if (lines.length === 0 && names.includes('address')) {
       columns = names;
       return;
     }

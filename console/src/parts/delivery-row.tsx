@@ -78,7 +78,11 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
       <td class="quiet">
         <Time at={at ?? delivery.created_at} />
       </td>
-      {showsAll.value && <td class="second second-rank">{watcherOf(delivery)}</td>}
+      {showsAll.value && (
+        <td class="second second-rank name" title={watcherOf(delivery)}>
+          {watcherOf(delivery)}
+        </td>
+      )}
       <AmountCells amount={delivery.amount} asset={delivery.asset} />
       <td>
         <Transfer

@@ -1,6 +1,6 @@
 /**
- * A native modal dialog. The browser traps the focus, closes it on Escape and gives the focus back. Where the
- * element that had it is gone, the page gets it.
+ * A native modal dialog. The browser traps the focus and closes it on Escape. The focus goes back to what opened the dialog or,
+ * where that is gone, to the page.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
@@ -19,6 +19,9 @@ type Props = {
   children: ComponentChildren;
 };
 
+/** The element that opened the dialog, or the first of several in a row. */
+let opener: Element | null = null;
+
 const hasNoFocus = () => document.activeElement === null || document.activeElement === document.body;
 
 export function Dialog({ title, onClose, isWide = false, isKept = false, onSubmit, children }: Props) {
@@ -27,14 +30,16 @@ export function Dialog({ title, onClose, isWide = false, isKept = false, onSubmi
   const id = useId();
   useEffect(() => {
     const { current } = dialog;
+    if (!hasNoFocus() && document.activeElement?.closest('dialog') === null) opener = document.activeElement;
     current?.showModal();
     return () => {
       // Its event comes later, when the next dialog may already be open.
       isGone.current = true;
       current?.close();
-      // What had the focus before may be gone.
       setTimeout(() => {
-        if (hasNoFocus()) document.getElementById('main')?.focus({ preventScroll: true });
+        if (document.querySelector('dialog[open]') !== null || !hasNoFocus()) return;
+        for (const element of [opener, document.getElementById('main')])
+          if (hasNoFocus() && element instanceof HTMLElement) element.focus({ preventScroll: true });
       });
     };
   }, []);

@@ -4,6 +4,7 @@
  */
 import { useState } from 'preact/hooks';
 import type { Attempt, DeliveryDetail } from '../api/types.ts';
+import { isWatcherSuspended } from '../api/watcher-names.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAttempt, formatDuration } from '../format/number.ts';
 import { texts } from '../texts.ts';
@@ -75,6 +76,22 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
       </li>
     );
   if (!canDeliverNow(delivery)) return null;
+  if (isWatcherSuspended(delivery.watcher_id))
+    return (
+      <li class="is-next">
+        <Icon name="suspended" tone="is-warn" />
+        <div class="next-box is-calm">
+          <div>
+            {texts.timeline.suspended(attempts.length + 1)}
+            <p class="second-line">
+              <a class="link" href="/console/watchers">
+                {texts.screens.watchers}
+              </a>
+            </p>
+          </div>
+        </div>
+      </li>
+    );
   return (
     <li class="is-next">
       <Icon name="waiting" tone={status === 'failing' || status === 'retrying' ? 'is-warn' : ''} />

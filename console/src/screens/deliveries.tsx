@@ -28,6 +28,8 @@ import { DeliveryPanel } from './delivery.tsx';
 import { FilterChips } from './filters.tsx';
 import { RedeliverDialog } from './redeliver-dialog.tsx';
 
+type Picked = ReadonlyMap<number, string | null>;
+
 const RECORDS_KNOWN = 200;
 const COUNT_MS = 15_000;
 
@@ -39,13 +41,14 @@ export function Deliveries() {
   const filter = filterFrom(query);
   const { cursor } = query;
   const isLive = useSignal(true);
-  const picked = useSignal<ReadonlySet<number>>(new Set());
+  /** With the receiver of each. They may be on several pages. */
+  const picked = useSignal<Picked>(new Map());
   /** What the dialog is about, whatever becomes of the page meanwhile. */
-  const [redelivers, setRedelivers] = useState<{ ids: number[]; filter: DeliveryFilter } | undefined>(
+  const [redelivers, setRedelivers] = useState<{ picked: Picked; filter: DeliveryFilter } | undefined>(
     undefined,
   );
   const ask = () => {
-    if (picked.value.size > 0 || hasFilter(filter)) setRedelivers({ ids: [...picked.value], filter });
+    if (picked.value.size > 0 || hasFilter(filter)) setRedelivers({ picked: picked.value, filter });
   };
   const list = useRef<HTMLDivElement>(null);
   // Rows stand still while somebody is about to use one of them.
@@ -64,7 +67,7 @@ export function Deliveries() {
   const filterKey = JSON.stringify(filter);
   useEffect(() => {
     setRedelivers(undefined);
-    picked.value = new Set();
+    picked.value = new Map();
   }, [filterKey]);
   useKnownRecords();
 
@@ -110,7 +113,10 @@ export function Deliveries() {
             {texts.live.name}
           </button>
           {openId === undefined && (
-            <CopyCurl operation="GET /api/notifications/log" options={{ query: queryOf(filter) }} />
+            <CopyCurl
+              operation="GET /api/notifications/log"
+              options={{ query: { ...queryOf(filter), cursor } }}
+            />
           )}
           <button
             type="button"
@@ -142,10 +148,10 @@ export function Deliveries() {
       {redelivers !== undefined && (
         <RedeliverDialog
           {...redelivers}
-          rows={live.rows.value ?? []}
-          onClose={() => {
+          onClose={(hasStarted) => {
             setRedelivers(undefined);
-            picked.value = new Set();
+            if (!hasStarted) return;
+            picked.value = new Map();
             void live.reload();
           }}
         />
@@ -193,7 +199,7 @@ function Rows({
   hrefOf,
 }: {
   live: LiveList;
-  picked: { value: ReadonlySet<number> };
+  picked: { value: Picked };
   openId: string | undefined;
   hrefOf(id: number): string;
 }) {
@@ -201,9 +207,9 @@ function Rows({
   const error = live.error.value;
   const { query } = usePageQuery();
   const toggle = useCallback(
-    (id: number) => {
-      const next = new Set(picked.value);
-      if (!next.delete(id)) next.add(id);
+    ({ id, origin }: RowDelivery) => {
+      const next = new Map(picked.value);
+      if (!next.delete(id)) next.set(id, origin);
       picked.value = next;
     },
     [picked],
@@ -243,7 +249,7 @@ function Rows({
               checked={areAll}
               aria-label={texts.deliveries.pickAll}
               onChange={() => {
-                picked.value = areAll ? new Set() : new Set(rows.map(({ id }) => id));
+                picked.value = areAll ? new Map() : new Map(rows.map(({ id, origin }) => [id, origin]));
               }}
             />
           </th>
@@ -274,7 +280,7 @@ type ListRowProps = {
   isCurrent: boolean;
   hasReceiver: boolean;
   isPicked: boolean;
-  onPick(id: number): void;
+  onPick(row: RowDelivery): void;
 };
 
 /** A row that is compared with its former self only if one of its values has changed, because a busy list changes often. */
@@ -291,7 +297,7 @@ function ListRow({ delivery, href, isCurrent, hasReceiver, isPicked, onPick }: L
             type="checkbox"
             checked={isPicked}
             aria-label={texts.deliveries.pick(delivery.id)}
-            onChange={() => onPick(delivery.id)}
+            onChange={() => onPick(delivery)}
           />
         }
       />

@@ -5,10 +5,11 @@ import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { useAttempt } from '../api/attempt.ts';
 import { assetOf } from '../api/chain.ts';
 import { call } from '../api/client.ts';
-import { ownAddressOf } from '../api/records.ts';
+import { noteRecords, ownAddressOf } from '../api/records.ts';
 import { type Resource, useResource } from '../api/resource.ts';
 import { followAttempts } from '../api/stream.ts';
 import type { DeliveryDetail } from '../api/types.ts';
+import { watcherName } from '../api/watcher-names.ts';
 import { formatAmount, groupDigits } from '../format/amount.ts';
 import { formatCount } from '../format/number.ts';
 import { withoutScheme } from '../format/short.ts';
@@ -113,6 +114,22 @@ async function loadDelivery(id: string, signal: AbortSignal): Promise<DeliveryDe
   return { ...delivery, attempts };
 }
 
+/** The watched address. The list that is open beside the delivery may not know it, least of all that of all watchers. */
+function useOwnAddress({
+  watched_address_id: id,
+  watcher_id: watcherId,
+}: DeliveryDetail): string | undefined {
+  const own = ownAddressOf(id);
+  const { state } = useResource(
+    `record ${id}`,
+    (signal) => call('GET /api/notifications/watched-addresses/{id}', { path: { id }, watcherId, signal }),
+    { when: own === undefined },
+  );
+  const { data } = state.value;
+  useEffect(() => noteRecords(data === undefined ? [] : [data]), [data]);
+  return own;
+}
+
 function Since({ delivery }: { delivery: DeliveryDetail }) {
   const { status, failures, attempts } = delivery;
   const first = attempts.at(-1);
@@ -143,7 +160,7 @@ function Detail({
 }) {
   const { amount, asset, type, revision, id } = delivery;
   const { symbol, decimals, isKnown } = assetOf(asset);
-  const own = ownAddressOf(delivery.watched_address_id);
+  const own = useOwnAddress(delivery);
   const { problem, attempt } = useAttempt();
   const deliver = () =>
     attempt(async () => {
@@ -228,7 +245,7 @@ function Facts({ delivery, own }: { delivery: DeliveryDetail; own: string | unde
       {session.value.kind === 'operator' && delivery.watcher_id !== undefined && (
         <>
           <dt>{texts.delivery.watcher}</dt>
-          <dd>{delivery.watcher ?? delivery.watcher_id}</dd>
+          <dd>{delivery.watcher ?? watcherName(delivery.watcher_id) ?? delivery.watcher_id}</dd>
         </>
       )}
       {replacedBy !== null && (

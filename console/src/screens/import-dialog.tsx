@@ -88,7 +88,11 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
                 type="file"
                 class="hidden"
                 accept=".csv,.txt,text/csv,text/plain"
-                onChange={(event) => void take(event.currentTarget.files)}
+                onChange={({ currentTarget }) => {
+                  void take(currentTarget.files);
+                  // Otherwise the same file, corrected, could not be chosen again.
+                  currentTarget.value = '';
+                }}
               />
             </label>
             {texts.import.drop}

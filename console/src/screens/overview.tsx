@@ -3,7 +3,6 @@
  */
 
 import { useEffect } from 'preact/hooks';
-import { lazy } from 'preact-iso';
 import { chain, lastHead, status } from '../api/chain.ts';
 import { call } from '../api/client.ts';
 import { unsettledOf, useFailing } from '../api/failing.ts';
@@ -20,11 +19,12 @@ import { Figure, Figures } from '../parts/figures.tsx';
 import { CopyCurl, Ghosts, Loading, PageHead, PeriodChoice, periodOf, usePageQuery } from '../parts/page.tsx';
 import { TailTable } from '../parts/tail-table.tsx';
 import { now } from '../state/clock.ts';
+import { onDemand } from '../state/lazy.ts';
 import { zone } from '../state/preferences.ts';
 import { session, showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
-const FirstRun = lazy(() => import('./first-run.tsx').then((module) => module.FirstRun));
+const FirstRun = onDemand(() => import('./first-run.tsx').then((module) => module.FirstRun));
 
 const STATISTICS_MS = 15_000;
 const RECEIVERS_MAX = 100;

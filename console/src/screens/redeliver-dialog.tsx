@@ -6,25 +6,27 @@ import { useEffect, useState } from 'preact/hooks';
 import { useStop } from '../api/attempt.ts';
 import { ApiError, call, callPage, holdSession } from '../api/client.ts';
 import { type DeliveryFilter, queryOf } from '../api/filter.ts';
+import { isWatcherSuspended } from '../api/watcher-names.ts';
 import { formatCount } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
-import type { RowDelivery } from '../parts/delivery-row.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { Problem } from '../parts/problem.tsx';
+import { chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
 type Props = {
-  ids: readonly number[];
+  /** The chosen deliveries with their receivers. Without any, all of the filter are meant. */
+  picked: ReadonlyMap<number, string | null>;
   filter: DeliveryFilter;
-  rows: readonly RowDelivery[];
-  onClose(): void;
+  onClose(hasStarted: boolean): void;
 };
 type Progress = { done: number; failed: { id: number; message: string }[]; isOver: boolean; error?: string };
 
 const SHOWN_FAILURES_MAX = 5;
 
-export function RedeliverDialog({ ids, filter, rows, onClose }: Props) {
+export function RedeliverDialog({ picked, filter, onClose }: Props) {
+  const ids = [...picked.keys()];
   const [count, setCount] = useState<{ count: number; is_complete: boolean } | undefined>(
     ids.length > 0 ? { count: ids.length, is_complete: true } : undefined,
   );
@@ -49,19 +51,25 @@ export function RedeliverDialog({ ids, filter, rows, onClose }: Props) {
   };
   const total = count?.count ?? 0;
   const isRunning = progress !== undefined && !progress.isOver;
+  const close = () => onClose(progress !== undefined);
+  const watcher = chosenWatcher();
+  const skipped = total - (progress?.done ?? 0);
   return (
-    <Dialog title={texts.redeliver.title} onClose={onClose}>
+    <Dialog title={texts.redeliver.title} onClose={close}>
       <Problem text={error} />
       {progress === undefined && (
         <p class="prose">
           {count === undefined
             ? texts.redeliver.counting
-            : texts.redeliver.question(
-                `${formatCount(total)}${count.is_complete ? '' : '+'}`,
+            : texts.redeliver.question(`${formatCount(total)}${count.is_complete ? '' : '+'}`, {
                 total,
-                receiversOf(ids, rows),
-              )}
+                receivers: receiversOf([...picked.values()]),
+                areChosen: ids.length > 0,
+              })}
         </p>
+      )}
+      {watcher !== undefined && isWatcherSuspended(watcher.id) && (
+        <p class="is-warn">{texts.redeliver.suspended(watcher.name)}</p>
       )}
       {progress !== undefined && (
         <div role="status">
@@ -72,7 +80,10 @@ export function RedeliverDialog({ ids, filter, rows, onClose }: Props) {
           />
           <p>
             {progress.isOver
-              ? texts.redeliver.over(formatCount(progress.done))
+              ? texts.redeliver.over(
+                  formatCount(progress.done),
+                  ids.length === 0 && !stopped.current && progress.error === undefined ? skipped : 0,
+                )
               : texts.redeliver.running(formatCount(progress.done), formatCount(total))}
           </p>
           {progress.error !== undefined && (
@@ -104,7 +115,7 @@ export function RedeliverDialog({ ids, filter, rows, onClose }: Props) {
             {texts.redeliver.stop}
           </button>
         ) : (
-          <button type="button" class="button" onClick={onClose}>
+          <button type="button" class="button" onClick={close}>
             {progress === undefined ? texts.cancel : texts.close}
           </button>
         )}
@@ -163,11 +174,11 @@ async function sendAll(
   show({ done, failed: [], isOver: true });
 }
 
-/** The receivers of the chosen rows, or undefined when they aren't known. */
-function receiversOf(ids: readonly number[], rows: readonly RowDelivery[]): string | undefined {
-  const origins = new Set(rows.filter(({ id }) => ids.includes(id)).map(({ origin }) => origin));
+/** The receivers of the chosen deliveries. */
+function receiversOf(given: readonly (string | null)[]): string | undefined {
+  const origins = new Set(given.flatMap((origin) => origin ?? []));
   const [first] = origins;
-  if (first === undefined || first === null) return undefined;
+  if (first === undefined) return undefined;
   return origins.size === 1 ? hostOf(first) : texts.redeliver.receivers(hostOf(first), origins.size - 1);
 }
 

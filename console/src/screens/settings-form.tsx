@@ -1,7 +1,7 @@
 /**
  * The settings of a watched address: confirmations, direction, amounts, tokens, removal notices and order.
  */
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { assetOf, chain } from '../api/chain.ts';
 import { ApiError, call } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
@@ -23,13 +23,16 @@ type Draft = {
 };
 
 export function SettingsForm({ id }: { id: string }) {
+  const title = useRef<HTMLHeadingElement>(null);
   const settings = useResource(`settings ${id}`, (signal) =>
     call('GET /api/notifications/watched-addresses/{id}/settings', { path: { id }, signal }),
   );
   return (
     <section aria-labelledby="settings">
       <div class="section-head">
-        <h2 id="settings">{texts.settings.title}</h2>
+        <h2 id="settings" tabIndex={-1} ref={title}>
+          {texts.settings.title}
+        </h2>
       </div>
       <Loading loaded={settings.state.value} reload={settings.reload}>
         {(data) => (
@@ -41,7 +44,8 @@ export function SettingsForm({ id }: { id: string }) {
                 id={id}
                 settings={data}
                 decimals={decimals}
-                onSaved={() => void settings.reload()}
+                // The form begins anew, without the button that has the focus.
+                onSaved={() => void settings.reload().then(() => title.current?.focus())}
               />
             )}
           </Loading>
