@@ -295,7 +295,6 @@ export const texts = {
     total: (count: string) => `${count} in the log`,
     redeliver: 'Redeliver…',
     redeliverSome: (count: number) => `Redeliver ${count}…`,
-    redeliverWhy: 'Select deliveries, or set a filter',
     noMatch:
       'No deliveries match. Those of a transfer are here if its block is stored, you watch one of its addresses, and the settings let it pass, until the retention deletes them.',
     none: 'No transfers of your addresses yet. Send a test from the page of an address to see what a delivery looks like, or watch one that gets transfers:',
@@ -412,6 +411,7 @@ export const texts = {
 
   redeliver: {
     title: 'Redeliver',
+    chooseFirst: 'Select deliveries, or set a filter, to say which are sent again.',
     counting: 'Counting the deliveries that match…',
     question: (
       count: string,
@@ -459,7 +459,7 @@ export const texts = {
 
   import: {
     title: 'Import addresses',
-    note: 'One watched address for each line: address, webhook URL, and optionally watch_coin and watch_token. The first line may name the columns.',
+    note: 'One watched address for each line: address, webhook URL, and optionally watch_coin and watch_token. A line before them may name the columns.',
     choose: 'Choose a file',
     drop: 'or drop a CSV here',
     paste: 'Or paste lines',

@@ -83,6 +83,16 @@ describe('tasks', () => {
     await waitUntil(() => received('pages').length === 52);
     const page = await stage.open('/deliveries', { key: watcher.key });
     await page.getByText('52 in the log').waitFor();
+    await page.getByRole('button', { name: 'Redeliver…' }).press('Enter');
+    await page.getByText('Select deliveries, or set a filter').waitFor();
+    assert.equal(
+      await page
+        .getByRole('dialog')
+        .getByRole('button', { name: /^Redeliver/ })
+        .count(),
+      0,
+    );
+    await page.keyboard.press('Escape');
     await page.locator('tbody input').first().check();
     await page.route(/notifications.log\?.*cursor/, async (route) => {
       const response = await route.fetch();

@@ -47,9 +47,7 @@ export function Deliveries() {
   const [redelivers, setRedelivers] = useState<{ picked: Picked; filter: DeliveryFilter } | undefined>(
     undefined,
   );
-  const ask = () => {
-    if (picked.value.size > 0 || hasFilter(filter)) setRedelivers({ picked: picked.value, filter });
-  };
+  const ask = () => setRedelivers({ picked: picked.value, filter });
   const list = useRef<HTMLDivElement>(null);
   // Rows stand still while somebody is about to use one of them.
   const isStill = useCallback(
@@ -118,13 +116,7 @@ export function Deliveries() {
               options={{ query: { ...queryOf(filter), cursor } }}
             />
           )}
-          <button
-            type="button"
-            class="button"
-            disabled={picked.value.size === 0 && !hasFilter(filter)}
-            title={picked.value.size === 0 && !hasFilter(filter) ? texts.deliveries.redeliverWhy : undefined}
-            onClick={ask}
-          >
+          <button type="button" class="button" onClick={ask}>
             {picked.value.size === 0
               ? texts.deliveries.redeliver
               : texts.deliveries.redeliverSome(picked.value.size)}

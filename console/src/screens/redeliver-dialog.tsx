@@ -5,7 +5,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { useStop } from '../api/attempt.ts';
 import { ApiError, call, callPage, holdSession } from '../api/client.ts';
-import { type DeliveryFilter, queryOf } from '../api/filter.ts';
+import { type DeliveryFilter, hasFilter, queryOf } from '../api/filter.ts';
 import { isWatcherSuspended } from '../api/watcher-names.ts';
 import { formatCount } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
@@ -27,6 +27,7 @@ const SHOWN_FAILURES_MAX = 5;
 
 export function RedeliverDialog({ picked, filter, onClose }: Props) {
   const ids = [...picked.keys()];
+  const isEmpty = ids.length === 0 && !hasFilter(filter);
   const [count, setCount] = useState<{ count: number; is_complete: boolean } | undefined>(
     ids.length > 0 ? { count: ids.length, is_complete: true } : undefined,
   );
@@ -34,7 +35,7 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
   const [error, setError] = useState<string | undefined>(undefined);
   const stopped = useStop();
   useEffect(() => {
-    if (ids.length > 0) return;
+    if (ids.length > 0 || isEmpty) return;
     call('GET /api/notifications/log/count', { query: queryOf(filter) }).then(setCount, (failure: unknown) =>
       setError(messageOf(failure)),
     );
@@ -59,13 +60,15 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
       <Problem text={error} />
       {progress === undefined && (
         <p class="prose">
-          {count === undefined
-            ? texts.redeliver.counting
-            : texts.redeliver.question(`${formatCount(total)}${count.is_complete ? '' : '+'}`, {
-                total,
-                receivers: receiversOf([...picked.values()]),
-                areChosen: ids.length > 0,
-              })}
+          {isEmpty
+            ? texts.redeliver.chooseFirst
+            : count === undefined
+              ? texts.redeliver.counting
+              : texts.redeliver.question(`${formatCount(total)}${count.is_complete ? '' : '+'}`, {
+                  total,
+                  receivers: receiversOf([...picked.values()]),
+                  areChosen: ids.length > 0,
+                })}
         </p>
       )}
       {watcher !== undefined && isWatcherSuspended(watcher.id) && (
@@ -119,7 +122,7 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
             {progress === undefined ? texts.cancel : texts.close}
           </button>
         )}
-        {progress === undefined && (
+        {progress === undefined && !isEmpty && (
           <button type="button" class="button is-first" disabled={total === 0} onClick={start}>
             {count === undefined ? texts.redeliver.start : texts.redeliver.startCount(formatCount(total))}
           </button>
