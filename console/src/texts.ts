@@ -1,7 +1,7 @@
 /**
- * Every text of the console. Screens contain none.
+ * Every text of the console, except those of System, which the first screen doesn't load. Screens contain none.
  */
-const one = (count: number, singular: string, plural: string): string => (count === 1 ? singular : plural);
+export const one = (count: number, singular: string, plural: string): string => (count === 1 ? singular : plural);
 
 export const texts = {
   // General
@@ -756,93 +756,6 @@ export const texts = {
     balance: (unit: string) => `Balance, ${unit}`,
     share: 'Of the initial supply',
     check: 'Check it yourself',
-  },
-
-  system: {
-    title: 'System',
-    version: (version: string, database: string) => `Chainbell ${version} · ${database}`,
-    databases: { embedded: 'embedded PostgreSQL', postgres: 'PostgreSQL server' },
-    states: {
-      ok: 'Following and delivering.',
-      degraded: 'Something needs attention.',
-      holding: 'Following holds: no block is stored until this is resolved.',
-    },
-    writeFailure: (part: string, message: string) => `${part} can’t write: ${message}`,
-    clockStep: (seconds: number) => `The database’s clock was set by ${seconds} s. Pruning pauses.`,
-    path: 'From the chain to the receivers',
-    pathNote: 'what passes, and how far behind it is',
-    chain: 'Chain',
-    blocks: 'Blocks stored',
-    database: 'Delivery queue',
-    receivers: 'Receivers',
-    nodesWork: (working: number, all: number) =>
-      `${working} of ${all} ${one(all, 'node works', 'nodes work')}`,
-    blocksBehind: (count: number) =>
-      count === 0 ? 'in sync' : `${count} ${one(count, 'block', 'blocks')} behind`,
-    every: (time: string) => `a block every ${time}`,
-    rateUnknown: 'proved before they are stored',
-    finalized: (block: string) => `finalized ${block}`,
-    minedToStored: 'from mined to stored',
-    waiting: (count: string) => `${count} waiting`,
-    held: (count: string) => `${count} held`,
-    due: (count: string) => `${count} due`,
-    noneLate: 'nothing is late',
-    oldestDue: (age: string) => `oldest due for ${age}`,
-    failing: (count: number) => `${count} failing`,
-    allAnswer: 'all answer',
-    nodes: 'Nodes',
-    noNodes: 'This process follows no chain. Another one does.',
-    quorum: (votes: number, needed: number, nodes: number) =>
-      `${needed} of ${nodes} ${one(nodes, 'node', 'nodes')} must agree, ${votes} ${one(votes, 'votes', 'vote')}`,
-    node: 'Node',
-    head: 'Head',
-    errors: 'Errors',
-    ofCalls: (calls: string) => `of ${calls} calls`,
-    inFlight: 'In flight / limit',
-    overtaken: 'Overtaken',
-    disproved: 'Disproved',
-    traces: 'Traces',
-    nodeStates: {
-      ok: 'OK',
-      slow: 'Slow',
-      behind: 'Behind',
-      limited: 'Limited',
-      failing: 'Failing',
-      disagrees: 'Disagrees',
-      wrong_chain: 'Wrong chain',
-      unknown: 'Unknown',
-    },
-    proof: 'Proof',
-    proofMode: (mode: string) => `chain.verify: ${mode}`,
-    proofChecks: {
-      header_hash: 'Header hash',
-      transactions_root: 'Transactions root',
-      transaction_hashes: 'Transaction hashes',
-      withdrawals_root: 'Withdrawals root',
-      receipts_root: 'Receipts root',
-    },
-    proofStates: { enforced: 'enforced', calibrating: 'calibrating', off: 'off' },
-    processes: 'Processes',
-    process: 'Process',
-    roles: 'Roles',
-    leads: 'Leads',
-    following: 'following',
-    versionHead: 'Version',
-    started: (zone: string) => `Started, ${zone}`,
-    seen: 'Seen',
-    processStates: { running: 'Running', stopped: 'Stopped', lost: 'Lost' },
-    reorgs: 'Reorgs',
-    noReorgs: 'No stored block has been orphaned.',
-    depth: 'Depth',
-    blocksHead: 'Blocks',
-    oldBlock: 'Orphaned',
-    newBlock: 'Canonical',
-    orphaned: 'Notifications orphaned',
-    configuration: 'Configuration',
-    noSecrets: 'of the process that answers, without secrets',
-    showConfiguration: 'Show the configuration',
-    copyConfiguration: 'Copy',
-    asOf: 'as of',
   },
 
   watchers: {

@@ -58,6 +58,19 @@ describe('problems', () => {
     await page.context().close();
   });
 
+  test('System of a process that follows no chain says that another one does', async () => {
+    const page = await stage.open('/supply', { admin: ADMIN_TOKEN });
+    await page.route(/admin.status$/, async (route) => {
+      const response = await route.fetch();
+      const { data, ...rest } = Object(await response.json());
+      await route.fulfill({ json: { ...rest, data: { ...data, nodes: [] } } });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/system`);
+    await page.locator('.station', { hasText: 'followed by another process' }).waitFor();
+    assert.equal(await page.getByText('0 of 0').count(), 0);
+    await page.context().close();
+  });
+
   test('Market without price feeds says so, whatever else is wrong', async () => {
     const page = await stage.open('/supply');
     await takeDatabase(page);

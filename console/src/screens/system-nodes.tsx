@@ -8,6 +8,7 @@ import { Empty } from '../parts/page.tsx';
 import { Section } from '../parts/section.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
+import { systemTexts } from '../system-texts.ts';
 import { texts } from '../texts.ts';
 
 type Node = Status['nodes'][number];
@@ -16,25 +17,25 @@ export function Nodes({ nodes, quorum }: { nodes: readonly Node[]; quorum: Statu
   return (
     <Section
       id="nodes"
-      title={texts.system.nodes}
-      {...(quorum !== null && { note: texts.system.quorum(quorum.votes, quorum.needed, quorum.nodes) })}
+      title={systemTexts.nodes}
+      {...(quorum !== null && { note: systemTexts.quorum(quorum.votes, quorum.needed, quorum.nodes) })}
     >
       {nodes.length === 0 ? (
-        <Empty text={texts.system.noNodes} />
+        <Empty text={systemTexts.noNodes} />
       ) : (
-        <Table caption={texts.system.nodes}>
+        <Table caption={systemTexts.nodes}>
           <thead>
             <tr>
-              <th>{texts.system.node}</th>
+              <th>{systemTexts.node}</th>
               <th>{texts.deliveries.state}</th>
-              <th class="right">{texts.system.head}</th>
+              <th class="right">{systemTexts.head}</th>
               <th class="right">p50</th>
               <th class="right">p95</th>
-              <th class="right">{texts.system.errors}</th>
-              <th class="right second-rank">{texts.system.inFlight}</th>
-              <th class="right second-rank">{texts.system.overtaken}</th>
-              <th class="right third-rank">{texts.system.disproved}</th>
-              <th class="third-rank">{texts.system.traces}</th>
+              <th class="right">{systemTexts.errors}</th>
+              <th class="right second-rank">{systemTexts.inFlight}</th>
+              <th class="right second-rank">{systemTexts.overtaken}</th>
+              <th class="right third-rank">{systemTexts.disproved}</th>
+              <th class="third-rank">{systemTexts.traces}</th>
             </tr>
           </thead>
           <tbody>
@@ -68,10 +69,7 @@ function NodeRow({ node }: { node: Node }) {
       <td class="right mono">{node.head === null ? texts.none : `#${groupDigits(String(node.head))}`}</td>
       <td class="right">{duration(main?.p50_ms)}</td>
       <td class="right">{duration(main?.p95_ms)}</td>
-      <td
-        class={`right ${errors > 0 ? 'is-warn' : 'quiet'}`}
-        title={texts.system.ofCalls(formatCount(calls))}
-      >
+      <td class={`right ${errors > 0 ? 'is-warn' : 'quiet'}`} title={systemTexts.ofCalls(formatCount(calls))}>
         {formatCount(errors)}
       </td>
       <td class="right second-rank">
@@ -87,7 +85,7 @@ function NodeRow({ node }: { node: Node }) {
 }
 
 function NodeState({ state }: { state: Node['state'] }) {
-  const word = texts.system.nodeStates[state];
+  const word = systemTexts.nodeStates[state];
   switch (state) {
     case 'ok':
       return <State icon="delivered" tone="is-ok" word={word} />;
@@ -107,16 +105,16 @@ function NodeState({ state }: { state: Node['state'] }) {
 export function Proof({ proof }: { proof: Status['proof'] }) {
   if (proof === null) return null;
   return (
-    <Section id="proof" title={texts.system.proof} note={texts.system.proofMode(proof.mode)}>
+    <Section id="proof" title={systemTexts.proof} note={systemTexts.proofMode(proof.mode)}>
       <ul class="checks">
         {Object.entries(proof.checks).map(([name, state]) => (
           <li key={name}>
             <State
               icon={state === 'enforced' ? 'delivered' : state === 'calibrating' ? 'hung' : 'waiting'}
               tone={state === 'enforced' ? 'is-ok' : state === 'calibrating' ? 'is-warn' : ''}
-              word={texts.system.proofChecks[name as keyof typeof texts.system.proofChecks] ?? name}
+              word={systemTexts.proofChecks[name as keyof typeof systemTexts.proofChecks] ?? name}
             />
-            <span class="quiet">{texts.system.proofStates[state]}</span>
+            <span class="quiet">{systemTexts.proofStates[state]}</span>
           </li>
         ))}
       </ul>

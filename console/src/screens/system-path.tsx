@@ -8,6 +8,7 @@ import { groupDigits } from '../format/amount.ts';
 import { formatAge, formatCount, formatDuration } from '../format/number.ts';
 import { Icon } from '../parts/icon.tsx';
 import { Time } from '../parts/values.tsx';
+import { systemTexts } from '../system-texts.ts';
 import { texts } from '../texts.ts';
 
 /** Keeps the height of a note that isn't known. */
@@ -33,58 +34,58 @@ export function Path({ status }: { status: Status }) {
   return (
     <section aria-labelledby="path">
       <div class="section-head">
-        <h2 id="path">{texts.system.path}</h2>
-        <span>{texts.system.pathNote}</span>
+        <h2 id="path">{systemTexts.path}</h2>
+        <span>{systemTexts.pathNote}</span>
       </div>
       <ol class="path">
         <Station
-          name={texts.system.chain}
+          name={systemTexts.chain}
           value={block(head.head)}
-          note={texts.system.nodesWork(working, nodes.length)}
+          note={nodes.length === 0 ? systemTexts.otherFollows : systemTexts.nodesWork(working, nodes.length)}
         />
         <Arrow
-          value={lagBlocks === null ? texts.none : texts.system.blocksBehind(lagBlocks)}
+          value={lagBlocks === null ? texts.none : systemTexts.blocksBehind(lagBlocks)}
           note={
             blockMs == null
-              ? texts.system.rateUnknown
-              : texts.system.every(blockMs < 1000 ? formatDuration(blockMs) : formatAge(blockMs))
+              ? systemTexts.rateUnknown
+              : systemTexts.every(blockMs < 1000 ? formatDuration(blockMs) : formatAge(blockMs))
           }
           isLate={(lagSeconds ?? 0) > 60}
         />
         <Station
-          name={texts.system.blocks}
+          name={systemTexts.blocks}
           value={block(cursor?.number)}
-          note={texts.system.finalized(block(head.finalized))}
+          note={systemTexts.finalized(block(head.finalized))}
         />
         <Arrow
           value={storeMs === undefined ? texts.none : formatDuration(storeMs)}
-          note={texts.system.minedToStored}
+          note={systemTexts.minedToStored}
           isLate={(storeMs ?? 0) > 60_000}
         />
         <Station
-          name={texts.system.database}
-          value={queue === null ? texts.none : texts.system.waiting(formatCount(queue.waiting))}
-          note={queue === null ? BLANK : texts.system.held(formatCount(queue.held + queue.deferred))}
+          name={systemTexts.database}
+          value={queue === null ? texts.none : systemTexts.waiting(formatCount(queue.waiting))}
+          note={queue === null ? BLANK : systemTexts.held(formatCount(queue.held + queue.deferred))}
         />
         <Arrow
-          value={queue === null ? texts.none : texts.system.due(formatCount(queue.due))}
+          value={queue === null ? texts.none : systemTexts.due(formatCount(queue.due))}
           note={
             queue === null
               ? BLANK
               : queue.oldest_due_age_seconds <= 0
-                ? texts.system.noneLate
-                : texts.system.oldestDue(formatAge(queue.oldest_due_age_seconds * 1000))
+                ? systemTexts.noneLate
+                : systemTexts.oldestDue(formatAge(queue.oldest_due_age_seconds * 1000))
           }
           isLate={(queue?.oldest_due_age_seconds ?? 0) > 60}
         />
         <Station
-          name={texts.system.receivers}
-          value={receivers === null ? texts.none : texts.system.failing(receivers.failing)}
+          name={systemTexts.receivers}
+          value={receivers === null ? texts.none : systemTexts.failing(receivers.failing)}
           note={
             receivers === null ? (
               BLANK
             ) : receivers.since === null ? (
-              texts.system.allAnswer
+              systemTexts.allAnswer
             ) : (
               <>
                 {texts.delivery.since} <Time at={receivers.since} />

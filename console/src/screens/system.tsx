@@ -15,6 +15,7 @@ import { Table } from '../parts/table.tsx';
 import { Address, Age, Copy, Time } from '../parts/values.tsx';
 import { now } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
+import { systemTexts } from '../system-texts.ts';
 import { texts } from '../texts.ts';
 import { Nodes, Proof } from './system-nodes.tsx';
 import { Path } from './system-path.tsx';
@@ -42,7 +43,7 @@ export function System() {
   );
   return (
     <>
-      <PageHead title={texts.system.title} note={<Version status={status.state.value.data} />}>
+      <PageHead title={systemTexts.title} note={<Version status={status.state.value.data} />}>
         <CopyCurl operation="GET /api/admin/status" />
       </PageHead>
       <Loading loaded={status.state.value} reload={status.reload}>
@@ -55,17 +56,17 @@ export function System() {
           </>
         )}
       </Loading>
-      <Section id="processes" title={texts.system.processes}>
+      <Section id="processes" title={systemTexts.processes}>
         <Loading loaded={deployment.state.value} reload={deployment.reload}>
           {(data) => <Processes processes={data.processes} />}
         </Loading>
       </Section>
-      <Section id="reorgs" title={texts.system.reorgs} note={texts.newestFirst}>
+      <Section id="reorgs" title={systemTexts.reorgs} note={texts.newestFirst}>
         <Loading loaded={reorgs.state.value} reload={reorgs.reload}>
           {(data) => <Reorgs reorgs={data} />}
         </Loading>
       </Section>
-      <Section id="configuration" title={texts.system.configuration} note={texts.system.noSecrets}>
+      <Section id="configuration" title={systemTexts.configuration} note={systemTexts.noSecrets}>
         <Loading loaded={configuration.state.value} reload={configuration.reload}>
           {(data) => <Configuration values={data} />}
         </Loading>
@@ -76,7 +77,7 @@ export function System() {
 
 function Version({ status }: { status: Status | undefined }) {
   if (status === undefined) return <>&nbsp;</>;
-  return <>{texts.system.version(status.version, texts.system.databases[status.database])}</>;
+  return <>{systemTexts.version(status.version, systemTexts.databases[status.database])}</>;
 }
 
 /** Everything that is wrong now, with its time. */
@@ -84,26 +85,26 @@ function Problems({ status }: { status: Status }) {
   const found: { text: string; since: string | null }[] = [
     ...(status.problem === null ? [] : [{ text: status.problem.message, since: status.problem.since }]),
     ...status.write_failures.map(({ part, message, since }) => ({
-      text: texts.system.writeFailure(part, message),
+      text: systemTexts.writeFailure(part, message),
       since,
     })),
     ...status.missing.map(({ message, since }) => ({ text: message, since })),
     ...(status.clock_step === null
       ? []
-      : [{ text: texts.system.clockStep(status.clock_step.seconds), since: status.clock_step.at }]),
+      : [{ text: systemTexts.clockStep(status.clock_step.seconds), since: status.clock_step.at }]),
   ];
   if (found.length === 0)
     return (
       <div class="notice is-ok">
         <Icon name="delivered" />
-        <p>{texts.system.states[status.state]}</p>
+        <p>{systemTexts.states[status.state]}</p>
       </div>
     );
   return (
     <div class={status.state === 'holding' ? 'notice is-bad' : 'notice is-warn'} role="status">
       <Icon name="failing" />
       <div>
-        <p class="medium">{texts.system.states[status.state]}</p>
+        <p class="medium">{systemTexts.states[status.state]}</p>
         {found.map(({ text, since }) => (
           <p key={text}>
             {text}{' '}
@@ -121,16 +122,16 @@ function Problems({ status }: { status: Status }) {
 
 function Processes({ processes }: { processes: readonly Process[] }) {
   return (
-    <Table caption={texts.system.processes}>
+    <Table caption={systemTexts.processes}>
       <thead>
         <tr>
-          <th>{texts.system.process}</th>
+          <th>{systemTexts.process}</th>
           <th>{texts.deliveries.state}</th>
-          <th>{texts.system.roles}</th>
-          <th>{texts.system.leads}</th>
-          <th class="second-rank">{texts.system.versionHead}</th>
-          <th class="right">{texts.system.started(texts.zones[zone.value])}</th>
-          <th class="right">{texts.system.seen}</th>
+          <th>{systemTexts.roles}</th>
+          <th>{systemTexts.leads}</th>
+          <th class="second-rank">{systemTexts.versionHead}</th>
+          <th class="right">{systemTexts.started(texts.zones[zone.value])}</th>
+          <th class="right">{systemTexts.seen}</th>
         </tr>
       </thead>
       <tbody>
@@ -145,11 +146,11 @@ function Processes({ processes }: { processes: readonly Process[] }) {
                   one.state === 'running' ? 'delivered' : one.state === 'stopped' ? 'cancelled' : 'failing'
                 }
                 tone={one.state === 'running' ? 'is-ok' : one.state === 'lost' ? 'is-bad' : ''}
-                word={texts.system.processStates[one.state]}
+                word={systemTexts.processStates[one.state]}
               />
             </td>
             <td class="second">{one.roles.join(', ')}</td>
-            <td class="second">{one.follower?.leads === true ? texts.system.following : texts.none}</td>
+            <td class="second">{one.follower?.leads === true ? systemTexts.following : texts.none}</td>
             <td class="second second-rank">{one.version}</td>
             <td class="right quiet">
               <Time at={one.started_at} />
@@ -165,17 +166,17 @@ function Processes({ processes }: { processes: readonly Process[] }) {
 }
 
 function Reorgs({ reorgs }: { reorgs: Data<'GET /api/admin/reorgs'> }) {
-  if (reorgs.length === 0) return <Empty text={texts.system.noReorgs} />;
+  if (reorgs.length === 0) return <Empty text={systemTexts.noReorgs} />;
   return (
-    <Table caption={texts.system.reorgs}>
+    <Table caption={systemTexts.reorgs}>
       <thead>
         <tr>
           <th>{texts.timeIn(zone.value)}</th>
-          <th class="right">{texts.system.depth}</th>
-          <th>{texts.system.blocksHead}</th>
-          <th>{texts.system.oldBlock}</th>
-          <th>{texts.system.newBlock}</th>
-          <th class="right">{texts.system.orphaned}</th>
+          <th class="right">{systemTexts.depth}</th>
+          <th>{systemTexts.blocksHead}</th>
+          <th>{systemTexts.oldBlock}</th>
+          <th>{systemTexts.newBlock}</th>
+          <th class="right">{systemTexts.orphaned}</th>
         </tr>
       </thead>
       <tbody>
@@ -207,13 +208,13 @@ function Configuration({ values }: { values: Record<string, unknown> }) {
   const text = JSON.stringify(values, null, 2);
   return (
     <details class="as-table">
-      <summary>{texts.system.showConfiguration}</summary>
+      <summary>{systemTexts.showConfiguration}</summary>
       <p class="below">
-        <Copy text={text} label={texts.system.copyConfiguration}>
-          {texts.system.copyConfiguration}
+        <Copy text={text} label={systemTexts.copyConfiguration}>
+          {systemTexts.copyConfiguration}
         </Copy>
         <span>
-          {texts.system.asOf} <Time at={new Date(now.peek()).toISOString()} />
+          {systemTexts.asOf} <Time at={new Date(now.peek()).toISOString()} />
         </span>
       </p>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by keyboard */}
