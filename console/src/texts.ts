@@ -1,7 +1,8 @@
 /**
  * Every text of the console, except those of System, which the first screen doesn't load. Screens contain none.
  */
-export const one = (count: number, singular: string, plural: string): string => (count === 1 ? singular : plural);
+export const one = (count: number, singular: string, plural: string): string =>
+  count === 1 ? singular : plural;
 
 export const texts = {
   // General
@@ -12,9 +13,8 @@ export const texts = {
   to: 'to',
   from: 'From',
   fromLower: 'from',
-  justNow: '0 s',
   dueNow: 'due now',
-  nextIn: 'next in',
+  next: (isDue: boolean) => (isDue ? 'next is' : 'next in'),
   units: 'units',
   failing: 'failing',
   local: 'local',
@@ -103,6 +103,9 @@ export const texts = {
   signIn: {
     title: 'Sign in to your deliveries',
     note: 'Paste the API key that you manage your watched addresses with.',
+    operatorTitle: 'For the operator',
+    operatorNote: (watcher: string) =>
+      `You are signed in as ${watcher}. To open this page, sign in with the admin token.`,
     field: 'API key or admin token',
     kept: 'The key stays in this tab and is sent only to this server. Closing the tab forgets it.',
     submit: 'Sign in',
@@ -220,7 +223,7 @@ export const texts = {
       `${percent} % ${isMore ? 'more' : 'less'} than ${period === '24h' ? 'the day before' : 'the 30 days before'}`,
     oldest: (age: string) => `oldest ${age}`,
     nothingWaits: 'nothing waits',
-    chart: { '24h': 'Deliveries by hour', '30d': 'Deliveries by day' },
+    chart: { '24h': 'Deliveries by hour', '30d': 'Deliveries by day, UTC' },
     chartLabel: (
       period: '24h' | '30d',
       { delivered, failed_attempts }: { delivered: number; failed_attempts: number },
@@ -390,7 +393,7 @@ export const texts = {
   },
 
   timeline: {
-    next: (number: number) => `Attempt ${number} in`,
+    next: (number: number, isDue: boolean) => `Attempt ${number} ${isDue ? 'is' : 'in'}`,
     underWay: (number: number) => `Attempt ${number} is under way`,
     after: (gap: string, number: number) => `${gap} after attempt ${number}`,
     afterAttempt: (number: number, gap: string) => `Attempt ${number}, ${gap} after attempt ${number - 1}`,
@@ -538,6 +541,8 @@ export const texts = {
     direction: 'Direction',
     directions: { both: 'In and out', in: 'Incoming only', out: 'Outgoing only' },
     minimum: (symbol: string) => `Least native amount${symbol === '' ? '' : `, ${symbol}`}`,
+    badMinimum: (decimals: number) =>
+      `Enter a number such as 1500 or 0.5, with at most ${decimals} decimals after a point.`,
     minimumNote: 'Smaller native transfers are not sent.',
     tokens: 'Tokens',
     tokensHint: '0x… 1.5',

@@ -28,6 +28,14 @@ describe('forms', () => {
     await page.getByText('Enter a whole number.').waitFor();
     assert.equal(await save.isDisabled(), true);
     await confirmations.fill('5');
+    const minimum = page.getByLabel('Least native amount');
+    await minimum.fill('0,5');
+    const hint = page.getByRole('alert').filter({ hasText: 'with at most 18 decimals after a point' });
+    await hint.waitFor();
+    assert.equal(await page.getByText('smallest units').count(), 0);
+    assert.equal(await save.isDisabled(), true);
+    await minimum.fill('');
+    await hint.waitFor({ state: 'detached' });
     const token = freshAddress();
     for (const [line, shown] of [
       ['0x12 1.5', '“0x12 1.5” is not the address of a contract'],

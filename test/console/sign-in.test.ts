@@ -232,6 +232,22 @@ describe('signing in', () => {
     await page.context().close();
   });
 
+  test('a watcher at a page for the operator learns which token it needs, and can sign in with it', async () => {
+    const page = await stage.open('', { key: stage.watcher.key });
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    for (const path of ['system', 'watchers', `explain/0x${'1'.repeat(64)}`, 'keys']) {
+      await page.goto(`${stage.service.apiUrl}/console/${path}`);
+      await page.getByRole('heading', { name: 'For the operator' }).waitFor();
+      await page
+        .getByText('You are signed in as acme. To open this page, sign in with the admin token.')
+        .waitFor();
+      assert.equal(await page.getByText('No key yet?').count(), 0);
+    }
+    await enter(page, ADMIN_TOKEN);
+    await page.getByRole('heading', { name: 'Keys' }).waitFor();
+    await page.context().close();
+  });
+
   test('an address that matches nothing says so and leads back', async () => {
     const page = await stage.open('/no/such/page');
     await page.getByRole('heading', { name: 'No such page' }).waitFor();

@@ -14,7 +14,7 @@ const NAMES_MS = 61_000;
 describe('ways', () => {
   let stage: ConsoleStage;
   before(async () => {
-    stage = await createConsoleStage({ retryMinutes: [60] });
+    stage = await createConsoleStage({ retryMinutes: [60], sections: { supply: { initial: '1000000' } } });
   });
   after(() => stage[Symbol.asyncDispose]());
 
@@ -149,6 +149,75 @@ describe('ways', () => {
     await page.getByText('Attempt 1 is due, and waits for the receiver’s turn').waitFor();
     await page.getByRole('link', { name: 'How the receiver does' }).click();
     await page.getByText('Other receivers are unaffected').waitFor();
+    await page.context().close();
+  });
+
+  test('an attempt whose time has come is due now, in a list of a small screen and in its delivery', async () => {
+    const { watcher, pay } = await watching('late');
+    await pay();
+    await waitUntil(() => received('late').length === 1);
+    const page = await stage.open('/supply', { key: watcher.key, width: 360, height: 740 });
+    const late = { state: 'waiting', status: 'retrying', next_retry_at: '2026-01-31T12:00:00.000Z' };
+    await page.route(/notifications.log(?:\?|.\d+$)/, async (route) => {
+      const response = await route.fetch();
+      const { data, ...rest } = Object(await response.json());
+      const changed = Array.isArray(data)
+        ? data.map((one: object) => ({ ...one, ...late }))
+        : { ...data, ...late };
+      await route.fulfill({ response, json: { ...rest, data: changed } });
+    });
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).last().click();
+    await page.locator('li .row-link', { hasText: '· next is due now' }).click();
+    await page.getByText('Attempt 2 is due now').waitFor();
+    await page.context().close();
+  });
+
+  test('days are those of UTC, wherever the visitor is', async () => {
+    const { watcher, pay } = await watching('days');
+    await pay();
+    await waitUntil(() => received('days').length === 1);
+    const page = await stage.open('/supply', { key: watcher.key, timeZone: 'America/New_York' });
+    await page.evaluate(`localStorage.setItem('chainbell.zone', 'local')`);
+    const answer = page.waitForResponse(/statistics\?period=30d/);
+    await page.goto(`${stage.service.apiUrl}/console?period=30d`);
+    const { data } = Object(await (await answer).json());
+    await page.getByRole('heading', { name: 'Deliveries by day, UTC' }).waitFor();
+    await page.getByText('Show as a table').click();
+    const last = new Date(data.buckets.at(-1).from);
+    const month = last.toLocaleString('en-US', { month: 'short', timeZone: 'UTC' });
+    const shown = await page.locator('.as-table tbody tr td:first-child').allTextContents();
+    assert.equal(shown.at(-1), `${last.getUTCDate()} ${month}`);
+    await page.context().close();
+  });
+
+  test('the field that searches an address is empty again after Back', async () => {
+    const { watcher, address } = await watching('found');
+    const page = await stage.open('/addresses', { key: watcher.key });
+    const field = page.getByRole('search').getByRole('textbox');
+    await field.fill(address);
+    await field.press('Enter');
+    await page.waitForURL((url) => url.searchParams.get('address') === address);
+    assert.equal(await field.inputValue(), address);
+    await page.goBack();
+    await waitUntil(async () => (await field.inputValue()) === '');
+    await page.context().close();
+  });
+
+  test('a month without points says so, and leads to others', async () => {
+    const page = await stage.open('/points?month=2020-01');
+    await page.getByText('No user earned points in January 2020').waitFor();
+    assert.equal(await page.getByRole('alert').count(), 0);
+    await page.getByRole('link', { name: 'December 2019' }).waitFor();
+    await page.getByRole('link', { name: 'February 2020' }).click();
+    await page.getByText('No user earned points in February 2020').waitFor();
+    await page.context().close();
+  });
+
+  test('the command that checks the supply names the block of the figures', async () => {
+    const page = await stage.open('/supply');
+    const text = await page.getByText(/at block \d+ \(0x/).textContent();
+    const [, block] = /at block (\d+)/.exec(text ?? '') ?? [];
+    await page.getByText(` --block ${block} --rpc-url $RPC_URL`).waitFor();
     await page.context().close();
   });
 

@@ -91,12 +91,12 @@ export const hideTab = (page: Page, isHidden: boolean): Promise<void> =>
     `Object.defineProperty(document, 'hidden', { configurable: true, get: () => ${isHidden} }); document.dispatchEvent(new Event('visibilitychange'));`,
   );
 
-export type View = { theme?: 'light' | 'dark'; width?: number; height?: number };
+export type View = { theme?: 'light' | 'dark'; width?: number; height?: number; timeZone?: string };
 
 /** A new tab without storage, as another visitor would have. */
 export async function openTab(
   browser: Browser,
-  { theme = 'light', width = 1440, height = 900 }: View = {},
+  { theme = 'light', width = 1440, height = 900, timeZone = 'Europe/Berlin' }: View = {},
 ): Promise<{ page: Page; context: BrowserContext }> {
   const context = await browser.newContext({
     colorScheme: theme,
@@ -104,7 +104,7 @@ export async function openTab(
     reducedMotion: 'reduce',
     viewport: { width, height },
     locale: 'en-US',
-    timezoneId: 'Europe/Berlin',
+    timezoneId: timeZone,
   });
   const page = await context.newPage();
   return { page, context };

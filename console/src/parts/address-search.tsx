@@ -1,7 +1,7 @@
 /**
  * A field that takes a whole address and nothing else.
  */
-import { useId, useState } from 'preact/hooks';
+import { useEffect, useId, useState } from 'preact/hooks';
 import { texts } from '../texts.ts';
 import { Problem } from './problem.tsx';
 
@@ -16,6 +16,11 @@ export function AddressSearch({ label, value, onSearch }: Props) {
   const id = useId();
   const [text, setText] = useState(value);
   const [problem, setProblem] = useState(false);
+  // The address may change without this field, as by the browser's Back.
+  useEffect(() => {
+    setText(value);
+    setProblem(false);
+  }, [value]);
   const search = () => {
     const digits = text.trim().replace(/^0x/i, '');
     const isGood = digits === '' || /^[0-9a-fA-F]{40}$/.test(digits);

@@ -11,7 +11,7 @@ import { zone } from '../state/preferences.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
 import { Loading } from './page.tsx';
-import { Countdown } from './values.tsx';
+import { Countdown, isDue } from './values.tsx';
 
 const SHOWN_MAX = 6;
 
@@ -75,9 +75,7 @@ function Troubled({
                 {hostOf(one.origin)}
               </a>
               <span class="num second">
-                {one.next_attempt_at !== null &&
-                  Date.parse(one.next_attempt_at) > now.value &&
-                  `${texts.in} `}
+                {one.next_attempt_at !== null && !isDue(one.next_attempt_at) && `${texts.in} `}
                 <Countdown to={one.next_attempt_at} />
               </span>
               <p>

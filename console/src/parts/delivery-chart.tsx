@@ -23,8 +23,9 @@ const BAR_MIN = 1;
 export function DeliveryChart({ statistics }: { statistics: Statistics }) {
   const [cursor, setCursor] = useState<number | undefined>(undefined);
   const { buckets, period, totals } = statistics;
+  // The service counts by days in UTC.
   const labelOf = (from: string) =>
-    period === '24h' ? formatClock(Date.parse(from), zone.value) : formatDay(Date.parse(from), zone.value);
+    period === '24h' ? formatClock(Date.parse(from), zone.value) : formatDay(Date.parse(from), 'utc');
   const shown = cursor === undefined ? undefined : buckets[cursor];
   const title = texts.overview.chart[period];
   const counts = shown ?? totals;

@@ -15,7 +15,7 @@ import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
 import { answerOf, DeliveryState, lookOf } from './state.tsx';
 import { LinkRow } from './table.tsx';
-import { Address, AmountCells, amountText, Countdown, isSame, Time, Transfer } from './values.tsx';
+import { Address, AmountCells, amountText, Countdown, isDue, isSame, Time, Transfer } from './values.tsx';
 
 /** The fields that a row shows: those of the stream's events, and more from the log. */
 export type RowDelivery = EventDelivery &
@@ -141,7 +141,7 @@ export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' 
             {isWaiting && delivery.next_retry_at !== null && (
               <>
                 {' '}
-                · {texts.nextIn} <Countdown to={delivery.next_retry_at} />
+                · {texts.next(isDue(delivery.next_retry_at))} <Countdown to={delivery.next_retry_at} />
               </>
             )}
             {!isWaiting && delivery.last_attempt !== null && delivery.last_attempt !== undefined && (

@@ -9,7 +9,7 @@ import { groupDigits } from '../format/amount.ts';
 import { formatAttempt, formatDuration } from '../format/number.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
-import { Countdown, Time } from './values.tsx';
+import { Countdown, isDue, Time } from './values.tsx';
 
 /** Entries at the top that are always shown one by one. */
 const SHOWN_FIRST = 10;
@@ -51,7 +51,7 @@ export const canDeliverNow = ({ state, status }: DeliveryDetail): boolean =>
   state === 'waiting' && status !== 'sending' && status !== 'held';
 
 function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
-  const { status, attempts, next_retry_at: nextAt, origin } = delivery;
+  const { status, attempts, next_retry_at: nextAt, origin, watcher_id: watcherId } = delivery;
   const { confirmations, confirmations_needed: needed } = delivery;
   if (status === 'sending')
     return (
@@ -102,7 +102,10 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
               {texts.timeline.due(attempts.length + 1)}
               {origin !== null && (
                 <p class="second-line">
-                  <a class="link" href={`/console/receivers?origin=${encodeURIComponent(origin)}`}>
+                  <a
+                    class="link"
+                    href={`/console/receivers?origin=${encodeURIComponent(origin)}&watcher=${watcherId ?? ''}`}
+                  >
                     {texts.timeline.receiver}
                   </a>
                 </p>
@@ -110,7 +113,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
             </>
           ) : (
             <>
-              {texts.timeline.next(attempts.length + 1)}{' '}
+              {texts.timeline.next(attempts.length + 1, isDue(nextAt))}{' '}
               <span class="countdown">
                 <Countdown to={nextAt} />
               </span>

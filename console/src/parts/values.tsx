@@ -37,6 +37,9 @@ export function Age({ since }: { since: string | null | undefined }) {
   );
 }
 
+/** Whether an instant is past by the server's clock, so that its Countdown says that it is due. */
+export const isDue = (at: string): boolean => Date.parse(at) <= now.value;
+
 /** The time until an instant by the server's clock. It never counts below zero. */
 export function Countdown({ to }: { to: string | null | undefined }) {
   if (to === null || to === undefined) return <>{texts.none}</>;

@@ -97,8 +97,8 @@ export function PointsUser({
   );
 }
 
-/** The API answers 404 for a user without points. */
-async function orNone<T>(
+/** The API answers 404 for a month or a user without points. */
+export async function orNone<T>(
   page: Promise<{ data: T[]; next: string | undefined }>,
 ): Promise<{ data: T[]; next: string | undefined }> {
   try {

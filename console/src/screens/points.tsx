@@ -17,7 +17,7 @@ import { Address } from '../parts/values.tsx';
 import { serverNow } from '../state/clock.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
-import { PointsUser } from './points-user.tsx';
+import { orNone, PointsUser } from './points-user.tsx';
 
 const PAGE_ROWS = 50;
 const DECIMALS_MAX = 3;
@@ -36,7 +36,7 @@ export function Points() {
   const most = (leaders: readonly { points: string }[]) => query.most ?? leaders[0]?.points;
   const options = { query: { month, limit: PAGE_ROWS, cursor: query.cursor } };
   const leaders = useResource(`leaders ${month} ${query.cursor ?? ''}`, (signal) =>
-    callExact('GET /api/points/leaderboard', { ...options, signal }),
+    orNone(callExact('GET /api/points/leaderboard', { ...options, signal })),
   );
   const search = hrefWith({}).split('?')[1];
   const hrefOf = (one: string | undefined) =>
@@ -79,11 +79,13 @@ export function Points() {
             <>
               {data.length === 0 ? (
                 <Empty text={texts.points.none(formatMonth(month))}>
-                  {month !== present && (
-                    <a class="link" href={hrefWith({ month: undefined, ...FIRST_PAGE })}>
-                      {formatMonth(present)}
-                    </a>
-                  )}
+                  <p class="actions">
+                    {othersThan(month, present).map((other) => (
+                      <a key={other} class="link" href={hrefWith({ month: other, ...FIRST_PAGE })}>
+                        {formatMonth(other)}
+                      </a>
+                    ))}
+                  </p>
                 </Empty>
               ) : (
                 <Leaders leaders={data} rankFrom={rankFrom} most={most(data)} user={user} hrefOf={hrefOf} />
@@ -119,6 +121,12 @@ export function Points() {
       )}
     </div>
   );
+}
+
+/** The months beside this one, and the present one. */
+function othersThan(month: string, present: string): string[] {
+  const others = [shiftMonth(month, -1), shiftMonth(month, 1), present];
+  return [...new Set(others)].filter((one) => one <= present && one !== month);
 }
 
 function Leaders({

@@ -135,7 +135,7 @@ function Form({
         inputMode="decimal"
         onInput={(value) => put({ minimum: value })}
         note={texts.settings.minimumNote}
-        problem={minimum === undefined ? texts.filters.badAmount : undefined}
+        problem={minimum === undefined ? texts.settings.badMinimum(decimals) : undefined}
       />
       <div class="field">
         <label for="settings-tokens">{texts.settings.tokens}</label>

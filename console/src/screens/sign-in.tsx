@@ -10,7 +10,7 @@ import { Icon, type IconName } from '../parts/icon.tsx';
 import { PageHead } from '../parts/page.tsx';
 import { Problem } from '../parts/problem.tsx';
 import { Command } from '../parts/values.tsx';
-import { refusal } from '../state/session.ts';
+import { refusal, session } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
 export function SignIn() {
@@ -18,6 +18,9 @@ export function SignIn() {
   const [token, setToken] = useState('');
   const [isBusy, setBusy] = useState(false);
   const problem = refusal.value;
+  // A watcher gets this form at the pages of the operator.
+  const { value } = session;
+  const watcher = value.kind === 'watcher' && path !== '/console/sign-in' ? value.watcher.name : undefined;
   const submit = async () => {
     setBusy(true);
     const outcome = await signInWith(token.trim());
@@ -27,7 +30,11 @@ export function SignIn() {
   return (
     <div class="sign-in">
       <div>
-        <PageHead title={texts.signIn.title} note={texts.signIn.note} />
+        {watcher === undefined ? (
+          <PageHead title={texts.signIn.title} note={texts.signIn.note} />
+        ) : (
+          <PageHead title={texts.signIn.operatorTitle} note={texts.signIn.operatorNote(watcher)} />
+        )}
         <form
           onSubmit={(event) => {
             event.preventDefault();
@@ -57,11 +64,15 @@ export function SignIn() {
             {texts.signIn.submit}
           </button>
         </form>
-        <h2 class="minor">{texts.signIn.noKey}</h2>
-        <p class="quiet">{texts.signIn.noKeyNote}</p>
-        <div class="below">
-          <Command text="npm run --silent chainbell -- keys create --watcher acme" />
-        </div>
+        {watcher === undefined && (
+          <>
+            <h2 class="minor">{texts.signIn.noKey}</h2>
+            <p class="quiet">{texts.signIn.noKeyNote}</p>
+            <div class="below">
+              <Command text="npm run --silent chainbell -- keys create --watcher acme" />
+            </div>
+          </>
+        )}
       </div>
       <OpenToEveryone />
     </div>

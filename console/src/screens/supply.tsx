@@ -67,6 +67,7 @@ function Picture({ info }: { info: Info }) {
   ];
   const initial = BigInt(raw.initial_supply_wei);
   let left = 0;
+  const [, block] = / at block (\d+)/.exec(methodology.verification.how_to_verify) ?? [];
   const rows = [...raw.locked_supply_breakdown, raw.burned_supply_breakdown];
   return (
     <>
@@ -169,7 +170,9 @@ function Picture({ info }: { info: Info }) {
         <p class="prose second">{methodology.formula}</p>
         <p class="prose second">{methodology.verification.how_to_verify}</p>
         <div class="below is-wide">
-          <Command text={`cast balance ${rows[0]?.address ?? '0x…'} --rpc-url $RPC_URL`} />
+          <Command
+            text={`cast balance ${rows[0]?.address ?? '0x…'}${block === undefined ? '' : ` --block ${block}`} --rpc-url $RPC_URL`}
+          />
           <Command text={`curl -sS ${location.origin}/api/native/supply/circulating`} />
         </div>
       </section>
