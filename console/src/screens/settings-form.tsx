@@ -44,7 +44,7 @@ export function SettingsForm({ id }: { id: string }) {
                 id={id}
                 settings={data}
                 decimals={decimals}
-                // The form begins anew, without the button that has the focus.
+                // The form starts again, without the button that has the focus.
                 onSaved={() => void settings.reload().then(() => title.current?.focus())}
               />
             )}
