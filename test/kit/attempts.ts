@@ -60,15 +60,21 @@ export async function readDue(
 
 /**
  * Leases every delivery queue, attempts everything that is due there, and releases the queues. A failed attempt is due again
- * 60 s later. A message that does not arrive never reached the receiver.
+ * 60 s later. A message that does not arrive never reached the receiver. `meanwhile` happens before the outcome is stored.
  */
 export async function attemptDue(
   database: Database,
-  { now, succeeds, arrives = true }: { now: Date; succeeds: boolean; arrives?: boolean },
+  {
+    now,
+    succeeds,
+    arrives = true,
+    meanwhile,
+  }: { now: Date; succeeds: boolean; arrives?: boolean; meanwhile?: () => Promise<unknown> },
 ): Promise<DueNotification[]> {
   const attempted: DueNotification[] = [];
   for (const lane of await leaseDue(database, { now })) {
     const due = await readDue(database, lane, now);
+    await meanwhile?.();
     const common = {
       lane,
       startedAt: now,

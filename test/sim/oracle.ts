@@ -179,6 +179,10 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       byId.set(row.id, wanted);
       wanted.createdMs ??= row.created_ms;
       if (wanted.createdMs !== row.created_ms) fail(`notification ${row.id} has another time of creation`);
+      if (wanted.isResumed === true) {
+        if (row.retry_ms === null) fail(`notification ${row.id} has no time for its retry`);
+        Object.assign(wanted, { isResumed: false, retryMs: row.retry_ms });
+      }
       // It became due after its watched address was deleted. The worker that reads it cancels it.
       if (row.state === 'cancelled' && isOpen(wanted) && wanted.record.isGone) wanted.state = 'cancelled';
       const [is, should] = [JSON.stringify(storedRow(row)), JSON.stringify(wantedRow(wanted))];

@@ -37,6 +37,8 @@ export type Notification = Version & {
   requests: number;
   state: 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
   retryMs: number | undefined;
+  /** Its transfer has returned to the chain after an attempt that failed, so its retry is due since a moment ago. */
+  isResumed?: boolean;
   /** The height of the tip at which it has its confirmations; 0 from then on. */
   releaseHeight: number;
   /** Its position in strict order. */
@@ -83,21 +85,25 @@ export function onReinclusion(
   fresh: Pick<Notification, 'transfer' | 'block' | 'state' | 'releaseHeight' | 'turn'>,
   { isSwitch }: { isSwitch: boolean },
 ): void {
-  const isSentAgain = one.revision % 2 === 1 || one.state === 'withdrawn';
+  const isResumed = one.revision % 2 === 0 && one.state === 'withdrawn';
+  const isNewMessage = one.revision % 2 === 1;
   const stays =
     one.revision % 2 === 0 &&
     (one.state === 'processed' || (one.state === 'waiting' && one.mayBeSeen && isSwitch));
   const before = { state: one.state, releaseHeight: 0 };
   Object.assign(one, fresh, { isOrphaned: false, revision: one.revision + (one.revision % 2) });
   if (stays) Object.assign(one, before);
-  if (isSentAgain) Object.assign(one, { retries: 0, retryMs: undefined });
+  if (isNewMessage) Object.assign(one, { retries: 0, retryMs: undefined, redelivery: 0 });
+  // A retry is due at once.
+  if (isResumed) Object.assign(one, { retryMs: undefined, isResumed: one.retries > 0 });
 }
 
 /** The removal notice of the newest notification is sent first, before all new notifications. */
 function toRemovalNotices(one: Notification): void {
   const { turn, revision } = one;
   const order = turn === undefined ? { state: 'waiting' } : { state: 'held', turn: -turn };
-  Object.assign(one, { revision: revision + 1, retries: 0, retryMs: undefined, releaseHeight: 0, ...order });
+  const version = { revision: revision + 1, redelivery: 0, retries: 0, retryMs: undefined };
+  Object.assign(one, { ...version, isResumed: false, releaseHeight: 0, ...order });
 }
 
 /** Applies the outcome of an attempt to the version that was sent. `retryMs` is the next retry after a failure. */

@@ -247,7 +247,7 @@ async function reschedule(
   const [lane] = await tx.query<{ unsent_epoch: number }>(sql`
     select ${unsentEpoch} as unsent_epoch from lane l where l.id = ${found.lane_id}`);
   const select = sql`
-      select n.shard_id, n.id, n.created_at, n.watched_address_id, n.redelivery_count, n.reorg_id, n.tx_hash,
+      select n.shard_id, n.id, n.created_at, n.watched_address_id, n.reorg_id, n.tx_hash,
         -- Epochs of different lanes can't be compared.
         n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting' as may_be_seen,
         case when n.lane_id = ${found.lane_id} and n.state in ('held', 'waiting') then n.unsent_epoch
@@ -258,6 +258,7 @@ async function reschedule(
           then release.number end as release_number,
         ${transferSequence} as sequence, ${transferRevision} as revision,
         case when ${isRemovalNotice} then 0 else n.retry_count end as retry_count,
+        case when ${isRemovalNotice} then 0 else n.redelivery_count end as redelivery_count,
         case when ${isTransferMessage} and n.next_retry_at is not null
           then case when ${isLate}::boolean or n.state <> 'waiting' then ${now}::timestamptz else n.next_retry_at end
           end as next_retry_at,
@@ -284,7 +285,7 @@ async function reschedule(
     on conflict (shard_id, id) do update set lane_id = excluded.lane_id, may_be_seen = excluded.may_be_seen,
       unsent_epoch = excluded.unsent_epoch, state = excluded.state, release_number = excluded.release_number,
       sequence = excluded.sequence, revision = excluded.revision, retry_count = excluded.retry_count,
-      next_retry_at = excluded.next_retry_at, due_at = excluded.due_at
+      redelivery_count = excluded.redelivery_count, next_retry_at = excluded.next_retry_at, due_at = excluded.due_at
     returning q.sequence`);
   if (row !== undefined && row.sequence !== null) ordered.push({ shardId, id: found.record_id });
   return row !== undefined;

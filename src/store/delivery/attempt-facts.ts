@@ -50,10 +50,19 @@ const bucketOf = (ms: Sql): Sql =>
 /** Times without the arithmetic of exact decimals, which takes several times as long. */
 const millisecondsOf = (interval: Sql): Sql => sql`round(date_part('epoch', ${interval}) * 1000)::bigint`;
 
+/** Whether attempt `p` is an earlier one of the message of attempt `a`. */
+const isEarlier = sql`
+  p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision and p.id < a.id`;
+/** Whether row `e` of `ended` or `queue` is of the message of attempt `a`, and that was redelivered. */
+const isRedelivered = sql`
+  e.shard_id = a.shard_id and e.id = a.notification_id and e.revision = a.revision and e.redelivery_count > 0`;
+const isPastRetention = (attemptsMs: number): Sql =>
+  sql`a.started_at > a.created_at + ${attemptsMs}::bigint * interval '1 ms'`;
+
 /**
- * What each attempt adds. A message is delivered by its first success, which knows how many attempts failed before it. A success that
- * doesn't know that looks for earlier attempts. Long after its notification, without an earlier attempt, it is that of a redelivery if
- * retention has deleted the earlier attempts.
+ * What each attempt adds. A message is delivered by its first success. A success knows whether it is that, and how many attempts
+ * failed before it (settle-sql.ts), unless its row in `queue` had gone before. Then it looks for earlier attempts. Long after its
+ * notification, without an earlier success, it is that of a redelivery if retention has deleted the earlier attempts.
  */
 function factsInOrder(span: Span): Sql {
   const { after, upTo, attemptsMs } = span;
@@ -64,7 +73,6 @@ function factsInOrder(span: Span): Sql {
         then ${bucketOf(sql`greatest(0, ${millisecondsOf(sql`started_at - created_at`)} + duration_ms)`)} end as latency_bucket,
       case when status is not null then ${bucketOf(sql`duration_ms`)} end as answer_bucket
     from (select a.*, ${isDelivered} as is_delivered, ${failures} as failures from ${from}) as a`;
-  const ofMessage = sql`p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision and p.id < a.id`;
   const { recentFrom } = recentOf(span);
   return sql`
     with own as materialized (
@@ -72,7 +80,7 @@ function factsInOrder(span: Span): Sql {
       from delivery_attempt where id > ${after} and id <= ${upTo}
     ), ${withNotifications(span)}
     ${facts(sql`noted a where outcome <> 'success' or known_failures is not null`, {
-      isDelivered: sql`outcome = 'success'`,
+      isDelivered: sql`outcome = 'success' and known_failures >= 0`,
       failures: sql`known_failures`,
     })}
     union all
@@ -80,17 +88,15 @@ function factsInOrder(span: Span): Sql {
       sql`noted a cross join lateral (
         select count(*) as count, coalesce(bool_or(is_success), false) as has_success from (
           select p.outcome = 'success' as is_success from delivery_attempt p
-          where ${ofMessage} and p.started_at >= ${recentFrom} - interval '1 day'
+          where ${isEarlier} and p.started_at >= ${recentFrom} - interval '1 day'
           union all
           select p.outcome = 'success' from delivery_attempt p
-          where a.created_at >= ${recentFrom} is not true and ${ofMessage} and p.started_at < ${recentFrom} - interval '1 day') as p
+          where a.created_at >= ${recentFrom} is not true and ${isEarlier} and p.started_at < ${recentFrom} - interval '1 day') as p
       ) as earlier
       where a.outcome = 'success' and a.known_failures is null`,
       {
-        isDelivered: sql`not earlier.has_success and not (
-          a.started_at > a.created_at + ${attemptsMs}::bigint * interval '1 ms' and earlier.count = 0 and exists (
-            select from ended e where e.shard_id = a.shard_id and e.id = a.notification_id and e.redelivery_count > 0)
-        ) is true`,
+        isDelivered: sql`not earlier.has_success and not (${isPastRetention(attemptsMs)} and (
+          exists (select from ended e where ${isRedelivered}) or exists (select from queue e where ${isRedelivered}))) is true`,
         failures: sql`earlier.count`,
       },
     )}`;
@@ -144,24 +150,22 @@ const FACT_COLUMNS = `shard_id bigint, lane_id bigint, hour bigint, watched_addr
 
 /** The same on Citus, which runs it in each shard. It allows no limits in the joins, and needs none: a shard is small. */
 function factsInShards({ after, upTo, attemptsMs }: Span): Sql {
-  const ofMessage = sql`p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision and p.id < a.id`;
-  const isDelivered = sql`(f.outcome = 'success' and (f.failures is not null or f.successes = 0) and not (
-    f.started_at > f.created_at + ${attemptsMs}::bigint * interval '1 ms' and f.failures is null and f.earlier = 0 and f.redeliveries > 0) is true)`;
+  const isDelivered = sql`(a.outcome = 'success'
+    and coalesce(a.failures >= 0, a.successes = 0 and not (${isPastRetention(attemptsMs)} and a.redeliveries > 0) is true))`;
   return sql`
-    select f.shard_id, f.lane_id, floor(date_part('epoch', f.started_at) / 3600)::bigint as hour, f.watched_address_id, f.duration_ms,
-      f.status is not null as is_answered, f.outcome <> 'success' as is_failed, ${isDelivered} as is_delivered,
-      ${isDelivered} and coalesce(f.failures, f.earlier) = 0 as is_first,
-      case when ${isDelivered} and f.revision = 0 and not f.is_held
-        then ${bucketOf(sql`greatest(0, ${millisecondsOf(sql`f.started_at - f.created_at`)} + f.duration_ms)`)} end as latency_bucket,
-      case when f.status is not null then ${bucketOf(sql`f.duration_ms`)} end as answer_bucket
+    select a.shard_id, a.lane_id, floor(date_part('epoch', a.started_at) / 3600)::bigint as hour, a.watched_address_id, a.duration_ms,
+      a.status is not null as is_answered, a.outcome <> 'success' as is_failed, ${isDelivered} as is_delivered,
+      ${isDelivered} and coalesce(a.failures, a.earlier) = 0 as is_first,
+      case when ${isDelivered} and a.revision = 0 and not a.is_held
+        then ${bucketOf(sql`greatest(0, ${millisecondsOf(sql`a.started_at - a.created_at`)} + a.duration_ms)`)} end as latency_bucket,
+      case when a.status is not null then ${bucketOf(sql`a.duration_ms`)} end as answer_bucket
     from (
       select a.shard_id, a.lane_id, a.started_at, a.duration_ms, a.status, a.outcome, a.revision, a.failures, n.created_at,
         n.is_held, n.watched_address_id,
-        (select count(*) from delivery_attempt p where ${ofMessage}) as earlier,
-        (select count(*) from delivery_attempt p where ${ofMessage} and p.outcome = 'success') as successes,
-        (select count(*) from ended e
-          where e.shard_id = a.shard_id and e.id = a.notification_id and e.redelivery_count > 0) as redeliveries
+        (select count(*) from delivery_attempt p where ${isEarlier}) as earlier,
+        (select count(*) from delivery_attempt p where ${isEarlier} and p.outcome = 'success') as successes,
+        (select count(*) from ended e where ${isRedelivered}) + (select count(*) from queue e where ${isRedelivered}) as redeliveries
       from delivery_attempt a left join notification n on n.shard_id = a.shard_id and n.id = a.notification_id
       where a.id > ${after} and a.id <= ${upTo}
-    ) as f`;
+    ) as a`;
 }

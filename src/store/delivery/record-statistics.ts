@@ -38,7 +38,7 @@ export async function recordStatistics(
     }
   >(sql`
     with counted as materialized (
-      select id, created_at, state, next_attempt_at, retry_count, redelivery_count from notification_status
+      select id, created_at, state, next_attempt_at, retry_count, redelivery_count, revision from notification_status
       where shard_id = ${shardId} and watched_address_id = ${recordId}
       order by id desc
       limit ${COUNTED_MAX + 1}
@@ -56,7 +56,7 @@ export async function recordStatistics(
       ) as last_success_at,
       (select max(a.started_at) from counted c
       join delivery_attempt a on a.notification_id = c.id and a.shard_id = ${shardId} and a.outcome <> 'success'
-      where c.retry_count > 0 or c.redelivery_count > 0) as last_failure_at
+      where c.retry_count > 0 or c.redelivery_count > 0 or c.revision > 0) as last_failure_at
     from counted`);
   if (row === undefined) throw new Error('the statement returned no row');
   const { held, waiting, processed, withdrawn, cancelled } = row;

@@ -13,7 +13,7 @@ import type { OrderedRecord } from './sequence.ts';
 
 type QueuedRow = { shard_id: number; lane_id: number; ordered_id: string | null };
 const REPORTED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, watched_address_id uuid, reorg_id bigint,
-  tx_hash bytea, redelivery_count integer, unsent_epoch bigint, revision integer, sequence bigint, lane_id bigint`;
+  tx_hash bytea, unsent_epoch bigint, revision integer, sequence bigint, lane_id bigint`;
 
 /**
  * Turns the notifications `n` that match the condition into removal notices if their watched addresses have `removed` on. In
@@ -27,20 +27,20 @@ export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promi
   await lockLanesIn(tx, sql`select w.lane_id from notification_status n, ${wanted}`);
   await lockRows(tx, sql`(${condition}) and exists (select from ${wanted})`);
   const reported = sql`
-      select n.shard_id, n.id, n.created_at, n.watched_address_id, n.reorg_id, n.tx_hash, n.redelivery_count, n.unsent_epoch,
+      select n.shard_id, n.id, n.created_at, n.watched_address_id, n.reorg_id, n.tx_hash, n.unsent_epoch,
         n.revision + 1 as revision, ${removalSequence} as sequence, w.lane_id
       from notification_status n, ${wanted}`;
   const resume = (from: Sql) => sql`
       delete from ended e using ${from} r where e.shard_id = r.shard_id and e.id = r.id${inReach(tx, sql`e.shard_id`)}`;
   const enqueue = (from: Sql) => sql`
-      insert into queue as q (shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, redelivery_count, unsent_epoch,
-        revision, sequence, lane_id, state, due_at, may_be_seen)
-      select shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, redelivery_count, unsent_epoch, revision, sequence,
+      insert into queue as q (shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, unsent_epoch, revision, sequence,
+        lane_id, state, due_at, may_be_seen)
+      select shard_id, id, created_at, watched_address_id, reorg_id, tx_hash, unsent_epoch, revision, sequence,
         lane_id, case when sequence is null then 'waiting' else 'held' end, ${now}, true
       from ${from} r order by shard_id, id
       on conflict (shard_id, id) do update set revision = excluded.revision, sequence = excluded.sequence,
         lane_id = excluded.lane_id, state = excluded.state, due_at = excluded.due_at, may_be_seen = true,
-        release_number = null, retry_count = 0, next_retry_at = null
+        release_number = null, retry_count = 0, redelivery_count = 0, next_retry_at = null
       returning q.shard_id, q.lane_id, case when q.sequence is not null then q.watched_address_id end as ordered_id`;
   const run = async (): Promise<QueuedRow[]> => {
     if (tx.isDistributed !== true)

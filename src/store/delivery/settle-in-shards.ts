@@ -11,6 +11,7 @@ import {
   attemptColumns,
   endSucceeded,
   FAILURES_MAX,
+  LATER_SUCCESS,
   noteSuccess,
   type Settlement,
   SUCCESS_STEP_MS,
@@ -31,7 +32,7 @@ type Valid = {
   settlement: Settlement;
   /** As PostgreSQL writes it, moved by the steps of the clock. Null after a 2xx. */
   nextRetryAt: string | null;
-  /** Failed attempts before the first success of a message, if they are known. */
+  /** Of a success: `failuresBefore`, if it is known. */
   failures?: number | undefined;
 };
 
@@ -71,7 +72,9 @@ export async function recordInShards(tx: Tx, settlements: readonly Settlement[])
     await lockSettledOf(tx, shardId, own);
     const updated = await settleQueuedOf(tx, shardId, { own, fits: sql`true` });
     const late = await settleEndedOf(tx, shardId, own);
-    await logAttempts(tx, await withoutLogged(tx, shardId, own));
+    const known = new Map([...updated, ...late].map(({ position, failures }) => [position, failures]));
+    const attempts = own.map((one) => ({ ...one, failures: known.get(one.position) }));
+    await logAttempts(tx, await withoutLogged(tx, shardId, attempts));
     await noteUpdated(tx, updated, notedAt);
     return own.map(({ position, settlement }): Recorded & { position: number } => {
       const queued = updated.find((one) => one.position === position);
@@ -220,13 +223,14 @@ async function settleQueuedOf(
   };
   const ended = succeeded.flatMap(withRow).filter(isKeptInEnded);
   if (ended.length > 0) await tx.query(endSucceeded(relationOf(ended, succeededOf)));
-  const firstSuccesses = succeeded.flatMap(withRow).map((one) => ({ ...one, failures: failuresBefore(one) }));
-  return [...firstSuccesses, ...failed.flatMap(withRow)];
+  const successful = succeeded
+    .flatMap(withRow)
+    .map((one) => ({ ...one, failures: failuresBefore(one.settlement, one.row.failures) }));
+  return [...successful, ...failed.flatMap(withRow)];
 }
 
-/** Only a redelivery may come after another success of its message. */
-const failuresBefore = ({ row, settlement }: Of<SucceededRow>): number | undefined =>
-  settlement.redeliveryCount === 0 ? Math.min(row.failures, FAILURES_MAX) : undefined;
+const failuresBefore = ({ redeliveryCount }: Settlement, failures: number): number =>
+  redeliveryCount === 0 ? Math.min(failures, FAILURES_MAX) : LATER_SUCCESS;
 
 /** Whether `endSucceeded` keeps the row. Most statements keep none. */
 const isKeptInEnded = ({ row, settlement }: Of<SucceededRow>): boolean =>
@@ -288,15 +292,21 @@ async function settleEndedOf(
   tx: Tx,
   shardId: number,
   own: readonly Valid[],
-): Promise<{ position: number; orderedId: string | null }[]> {
+): Promise<{ position: number; orderedId: string | null; failures: number | undefined }[]> {
   const outcomes = outcomesIn(shardId, own);
-  const rows = await tx.query<{ position: number; id: number; is_ordered: boolean }>(sql`
+  const rows = await tx.query<{ position: number; id: number; is_ordered: boolean; failures: number }>(sql`
     ${settleEnded(outcomes)} and n.shard_id = ${shardId}
-    returning s.position, n.id, n.sequence is not null and n.state = 'processed' as is_ordered`);
+    returning s.position, n.id, n.sequence is not null and n.state = 'processed' as is_ordered, n.retry_count as failures`);
+  const byPosition = new Map(own.map((one) => [one.position, one]));
+  const toLate = ({ position, failures }: { position: number; failures: number }) => {
+    const one = byPosition.get(position);
+    const isSuccess = one !== undefined && one.nextRetryAt === null;
+    return { position, failures: isSuccess ? failuresBefore(one.settlement, failures) : undefined };
+  };
   const ordered = rows.filter((row) => row.is_ordered).map(({ id }) => id);
-  if (ordered.length === 0) return rows.map(({ position }) => ({ position, orderedId: null }));
+  if (ordered.length === 0) return rows.map((row) => ({ ...toLate(row), orderedId: null }));
   const records = await tx.query<{ id: number; watched_address_id: string }>(sql`
     select id, watched_address_id from notification where shard_id = ${shardId} and id = any(${listOf(ordered)}::bigint[])`);
   const recordOf = new Map(records.map((row) => [row.id, row.watched_address_id]));
-  return rows.map(({ position, id }) => ({ position, orderedId: recordOf.get(id) ?? null }));
+  return rows.map((row) => ({ ...toLate(row), orderedId: recordOf.get(row.id) ?? null }));
 }

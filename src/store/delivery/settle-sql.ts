@@ -38,8 +38,11 @@ export const attemptColumns = sql`shard_id, notification_id, lane_id, revision, 
 
 /** Failures are counted in 16 bits, which last for years of retries. */
 export const FAILURES_MAX = 2 ** 15 - 1;
-/** Failures before a success that settled a row of `queue`. Only a redelivery may come after another success of its message. */
-const failuresBefore = sql`case when redelivery_count = 0 then least(failures, ${FAILURES_MAX}::integer) end as failures`;
+/** In the place of the failures before a success, if its message has had another one: only a processed message is redelivered. */
+export const LATER_SUCCESS = -1;
+/** Failures before a success that settled row `n`. */
+export const failuresBefore = sql`
+  case when n.redelivery_count = 0 then least(n.retry_count, ${FAILURES_MAX}::integer) else ${LATER_SUCCESS}::integer end`;
 
 /**
  * CTE `valid`: the outcomes of lanes that are still leased under the same epoch and that no other transaction has locked. They
@@ -142,14 +145,14 @@ export function settleQueued(fits: Sql): Sql {
   return sql`
     succeeded as (
       ${settleSuccesses(outcomes, fits)}
-      returning s.*, ${successColumns}
+      returning s.*, ${successColumns}, ${failuresBefore} as known_failures
     ), failed_once as (
       ${settleFailures(outcomes, fits)}
       returning s.*, n.state, n.watched_address_id, false as is_ordered
     ), finished as (${endSucceeded(sql`succeeded`)}), noted as (
       ${noteSuccess(sql`(select max(settled_at) as at from succeeded)`)}
     ), updated as (
-      select ${updatedColumns}, ${failuresBefore} from succeeded union all select ${updatedColumns}, null from failed_once
+      select ${updatedColumns}, known_failures as failures from succeeded union all select ${updatedColumns}, null from failed_once
     )`;
 }
 

@@ -13,6 +13,7 @@ import { advanceSequences } from './sequence.ts';
 import { type Recorded, recordInShards, settleInShard } from './settle-in-shards.ts';
 import {
   attemptColumns,
+  failuresBefore,
   outcomesOf,
   type Settlement,
   settleEnded,
@@ -137,10 +138,14 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
   const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
     with ${validOf(settlements)}, ${settleQueued(sql`true`)}, late as (
       ${settleEnded(outcomesOf(sql`valid`))}
-      returning s.position, n.shard_id, n.id, n.sequence is not null and n.state = 'processed' as is_ordered
+      returning s.position, n.shard_id, n.id, n.sequence is not null and n.state = 'processed' as is_ordered,
+        case when s.next_retry_at is null then ${failuresBefore} end as failures
     ), logged as (
-      insert into delivery_attempt (${attemptColumns})
-      select ${attemptColumns} from valid v
+      insert into delivery_attempt (${attemptColumns}, failures)
+      select ${attemptColumns}, coalesce(
+        (select u.failures from updated u where u.position = v.position),
+        (select l.failures from late l where l.position = v.position)) as failures
+      from valid v
       -- The worker repeats a commit whose answer was lost.
       where not exists (
         select from delivery_attempt a

@@ -39,14 +39,14 @@ const reinclusions = (tx: Tx, earlier: Sql, now: Date) => ({
         case when stays then state else new_state end, case when not stays then new_release_number end, new_sequence,
         case when is_sent_again then new_epoch else unsent_epoch end,
         case when is_sent_again then ${now}::timestamptz else next_attempt_at end, new_revision,
-        case when is_sent_again then 0 else retry_count end, redelivery_count,
-        case when not is_sent_again then next_retry_at end, may_be_seen
+        retry_count, redelivery_count,
+        case when not is_sent_again then next_retry_at when retry_count > 0 then ${now}::timestamptz end, may_be_seen
       from ${earlier} e where is_changed and not (stays and state = 'processed')
       order by shard_id, id
       on conflict (shard_id, id) do update set lane_id = excluded.lane_id, state = excluded.state,
         release_number = excluded.release_number, sequence = excluded.sequence, unsent_epoch = excluded.unsent_epoch,
         due_at = excluded.due_at, revision = excluded.revision, retry_count = excluded.retry_count,
-        next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen, reorg_id = null, tx_hash = null
+        redelivery_count = excluded.redelivery_count, next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen, reorg_id = null, tx_hash = null
       returning ${changedRow}`,
 });
 

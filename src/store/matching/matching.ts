@@ -190,16 +190,17 @@ const replacedIdAmong = (statuses: Sql) => sql`(
 /**
  * CTEs for transfers that have a notification already (`earlier`). Those that are canonical again are updated (`changed`). An
  * acknowledged one stays processed. One that this commit orphaned only moves to its new block, and waits for its
- * confirmations again unless a receiver may have seen it. After a removal notice the row gets the next even revision. A
- * withdrawn one starts its delivery again.
+ * confirmations again unless a receiver may have seen it. After a removal notice the row gets the next even revision, with a new
+ * schedule. Delivery of a withdrawn one resumes at once, and its failures still count.
  */
 function earlierAmong(statuses: Sql, reorgIds: readonly number[]): Sql {
   return sql`, earlier as materialized (
       select distinct on (wanted.row) wanted.row, wanted.lane_id as new_lane_id, wanted.state as new_state,
         wanted.release_number as new_release_number, wanted.sequence as new_sequence, wanted.unsent_epoch as new_epoch,
         wanted.block_number as new_block_number, wanted.ordinal as new_ordinal, ${transferRevision} as new_revision,
-        n.shard_id, n.id, n.created_at, n.lane_id, n.watched_address_id, n.unsent_epoch, n.retry_count, n.redelivery_count,
-        n.next_retry_at, n.next_attempt_at, n.may_be_seen, n.state,
+        n.shard_id, n.id, n.created_at, n.lane_id, n.watched_address_id, n.unsent_epoch,
+        case when ${isRemovalNotice} then 0 else n.retry_count end as retry_count,
+        case when ${isRemovalNotice} then 0 else n.redelivery_count end as redelivery_count, n.next_retry_at, n.next_attempt_at, n.may_be_seen, n.state,
         n.reorg_id is not null or n.state = 'withdrawn' as is_changed,
         ${isRemovalNotice} or n.state in ('withdrawn', 'cancelled') as is_sent_again,
         ${isTransferMessage} and (n.state = 'processed'

@@ -10,6 +10,7 @@ import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createDeliveryCount } from '../../../src/store/delivery/count-deliveries.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
+import { LATER_SUCCESS } from '../../../src/store/delivery/settle-sql.ts';
 import { readReceiverStatistics, readStatistics } from '../../../src/store/delivery/statistics.ts';
 import { beginRemoval, removeBatch } from '../../../src/store/watchers/watcher-removal.ts';
 import { attemptDue } from '../../kit/attempts.ts';
@@ -181,12 +182,21 @@ async function insertAttempt(
   const ofMessage = earlier.filter(
     ({ notification: same, revision }) => same === one.notification && revision === one.revision,
   );
-  const isFirst = one.outcome === 'success' && !ofMessage.some(({ outcome }) => outcome === 'success');
+  const isFirst = !ofMessage.some(({ outcome }) => outcome === 'success');
+  const knows = one.outcome === 'success' && one.knowsFailures;
   await database.query(sql`
     insert into delivery_attempt (shard_id, notification_id, lane_id, revision, started_at, duration_ms, outcome, status, failures)
     values (${SHARDS[of.shard]}, ${one.notification + 1}, ${lane?.id},
       ${one.revision}, ${later(of.createdMs + one.afterMs)}, ${one.durationMs}, ${one.outcome}, ${status},
-      ${isFirst && one.knowsFailures ? ofMessage.length : null})`);
+      ${knows ? (isFirst ? ofMessage.length : LATER_SUCCESS) : null})`);
+}
+
+/** Attempts fail, a minute apart, and then one succeeds. */
+async function attemptUntil(database: Database, from: Date, failures: number): Promise<void> {
+  for (let count = 0; count <= failures; count += 1) {
+    const now = new Date(from.getTime() + count * 60_000);
+    assert.equal((await attemptDue(database, { now, succeeds: count === failures })).length, 1);
+  }
 }
 
 onEachDatabase(({ database, kind }) => {
@@ -274,18 +284,86 @@ onEachDatabase(({ database, kind }) => {
     assert.equal((await read('https://two.example:443')).latency?.count, 1);
   });
 
-  test('a redelivery after retention has deleted the attempts is not counted again', async () => {
-    await watchAddress(database());
-    await mine(database(), headerOf(1), [transferOf()]);
+  for (const strictOrder of [false, true])
+    for (const failures of [0, 1, 2])
+      test(`a redelivery${strictOrder ? ' in strict order' : ''} that succeeds after ${failures} failures is not counted again, although retention has deleted the attempts`, async () => {
+        await watchAddress(database(), { settings: { strictOrder } });
+        await mine(database(), headerOf(1), [transferOf()]);
+        const [{ id } = { id: 0 }] = await attemptDue(database(), { now: noon, succeeds: true });
+        await countAll(database());
+        await database().query(sql`delete from delivery_attempt`);
+        const now = new Date(noon.getTime() + ATTEMPTS_MS + DAY_MS);
+        await redeliverOne(database(), 1, id, now);
+        await attemptUntil(database(), now, failures);
+        const wanted = { attempts: 1 + failures, failedAttempts: failures, delivered: 0, firstAttempt: 0 };
+        const isRight = async () => {
+          await countAll(database());
+          const read = { period: '24h', now } as const;
+          const { totals, latency } = await readStatistics(database(), { watcherId: 1 }, read);
+          assert.deepEqual([totals, latency], [wanted, undefined]);
+        };
+        await isRight();
+        // Another redelivery waits while the sums are built again.
+        await redeliverOne(database(), 1, id, new Date(now.getTime() + HOUR_MS));
+        await database().query(sql`update statistics_state set counted_id = null`);
+        await isRight();
+      });
+
+  test('a removal notice of a redelivered transfer is counted once, also after retention has deleted its attempts', async () => {
+    await watchAddress(database(), { settings: { removed: true } });
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [transferOf()]);
     const [{ id } = { id: 0 }] = await attemptDue(database(), { now: noon, succeeds: true });
-    await countAll(database());
-    await database().query(sql`delete from delivery_attempt`);
+    await redeliverOne(database(), 1, id, later(1_000));
+    await attemptDue(database(), { now: later(1_000), succeeds: true });
     const now = new Date(noon.getTime() + ATTEMPTS_MS + DAY_MS);
-    await redeliverOne(database(), 1, id, now);
-    await attemptDue(database(), { now, succeeds: true });
+    const totals = async () => {
+      await countAll(database());
+      return (await readStatistics(database(), { watcherId: 1 }, { period: '24h', now })).totals;
+    };
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now });
+    await attemptUntil(database(), now, 1);
+    assert.deepEqual(await totals(), { attempts: 2, failedAttempts: 1, delivered: 1, firstAttempt: 0 });
+    await database().query(sql`delete from delivery_attempt`);
+    assert.equal(await redeliverOne(database(), 1, id, new Date(now.getTime() + 120_000)), true);
+    await attemptUntil(database(), new Date(now.getTime() + 120_000), 1);
+    assert.deepEqual(await totals(), { attempts: 4, failedAttempts: 2, delivered: 1, firstAttempt: 0 });
+  });
+
+  test('a transfer that a reorg takes away after a failure and brings back is not delivered with its first attempt', async () => {
+    await watchAddress(database());
+    const payment = transferOf();
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [payment]);
+    await attemptDue(database(), { now: later(10), succeeds: false });
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now: later(20) });
+    await mine(database(), headerOf(2, 1, 1), [payment], { now: later(30) });
+    await attemptDue(database(), { now: later(30), succeeds: true });
     await countAll(database());
-    const { totals } = await readStatistics(database(), { watcherId: 1 }, { period: '24h', now });
-    assert.deepEqual(totals, { attempts: 1, failedAttempts: 0, delivered: 0, firstAttempt: 0 });
+    const read = { period: '24h', now: later(40) } as const;
+    const { totals } = await readStatistics(database(), { watcherId: 1 }, read);
+    assert.deepEqual(totals, { attempts: 2, failedAttempts: 1, delivered: 1, firstAttempt: 0 });
+  });
+
+  test('every success knows which attempts were before it, in strict order and after its block was orphaned too', async () => {
+    await watchAddress(database(), { settings: { strictOrder: true } });
+    const payment = transferOf();
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [payment]);
+    await attemptUntil(database(), noon, 1);
+    await mine(database(), headerOf(3), [transferOf()]);
+    // Its block is orphaned while it is being sent.
+    await attemptDue(database(), {
+      ...{ now: later(HOUR_MS), succeeds: true },
+      meanwhile: () =>
+        rollbackTo(database(), { ancestorNumber: 2, expectedTip: headerOf(3), now: later(HOUR_MS) }),
+    });
+    const rows = await database().query(sql`select outcome, failures from delivery_attempt order by id`);
+    assert.deepEqual(rows, [
+      { outcome: 'http_5xx', failures: null },
+      { outcome: 'success', failures: 1 },
+      { outcome: 'success', failures: 0 },
+    ]);
   });
 
   test('buckets without attempts are zero, and the period before is known once attempts were counted that long', async () => {

@@ -6,6 +6,7 @@ import type { DueNotification } from '../../../src/store/delivery/due.ts';
 import type { Lane } from '../../../src/store/delivery/lanes.ts';
 import { redeliverOne, redeliverStep } from '../../../src/store/delivery/redelivery.ts';
 import { settle } from '../../../src/store/delivery/settle.ts';
+import { LATER_SUCCESS } from '../../../src/store/delivery/settle-sql.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { leaseDue, readDue } from '../../kit/attempts.ts';
 import {
@@ -66,7 +67,7 @@ const rowOf = async (database: Database) => {
 };
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a first success stores how many attempts failed before it, and that of a redelivery stores nothing', async () => {
+  test('a first success stores how many attempts failed before it, and that of a redelivery that it is a later one', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 10, later(20));
     const [retry] = await readDue(database(), lane, later(30));
@@ -82,7 +83,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(attempts, [
       { outcome: 'timeout', failures: null },
       { outcome: 'success', failures: 1 },
-      { outcome: 'success', failures: null },
+      { outcome: 'success', failures: LATER_SUCCESS },
     ]);
   });
 

@@ -321,7 +321,7 @@ comment on column queue.release_number is 'Held until this block is released; nu
 comment on column queue.sequence is 'Position in the sequence of a record with strict_order';
 comment on column queue.next_retry_at is 'When the retry schedule has its next attempt';
 comment on column queue.redelivery_count is
-  'Redeliveries that its watcher requested. The outcome of an earlier delivery does not count for a later one';
+  'Redeliveries of its message that its watcher requested. The outcome of an earlier delivery does not count for a later one';
 comment on column queue.revision is
   '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
 comment on column queue.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
@@ -384,7 +384,7 @@ comment on table delivery_attempt is
 comment on column delivery_attempt.lane_id is 'Delivery queue that sent it, which names its receiver';
 comment on column delivery_attempt.revision is 'The revision that was sent';
 comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
-comment on column delivery_attempt.failures is 'Of the first success of a message: failed attempts before it. Null if statistics must look for both';
+comment on column delivery_attempt.failures is 'Of a success: failed attempts of its message before it, or -1 after another success. Null if statistics must look for both';
 comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
 
 -- Statistics of deliveries, added up from the attempts by a background step.
