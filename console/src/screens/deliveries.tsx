@@ -75,10 +75,11 @@ export function Deliveries() {
   };
   const close = useCallback(() => {
     const path = `/console/deliveries/${openIdRef.current ?? ''}`;
-    const links = list.current?.querySelectorAll<HTMLAnchorElement>('a.row-link') ?? [];
-    const row = [...links].find(({ pathname }) => pathname === path);
     route(search(undefined));
-    setTimeout(() => row?.focus());
+    setTimeout(() => {
+      const links = list.current?.querySelectorAll<HTMLAnchorElement>('a.row-link') ?? [];
+      [...links].find(({ pathname }) => pathname === path)?.focus();
+    });
   }, [route, search]);
   useShortcut('Escape', openId === undefined ? undefined : close);
   useShortcut('l', () => {
@@ -250,9 +251,11 @@ function Rows({
         </tr>
       </thead>
       <tbody>
-        {rows.map((row) => (
+        {rows.map((row, place) => (
+          // A busy list has other rows four times a second. To fill its elements again costs less than to replace them, and rows
+          // stay where they are as long as the pointer or the focus is on one.
           <ListRow
-            key={row.id}
+            key={place}
             delivery={row}
             href={hrefOf(row.id)}
             isCurrent={String(row.id) === openId}
