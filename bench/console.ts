@@ -159,7 +159,7 @@ const WATCH_ROWS = `
       const id = Number(link.href.split('/').at(-1));
       if (!shownAt.has(id)) shownAt.set(id, Date.now());
     }
-  }).observe(document.body, { childList: true, subtree: true });`;
+  }).observe(document.body, { childList: true, subtree: true, attributeFilter: ['href'] });`;
 
 /** Notes the longest frames and tasks since the last look. */
 const WATCH_FRAMES = `
