@@ -147,8 +147,8 @@ describe('tasks', () => {
         await page.getByRole('button', { name: opener }).first().press('Enter');
       await page.getByRole('dialog').getByRole('button', { name: end, exact: true }).press('Enter');
       await page.getByRole('dialog').waitFor({ state: 'detached' });
-      const focused = await page.evaluate<string>('document.activeElement.textContent');
-      assert.match(focused, typeof opener === 'string' ? /^New key…$/ : opener);
+      const name = typeof opener === 'string' ? /^New key…$/ : opener;
+      await waitUntil(async () => name.test(await page.evaluate('document.activeElement.textContent')));
     }
     await page.context().close();
   });
