@@ -149,8 +149,8 @@ function anvilArguments(options: AnvilOptions & { port: number }): string[] {
     ...(stateFile === undefined ? [] : stateArguments(stateFile)),
     ...(blockTimeSeconds === undefined ? [] : ['--block-time', `${blockTimeSeconds}`]),
     ...(chainId === undefined ? [] : ['--chain-id', `${chainId}`]),
-    // anvil holds locks across waits. With two threads (two cores), tracing during mining deadlocked about once in 5,000 blocks
-    // (foundry issue 10452 reports the same).
+    // anvil can hang for good when it is traced for the callTracer while it mines (decision 154): with two threads (two cores) about
+    // once in 5,000 blocks. More threads make that rarer for clients that trace so (foundry issue 10452 reports the same).
     '--threads',
     '16',
     ...extraArguments,

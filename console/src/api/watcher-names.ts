@@ -9,8 +9,11 @@ type Watcher = { id: number; name: string; state: string };
 export const watcherChanges = signal(0);
 const watchers = signal<ReadonlyMap<number, Watcher>>(new Map());
 
-export const watcherName = (id: number | undefined): string | undefined =>
-  id === undefined ? undefined : (watchers.value.get(id)?.name ?? String(id));
+type Owned = { watcher?: string | undefined; watcher_id?: number | undefined };
+
+/** The name of the watcher to which something belongs, or its id until the name is known. */
+export const watcherOf = ({ watcher, watcher_id: id }: Owned): string | undefined =>
+  watcher ?? (id === undefined ? undefined : (watchers.value.get(id)?.name ?? String(id)));
 
 /** Its webhooks wait until it is resumed. */
 export const isWatcherSuspended = (id: number | undefined): boolean =>

@@ -6,7 +6,7 @@ import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { ownAddressOf } from '../api/records.ts';
 import type { Delivery, EventDelivery } from '../api/types.ts';
-import { watcherName } from '../api/watcher-names.ts';
+import { watcherOf } from '../api/watcher-names.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
 import { zone } from '../state/preferences.ts';
@@ -80,7 +80,7 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
       </td>
       {showsAll.value && (
         <td class="second second-rank name" title={watcherOf(delivery)}>
-          {watcherOf(delivery)}
+          {watcherOf(delivery) ?? texts.none}
         </td>
       )}
       <AmountCells amount={delivery.amount} asset={delivery.asset} />
@@ -108,9 +108,6 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
   );
 }
 
-const watcherOf = ({ watcher, watcher_id: id }: RowDelivery): string =>
-  watcher ?? watcherName(id) ?? texts.none;
-
 /** The same in two lines: amount and time, then counterparty and answer. */
 export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' | 'href' | 'at'>) {
   const { icon, tone } = lookOf(delivery.status);
@@ -132,7 +129,7 @@ export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' 
         <Time at={at ?? delivery.created_at} />
         <span class="below-line">
           <span>
-            {showsAll.value && `${watcherOf(delivery)} · `}
+            {showsAll.value && `${watcherOf(delivery) ?? texts.none} · `}
             {isOut ? texts.to : texts.fromLower}{' '}
             <Address value={isOut ? delivery.receiver : delivery.sender} />
           </span>

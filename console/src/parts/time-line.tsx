@@ -76,7 +76,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
       </li>
     );
   if (!canDeliverNow(delivery)) return null;
-  if (isWatcherSuspended(delivery.watcher_id))
+  if (isWatcherSuspended(watcherId))
     return (
       <li class="is-next">
         <Icon name="suspended" tone="is-warn" />

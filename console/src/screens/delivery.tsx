@@ -9,7 +9,7 @@ import { noteRecords, ownAddressOf } from '../api/records.ts';
 import { type Resource, useResource } from '../api/resource.ts';
 import { followAttempts } from '../api/stream.ts';
 import type { DeliveryDetail } from '../api/types.ts';
-import { watcherName } from '../api/watcher-names.ts';
+import { watcherOf } from '../api/watcher-names.ts';
 import { formatAmount, groupDigits } from '../format/amount.ts';
 import { formatCount } from '../format/number.ts';
 import { withoutScheme } from '../format/short.ts';
@@ -22,7 +22,7 @@ import { canDeliverNow, TimeLine } from '../parts/time-line.tsx';
 import { Address, Copy, isSame, Time } from '../parts/values.tsx';
 import { announce } from '../state/announce.ts';
 import { copyText } from '../state/clipboard.ts';
-import { chooseWatcher, session, showsAll } from '../state/session.ts';
+import { narrowTo, session } from '../state/session.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
 
@@ -245,7 +245,7 @@ function Facts({ delivery, own }: { delivery: DeliveryDetail; own: string | unde
       {session.value.kind === 'operator' && delivery.watcher_id !== undefined && (
         <>
           <dt>{texts.delivery.watcher}</dt>
-          <dd>{delivery.watcher ?? watcherName(delivery.watcher_id) ?? delivery.watcher_id}</dd>
+          <dd>{watcherOf(delivery)}</dd>
         </>
       )}
       {replacedBy !== null && (
@@ -262,16 +262,14 @@ function Facts({ delivery, own }: { delivery: DeliveryDetail; own: string | unde
   );
 }
 
-/** Leads to the watched address. An operator who sees all watchers then sees this one, to which the address belongs. */
+/** Leads to the watched address. */
 function Watched({ delivery }: { delivery: DeliveryDetail }) {
   const { watcher_id: id, watcher: name } = delivery;
   return (
     <a
       class="link"
       href={`/console/addresses/${delivery.watched_address_id}`}
-      onClick={() => {
-        if (showsAll.value && id !== undefined) chooseWatcher({ id, name: name ?? String(id) });
-      }}
+      onClick={() => narrowTo(id, name)}
     >
       {texts.delivery.watched}
     </a>

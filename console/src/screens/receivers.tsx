@@ -28,7 +28,7 @@ import {
 import { ReceiverState, receiverLook } from '../parts/state.tsx';
 import { Lines, LinkRow, Table } from '../parts/table.tsx';
 import { Age, Command, Countdown } from '../parts/values.tsx';
-import { chooseWatcher, showsAll } from '../state/session.ts';
+import { narrowTo, showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
 const REFRESH_MS = 15_000;
@@ -287,10 +287,7 @@ function Explanation({ receiver }: { receiver: Receiver }) {
     { everyMs: REFRESH_MS },
   );
   const deliveries = `/console/deliveries?origin=${encodeURIComponent(origin)}`;
-  /** An operator who sees all watchers then sees the receiver's. */
-  const choose = () => {
-    if (showsAll.value && id !== undefined) chooseWatcher({ id, name: watcher ?? String(id) });
-  };
+  const choose = () => narrowTo(id, watcher);
   const icon =
     state === 'hung'
       ? 'hung'

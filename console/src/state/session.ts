@@ -55,6 +55,11 @@ export function chooseWatcher(watcher: WatcherName | undefined): void {
   if (value.kind === 'operator') signIn({ ...value, watcher });
 }
 
+/** To an operator who sees all watchers, shows only the one whose data a link leads to. */
+export function narrowTo(id: number | undefined, name: string | undefined): void {
+  if (showsAll.value && id !== undefined) chooseWatcher({ id, name: name ?? String(id) });
+}
+
 /**
  * Takes the key from `#key=…` or the token from `#admin=…`, and removes the fragment from the address bar and the history
  * before anything else happens.

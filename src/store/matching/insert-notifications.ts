@@ -46,7 +46,8 @@ const reinclusions = (tx: Tx, earlier: Sql, now: Date) => ({
       on conflict (shard_id, id) do update set lane_id = excluded.lane_id, state = excluded.state,
         release_number = excluded.release_number, sequence = excluded.sequence, unsent_epoch = excluded.unsent_epoch,
         due_at = excluded.due_at, revision = excluded.revision, retry_count = excluded.retry_count,
-        redelivery_count = excluded.redelivery_count, next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen, reorg_id = null, tx_hash = null
+        redelivery_count = excluded.redelivery_count, next_retry_at = excluded.next_retry_at,
+        may_be_seen = excluded.may_be_seen, reorg_id = null, tx_hash = null
       returning ${changedRow}`,
 });
 

@@ -200,7 +200,8 @@ function earlierAmong(statuses: Sql, reorgIds: readonly number[]): Sql {
         wanted.block_number as new_block_number, wanted.ordinal as new_ordinal, ${transferRevision} as new_revision,
         n.shard_id, n.id, n.created_at, n.lane_id, n.watched_address_id, n.unsent_epoch,
         case when ${isRemovalNotice} then 0 else n.retry_count end as retry_count,
-        case when ${isRemovalNotice} then 0 else n.redelivery_count end as redelivery_count, n.next_retry_at, n.next_attempt_at, n.may_be_seen, n.state,
+        case when ${isRemovalNotice} then 0 else n.redelivery_count end as redelivery_count,
+        n.next_retry_at, n.next_attempt_at, n.may_be_seen, n.state,
         n.reorg_id is not null or n.state = 'withdrawn' as is_changed,
         ${isRemovalNotice} or n.state in ('withdrawn', 'cancelled') as is_sent_again,
         ${isTransferMessage} and (n.state = 'processed'
