@@ -69,9 +69,10 @@ describe('forms', () => {
       await known.promise;
       await route.continue();
     });
+    const settings = page.waitForResponse(/\/settings$/);
     await page.goto(`${stage.service.apiUrl}/console/addresses/${record.id}`);
     await page.getByRole('heading', { name: 'Settings' }).waitFor();
-    await page.waitForResponse(/\/settings$/);
+    await settings;
     assert.equal(await page.getByLabel('Confirmations').count(), 0);
     known.resolve();
     await page.getByLabel('Confirmations').waitFor();

@@ -376,6 +376,9 @@ onPostgres(({ database, place }) => {
       urlsOf(2, 3, 4),
       'watcher 1 is for the other',
     );
+    const isGivenBack = async () =>
+      (await listLanes(database())).some(({ id, owner }) => id === 1 && owner === null);
+    await waitUntil(isGivenBack);
     clock.advance(LONGER_THAN_A_PAUSE_MS);
     await busy.heartbeat();
     await busy.step();

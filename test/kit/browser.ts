@@ -22,6 +22,21 @@ const PACKAGE = new URL(
 /** The browser is under test with its security. The package's own arguments would switch much of it off. */
 const ARGUMENTS = ['--no-sandbox'];
 
+/** Longer than a busy machine needs for anything that a test waits for. */
+const WAIT_MS_MAX = 120_000;
+
+/** Where the package unpacks its fonts. */
+const fontsFolder = (): string => path.join(tmpdir(), 'fonts');
+
+/** The package's own file names only /tmp/fonts, and a browser that finds no font at all ends. */
+const fontsConfiguration = (folder: string): string => `<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <dir>${folder}</dir>
+  <cachedir>${folder}-cache</cachedir>
+</fontconfig>
+`;
+
 /** Starts a browser. `fonts` is a folder with a fonts.conf; without it the browser has the fonts of the package. */
 export async function startBrowser({ fonts }: { fonts?: string | undefined } = {}): Promise<Browser> {
   const given = process.env.CHROME_PATH;
@@ -30,7 +45,7 @@ export async function startBrowser({ fonts }: { fonts?: string | undefined } = {
   return await chromium.launch({
     executablePath,
     args: ARGUMENTS,
-    env: { ...process.env, FONTCONFIG_PATH: fonts ?? path.join(tmpdir(), 'fonts') },
+    env: { ...process.env, FONTCONFIG_PATH: fonts ?? fontsFolder() },
   });
 }
 
@@ -50,6 +65,7 @@ async function unpack(): Promise<string> {
   );
   if (isFirst) {
     await packed.executablePath();
+    await writeFile(path.join(fontsFolder(), 'fonts.conf'), fontsConfiguration(fontsFolder()));
     await writeFile(ready, '');
   }
   await waitUntil(() => existsSync(ready), { describe: `another process to unpack the browser (${mark})` });
@@ -106,6 +122,7 @@ export async function openTab(
     locale: 'en-US',
     timezoneId: timeZone,
   });
+  context.setDefaultTimeout(WAIT_MS_MAX);
   const page = await context.newPage();
   return { page, context };
 }
