@@ -6,7 +6,7 @@ import { checkSession, signInWith } from './api/sign-in.ts';
 import { watchPage } from './api/stream.ts';
 import { App } from './app.tsx';
 import { applyPreferences } from './state/preferences.ts';
-import { session, takeFragment } from './state/session.ts';
+import { forgetArrived, session, takeFragment } from './state/session.ts';
 import { listenForShortcuts } from './state/shortcuts.ts';
 
 const ENTER_MS_MAX = 1_500;
@@ -25,10 +25,12 @@ async function enter(): Promise<void> {
   const token = takeFragment();
   if (token === undefined) return void checkSession();
   if ((await signInWith(token)) === 'later') void keepTrying(token);
+  else forgetArrived();
 }
 
 /** The address has the key no longer, so it is kept here until the service answers or somebody has signed in. */
 async function keepTrying(token: string): Promise<void> {
   do await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   while (session.value.kind === 'visitor' && (await signInWith(token)) === 'later');
+  forgetArrived();
 }

@@ -136,6 +136,18 @@ describe('signing in', () => {
     assert.equal(await page.evaluate('sessionStorage.length'), 0);
   });
 
+  test('a page that is loaded again before its key has been checked signs in with it', async () => {
+    const page = await stage.open('/supply');
+    const asked = Promise.withResolvers<void>();
+    await page.route('**/api/notifications/watcher', () => asked.resolve(), { times: 1 });
+    await page.goto(`${stage.service.apiUrl}/console/addresses#key=${stage.watcher.key}`);
+    await asked.promise;
+    assert.equal(await page.evaluate('location.hash'), '');
+    await page.reload();
+    await page.getByRole('button', { name: 'Sign out' }).waitFor();
+    await page.waitForFunction('sessionStorage.length === 1');
+  });
+
   test('a key that is revoked while its page is open signs out, and says why', async () => {
     const other = await createWatcher(stage.service, 'leaving');
     const page = await stage.open('/addresses', { key: other.key });

@@ -145,6 +145,7 @@ describe('ways', () => {
       await route.fulfill({ response, json: { ...rest, data: { ...data, ...due } } });
     });
     await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    await page.getByRole('heading', { name: 'Deliveries' }).waitFor();
     await page.locator('tbody tr').first().click();
     await page.getByText('Attempt 1 is due, and waits for the receiver’s turn').waitFor();
     await page.getByRole('link', { name: 'How the receiver does' }).click();

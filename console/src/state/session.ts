@@ -12,6 +12,8 @@ export type Session =
   | { kind: 'operator'; token: string; watcher: WatcherName | undefined };
 
 const STORED = 'chainbell.session';
+/** A key from the address that has not been checked yet. */
+const ARRIVED = 'chainbell.arrived';
 
 export const session: Signal<Session> = signal(readStored());
 /** Why the server refused the key that was signed in. */
@@ -34,6 +36,7 @@ export function signIn(next: Session): void {
   session.value = next;
   refusal.value = undefined;
   suspension.value = undefined;
+  forgetArrived();
   if (next.kind === 'visitor') sessionStorage.removeItem(STORED);
   else sessionStorage.setItem(STORED, JSON.stringify(next));
 }
@@ -62,12 +65,23 @@ export function narrowTo(id: number | undefined, name: string | undefined): void
 
 /**
  * Takes the key from `#key=…` or the token from `#admin=…`, and removes the fragment from the address bar and the history
- * before anything else happens.
+ * before anything else happens. A page that is loaded again before the key has been checked still has it.
  */
 export function takeFragment(): string | undefined {
   const [, token] = /^#(?:key|admin)=(.+)$/.exec(location.hash) ?? [];
-  if (token === undefined) return undefined;
+  if (token === undefined) return sessionStorage.getItem(ARRIVED) ?? undefined;
   history.replaceState(history.state, '', location.pathname + location.search);
+  const arrived = decoded(token);
+  sessionStorage.setItem(ARRIVED, arrived);
+  return arrived;
+}
+
+/** The key of the address has been checked. */
+export function forgetArrived(): void {
+  sessionStorage.removeItem(ARRIVED);
+}
+
+function decoded(token: string): string {
   try {
     return decodeURIComponent(token);
   } catch {
