@@ -58,6 +58,18 @@ describe('tasks', () => {
     await page.context().close();
   });
 
+  test('a page whose file could not be loaded comes back, although the service hung meanwhile', async () => {
+    const page = await stage.open('/supply', { key: stage.watcher.key });
+    await page.getByRole('heading', { name: 'Supply' }).waitFor();
+    await page.route('**/assets/receivers*', (route) => route.abort(), { times: 1 });
+    const hung = Promise.withResolvers<void>();
+    await page.route('**/console/receivers', () => hung.resolve(), { times: 1 });
+    await page.getByRole('link', { name: 'Receivers' }).click();
+    await hung.promise;
+    await page.getByRole('heading', { name: 'Receivers' }).waitFor();
+    await page.context().close();
+  });
+
   test('the stream stays open for longer than a request may take', async () => {
     const { key } = await createWatcher(stage.service, 'lasting');
     const { page, context } = await openTab(stage.browser);

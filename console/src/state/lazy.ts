@@ -6,6 +6,8 @@ import type { ComponentType } from 'preact';
 import { lazy } from 'preact-iso';
 
 const AGAIN_MS = 2_000;
+/** A service that takes longer counts as away. */
+const ANSWER_MS_MAX = 10_000;
 
 /** Whether a part of the page could not be loaded although the service answers: it may have a newer console now. */
 export const isOutdated = signal(false);
@@ -27,7 +29,10 @@ export const onDemand = <P>(load: () => Promise<ComponentType<P>>): ComponentTyp
   );
 
 const answers = (): Promise<boolean> =>
-  fetch(location.href, { cache: 'no-store', credentials: 'omit' }).then(
+  fetch(location.href, {
+    ...{ cache: 'no-store', credentials: 'omit' },
+    signal: AbortSignal.timeout(ANSWER_MS_MAX),
+  }).then(
     ({ ok }) => ok,
     () => false,
   );

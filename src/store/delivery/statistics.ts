@@ -244,8 +244,10 @@ export async function readReceiverStatistics(
         sum(failed_attempts::float8) as failed_attempts, sum(answer_ms::float8) / nullif(sum(answered::float8), 0) as mean_ms
       from delivery_sum where ${isOwn} and ${isIn} and origin <> '' group by 1, origin
     ), listed as materialized (
-      select r.watcher_id, r.origin, w.name, ${shardsOfWatcher} as shards, row_number() over (order by ${orders[order]}) as place
-      from receivers r join watcher w on w.id = r.watcher_id order by place limit ${limit}
+      select *, row_number() over () as place from (
+        select r.watcher_id, r.origin, w.name, ${shardsOfWatcher} as shards
+        from receivers r join watcher w on w.id = r.watcher_id order by ${orders[order]} limit ${limit}
+      ) as first
     )
     select l.watcher_id, l.origin as origin, l.name, ${sumsOf(sql`l.place`)}
     from listed l join delivery_sum d on d.shard_id = any(l.shards) and d.origin = l.origin and ${isIn} order by l.place`);
