@@ -15,7 +15,7 @@ import { announcement } from './state/announce.ts';
 import { now } from './state/clock.ts';
 import { isOutdated, onDemand } from './state/lazy.ts';
 import { switchTheme, zone } from './state/preferences.ts';
-import { session, suspension } from './state/session.ts';
+import { refusedLink, session, suspension } from './state/session.ts';
 import { useShortcut } from './state/shortcuts.ts';
 import { texts } from './texts.ts';
 
@@ -74,6 +74,22 @@ function Strip() {
         <span>{texts.outdated}</span>
         <button type="button" class="button is-small" onClick={() => location.reload()}>
           {texts.reload}
+        </button>
+      </div>
+    );
+  if (refusedLink.value !== undefined)
+    return (
+      <div class="strip" role="status">
+        <Icon name="alert" />
+        <span>{texts.signIn.linkRefused(refusedLink.value)}</span>
+        <button
+          type="button"
+          class="button is-small"
+          onClick={() => {
+            refusedLink.value = undefined;
+          }}
+        >
+          {texts.close}
         </button>
       </div>
     );

@@ -6,7 +6,7 @@ import { checkSession, signInWith } from './api/sign-in.ts';
 import { watchPage } from './api/stream.ts';
 import { App } from './app.tsx';
 import { applyPreferences } from './state/preferences.ts';
-import { forgetArrived, session, takeFragment } from './state/session.ts';
+import { forgetArrived, refusal, refusedLink, session, takeFragment } from './state/session.ts';
 import { listenForShortcuts } from './state/shortcuts.ts';
 
 const ENTER_MS_MAX = 1_500;
@@ -24,7 +24,9 @@ render(<App />, document.getElementById('app') ?? document.body);
 async function enter(): Promise<void> {
   const token = takeFragment();
   if (token === undefined) return void checkSession();
-  if ((await signInWith(token)) === 'later') void keepTrying(token);
+  const result = await signInWith(token);
+  refusedLink.value = result === 'refused' && session.value.kind !== 'visitor' ? refusal.value : undefined;
+  if (result === 'later') void keepTrying(token);
   else forgetArrived();
 }
 

@@ -114,6 +114,7 @@ export const texts = {
     malformed: 'A key has no spaces and only ASCII characters. Check what you copied.',
     noAdmin: 'This is not an API key, and this server has no admin token (http.adminToken).',
     wrongToken: 'This is neither an API key (cb_live_…) nor the admin token of this server.',
+    linkRefused: (why: string) => `The key of the link was refused, so you are signed in as before. ${why}`,
     open: 'Open to everyone',
     market: { name: 'Market', note: 'Prices and swap pairs' },
     points: { name: 'Points', note: 'The leaderboard, and each user’s month' },

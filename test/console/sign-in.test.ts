@@ -202,6 +202,22 @@ describe('signing in', () => {
     await page.context().close();
   });
 
+  test('a link whose key is refused says so to who is signed in, who stays so', async () => {
+    const page = await stage.open('/supply', { key: stage.watcher.key });
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    await page.goto(`${stage.service.apiUrl}/console/supply#key=cb_live_unknown`);
+    const strip = page.getByRole('status').filter({ hasText: 'The key of the link was refused' });
+    await strip.waitFor();
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    await page.reload();
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    assert.equal(await strip.count(), 0);
+    await page.evaluate(`void (location.hash = '#admin=wrong')`);
+    await strip.getByRole('button', { name: 'Close' }).click();
+    await strip.waitFor({ state: 'detached' });
+    await page.context().close();
+  });
+
   test('a link whose key can’t be checked now signs in as soon as it can', async () => {
     const page = await stage.open('/supply');
     let answers = 0;

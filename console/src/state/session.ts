@@ -18,6 +18,8 @@ const ARRIVED = 'chainbell.arrived';
 export const session: Signal<Session> = signal(readStored());
 /** Why the server refused the key that was signed in. */
 export const refusal: Signal<string | undefined> = signal(undefined);
+/** Why the server refused the key of a link, although somebody is signed in. */
+export const refusedLink: Signal<string | undefined> = signal(undefined);
 /** Why the server takes no requests of this session now, although it knows the key. */
 export const suspension: Signal<string | undefined> = signal(undefined);
 
@@ -35,6 +37,7 @@ export const scope = computed(() => {
 export function signIn(next: Session): void {
   session.value = next;
   refusal.value = undefined;
+  refusedLink.value = undefined;
   suspension.value = undefined;
   forgetArrived();
   if (next.kind === 'visitor') sessionStorage.removeItem(STORED);
