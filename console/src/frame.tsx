@@ -15,7 +15,7 @@ import { announcement } from './state/announce.ts';
 import { now } from './state/clock.ts';
 import { isOutdated, onDemand } from './state/lazy.ts';
 import { switchTheme, zone } from './state/preferences.ts';
-import { refusedLink, session, suspension } from './state/session.ts';
+import { forgetArrived, linkProblem, session, suspension } from './state/session.ts';
 import { useShortcut } from './state/shortcuts.ts';
 import { texts } from './texts.ts';
 
@@ -77,16 +77,17 @@ function Strip() {
         </button>
       </div>
     );
-  if (refusedLink.value !== undefined)
+  if (since === undefined && linkProblem.value !== undefined)
     return (
       <div class="strip" role="status">
         <Icon name="alert" />
-        <span>{texts.signIn.linkRefused(refusedLink.value)}</span>
+        <span>{linkProblem.value}</span>
         <button
           type="button"
           class="button is-small"
           onClick={() => {
-            refusedLink.value = undefined;
+            linkProblem.value = undefined;
+            forgetArrived();
           }}
         >
           {texts.close}

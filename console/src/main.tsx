@@ -6,8 +6,9 @@ import { checkSession, signInWith } from './api/sign-in.ts';
 import { watchPage } from './api/stream.ts';
 import { App } from './app.tsx';
 import { applyPreferences } from './state/preferences.ts';
-import { forgetArrived, refusal, refusedLink, session, takeFragment } from './state/session.ts';
+import { forgetArrived, hasArrived, linkProblem, refusal, session, takeFragment } from './state/session.ts';
 import { listenForShortcuts } from './state/shortcuts.ts';
+import { texts } from './texts.ts';
 
 const ENTER_MS_MAX = 1_500;
 const RETRY_MS = 3_000;
@@ -15,24 +16,30 @@ const RETRY_MS = 3_000;
 applyPreferences();
 listenForShortcuts();
 watchPage();
+addEventListener('hashchange', () => void enter());
 // Without a pause, the form would flash before the page of the key. A server that doesn't answer must not leave the page empty.
 await Promise.race([enter(), new Promise((resolve) => setTimeout(resolve, ENTER_MS_MAX))]);
-addEventListener('hashchange', () => void enter());
 render(<App />, document.getElementById('app') ?? document.body);
 
 /** Signs in with the key of the address, or checks the one that this tab has kept. */
 async function enter(): Promise<void> {
   const token = takeFragment();
   if (token === undefined) return void checkSession();
-  const result = await signInWith(token);
-  refusedLink.value = result === 'refused' && session.value.kind !== 'visitor' ? refusal.value : undefined;
-  if (result === 'later') void keepTrying(token);
-  else forgetArrived();
+  if ((await tryLink(token)) === 'later') void keepTrying(token);
 }
 
-/** The address has the key no longer, so it is kept here until the service answers or somebody has signed in. */
+/** Whoever is signed in stays so until the key of the link is found to be valid, and learns why it isn't. */
+async function tryLink(token: string): ReturnType<typeof signInWith> {
+  const result = await signInWith(token);
+  if (result === 'over') return result;
+  if (result !== 'later') forgetArrived();
+  const isSignedIn = result !== 'in' && session.value.kind !== 'visitor';
+  linkProblem.value = isSignedIn ? texts.signIn.links[result](refusal.value ?? '') : undefined;
+  return result;
+}
+
+/** The address has the key no longer, so it is tried again until the service answers, somebody signs in or out, or a newer link comes. */
 async function keepTrying(token: string): Promise<void> {
   do await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-  while (session.value.kind === 'visitor' && (await signInWith(token)) === 'later');
-  forgetArrived();
+  while (hasArrived(token) && (await tryLink(token)) === 'later');
 }

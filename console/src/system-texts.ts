@@ -38,7 +38,7 @@ export const systemTexts = {
   otherFollows: 'followed by another process',
   noNodes: 'This process follows no chain. Another one does.',
   quorum: (votes: number, needed: number, nodes: number) =>
-    `${needed} of ${nodes} ${one(nodes, 'node', 'nodes')} must agree, ${votes} ${one(votes, 'votes', 'vote')}`,
+    `${needed} of ${nodes} ${one(nodes, 'node', 'nodes')} must agree, votes now: ${votes}`,
   node: 'Node',
   head: 'Head',
   errors: 'Errors',

@@ -63,7 +63,7 @@ export const texts = {
   account: 'Account',
   operator: 'Operator',
   watcherNumber: (id: number) => `watcher ${id}`,
-  keyInTab: (end: string) => `key …${end} · this tab only`,
+  keyInTab: (end: string, isOperator: boolean) => `${isOperator ? 'token' : 'key'} …${end} · this tab only`,
   signOut: 'Sign out',
   chainId: (id: number) => `id ${id}`,
   noBlock: 'No block stored yet',
@@ -114,7 +114,12 @@ export const texts = {
     malformed: 'A key has no spaces and only ASCII characters. Check what you copied.',
     noAdmin: 'This is not an API key, and this server has no admin token (http.adminToken).',
     wrongToken: 'This is neither an API key (cb_live_…) nor the admin token of this server.',
-    linkRefused: (why: string) => `The key of the link was refused, so you are signed in as before. ${why}`,
+    /** To somebody who is signed in and has opened a link with another key. */
+    links: {
+      refused: (why: string) => `The key of the link was refused, so you are signed in as before. ${why}`,
+      later: (why: string) =>
+        `The key of the link can’t be checked now, so you are signed in as before. It is tried again. ${why}`,
+    },
     open: 'Open to everyone',
     market: { name: 'Market', note: 'Prices and swap pairs' },
     points: { name: 'Points', note: 'The leaderboard, and each user’s month' },
@@ -249,8 +254,12 @@ export const texts = {
     all: 'All of them',
     share: (count: number, all: string, value: number) =>
       `${count} of ${all} ${one(value, 'receiver', 'receivers')}`,
-    none: (all: number) =>
-      all === 0 ? 'No receiver has got a webhook yet.' : 'Every receiver answered its last webhook with 2xx.',
+    none: (all: number, suspended: number) =>
+      all === 0
+        ? 'No receiver has got a webhook yet.'
+        : suspended === 0
+          ? 'No receiver fails.'
+          : `No receiver fails. ${suspended} ${one(suspended, 'waits', 'wait')}, because the watcher is suspended.`,
     note: 'Chainbell keeps trying until each receiver answers 2xx. Nothing is paused or dropped.',
     of: (watcher: string) => `(${watcher})`,
     answers: (status: number) => `Answers ${status}`,
@@ -432,7 +441,7 @@ export const texts = {
     stop: 'Stop',
     running: (done: string, total: string) => `${done} of ${total} are due`,
     over: (done: string, skipped: number) =>
-      `${done} are due now.${skipped > 0 ? ` The other ${skipped.toLocaleString('en-US')} were due already, or are orphaned or held.` : ''}`,
+      `${done} are due now.${skipped > 0 ? ` The other ${skipped.toLocaleString('en-US')} were due or delivered already, or are orphaned or held.` : ''}`,
     moreFailed: (count: number) => `${count} more were refused.`,
   },
 

@@ -172,6 +172,23 @@ describe('forms', () => {
     await page.context().close();
   });
 
+  test('a filter takes a receiver and a block as lists write them', async () => {
+    const page = await stage.open('/deliveries', { key: stage.watcher.key });
+    for (const [typed, origin] of [
+      ['hooks.example:8443', 'https://hooks.example:8443'],
+      ['HTTP://Hooks.example/path', 'http://hooks.example'],
+    ] as const) {
+      await page.getByRole('button', { name: 'More' }).first().click();
+      const dialog = page.getByRole('dialog');
+      await dialog.getByLabel('Receiver', { exact: true }).fill(typed);
+      await dialog.getByLabel('From block').fill('#148');
+      await dialog.getByRole('button', { name: 'Show' }).click();
+      await page.waitForURL((url) => url.searchParams.get('origin') === origin);
+      assert.equal(new URL(page.url()).searchParams.get('from_block'), '148');
+    }
+    await page.context().close();
+  });
+
   test('a filter by time keeps its seconds and milliseconds', async () => {
     const [from, until] = ['2026-01-31T12:34:56.789Z', '2026-02-01T12:34:07.000Z'];
     const page = await stage.open(`/deliveries?from=${from}&until=${until}`, { key: stage.watcher.key });

@@ -218,6 +218,47 @@ describe('signing in', () => {
     await page.context().close();
   });
 
+  test('a link that comes while the key of an older one is being checked leaves the address bar, and signs in', async () => {
+    const other = await createWatcher(stage.service, 'sooner');
+    const page = await stage.open('/supply');
+    const asked = Promise.withResolvers<void>();
+    await page.route('**/api/notifications/watcher', () => asked.resolve(), { times: 1 });
+    await page.goto('about:blank');
+    await page.goto(`${stage.service.apiUrl}/console/supply#key=${stage.watcher.key}`);
+    await asked.promise;
+    await page.evaluate(`void (location.hash = ${JSON.stringify(`#key=${other.key}`)})`);
+    await page.waitForFunction(`location.hash === ''`);
+    await page.getByText(`watcher ${other.id}`).waitFor();
+    await page.context().close();
+  });
+
+  test('of two links that can’t be checked now, the newer one signs in, and who is signed in learns why not yet', async () => {
+    const [first, newer] = [
+      await createWatcher(stage.service, 'one'),
+      await createWatcher(stage.service, 'two'),
+    ];
+    const page = await stage.open('/supply', { key: stage.watcher.key });
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    let isAway = true;
+    const asked: string[] = [];
+    await page.route('**/api/notifications/watcher', async (route) => {
+      asked.push(route.request().headers().authorization?.slice('Bearer '.length) ?? '');
+      if (isAway) await route.fulfill({ status: 503, body: '{"statusMessage":"unavailable"}' });
+      else await route.continue();
+    });
+    for (const { key } of [first, newer]) {
+      await page.evaluate(`void (location.hash = ${JSON.stringify(`#key=${key}`)})`);
+      await waitUntil(() => asked.includes(key));
+    }
+    await page.getByText('The key of the link can’t be checked now').waitFor();
+    await waitUntil(() => asked.filter((key) => key === newer.key).length > 2);
+    isAway = false;
+    await page.getByText(`watcher ${newer.id}`).waitFor();
+    assert.equal(await page.getByText('The key of the link').count(), 0);
+    assert.equal(asked.filter((key) => key === first.key).length, 1);
+    await page.context().close();
+  });
+
   test('a link whose key can’t be checked now signs in as soon as it can', async () => {
     const page = await stage.open('/supply');
     let answers = 0;

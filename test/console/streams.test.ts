@@ -122,6 +122,41 @@ describe('streams', () => {
     await context.close();
   });
 
+  test('the live tail of the overview shows a reorg within half a minute', async () => {
+    const { watcher, pay } = await watching('tail-reorged');
+    const { page, context } = await openTab(stage.browser);
+    await page.clock.install();
+    await page.goto(`${stage.service.apiUrl}/console#key=${watcher.key}`);
+    await page.getByTitle('Live', { exact: true }).waitFor();
+    await pay();
+    await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
+    await stage.chain.reorg(1);
+    await stage.chain.mine();
+    await waitUntil(async () => (await logOf(watcher))[0]?.status === 'orphaned');
+    await page.clock.fastForward(REFRESH_MS);
+    await page.locator('tbody .state', { hasText: 'Orphaned' }).waitFor();
+    await context.close();
+  });
+
+  test('an event that was damaged on its way is asked for again', async () => {
+    const { watcher, pay } = await watching('damaged');
+    const page = await stage.open('/supply', { key: watcher.key });
+    let body = 'id: 1\nevent: attempt\ndata: {"id":1,"notif\n\n';
+    const asked: (string | undefined)[] = [];
+    await page.route('**/attempts/stream', async (route) => {
+      asked.push(route.request().headers()['last-event-id']);
+      if (body === '') return route.continue();
+      await route.fulfill({ contentType: 'text/event-stream', body });
+      body = '';
+    });
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    await waitUntil(() => asked.length > 1);
+    assert.deepEqual(asked.slice(0, 2), [undefined, undefined]);
+    await pay();
+    await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
+    await page.context().close();
+  });
+
   test('the time since when Chainbell does not answer is the server’s', async () => {
     const { page, context } = await openTab(stage.browser);
     await page.clock.install({ time: Date.now() + HOUR_MS });

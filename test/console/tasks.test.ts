@@ -194,6 +194,11 @@ describe('tasks', () => {
     const panel = page.getByRole('complementary');
     await panel.getByText('Attempt 2 waits, because the watcher is suspended.').waitFor();
     assert.equal(await panel.getByRole('button', { name: 'Deliver now' }).count(), 0);
+    await page.getByLabel('Watcher', { exact: true }).first().selectOption({ label: 'idle' });
+    await page.getByRole('link', { name: 'Overview' }).first().click();
+    await page.getByText('No receiver fails. 1 waits, because the watcher is suspended.').waitFor();
+    await page.getByRole('row', { name: 'Retrying' }).first().click();
+    await panel.getByText('Attempt 2 waits, because the watcher is suspended.').waitFor();
     await page.context().close();
     stage.receiver.setAnswer({});
   });

@@ -82,6 +82,10 @@ describe('ways', () => {
     await page.getByText('Other receivers are unaffected').waitFor();
     await page.getByText(/Next attempt: 00:\d\d:\d\d/).waitFor();
     await page.getByRole('link', { name: 'Show 1 retrying' }).waitFor();
+    await page.getByText(/In flight \/ limit: \d+ \/ /).waitFor();
+    await page.setViewportSize({ width: 360, height: 740 });
+    assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
+    await page.setViewportSize({ width: 1440, height: 900 });
     assert.equal(await page.getByRole('link', { name: /Show .+ failing/ }).count(), 0);
     const [id] = sentIds('failing');
     const ask = async (path: string, method = 'GET') => {

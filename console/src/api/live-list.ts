@@ -10,7 +10,7 @@ import { texts } from '../texts.ts';
 import { ApiError, callPage, loadSurely } from './client.ts';
 import { type DeliveryFilter, matches, queryOf } from './filter.ts';
 import { type AttemptEvent, type Beginning, followAttempts } from './stream.ts';
-import { ROWS_MAX, rowOf, type TailRow } from './tail.ts';
+import { REFRESH_MS, ROWS_MAX, rowOf, type TailRow } from './tail.ts';
 
 type RowDelivery = TailRow['delivery'];
 
@@ -29,7 +29,6 @@ export type LiveList = {
 };
 
 export const PAGE_ROWS = 50;
-const REFRESH_MS = 30_000;
 /** Deliveries that are counted while the list stands still. Beyond that, one may be counted twice. */
 const SEEN_MAX = 10_000;
 

@@ -13,10 +13,10 @@ const KEY = /^cb_live_/;
 let newest: object | undefined;
 
 /**
- * Signs in, or says in `refusal` why not. `later`: the service can't check the key now. An answer is ignored when somebody has signed
- * in or out meanwhile, or another attempt has begun.
+ * Signs in, or says in `refusal` why not. `later`: the service can't check the key now. `over`: the answer is ignored, because somebody
+ * has signed in or out meanwhile, or another attempt has begun.
  */
-export async function signInWith(token: string): Promise<'in' | 'refused' | 'later'> {
+export async function signInWith(token: string): Promise<'in' | 'refused' | 'later' | 'over'> {
   refusal.value = undefined;
   if (!/^[\x21-\x7e]+$/.test(token)) {
     refusal.value = texts.signIn.malformed;
@@ -28,13 +28,13 @@ export async function signInWith(token: string): Promise<'in' | 'refused' | 'lat
   const isOver = () => newest !== own || session.value !== former;
   try {
     const next = KEY.test(token) ? await asWatcher(token) : await asOperator(token);
-    if (isOver()) return 'refused';
+    if (isOver()) return 'over';
     signIn(next);
     forgetAll();
     return 'in';
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    if (isOver()) return 'refused';
+    if (isOver()) return 'over';
     const isUnknown = error.status === 404 && !KEY.test(token);
     refusal.value = isUnknown
       ? texts.signIn.noAdmin

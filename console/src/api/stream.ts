@@ -172,9 +172,10 @@ async function read(own: AbortController): Promise<void> {
       silence = setTimeout(() => own.abort(), SILENCE_MS_MAX);
       for (const event of readEvents(value)) {
         if (event.type !== 'attempt') continue;
+        const { notification, ...attempt } = JSON.parse(event.data) as EventData;
+        // Not before: an event that was damaged on its way is asked for again.
         lastId = event.id ?? lastId;
         failures = 0;
-        const { notification, ...attempt } = JSON.parse(event.data) as EventData;
         // Retention has deleted it.
         if (notification === null) continue;
         const isMissed = Date.parse(attempt.started_at) + attempt.duration_ms < connectedAt;

@@ -29,6 +29,8 @@ export const ROWS_MAX = 60;
 
 /** The newest attempts are not those of the newest deliveries, so more of these are loaded than rows are shown. */
 const LOADED_MIN = 50;
+/** A reorg makes no attempt, so the rows are loaded again this often. */
+export const REFRESH_MS = 30_000;
 
 /** Follows the attempts of everything that the visitor sees. The rows are undefined until the first page has arrived. */
 export const useTail = (count: number): Signal<TailRow[] | undefined> => useTailOf(undefined, count);
@@ -63,7 +65,9 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
       },
     });
     void load().catch(() => {});
+    const timer = setInterval(() => void load().catch(() => {}), REFRESH_MS);
     return () => {
+      clearInterval(timer);
       abort.abort();
       end();
     };

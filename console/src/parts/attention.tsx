@@ -30,7 +30,14 @@ export function Attention({ failing, receivers, receiversMax }: Props) {
   return (
     <section aria-labelledby="attention">
       <Loading loaded={failing.state.value} reload={failing.reload}>
-        {(data) => <Troubled failing={data} count={count} isPart={count === receiversMax} />}
+        {(data) => (
+          <Troubled
+            failing={data}
+            count={count}
+            suspended={receivers?.filter(({ state }) => state === 'suspended').length ?? 0}
+            isPart={count === receiversMax}
+          />
+        )}
       </Loading>
     </section>
   );
@@ -39,10 +46,12 @@ export function Attention({ failing, receivers, receiversMax }: Props) {
 function Troubled({
   failing,
   count,
+  suspended,
   isPart,
 }: {
   failing: Receiver[];
   count: number | undefined;
+  suspended: number;
   isPart: boolean;
 }) {
   const troubled = failing.filter(isTroubled);
@@ -79,7 +88,7 @@ function Troubled({
                 <Countdown to={one.next_attempt_at} />
               </span>
               <p>
-                <b>{reasonOf(one)}</b> {one.watcher !== undefined && `${texts.attention.of(one.watcher)} `}
+                <b>{reasonOf(one)}</b> {one.watcher !== undefined && `${one.watcher}: `}
                 {waitsOf(one)}
               </p>
             </li>
@@ -87,7 +96,11 @@ function Troubled({
         </ul>
       )}
       <p class="below">
-        {troubled.length > 0 ? texts.attention.note : count === undefined ? '' : texts.attention.none(count)}
+        {troubled.length > 0
+          ? texts.attention.note
+          : count === undefined
+            ? ''
+            : texts.attention.none(count, suspended)}
       </p>
     </>
   );

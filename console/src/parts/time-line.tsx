@@ -7,6 +7,7 @@ import type { Attempt, DeliveryDetail } from '../api/types.ts';
 import { isWatcherSuspended } from '../api/watcher-names.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAttempt, formatDuration } from '../format/number.ts';
+import { chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
 import { Countdown, isDue, Time } from './values.tsx';
@@ -76,7 +77,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
       </li>
     );
   if (!canDeliverNow(delivery)) return null;
-  if (isWatcherSuspended(watcherId))
+  if (isWatcherSuspended(watcherId ?? chosenWatcher()?.id))
     return (
       <li class="is-next">
         <Icon name="suspended" tone="is-warn" />

@@ -216,7 +216,7 @@ function Rows({
       </div>
     );
   if (rows.length === 0)
-    return hasFilter(filterFrom(query)) ? (
+    return hasFilter(filterFrom(query)) || query.cursor !== undefined ? (
       <Empty text={texts.deliveries.noMatch} />
     ) : (
       <Empty text={texts.deliveries.none}>

@@ -253,6 +253,9 @@ function toFilter(
     if (Number.isNaN(date.getTime())) return { problem: { name, message: texts.filters.badTime } };
     filter[name] = date.toISOString();
   }
+  if (draft.origin !== undefined) filter.origin = toOrigin(draft.origin);
+  // As pages write it.
+  for (const name of ['from_block', 'to_block'] as const) filter[name] = draft[name]?.replace(/^#/, '');
   if (draft.address !== undefined && draft.address !== '' && !/^(0x)?[0-9a-fA-F]{40}$/.test(draft.address))
     return { problem: { name: 'address', message: texts.filters.badAddress } };
   if (draft.hash !== undefined && draft.hash !== '' && !/^(0x)?[0-9a-fA-F]{64}$/.test(draft.hash))
@@ -355,4 +358,11 @@ function Text({
       <Problem text={problem} />
     </div>
   );
+}
+
+/** The origin of a webhook URL, or of a receiver as lists write it, without https. Anything else is left to the service. */
+function toOrigin(typed: string): string {
+  const text = typed.trim();
+  const url = text.includes('://') || !/[.:]/.test(text) ? text : `https://${text}`;
+  return URL.canParse(url) ? new URL(url).origin : typed;
 }

@@ -132,7 +132,7 @@ function Foot() {
           <b>{texts.operator}</b>
         )}
       </span>
-      <span>{texts.keyInTab(value.token.slice(-4))}</span>
+      <span>{texts.keyInTab(value.token.slice(-4), value.kind === 'operator')}</span>
       <button type="button" class="link" onClick={leave}>
         {texts.signOut}
       </button>

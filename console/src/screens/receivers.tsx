@@ -313,6 +313,11 @@ function Explanation({ receiver }: { receiver: Receiver }) {
             {texts.receivers.next}: <Countdown to={receiver.next_attempt_at} />
           </p>
         )}
+        {receiver.under_way !== null && (
+          <p>
+            {texts.receivers.underWay}: {receiver.under_way} / {receiver.concurrency ?? texts.none}
+          </p>
+        )}
         <p class="second">{texts.receivers.others}</p>
       </div>
       <div class="actions">

@@ -18,8 +18,8 @@ const ARRIVED = 'chainbell.arrived';
 export const session: Signal<Session> = signal(readStored());
 /** Why the server refused the key that was signed in. */
 export const refusal: Signal<string | undefined> = signal(undefined);
-/** Why the server refused the key of a link, although somebody is signed in. */
-export const refusedLink: Signal<string | undefined> = signal(undefined);
+/** Why the key of a link didn't sign in, although somebody is signed in. */
+export const linkProblem: Signal<string | undefined> = signal(undefined);
 /** Why the server takes no requests of this session now, although it knows the key. */
 export const suspension: Signal<string | undefined> = signal(undefined);
 
@@ -37,7 +37,7 @@ export const scope = computed(() => {
 export function signIn(next: Session): void {
   session.value = next;
   refusal.value = undefined;
-  refusedLink.value = undefined;
+  linkProblem.value = undefined;
   suspension.value = undefined;
   forgetArrived();
   if (next.kind === 'visitor') sessionStorage.removeItem(STORED);
@@ -79,7 +79,10 @@ export function takeFragment(): string | undefined {
   return arrived;
 }
 
-/** The key of the address has been checked. */
+/** Whether this key of the address still has to be checked: there is no newer one, and nobody has signed in or out. */
+export const hasArrived = (token: string): boolean => sessionStorage.getItem(ARRIVED) === token;
+
+/** The key of the address has been checked, or is to be forgotten. */
 export function forgetArrived(): void {
   sessionStorage.removeItem(ARRIVED);
 }
