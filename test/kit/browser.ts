@@ -28,7 +28,7 @@ const WAIT_MS_MAX = 120_000;
 /** Where the package unpacks its fonts. */
 const fontsFolder = (): string => path.join(tmpdir(), 'fonts');
 
-/** The package's own file names only /tmp/fonts, and a browser that finds no font at all ends. */
+/** The package's own file names another folder, and a browser that finds no font at all ends. */
 const fontsConfiguration = (folder: string): string => `<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>

@@ -79,7 +79,7 @@ export function takeFragment(): string | undefined {
   return arrived;
 }
 
-/** Whether this key of the address still has to be checked: there is no newer one, and nobody has signed in or out. */
+/** Whether this key of the address still has to be checked: there is no newer one, and the session is as it was. */
 export const hasArrived = (token: string): boolean => sessionStorage.getItem(ARRIVED) === token;
 
 /** The key of the address has been checked, or is to be forgotten. */
