@@ -499,6 +499,7 @@ export const texts = {
     badColumn: (name: string) =>
       `The first line names the column “${name}”. The columns are address, webhook_url, watch_coin and watch_token.`,
     badFlag: (name: string, text: string) => `${name} is “${text}”. Write true or false.`,
+    repeated: (line: number) => `The same as line ${line}. Its receiver would get each transfer twice.`,
     surplus: 'The line has too many cells. Put a URL that contains a comma or a semicolon in quotes.',
     unanswered: (text: string, count: number, line: string) =>
       `${text} ${one(count, 'line has', 'lines have')} no answer, from line ${line} on. Send them again: what is stored already is not stored twice.`,

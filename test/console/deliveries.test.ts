@@ -393,7 +393,7 @@ describe('deliveries', () => {
     await page.locator('tbody .state', { hasText: 'Retrying' }).click();
     const answer = page.locator('pre.answer');
     await answer.waitFor();
-    assert.match((await answer.textContent()) ?? '', /^<script>window\.stolen/);
+    assert.match((await answer.textContent()) ?? '', /^<script>window\.stolen.*⟨U\+202E⟩/);
     assert.equal(await page.evaluate('window.stolen'), undefined);
     assert.equal(await page.locator('img').count(), 0);
     const width = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');

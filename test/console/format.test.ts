@@ -174,6 +174,31 @@ test('a line of a CSV with a flag that is neither true nor false, or a column th
   );
 });
 
+test('a line of a CSV that repeats another one is refused, and one with other flags or another URL isn’t', () => {
+  const address = `0x${'a1'.repeat(20)}`;
+  const { lines, problems } = parseCsv(
+    [
+      `${address},`,
+      `${address.slice(2).toUpperCase()},https://hooks.example.com/all`,
+      `${address},https://hooks.example.com/other`,
+      `${address},,true,false`,
+      `${address},,yes,no`,
+    ].join('\n'),
+    'https://hooks.example.com/all',
+  );
+  assert.deepEqual(
+    lines.map(({ line }) => line),
+    [1, 3, 4],
+  );
+  assert.deepEqual(
+    problems.map(({ line, message }) => `${line}: ${message}`),
+    [
+      '2: The same as line 1. Its receiver would get each transfer twice.',
+      '5: The same as line 4. Its receiver would get each transfer twice.',
+    ],
+  );
+});
+
 test('tabs between cells in quotes separate them, and are no blanks around them', () => {
   const address = `0x${'a1'.repeat(20)}`;
   const { lines } = parseCsv(`"${address}"\t\t "true"`, 'https://a.example');

@@ -16,6 +16,8 @@ const FLAG = /^(true|1|yes|false|0|no)$/i;
 export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[]; problems: RefusedLine[] } {
   const lines: ImportLine[] = [];
   const problems: RefusedLine[] = [];
+  /** The number of the line that watches the same in the same way. */
+  const known = new Map<string, number>();
   let columns: readonly string[] = COLUMNS;
   text.split(/\r\n|\r|\n/).forEach((raw, index) => {
     // A comment, and how a spreadsheet names the separator.
@@ -54,7 +56,15 @@ export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[
         return;
       }
       const flags = Object.fromEntries(given.map((name) => [name, /^(true|1|yes)$/i.test(cellOf(name))]));
-      lines.push({ line, text: address, body: { address, webhook_url: url, ...flags } });
+      const body = { address, webhook_url: url, ...flags };
+      const same = JSON.stringify({ ...body, address: address.toLowerCase().replace(/^0x/, '') });
+      const former = known.get(same);
+      if (former !== undefined)
+        problems.push({ line, text: address, message: texts.import.repeated(former) });
+      else {
+        known.set(same, line);
+        lines.push({ line, text: address, body });
+      }
     }
   });
   return { lines, problems };

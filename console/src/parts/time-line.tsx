@@ -7,6 +7,7 @@ import type { Attempt, DeliveryDetail } from '../api/types.ts';
 import { isWatcherSuspended } from '../api/watcher-names.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAttempt, formatDuration } from '../format/number.ts';
+import { visible } from '../format/short.ts';
 import { chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
@@ -182,7 +183,7 @@ export function Answer({ text }: { text: string }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by keyboard
     <pre class="answer" dir="ltr" tabIndex={0}>
-      <bdi>{text}</bdi>
+      <bdi>{visible(text)}</bdi>
     </pre>
   );
 }

@@ -364,5 +364,5 @@ function Text({
 function toOrigin(typed: string): string {
   const text = typed.trim();
   const url = text.includes('://') || !/[.:]/.test(text) ? text : `https://${text}`;
-  return URL.canParse(url) ? new URL(url).origin : typed;
+  return URL.parse(url)?.origin ?? typed;
 }
