@@ -47,6 +47,8 @@ export function Deliveries() {
   const [redelivers, setRedelivers] = useState<{ picked: Picked; filter: DeliveryFilter } | undefined>(
     undefined,
   );
+  /** How many redeliveries this page has made: each changes how many deliveries match. */
+  const [redelivered, setRedelivered] = useState(0);
   const ask = () => setRedelivers({ picked: picked.value, filter });
   const list = useRef<HTMLDivElement>(null);
   // Rows stand still while somebody is about to use one of them.
@@ -97,7 +99,7 @@ export function Deliveries() {
       <div class="list" ref={list}>
         <PageHead
           title={texts.deliveries.title}
-          note={<Matches filter={filter} shown={live.rows.value?.length ?? 0} />}
+          note={<Matches filter={filter} shown={live.rows.value?.length ?? 0} redelivered={redelivered} />}
         >
           <button
             type="button"
@@ -145,6 +147,7 @@ export function Deliveries() {
             setRedelivers(undefined);
             if (!hasStarted) return;
             picked.value = new Map();
+            setRedelivered((before) => before + 1);
             void live.reload();
           }}
         />
@@ -172,13 +175,24 @@ function useKnownRecords(): void {
 }
 
 /** How many deliveries match, counted up to 10,000. Rows that have arrived since the last count are never more than it says. */
-function Matches({ filter, shown }: { filter: ReturnType<typeof filterFrom>; shown: number }) {
+function Matches({
+  filter,
+  shown,
+  redelivered,
+}: {
+  filter: ReturnType<typeof filterFrom>;
+  shown: number;
+  redelivered: number;
+}) {
   const key = JSON.stringify(filter);
-  const { state } = useResource(
+  const { state, reload } = useResource(
     `count ${key}`,
     (signal) => call('GET /api/notifications/log/count', { query: queryOf(filter), signal }),
     { everyMs: COUNT_MS },
   );
+  useEffect(() => {
+    if (redelivered > 0) void reload();
+  }, [redelivered]);
   const { data } = state.value;
   if (data === undefined) return <>&nbsp;</>;
   const count = `${formatCount(Math.max(data.count, shown))}${data.is_complete ? '' : '+'}`;
