@@ -68,44 +68,31 @@ function useFocusOnNewPage(main: { current: HTMLElement | null }, path: string):
 function Strip() {
   const since = unreachableSince.value;
   if (isOutdated.value)
-    return (
-      <div class="strip" role="status">
-        <Icon name="alert" />
-        <span>{texts.outdated}</span>
-        <button type="button" class="button is-small" onClick={() => location.reload()}>
-          {texts.reload}
-        </button>
-      </div>
-    );
-  if (since === undefined && linkProblem.value !== undefined)
-    return (
-      <div class="strip" role="status">
-        <Icon name="alert" />
-        <span>{linkProblem.value}</span>
-        <button
-          type="button"
-          class="button is-small"
-          onClick={() => {
-            linkProblem.value = undefined;
-            forgetArrived();
-          }}
-        >
-          {texts.close}
-        </button>
-      </div>
-    );
-  const text =
-    since === undefined
-      ? suspension.value
-      : texts.unreachable(
-          formatInstant(since, { ms: now.value, zone: zone.value }),
-          formatAge(now.value - since),
-        );
-  if (text === undefined) return null;
+    return <StripLine text={texts.outdated} button={texts.reload} onPress={() => location.reload()} />;
+  if (since !== undefined) {
+    const time = formatInstant(since, { ms: now.value, zone: zone.value });
+    return <StripLine text={texts.unreachable(time, formatAge(now.value - since))} />;
+  }
+  if (linkProblem.value !== undefined) {
+    const giveUp = () => {
+      linkProblem.value = undefined;
+      forgetArrived();
+    };
+    return <StripLine text={linkProblem.value} button={texts.close} onPress={giveUp} />;
+  }
+  return suspension.value === undefined ? null : <StripLine text={suspension.value} />;
+}
+
+function StripLine({ text, button, onPress }: { text: string; button?: string; onPress?(): void }) {
   return (
     <div class="strip" role="status">
       <Icon name="alert" />
       <span>{text}</span>
+      {button !== undefined && (
+        <button type="button" class="button is-small" onClick={onPress}>
+          {button}
+        </button>
+      )}
     </div>
   );
 }

@@ -106,37 +106,25 @@ describe('streams', () => {
     await page.context().close();
   });
 
-  test('a list without new attempts shows a reorg within half a minute', async () => {
-    const { watcher, pay } = await watching('reorged');
-    const { page, context } = await openTab(stage.browser);
-    await page.clock.install();
-    await page.goto(`${stage.service.apiUrl}/console/deliveries#key=${watcher.key}`);
-    await page.getByTitle('Live', { exact: true }).waitFor();
-    await pay();
-    await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
-    await stage.chain.reorg(1);
-    await stage.chain.mine();
-    await waitUntil(async () => (await logOf(watcher))[0]?.status === 'orphaned');
-    await page.clock.fastForward(REFRESH_MS);
-    await page.locator('tbody .state', { hasText: 'Orphaned' }).waitFor();
-    await context.close();
-  });
-
-  test('the live tail of the overview shows a reorg within half a minute', async () => {
-    const { watcher, pay } = await watching('tail-reorged');
-    const { page, context } = await openTab(stage.browser);
-    await page.clock.install();
-    await page.goto(`${stage.service.apiUrl}/console#key=${watcher.key}`);
-    await page.getByTitle('Live', { exact: true }).waitFor();
-    await pay();
-    await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
-    await stage.chain.reorg(1);
-    await stage.chain.mine();
-    await waitUntil(async () => (await logOf(watcher))[0]?.status === 'orphaned');
-    await page.clock.fastForward(REFRESH_MS);
-    await page.locator('tbody .state', { hasText: 'Orphaned' }).waitFor();
-    await context.close();
-  });
+  for (const [where, path] of [
+    ['a list', '/deliveries'],
+    ['the live tail of the overview', ''],
+  ] as const)
+    test(`${where} without new attempts shows a reorg within half a minute`, async () => {
+      const { watcher, pay } = await watching(`reorged${path.length}`);
+      const { page, context } = await openTab(stage.browser);
+      await page.clock.install();
+      await page.goto(`${stage.service.apiUrl}/console${path}#key=${watcher.key}`);
+      await page.getByTitle('Live', { exact: true }).waitFor();
+      await pay();
+      await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
+      await stage.chain.reorg(1);
+      await stage.chain.mine();
+      await waitUntil(async () => (await logOf(watcher))[0]?.status === 'orphaned');
+      await page.clock.fastForward(REFRESH_MS);
+      await page.locator('tbody .state', { hasText: 'Orphaned' }).waitFor();
+      await context.close();
+    });
 
   test('an event that was damaged on its way is asked for again', async () => {
     const { watcher, pay } = await watching('damaged');

@@ -10,7 +10,7 @@ import { texts } from '../texts.ts';
 import { ApiError, callPage, loadSurely } from './client.ts';
 import { type DeliveryFilter, matches, queryOf } from './filter.ts';
 import { type AttemptEvent, type Beginning, followAttempts } from './stream.ts';
-import { REFRESH_MS, ROWS_MAX, rowOf, type TailRow } from './tail.ts';
+import { ROWS_MAX, rowOf, type TailRow, whileShown } from './tail.ts';
 
 type RowDelivery = TailRow['delivery'];
 
@@ -54,15 +54,10 @@ export function useLiveList({ filter, cursor, isLive, isStill }: Options): LiveL
     // The stream may have been open all the time, for another part of the page.
     if (followed.current === list) void list.reload();
     followed.current = list;
-    const refresh = () => {
-      if (!document.hidden) list.refresh();
-    };
-    const timer = setInterval(refresh, REFRESH_MS);
-    document.addEventListener('visibilitychange', refresh);
+    const endRefresh = whileShown(list.refresh);
     return () => {
       end();
-      clearInterval(timer);
-      document.removeEventListener('visibilitychange', refresh);
+      endRefresh();
     };
   }, [list, isLive, cursor]);
   return list;

@@ -29,8 +29,8 @@ export const ROWS_MAX = 60;
 
 /** The newest attempts are not those of the newest deliveries, so more of these are loaded than rows are shown. */
 const LOADED_MIN = 50;
-/** A reorg makes no attempt, so the rows are loaded again this often. */
-export const REFRESH_MS = 30_000;
+/** A reorg makes no attempt, so rows are loaded again this often. */
+const REFRESH_MS = 30_000;
 
 /** Follows the attempts of everything that the visitor sees. The rows are undefined until the first page has arrived. */
 export const useTail = (count: number): Signal<TailRow[] | undefined> => useTailOf(undefined, count);
@@ -42,7 +42,16 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
   useEffect(() => {
     rows.value = undefined;
     const abort = new AbortController();
+    let loading = 0;
     const load = async () => {
+      loading += 1;
+      try {
+        await loadRows();
+      } finally {
+        loading -= 1;
+      }
+    };
+    const loadRows = async () => {
       const { signal: own } = abort;
       const query = { limit: String(Math.max(count, LOADED_MIN)), watched_address_id: recordId };
       const page = await loadSurely(() => call('GET /api/notifications/log', { query, signal: own }), own);
@@ -65,14 +74,30 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
       },
     });
     void load().catch(() => {});
-    const timer = setInterval(() => void load().catch(() => {}), REFRESH_MS);
+    const endRefresh = whileShown(() => {
+      // A load goes on until the service answers.
+      if (loading === 0) void load().catch(() => {});
+    });
     return () => {
-      clearInterval(timer);
+      endRefresh();
       abort.abort();
       end();
     };
   }, [rows, whose, recordId, count]);
   return rows;
+}
+
+/** Calls this every REFRESH_MS unless the tab is hidden, and when it is shown again. Returns what ends that. */
+export function whileShown(refresh: () => void): () => void {
+  const refreshShown = () => {
+    if (!document.hidden) refresh();
+  };
+  const timer = setInterval(refreshShown, REFRESH_MS);
+  document.addEventListener('visibilitychange', refreshShown);
+  return () => {
+    clearInterval(timer);
+    document.removeEventListener('visibilitychange', refreshShown);
+  };
 }
 
 /** An attempt as a row. */

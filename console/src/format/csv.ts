@@ -59,12 +59,12 @@ export function parseCsv(text: string, defaultUrl: string): { lines: ImportLine[
       const body = { address, webhook_url: url, ...flags };
       const same = JSON.stringify({ ...body, address: address.toLowerCase().replace(/^0x/, '') });
       const former = known.get(same);
-      if (former !== undefined)
+      if (former !== undefined) {
         problems.push({ line, text: address, message: texts.import.repeated(former) });
-      else {
-        known.set(same, line);
-        lines.push({ line, text: address, body });
+        return;
       }
+      known.set(same, line);
+      lines.push({ line, text: address, body });
     }
   });
   return { lines, problems };

@@ -8,7 +8,6 @@ import { isWatcherSuspended } from '../api/watcher-names.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAttempt, formatDuration } from '../format/number.ts';
 import { visible } from '../format/short.ts';
-import { chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
 import { Countdown, isDue, Time } from './values.tsx';
@@ -78,7 +77,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
       </li>
     );
   if (!canDeliverNow(delivery)) return null;
-  if (isWatcherSuspended(watcherId ?? chosenWatcher()?.id))
+  if (isWatcherSuspended(watcherId))
     return (
       <li class="is-next">
         <Icon name="suspended" tone="is-warn" />
