@@ -23,7 +23,7 @@ function makeBounds(): number[] {
 }
 
 /** How many times are in each bucket, by the number of the bucket. */
-export type TimeHistogram = Float64Array;
+type TimeHistogram = Float64Array;
 
 export const createTimeHistogram = (): TimeHistogram => new Float64Array(BOUNDS.length + 1);
 
@@ -44,4 +44,5 @@ export function percentilesOf(histogram: TimeHistogram): TimePercentiles | undef
   return { count, p50Ms: at(0.5), p95Ms: at(0.95), p99Ms: at(0.99) };
 }
 
-const boundOf = (bucket: number): number => BOUNDS[bucket] ?? BOUNDS.at(-1) ?? 0;
+/** The upper bound of a bucket in milliseconds; of the last one, its lower bound. */
+export const boundOf = (bucket: number): number => BOUNDS[bucket] ?? BOUNDS.at(-1) ?? 0;

@@ -81,7 +81,7 @@ async function inventHistory(database: Database): Promise<void> {
       with past as (
         select s.*, n, case unit when 'h' then interval '1 hour' else interval '1 day' end * n as earlier,
           round(120 * (1.3 + sin(n / 4.0)) * case unit when 'h' then 1 else 20 end)::bigint as size
-        from delivery_sum s, generate_series(1, 62) as n
+        from delivery_sum s, generate_series(1, 62) as n where unit in ('h', 'd')
       )
       insert into delivery_sum (shard_id, unit, started_at, origin, attempts, failed_attempts, delivered, first_attempt,
         answered, answer_ms, latencies, answers)
@@ -94,6 +94,8 @@ async function inventHistory(database: Database): Promise<void> {
       ) as p
       on conflict do nothing`);
   await database.query(sql`update statistics_state set counted_from = now() - interval '70 days'`);
+  // The next step builds the windows from these.
+  await database.script(`truncate receiver_window; delete from delivery_sum where unit in ('H', 'D')`);
 }
 
 /** The picture for README and docs, at a third of its size. */

@@ -1,7 +1,7 @@
 /**
  * Statistics of deliveries by a scan of the attempts, as a model of the sums that the program keeps.
  */
-import { shardOf } from '../../src/domain/shard.ts';
+import { SHARD_STEP, shardOf } from '../../src/domain/shard.ts';
 import { bucketBoundsMs } from '../../src/domain/time-buckets.ts';
 import { noon } from './chain-story.ts';
 
@@ -75,10 +75,10 @@ export function scan(notifications: readonly Notification[], attempts: readonly 
       ] as const) {
         const start = new Date(Math.floor(startMs / unitMs) * unitMs).toISOString();
         for (const [counter, count] of names) add(sums, `${owner} ${unit} ${start} ${name}`, counter, count);
-        const until = Math.floor(now.getTime() / unitMs) * unitMs;
-        const isInWindow = startMs < until && startMs >= until - (unit === 'h' ? 24 : 30) * unitMs;
-        const window = `${owner} ${unit.toUpperCase()} ${new Date(until).toISOString()} ${name}`;
-        if (isInWindow) for (const [counter, count] of names) add(sums, window, counter, count);
+        const from = (Math.floor(now.getTime() / unitMs) - (unit === 'h' ? 24 : 30)) * unitMs;
+        // Of all shards of the watcher.
+        const window = `${owner % SHARD_STEP} ${unit.toUpperCase()} ${new Date(from).toISOString()} ${name}`;
+        if (startMs >= from) for (const [counter, count] of names) add(sums, window, counter, count);
       }
     const day = new Date(Math.floor(startMs / DAY_MS) * DAY_MS);
     const hour = Math.floor((startMs - day.getTime()) / HOUR_MS);
@@ -89,7 +89,21 @@ export function scan(notifications: readonly Notification[], attempts: readonly 
       if (name.startsWith('l')) add(records, key, String(128 + Number(name.slice(1))), count);
     }
   }
+  for (const [key, counters] of sums) if (/ [HD] /.test(key)) addPercentiles(counters);
   return { sums: plain(sums), records: plain(records) };
+}
+
+/** Of both histograms: how many times there are, and the buckets of three percentiles. */
+function addPercentiles(counters: Map<string, number>): void {
+  for (const kind of ['l', 'a']) {
+    const buckets = [...counters]
+      .filter(([name]) => new RegExp(`^${kind}\\d`).test(name))
+      .flatMap(([name, count]) => Array.from({ length: count }, () => Number(name.slice(1))))
+      .toSorted((one, other) => one - other);
+    const at = (share: number) => buckets[Math.ceil(buckets.length * share) - 1] ?? 0;
+    for (const [index, value] of [buckets.length, at(0.5), at(0.95), at(0.99)].entries())
+      counters.set(`${kind}-percentiles ${index}`, value);
+  }
 }
 
 /** Without zeros, in the order of their keys. */

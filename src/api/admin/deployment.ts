@@ -89,7 +89,7 @@ const operations = {
   },
 };
 
-export function addAdminDeploymentRoutes(api: Api, { database, ops, inFlight, clock }: ApiOptions): void {
+export function addAdminDeploymentRoutes(api: Api, { database, ops, inFlight }: ApiOptions): void {
   api.get(
     RECEIVERS,
     {
@@ -104,7 +104,7 @@ export function addAdminDeploymentRoutes(api: Api, { database, ops, inFlight, cl
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
         reply.header('link', nextLink(RECEIVERS, { ...query, cursor: `${last.watcherId} ${last.origin}` }));
-      const queued = await withQueues(database, receivers, period && { period, now: clock.now() });
+      const queued = await withQueues(database, receivers, period);
       return { success: true as const, data: queued.map((one) => watcherReceiverJson(one, inFlight)) };
     },
   );

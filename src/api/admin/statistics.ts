@@ -80,7 +80,7 @@ export function addAdminStatisticsRoutes(api: Api, options: ApiOptions): void {
     async ({ query }) => {
       const given = readKeyed(query, receiverParameters);
       const { period = PERIOD_DEFAULT, order = 'slowest', limit = RECEIVERS_DEFAULT } = given;
-      const wanted = { period, order, limit, now: clock.now() };
+      const wanted = { period, order, limit };
       const receivers = await readReceiverStatistics(database, await scopeOf(options, query), wanted);
       return {
         success: true as const,

@@ -94,10 +94,10 @@ export type QueuedReceiver = { receiver: Receiver; queue: ReceiverQueue; statist
 export async function withQueues(
   db: Db,
   receivers: readonly Receiver[],
-  of?: { period: Period; now: Date },
+  period?: Period,
 ): Promise<QueuedReceiver[]> {
   const queues = await readReceiverQueues(db, receivers);
-  const sums = of === undefined ? undefined : await readSumsOf(db, receivers, of);
+  const sums = period === undefined ? undefined : await readSumsOf(db, receivers, period);
   return receivers.flatMap((receiver, index) => {
     const queue = queues[index];
     if (queue === undefined) return [];
@@ -156,7 +156,7 @@ const operation = {
 };
 
 export function addReceiverRoutes(api: Api, options: ApiOptions): void {
-  const { database, inFlight, clock } = options;
+  const { database, inFlight } = options;
   const { onRequest, watcherOf } = createShardGate(options);
 
   api.get(
@@ -179,7 +179,7 @@ export function addReceiverRoutes(api: Api, options: ApiOptions): void {
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
         reply.header('link', nextLink(PATH, { ...request.query, cursor: last.origin }));
-      const queued = await withQueues(database, receivers, period && { period, now: clock.now() });
+      const queued = await withQueues(database, receivers, period);
       return { success: true as const, data: queued.map((one) => receiverJson(one, inFlight)) };
     },
   );

@@ -76,7 +76,7 @@ export function addStatisticsRoutes(api: Api, options: ApiOptions): void {
     async (request) => {
       const given = readKeyed(request.query, receiverStatisticsParameters);
       const { period = PERIOD_DEFAULT, order = 'slowest', limit = RECEIVERS_DEFAULT } = given;
-      const wanted = { period, order, limit, now: clock.now() };
+      const wanted = { period, order, limit };
       const receivers = await readReceiverStatistics(database, watcherOf(request), wanted);
       return { success: true as const, data: receivers.map(receiverStatisticsJson) };
     },

@@ -10,15 +10,17 @@ import { raw, type Sql, sql } from '../db/sql.ts';
 import { factsOf, findBounds } from './attempt-facts.ts';
 import { createSafeWatermark } from './attempts.ts';
 import {
+  beginEmpty,
   buildNextPart,
   COUNTER_BITS,
   counter,
   listWindows,
   PART_RECEIVERS,
+  type Period,
+  percentilesIn,
   periods,
-  type Window,
 } from './receiver-windows.ts';
-import { isInShards } from './shards.ts';
+import { isInShards, watcherOf } from './shards.ts';
 
 /** Advisory lock of the transaction that adds. One process at a time does, and a watcher's removal waits for it. */
 const STATISTICS_LOCK = 0x6362_0009;
@@ -115,7 +117,7 @@ type Next = {
   partReceivers: number;
 };
 
-/** Returns whether more is left to do. Windows wait until all attempts are added. */
+/** Returns whether more is left to do. New windows wait until all attempts are added. */
 async function addNext(
   tx: Tx,
   { safeId, reachedAt, batchIds, attemptsMs, now, partReceivers }: Next,
@@ -126,15 +128,18 @@ async function addNext(
   if (lock?.is_free !== true) return false;
   const [state] = await tx.query<{ counted_id: number | null }>(sql`select counted_id from statistics_state`);
   const isRestart = typeof state?.counted_id !== 'number';
-  if (isRestart) await tx.query(sql`truncate delivery_sum, record_delivery_sum, receiver_window`);
+  if (isRestart) {
+    await tx.query(sql`truncate delivery_sum, record_delivery_sum, receiver_window`);
+    await beginEmpty(tx, now);
+  }
   const after = state?.counted_id ?? 0;
   const upTo = Math.min(safeId, after + batchIds);
   if (upTo > after || isRestart) {
     const { first, ...bounds } = await findBounds(tx, { after, upTo });
     if (first !== undefined) {
       await tx.query(sql`set local work_mem = '32MB'`);
-      const late = (await listWindows(tx)).filter(({ until }) => first < until);
-      await tx.query(addAttempts(await factsOf(tx, { after, upTo, first, ...bounds, attemptsMs }), late));
+      const facts = await factsOf(tx, { after, upTo, first, ...bounds, attemptsMs });
+      await tx.query(addAttempts(facts, await listWindows(tx)));
     }
     await tx.query(sql`
       update statistics_state set counted_id = ${upTo},
@@ -146,14 +151,16 @@ async function addNext(
 
 const BITS = raw(String(COUNTER_BITS));
 
+type Windows = readonly { period: Period; start: Date }[];
+
 /**
  * Adds these attempts to the sums. Hours and days are counted from 1970-01-01. Everything is grouped by numbers: an origin by its lane,
  * a time by its `place`, and the buckets of both histograms by one number, which is odd for a latency. Counters are in no order, so that
  * nothing is sorted.
  */
-function addAttempts(facts: Sql, late: readonly Window[]): Sql {
+function addAttempts(facts: Sql, windows: Windows): Sql {
   return sql`
-    with facts as materialized (${facts}), times as materialized (${timesOf(late)}), grouped as materialized (
+    with facts as materialized (${facts}), times as materialized (${timesOf(windows)}), grouped as materialized (
       select shard_id, lane_id, hour, count(*) as attempts, count(*) filter (where is_failed) as failed_attempts,
         count(*) filter (where is_delivered) as delivered, count(*) filter (where is_first) as first_attempt,
         count(*) filter (where is_answered) as answered, coalesce(sum(duration_ms) filter (where is_answered), 0) as answer_ms
@@ -164,37 +171,33 @@ function addAttempts(facts: Sql, late: readonly Window[]): Sql {
       union all
       select shard_id, lane_id, hour, answer_bucket * 2, count(*)
       from facts where is_answered group by shard_id, lane_id, hour, answer_bucket
+    ), lanes as materialized (
+      -- A receiver has a lane in each shard of its watcher. One of them stands for all.
+      select id, origin, min(id) over (partition by ${watcherOf(sql`shard_id`)}, origin) as receiver
+      from lane join (select distinct lane_id as id from grouped where lane_id is not null) as g using (id)
     ), sums as (
       select shard_id, lane_id, place, ${summed(SUMMED)}
-      from (${levelsOf(sql`grouped`, { keys: sql``, sums: summed(SUMMED) })}) as g join times using (hour)
-      group by shard_id, lane_id, place
+      from (${placesOf(levelsOf(sql`grouped`, { keys: sql``, sums: summed(SUMMED) }), SUMMED)}) as g group by shard_id, lane_id, place
     ), histograms as (
       select shard_id, lane_id, place,
         array_agg(${counter(sql`number / 2`, sql`count`)}) filter (where number % 2 = 1) as latencies,
         array_agg(${counter(sql`number / 2`, sql`count`)}) filter (where number % 2 = 0) as answers
       from (
         select shard_id, lane_id, place, number, sum(count)::bigint as count
-        from (${levelsOf(sql`cells`, { keys: sql`, number`, sums: summed(['count']) })}) as g join times using (hour)
+        from (${placesOf(levelsOf(sql`cells`, { keys: sql`, number`, sums: summed(['count']) }), ['number', 'count'])}) as g
         group by shard_id, lane_id, place, number
       ) as c
       group by shard_id, lane_id, place
-    ), added as (
-      insert into delivery_sum as t (shard_id, unit, started_at, origin, attempts, failed_attempts, delivered, first_attempt,
-        answered, answer_ms, latencies, answers)
-      select shard_id, unit, started_at, case lane_id when ${ALL_LANES}::bigint then '' else l.origin end, attempts,
-        failed_attempts, delivered, first_attempt, answered, answer_ms, coalesce(latencies, '{}'), coalesce(answers, '{}')
+    ), changes as materialized (
+      select shard_id, place, unit, started_at, case lane_id when ${ALL_LANES}::bigint then '' else l.origin end as origin, attempts,
+        failed_attempts, delivered, first_attempt, answered, answer_ms, latencies, answers
       from sums s
       -- Which can't be a nested loop either. Each of these is among the sums.
       full join histograms using (shard_id, lane_id, place)
       join (select distinct place, unit, started_at from times) as p using (place)
-      left join (select id, origin from lane) as l on l.id = lane_id
+      left join lanes l on l.id = lane_id
       where lane_id = ${ALL_LANES}::bigint or l.id is not null
-      on conflict (shard_id, unit, started_at, origin) do update set attempts = t.attempts + excluded.attempts,
-        failed_attempts = t.failed_attempts + excluded.failed_attempts, delivered = t.delivered + excluded.delivered,
-        first_attempt = t.first_attempt + excluded.first_attempt, answered = t.answered + excluded.answered,
-        answer_ms = t.answer_ms + excluded.answer_ms, latencies = ${addCounters(sql`t.latencies || excluded.latencies`)},
-        answers = ${addCounters(sql`t.answers || excluded.answers`)}
-    ), records as materialized (
+    ), added as (${addChanges()}), records as materialized (
       select shard_id, watched_address_id, hour / 24 as day, hour % 24 * 4 as first, latency_bucket, count(*) as attempts,
         count(*) filter (where is_failed) as failed_attempts, count(*) filter (where is_delivered) as delivered,
         count(*) filter (where is_first) as first_attempt
@@ -207,8 +210,29 @@ function addAttempts(facts: Sql, late: readonly Window[]): Sql {
       (first + 3, first_attempt), (${LATENCY_COUNTERS}::int + latency_bucket, delivered)) as c (number, count)
     where count > 0 and number is not null
     group by shard_id, watched_address_id, day
-    on conflict (shard_id, watched_address_id, started_at) do update set counters = ${addCounters(sql`t.counters || excluded.counters`)}`;
+    on conflict (shard_id, watched_address_id, started_at) do update set counters = (
+      select counters from ${addCounters(sql`t.counters || excluded.counters`)} as c)`;
 }
+
+/** Adds the rows of `changes`. Only one process at a time does, so that what it read before is still there. */
+const addChanges = (): Sql => sql`
+  insert into delivery_sum as t (shard_id, unit, started_at, origin, attempts, failed_attempts, delivered, first_attempt,
+    answered, answer_ms, latencies, answers, latency_percentiles, answer_percentiles)
+  select c.shard_id, c.unit, c.started_at, c.origin, attempts, failed_attempts, delivered, first_attempt, answered, answer_ms,
+    l.counters, a.counters, ${percentilesIn(sql`case when place < 0 then l.counters end`)},
+    ${percentilesIn(sql`case when place < 0 then a.counters end`)}
+  from changes c
+  left join lateral (
+    select latencies, answers from delivery_sum o
+    where o.shard_id = c.shard_id and o.unit = c.unit and o.started_at = c.started_at and o.origin = c.origin limit 1
+  ) as o on true
+  cross join lateral ${addCounters(sql`o.latencies || c.latencies`)} as l
+  cross join lateral ${addCounters(sql`o.answers || c.answers`)} as a
+  on conflict (shard_id, unit, started_at, origin) do update set attempts = t.attempts + excluded.attempts,
+    failed_attempts = t.failed_attempts + excluded.failed_attempts, delivered = t.delivered + excluded.delivered,
+    first_attempt = t.first_attempt + excluded.first_attempt, answered = t.answered + excluded.answered,
+    answer_ms = t.answer_ms + excluded.answer_ms, latencies = excluded.latencies, answers = excluded.answers,
+    latency_percentiles = excluded.latency_percentiles, answer_percentiles = excluded.answer_percentiles`;
 
 const SUMMED = ['attempts', 'failed_attempts', 'delivered', 'first_attempt', 'answered', 'answer_ms'];
 const summed = (columns: readonly string[]): Sql =>
@@ -226,24 +250,30 @@ function levelsOf(rows: Sql, { keys, sums }: { keys: Sql; sums: Sql }): Sql {
     select ${ALL_SHARDS}::bigint, ${ALL_LANES}::bigint, hour${keys}, ${sums} from ${rows} group by hour${keys}`;
 }
 
+/** The rows at each of their times. Those of windows are of all shards of a watcher. */
+const placesOf = (rows: Sql, columns: readonly string[]): Sql => sql`
+  select case when place < 0 then ${watcherOf(sql`shard_id`)} else shard_id end as shard_id,
+    case when place < 0 then coalesce(receiver, lane_id) else lane_id end as lane_id, place, ${raw(columns.join(', '))}
+  from (${rows}) as r join times using (hour) left join lanes on lanes.id = lane_id`;
+
 /** The counters of both arrays, added. A function would take as long again for each call. */
 const addCounters = (both: Sql): Sql => sql`(
-    select coalesce(array_agg(entry order by entry), '{}') from (
+    select coalesce(array_agg(entry order by entry), '{}') as counters from (
       select (e >> ${BITS} << ${BITS}) + sum(e - (e >> ${BITS} << ${BITS}))::bigint as entry
       from unnest(${both}) as e group by e >> ${BITS}) as added)`;
 
-/** For each hour of the facts, the times of the sums that it belongs to. `place` numbers them. */
-function timesOf(late: readonly Window[]): Sql {
-  const windows = late.map(
-    ({ period, from, until }, index) => sql`
-    union all select hour, ${-1 - index}::bigint, ${periods[period].window}::"char", ${until}::timestamptz from hours
-    where ${timeOf(sql`hour`)} >= ${from}::timestamptz and ${timeOf(sql`hour`)} < ${until}::timestamptz`,
+/** For each hour of the facts, the times of the sums that it belongs to. `place` numbers them, and is negative for windows. */
+function timesOf(windows: Windows): Sql {
+  const inWindows = windows.map(
+    ({ period, start }, index) => sql`
+    union all select hour, ${-1 - index}::bigint, ${periods[period].window}::"char", ${start}::timestamptz from hours
+    where ${timeOf(sql`hour`)} >= ${start}::timestamptz`,
   );
   return sql`
     with hours as (select distinct hour from facts)
     select hour, hour * 2 as place, 'h'::"char" as unit, ${timeOf(sql`hour`)} as started_at from hours
     union all select hour, hour / 24 * 2 + 1, 'd'::"char", ${timeOf(sql`hour / 24 * 24`)} from hours
-    ${windows.reduce((all, one) => sql`${all}${one}`, sql``)}`;
+    ${inWindows.reduce((all, one) => sql`${all}${one}`, sql``)}`;
 }
 
 /** The start of an hour. */

@@ -1,11 +1,11 @@
 /**
  * Reads statistics of deliveries from their sums (count-deliveries.ts).
  */
-import { shardOfRecord, shardsOf } from '../../domain/shard.ts';
+import { shardOfRecord } from '../../domain/shard.ts';
 import {
+  boundOf,
   createTimeHistogram,
   percentilesOf,
-  type TimeHistogram,
   type TimePercentiles,
 } from '../../domain/time-buckets.ts';
 import { listOf } from '../db/arrays.ts';
@@ -16,13 +16,12 @@ import {
   anyOf,
   countOf,
   currentUnit,
-  histogramOf,
-  isWindowBuilt,
   numberOf,
   type Period,
   periods,
+  readableStart,
 } from './receiver-windows.ts';
-import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
+import { isInShards, listShards } from './shards.ts';
 
 export type { Period } from './receiver-windows.ts';
 
@@ -77,10 +76,10 @@ export async function readStatistics(
   const { starts, before } = spansOf(period, now);
   const spans = { period, starts, before };
   // Before the sums, which may have more by the time they are read.
-  const state = await readState(db, { period, now });
-  const { rows, latencies } =
+  const state = await readState(db, now);
+  const { rows, latency } =
     scope.recordId === undefined
-      ? await readSums(db, scope, { ...spans, isIn: rowsIn(period, { now, isBuilt: state.isBuilt }) })
+      ? await readSums(db, scope, spans)
       : await readRecordSums(db, { ...scope, recordId: scope.recordId }, spans);
   const byStart = new Map(rows.map((row) => [row.startedAt.getTime(), row]));
   const at = (start: Date): DeliveryCounts => byStart.get(start.getTime()) ?? NONE;
@@ -92,7 +91,7 @@ export async function readStatistics(
     totals: starts.map(at).reduce(plus, NONE),
     previous: hasBefore ? before.map(at).reduce(plus, NONE) : undefined,
     buckets: starts.map((start) => ({ from: start, ...countsOf(at(start)) })),
-    latency: percentilesOf(latencies),
+    latency,
   };
 }
 
@@ -107,29 +106,30 @@ const plus = (one: DeliveryCounts, other: DeliveryCounts): DeliveryCounts => ({
   firstAttempt: one.firstAttempt + other.firstAttempt,
 });
 
-/** Nothing has to be counted while the last id is counted. `isBuilt`: whether the window before the current unit is. */
+/** Nothing has to be counted while the last id is counted. */
 async function readState(
   db: Db,
-  { period, now }: { period: Period; now: Date },
-): Promise<{ countedFrom: Date | undefined; countedUntil: Date | undefined; isBuilt: boolean }> {
+  now: Date,
+): Promise<{ countedFrom: Date | undefined; countedUntil: Date | undefined }> {
   const [row] = await db.query<{
     is_all: boolean;
     counted_from: Date | null;
     counted_until: Date | null;
-    is_built: boolean;
   }>(sql`
-    select counted_from, counted_until, ${isWindowBuilt(period, now)} as is_built, counted_id = (
+    select counted_from, counted_until, counted_id = (
       select case when is_called then last_value else 0 end from delivery_attempt_id_seq) as is_all
     from statistics_state`);
   return {
     countedFrom: row?.counted_from ?? undefined,
     countedUntil: row?.is_all === true ? now : (row?.counted_until ?? undefined),
-    isBuilt: row?.is_built === true,
   };
 }
 
 type Spans = { period: Period; starts: readonly Date[]; before: readonly Date[] };
-type Sums = { rows: (DeliveryCounts & { startedAt: Date })[]; latencies: TimeHistogram };
+type Sums = {
+  rows: (DeliveryCounts & { startedAt: Date })[];
+  latency: TimePercentiles | undefined;
+};
 
 type CountsRow = { attempts: number; failed_attempts: number; delivered: number; first_attempt: number };
 const countColumns = sql`sum(attempts)::bigint as attempts, sum(failed_attempts)::bigint as failed_attempts,
@@ -139,25 +139,34 @@ const toCounts = (row: CountsRow): DeliveryCounts => ({
   ...{ delivered: row.delivered, firstAttempt: row.first_attempt },
 });
 
+/** How many times there are, and the buckets of three percentiles (receiver-windows.ts). */
+type Percentiles = [count: number, p50: number, p95: number, p99: number];
+const toPercentiles = (row: Percentiles | null): TimePercentiles | undefined =>
+  row === null
+    ? undefined
+    : { count: row[0], p50Ms: boundOf(row[1]), p95Ms: boundOf(row[2]), p99Ms: boundOf(row[3]) };
+
 async function readSums(
   db: Db,
   { watcherId, origin = '' }: StatisticsScope,
-  { period, starts, before, isIn }: Spans & { isIn: Sql },
+  { period, starts, before }: Spans,
 ): Promise<Sums> {
+  const { unit, window } = periods[period];
   const shards = watcherId === undefined ? [ALL_SHARDS] : await listShards(db, watcherId);
-  const isOwn = sql`${isInShards(sql`shard_id`, shards)} and origin = ${origin}`;
   const all = [...before, ...starts];
   // One statement, so that both are of the same moment.
-  const rows = await db.query<CountsRow & { started_at: Date | null; latencies: Uint8Array | null }>(sql`
-    select started_at, ${countColumns}, null::bytea as latencies from delivery_sum
-    where ${isOwn} and unit = ${periods[period].unit} and started_at = ${anyOf(all)} group by started_at
+  const rows = await db.query<CountsRow & { started_at: Date | null; latency: Percentiles | null }>(sql`
+    select started_at, ${countColumns}, null::float8[] as latency from delivery_sum
+    where ${isInShards(sql`shard_id`, shards)} and origin = ${origin} and unit = ${unit} and started_at = ${anyOf(all)}
+    group by started_at
     union all
-    select null, 0, 0, 0, 0, array_send(latencies) from delivery_sum where ${isOwn} and ${isIn}`);
+    select null, 0, 0, 0, 0, latency_percentiles::float8[] from delivery_sum
+    where shard_id = ${watcherId ?? ALL_SHARDS} and origin = ${origin} and unit = ${window} and started_at = ${readableStart(period)}`);
   return {
     rows: rows.flatMap(({ started_at: startedAt, ...row }) =>
       startedAt === null ? [] : { startedAt, ...toCounts(row) },
     ),
-    latencies: histogramOf(rows.flatMap(({ latencies }) => latencies ?? [])),
+    latency: toPercentiles(rows.find(({ started_at: startedAt }) => startedAt === null)?.latency ?? null),
   };
 }
 
@@ -196,7 +205,10 @@ async function readRecordSums(
     const counts = rows.get(startMs) ?? NONE;
     rows.set(startMs, { ...counts, [name]: counts[name] + one.count });
   }
-  return { rows: Array.from(rows, ([ms, counts]) => ({ startedAt: new Date(ms), ...counts })), latencies };
+  return {
+    rows: Array.from(rows, ([ms, counts]) => ({ startedAt: new Date(ms), ...counts })),
+    latency: percentilesOf(latencies),
+  };
 }
 
 /** Two watchers may use one origin: each has a receiver there. */
@@ -214,49 +226,27 @@ type ReceiverOrder = (typeof receiverOrders)[number];
 
 /** slowest: by the average duration of answers. failing: by the number of failed attempts. */
 const orders: Record<ReceiverOrder, Sql> = {
-  slowest: sql`r.mean_ms desc nulls last, r.origin, r.watcher_id`,
-  failing: sql`r.failed_attempts desc, r.attempts desc, r.origin, r.watcher_id`,
-  origin: sql`r.origin, r.watcher_id`,
+  slowest: sql`answer_ms::float8 / nullif(answered, 0) desc nulls last, origin, shard_id`,
+  failing: sql`failed_attempts desc, attempts desc, origin, shard_id`,
+  origin: sql`origin, shard_id`,
 };
-
-/** The current unit and the window before it or, until that is built, the full units before it. */
-function rowsIn(period: Period, { now, isBuilt }: { now: Date; isBuilt: boolean }): Sql {
-  const { unit, window } = periods[period];
-  return isBuilt
-    ? sql`unit in (${unit}, ${window}) and started_at = ${currentUnit(period, now)}`
-    : sql`unit = ${unit} and started_at = ${anyOf(spansOf(period, now).starts)}`;
-}
 
 /** The receivers of a watcher or of all watchers that had attempts in the period. */
 export async function readReceiverStatistics(
   db: Db,
   watcherId: number | undefined,
-  { period, now, order, limit }: { period: Period; now: Date; order: ReceiverOrder; limit: number },
+  { period, order, limit }: { period: Period; order: ReceiverOrder; limit: number },
 ): Promise<ReceiverStatistics[]> {
-  const { isIn, shards } = await findRows(db, watcherId === undefined ? [] : [watcherId], { period, now });
   const isOwn =
-    watcherId === undefined
-      ? sql`shard_id <> ${ALL_SHARDS}::bigint`
-      : isInShards(sql`shard_id`, shards.get(watcherId) ?? []);
+    watcherId === undefined ? sql`shard_id <> ${ALL_SHARDS}::bigint` : sql`shard_id = ${watcherId}`;
   const rows = await db.query<SumsRow & { watcher_id: number; name: string; origin: string }>(sql`
-    with receivers as materialized (
-      select ${watcherOf(sql`shard_id`)} as watcher_id, origin, sum(attempts::float8) as attempts,
-        sum(failed_attempts::float8) as failed_attempts, sum(answer_ms::float8) / nullif(sum(answered::float8), 0) as mean_ms
-      from delivery_sum where ${isOwn} and ${isIn} and origin <> '' group by 1, origin
-    ), listed as materialized (
-      select *, row_number() over () as place from (
-        select r.watcher_id, r.origin, w.name, ${shardsOfWatcher} as shards
-        from receivers r join watcher w on w.id = r.watcher_id order by ${orders[order]} limit ${limit}
-      ) as first
-    )
-    select l.watcher_id, l.origin as origin, l.name, ${sumsOf(sql`l.place`)}
-    from listed l join delivery_sum d on d.shard_id = any(l.shards) and d.origin = l.origin and ${isIn} order by l.place`);
-  return [...Map.groupBy(rows, ({ place }) => place).values()].flatMap((own) =>
-    own.slice(0, 1).map(({ watcher_id: id, name: watcherName, origin }) => ({
-      ...{ watcherId: id, watcherName, origin },
-      ...addUp(own),
-    })),
-  );
+    select w.id as watcher_id, w.name, d.origin, ${sumsOf}
+    from delivery_sum d join watcher w on w.id = d.shard_id
+    where ${isOwn} and ${isInWindow(period)} and origin <> '' order by ${orders[order]} limit ${limit}`);
+  return rows.map((row) => ({
+    ...{ watcherId: row.watcher_id, watcherName: row.name, origin: row.origin },
+    ...toSums(row),
+  }));
 }
 
 /**
@@ -266,62 +256,24 @@ export async function readReceiverStatistics(
 export async function readSumsOf(
   db: Db,
   receivers: readonly ReceiverKey[],
-  { period, now }: { period: Period; now: Date },
+  period: Period,
 ): Promise<(ReceiverSums | undefined)[]> {
-  const watchers = [...new Set(receivers.map(({ watcherId }) => watcherId))];
-  const { isIn, shards } = await findRows(db, watchers, { period, now });
-  const keys = receivers.flatMap(({ watcherId, origin }, place) =>
-    (shards.get(watcherId) ?? []).map((shard) => ({ shard, origin, place })),
-  );
-  const rows = await db.query<SumsRow>(sql`
-    select ${sumsOf(sql`r.place`)}
+  const rows = await db.query<SumsRow & { place: number }>(sql`
+    select r.place - 1 as place, ${sumsOf}
     from unnest(
-      ${listOf(keys.map(({ shard }) => shard))}::bigint[], ${keys.map(({ origin }) => origin)}::text[],
-      ${listOf(keys.map(({ place }) => place))}::bigint[]
-    ) as r (shard, receiver, place)
-    join delivery_sum d on d.shard_id = r.shard and d.origin = r.receiver and ${isIn}`);
-  const byPlace = Map.groupBy(rows, ({ place }) => place);
-  return receivers.map((_, place) => {
-    const own = byPlace.get(place);
-    return own && addUp(own);
-  });
+      ${listOf(receivers.map(({ watcherId }) => watcherId))}::bigint[], ${receivers.map(({ origin }) => origin)}::text[]
+    ) with ordinality as r (watcher_id, receiver, place)
+    join delivery_sum d on d.shard_id = r.watcher_id and d.origin = r.receiver and ${isInWindow(period)}`);
+  const byPlace = new Map(rows.map((row) => [row.place, toSums(row)]));
+  return receivers.map((_, place) => byPlace.get(place));
 }
 
-/** Which rows are in the period, and the shards of these watchers. */
-async function findRows(
-  db: Db,
-  watcherIds: readonly number[],
-  { period, now }: { period: Period; now: Date },
-): Promise<{ isIn: Sql; shards: Map<number, readonly number[]> }> {
-  const rows = await db.query<{ is_built: boolean; id: number | null; slices: number }>(sql`
-    select ${isWindowBuilt(period, now)} as is_built, w.id, w.slices
-    from (select) as one left join watcher w on w.id = any(${listOf(watcherIds)}::bigint[])`);
-  return {
-    isIn: rowsIn(period, { now, isBuilt: rows[0]?.is_built === true }),
-    shards: new Map(rows.flatMap(({ id, slices }) => (id === null ? [] : [[id, shardsOf(id, slices)]]))),
-  };
-}
+const isInWindow = (period: Period): Sql =>
+  sql`unit = ${periods[period].window} and started_at = ${readableStart(period)}`;
 
-type SumsRow = CountsRow & { place: number; latencies: Uint8Array; answers: Uint8Array };
-const sumsOf = (
-  place: Sql,
-): Sql => sql`${place} as place, attempts, failed_attempts, delivered, first_attempt,
-  array_send(latencies) as latencies, array_send(answers) as answers`;
-
-/** Hundreds of new ones for a list would keep the garbage collector busy. */
-const reused = createTimeHistogram();
-
-/** The rows of one receiver. Thousands of counters as rows that PostgreSQL groups and sorts take several times as long. */
-function addUp(rows: readonly SumsRow[]): ReceiverSums {
-  const timesOf = (name: 'latencies' | 'answers') => {
-    reused.fill(0);
-    return percentilesOf(
-      histogramOf(
-        rows.map((row) => row[name]),
-        reused,
-      ),
-    );
-  };
-  const counts = rows.map(toCounts).reduce(plus, NONE);
-  return { ...counts, answer: timesOf('answers'), latency: timesOf('latencies') };
-}
+type SumsRow = CountsRow & { latency: Percentiles | null; answer: Percentiles | null };
+const sumsOf = sql`attempts, failed_attempts, delivered, first_attempt,
+  latency_percentiles::float8[] as latency, answer_percentiles::float8[] as answer`;
+const toSums = (row: SumsRow): ReceiverSums => ({
+  ...{ ...toCounts(row), answer: toPercentiles(row.answer), latency: toPercentiles(row.latency) },
+});

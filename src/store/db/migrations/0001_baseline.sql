@@ -416,14 +416,16 @@ create table delivery_sum (
   answer_ms bigint not null,
   latencies bigint[] not null,
   answers bigint[] not null,
+  latency_percentiles bigint[],
+  answer_percentiles bigint[],
   primary key (shard_id, unit, started_at, origin)
 ) with (fillfactor = 70);
-create index delivery_sum_age on delivery_sum (started_at);
+create index delivery_sum_age on delivery_sum (started_at, unit);
 comment on table delivery_sum is
   'Deliveries of a shard by receiver origin. The origin '''' is all receivers of the shard, and shard 0 all shards';
 comment on column delivery_sum.unit is
-  'h: an hour. d: a day (UTC). Windows of receivers: H: the 24 hours before started_at. D: the 30 days before it';
-comment on column delivery_sum.started_at is 'Start of that hour or day, or end of the window. Attempts count where they started';
+  'h: an hour. d: a day (UTC). Windows, from started_at on, of all shards of a watcher: H: 24 full hours and the present one. D: 30 days';
+comment on column delivery_sum.started_at is 'Start of that hour, day or window. Attempts count where they started';
 comment on column delivery_sum.delivered is
   'Messages that got their first 2xx. A redelivery is not counted again; a removal notice is another message';
 comment on column delivery_sum.first_attempt is 'Those of them that got it with their first attempt';
@@ -432,19 +434,22 @@ comment on column delivery_sum.answer_ms is 'Sum of their durations';
 comment on column delivery_sum.latencies is
   'Counters of time buckets (domain/time-buckets.ts): from the creation of a notification to its first 2xx';
 comment on column delivery_sum.answers is 'Counters of time buckets: durations of answered attempts';
+comment on column delivery_sum.latency_percentiles is
+  'Only of windows: how many latencies there are, and the time buckets of the 50th, 95th and 99th percentile. Null without latencies';
+comment on column delivery_sum.answer_percentiles is 'The same for answers';
 
 create table receiver_window (
   unit "char" primary key check (unit in ('H', 'D')),
-  until timestamptz not null,
+  started_at timestamptz not null,
   previous timestamptz,
   parts integer not null,
   built_parts integer not null
 ) with (fillfactor = 50);
 comment on table receiver_window is
-  'The windows in delivery_sum. They are built in parts of the receivers, and read once all parts are built';
+  'The windows in delivery_sum. They are built in parts of the receivers. Until all parts are built, the previous window is read';
 comment on column receiver_window.unit is 'As in delivery_sum';
-comment on column receiver_window.until is 'End of the window: the start of the current hour or day when it was begun';
-comment on column receiver_window.previous is 'End of the window before, whose rows remain until the next one begins';
+comment on column receiver_window.started_at is 'Start of the newest window, as in delivery_sum';
+comment on column receiver_window.previous is 'Start of the window before, whose rows remain until the next one begins';
 
 create table record_delivery_sum (
   shard_id bigint not null,
