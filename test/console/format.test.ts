@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { createEventReader } from '../../console/src/api/sse.ts';
 import { formatAmount, formatDecimal, groupDigits, parseAmount } from '../../console/src/format/amount.ts';
-import { csvCell, parseCsv } from '../../console/src/format/csv.ts';
+import { csvCell, parseCsv, reportOf } from '../../console/src/format/csv.ts';
 import { compare, sumOf } from '../../console/src/format/decimal.ts';
 import { formatAge, formatAttempt, formatDuration, formatShare } from '../../console/src/format/number.ts';
 import { hostOf, shortAddress, visible, withoutScheme } from '../../console/src/format/short.ts';
@@ -133,15 +133,12 @@ test('the columns of a CSV may be named after comments, and its lines may end in
       'address;webhook_url;watch_token;watch_coin',
       `${address};https://a.example;true;false`,
     ];
-    assert.deepEqual(parseCsv(text.join(end), ''), {
-      lines: [
-        {
-          ...{ line: 4, text: address },
-          body: { address, webhook_url: 'https://a.example', watch_coin: false, watch_token: true },
-        },
-      ],
-      problems: [],
-    });
+    const { lines, problems } = parseCsv(text.join(end), '');
+    assert.deepEqual(
+      lines.map(({ line, body }) => [line, body]),
+      [[4, { address, webhook_url: 'https://a.example', watch_coin: false, watch_token: true }]],
+    );
+    assert.deepEqual(problems, []);
   }
 });
 
@@ -197,6 +194,43 @@ test('a line of a CSV that repeats another one is refused, and one with other fl
       '5: The same as line 4. Its receiver would get each transfer twice.',
     ],
   );
+});
+
+test('the report of refused lines can be imported: as it is it is refused again, and corrected it is not', () => {
+  const [first, second] = [`0x${'a1'.repeat(20)}`, `0x${'b2'.repeat(20)}`];
+  const url = 'https://hooks.example.com/?a=1;2';
+  const file = [
+    `${first},"${url}",true`,
+    `0x12,"${url}",,no`,
+    `${first},"${url}",yes`,
+    `${second},https://hooks.example.com/?ids=1,0`,
+    `${second},https://hooks.example.com/?ids=a,b,true,true`,
+    `${second},"${url}",maybe`,
+  ].join('\n');
+  const reportFor = (text: string) => {
+    const { problems, columns } = parseCsv(text, '');
+    return { problems, report: reportOf(problems, columns) };
+  };
+  const { problems, report } = reportFor(file);
+  assert.deepEqual(
+    problems.map(({ line }) => line),
+    [2, 3, 4, 5, 6],
+  );
+  const again = parseCsv(report, '');
+  assert.deepEqual(again.lines, []);
+  const kept = problems.filter(({ isRepeated }) => isRepeated !== true);
+  const reasons = (rows: typeof problems) => rows.map(({ cells, message }) => ({ cells, message }));
+  assert.deepEqual(reasons(again.problems), reasons(kept));
+  assert.deepEqual(reasons(parseCsv(reportOf(again.problems, again.columns), '').problems), reasons(kept));
+  // A spreadsheet may write semicolons.
+  const corrected = report.replace('0x12', second).replaceAll(/,(?=(?:[^"]|"[^"]*")*$)/g, ';');
+  assert.deepEqual(
+    parseCsv(corrected, '').lines.map(({ body }) => body),
+    [{ address: second, webhook_url: url, watch_token: false }],
+  );
+  const named = reportFor(`Url,address\n${url},${first}`);
+  assert.match(named.report, /^line,reason,url,address\n2,/);
+  assert.equal(reportFor(named.report).report.replace(/\n3,/, '\n2,'), named.report);
 });
 
 test('tabs between cells in quotes separate them, and are no blanks around them', () => {

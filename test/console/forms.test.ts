@@ -136,6 +136,42 @@ describe('forms', () => {
     await page.context().close();
   });
 
+  test('the report of an import is imported again once its lines are corrected', async () => {
+    const { key, request } = await createWatcher(stage.service, 'reporting');
+    const page = await stage.open('/addresses', { key });
+    const [first, second] = [freshAddress(), freshAddress()];
+    const dialog = page.getByRole('dialog');
+    const paste = async (lines: string) => {
+      await page.getByRole('button', { name: 'Import a CSV' }).click();
+      await dialog.getByText('A line that you import again is watched twice').waitFor();
+      await dialog.getByLabel('Or paste lines').fill(lines);
+    };
+    await paste(`${first},${stage.receiver.url}\n${second},https://hooks.internal/,,false\n0x12`);
+    await page.getByRole('button', { name: 'Import 2' }).click();
+    await dialog.getByText('1 address is watched, 2 lines were refused').waitFor();
+    await dialog.getByText('correct them in the report and import it').waitFor();
+    await page.evaluate('navigator.clipboard.writeText = async (text) => { window.copied = text; }');
+    await dialog.getByRole('button', { name: 'Copy the report' }).click();
+    await page.waitForFunction('window.copied');
+    const report = await page.evaluate<string>('window.copied');
+    await dialog.getByRole('button', { name: 'Close', exact: true }).last().click();
+    await paste(report);
+    await dialog.getByText('1 line can be sent, 1 can’t').waitFor();
+    await dialog
+      .getByLabel('Or paste lines')
+      .fill(report.replace('https://hooks.internal/', stage.receiver.url));
+    await page.getByRole('button', { name: 'Import 1' }).click();
+    await dialog.getByText('1 address is watched, 1 line was refused').waitFor();
+    const { data } = Object(await (await request('GET')).json()) as { data: Record<string, unknown>[] };
+    assert.deepEqual(data.map(({ address, watch_token }) => [address, watch_token]).sort(), [
+      ...[
+        [first, true],
+        [second, false],
+      ].sort(),
+    ]);
+    await page.context().close();
+  });
+
   test('a time with a year of five digits is refused with a reason', async () => {
     const page = await stage.open('/deliveries', { key: stage.watcher.key });
     await page.getByRole('button', { name: 'More' }).first().click();

@@ -91,8 +91,7 @@ function note(text: string, group: readonly ImportLine[], report: ImportReport):
   if (answer.success || line === undefined) return;
   const reasons = answer.errors?.map(({ message }) => message) ?? [];
   report.refused.push({
-    line: line.line,
-    text: line.text,
+    ...{ line: line.line, text: line.text, cells: line.cells },
     message: reasons.length === 0 ? (answer.statusMessage ?? '') : reasons.join('; '),
   });
 }

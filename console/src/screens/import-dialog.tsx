@@ -2,10 +2,12 @@
  * Creates thousands of watched addresses from a CSV: pasted or dropped, checked here for its form, sent as one stream of lines,
  * and reported line by line.
  */
+import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { createImport, type ImportReport } from '../api/import.ts';
-import { csvCell, type ImportLine, parseCsv } from '../format/csv.ts';
+import { type ImportLine, parseCsv, type RefusedLine, reportOf } from '../format/csv.ts';
 import { formatCount } from '../format/number.ts';
+import { importTexts } from '../import-texts.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -28,7 +30,7 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   const [file, setFile] = useState<{ name: string; text: string } | undefined>(undefined);
   const [fileProblem, setFileProblem] = useState<string | undefined>(undefined);
   const csv = file?.text ?? text;
-  const { lines, problems } = useMemo(() => parseCsv(csv, url.trim()), [csv, url]);
+  const { lines, problems, columns } = useMemo(() => parseCsv(csv, url.trim()), [csv, url]);
   const isRunning = report !== undefined && !report.isOver;
 
   // The page may be left by other ways than the dialog's buttons.
@@ -44,19 +46,19 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
     const taken = files?.[0];
     if (taken === undefined) return;
     setFile(undefined);
-    setFileProblem(taken.size > FILE_BYTES_MAX ? texts.import.tooLarge(FILE_BYTES_MAX / 2 ** 20) : undefined);
+    setFileProblem(taken.size > FILE_BYTES_MAX ? importTexts.tooLarge(FILE_BYTES_MAX / 2 ** 20) : undefined);
     if (taken.size > FILE_BYTES_MAX) return;
     try {
       const bytes = await taken.arrayBuffer();
       setFile({ name: taken.name, text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) });
     } catch {
-      setFileProblem(texts.import.notUtf8);
+      setFileProblem(importTexts.notUtf8);
     }
   };
 
   return (
     <Dialog
-      title={texts.import.title}
+      title={importTexts.title}
       isWide
       onClose={() => {
         abort.current?.abort();
@@ -66,7 +68,9 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
     >
       {report === undefined ? (
         <>
-          <p class="prose second">{texts.import.note}</p>
+          <p class="prose second">
+            {importTexts.note} {importTexts.twice}
+          </p>
           {/* biome-ignore lint/a11y/noStaticElementInteractions: the button in it does the same */}
           <div
             class={isOver ? 'drop is-over' : 'drop'}
@@ -83,7 +87,7 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
           >
             <label class="button">
               <Icon name="upload" />
-              {texts.import.choose}
+              {importTexts.choose}
               <input
                 type="file"
                 class="hidden"
@@ -95,40 +99,40 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
                 }}
               />
             </label>
-            {texts.import.drop}
+            {importTexts.drop}
           </div>
           <Problem text={fileProblem} />
           {file !== undefined && (
             <p class="below">
               {file.name}{' '}
               <button type="button" class="button is-small" onClick={() => setFile(undefined)}>
-                {texts.import.remove}
+                {importTexts.remove}
               </button>
             </p>
           )}
           {/* A browser takes seconds to show a large text in a field, so the text of a file isn't shown. */}
           <div class="field" hidden={file !== undefined}>
-            <label for="import-text">{texts.import.paste}</label>
+            <label for="import-text">{importTexts.paste}</label>
             <textarea
               id="import-text"
               class="input"
               rows={8}
               spellcheck={false}
               value={text}
-              placeholder={texts.import.example}
+              placeholder={importTexts.example}
               onInput={(event) => setText(event.currentTarget.value)}
             />
           </div>
           <TextField
-            label={texts.import.url}
+            label={importTexts.url}
             value={url}
             onInput={setUrl}
             placeholder="https://hooks.example.com/deposits"
-            note={texts.import.urlNote}
+            note={importTexts.urlNote}
           />
           {csv !== '' && (
             <p class={problems.length > 0 ? 'is-warn' : 'second'} role="status">
-              {texts.import.found(
+              {importTexts.found(
                 formatCount(lines.length),
                 lines.length,
                 formatCount(problems.length),
@@ -136,10 +140,10 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
               )}
             </p>
           )}
-          <Refused rows={problems} />
+          <Refused rows={problems} columns={columns} />
         </>
       ) : (
-        <Report report={report} lines={lines} problems={problems} />
+        <Report {...{ report, lines, problems, columns }} />
       )}
       <footer>
         {isRunning && (
@@ -154,12 +158,12 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
         )}
         {report?.isOver === true && report.done < lines.length && (
           <button type="submit" class="button is-first">
-            {texts.import.resend}
+            {importTexts.resend}
           </button>
         )}
         {report === undefined && (
           <button type="submit" class="button is-first" disabled={lines.length === 0}>
-            {texts.import.start(formatCount(lines.length), lines.length)}
+            {importTexts.start(formatCount(lines.length), lines.length)}
           </button>
         )}
       </footer>
@@ -171,11 +175,13 @@ function Report({
   report,
   lines,
   problems,
+  columns,
 }: {
   report: ImportReport;
   lines: readonly ImportLine[];
   /** Lines that weren't sent. */
-  problems: ImportReport['refused'];
+  problems: readonly RefusedLine[];
+  columns: readonly string[];
 }) {
   const { done, isOver, error } = report;
   const refused = [...problems, ...report.refused].sort((one, other) => one.line - other.line);
@@ -184,43 +190,48 @@ function Report({
   return (
     <>
       <div role="status">
-        <progress max={Math.max(1, total)} value={done} aria-label={texts.import.title} />
+        <progress max={Math.max(1, total)} value={done} aria-label={importTexts.title} />
         <p>
           {isOver
-            ? texts.import.over(
+            ? importTexts.over(
                 formatCount(done - report.refused.length),
                 formatCount(refused.length),
                 refused.length,
               )
-            : texts.import.running(formatCount(done), formatCount(total))}
+            : importTexts.running(formatCount(done), formatCount(total))}
         </p>
       </div>
       <Problem text={error} />
       {isOver && unanswered !== undefined && (
         <p class="is-warn" role="status">
-          {texts.import.unanswered(formatCount(total - done), total - done, formatCount(unanswered.line))}
+          {importTexts.unanswered(formatCount(total - done), total - done, formatCount(unanswered.line))}
         </p>
       )}
-      <Refused rows={refused} />
+      <Refused rows={refused} columns={columns}>
+        {isOver && <p class="below">{importTexts.reportNote}</p>}
+      </Refused>
     </>
   );
 }
 
-function Refused({ rows }: { rows: ImportReport['refused'] }) {
+function Refused({
+  rows,
+  columns,
+  children,
+}: {
+  rows: readonly RefusedLine[];
+  columns: readonly string[];
+  children?: ComponentChildren;
+}) {
   if (rows.length === 0) return null;
-  const csv = () =>
-    [
-      'line,address,reason',
-      ...rows.map(({ line, text, message }) => `${line},${csvCell(text)},${csvCell(message)}`),
-    ].join('\n');
   return (
     <>
-      <Table caption={texts.import.refused}>
+      <Table caption={importTexts.refused}>
         <thead>
           <tr>
-            <th class="right">{texts.import.line}</th>
-            <th>{texts.import.text}</th>
-            <th>{texts.import.reason}</th>
+            <th class="right">{importTexts.line}</th>
+            <th>{importTexts.text}</th>
+            <th>{importTexts.reason}</th>
           </tr>
         </thead>
         <tbody>
@@ -234,11 +245,12 @@ function Refused({ rows }: { rows: ImportReport['refused'] }) {
         </tbody>
       </Table>
       <p class="below">
-        {rows.length > REFUSED_SHOWN_MAX && texts.import.shown(REFUSED_SHOWN_MAX, formatCount(rows.length))}
-        <Copy text={csv} label={texts.import.copyReport}>
-          {texts.import.copyReport}
+        {rows.length > REFUSED_SHOWN_MAX && importTexts.shown(REFUSED_SHOWN_MAX, formatCount(rows.length))}
+        <Copy text={() => reportOf(rows, columns)} label={importTexts.copyReport}>
+          {importTexts.copyReport}
         </Copy>
       </p>
+      {children}
     </>
   );
 }
