@@ -143,7 +143,13 @@ export const texts = {
     orphaned: 'Orphaned',
     cancelled: 'Cancelled',
   },
-  receiverStates: { ok: 'Healthy', failing: 'Failing', hung: 'Hung', suspended: 'Suspended' },
+  receiverStates: {
+    ok: 'Healthy',
+    unused: 'Nothing sent',
+    failing: 'Failing',
+    hung: 'Hung',
+    suspended: 'Suspended',
+  },
   confirmed: (count: number, needed: number) => `${count} of ${needed} confirmed`,
   shortOutcome: (outcome: string) => shortOutcomes[outcome] ?? outcome,
   outcomes: {
@@ -553,6 +559,8 @@ export const texts = {
     limitNote: 'The limit is learned: it rises while answers are fast, and falls when they hang.',
     effects: {
       ok: 'Its webhooks are sent as they come.',
+      unused:
+        'Nothing was sent to it yet in the chosen period. It gets a webhook with the next transfer of a watched address.',
       failing:
         'Chainbell retries each waiting notification on its schedule (webhooks.retryMinutes) until the receiver answers 2xx.',
       hung: 'It accepts connections but doesn’t answer, so Chainbell sends it fewer requests at a time and raises the limit again after the first 2xx. Its notifications keep their schedule.',

@@ -114,6 +114,25 @@ describe('ways', () => {
     stage.receiver.setAnswer({});
   });
 
+  test('a receiver without attempts says that nothing was sent, and is healthy after the first success', async () => {
+    const { watcher, pay } = await watching('unused');
+    const page = await stage.open('/receivers', { key: watcher.key });
+    await page.locator('tbody .state', { hasText: 'Nothing sent' }).waitFor();
+    assert.equal(await page.getByText('Healthy').count(), 0);
+    await page.locator('tbody a.row-link').click();
+    await page.getByText('Nothing was sent to it yet in the chosen period').waitFor();
+    await page.setViewportSize({ width: 360, height: 740 });
+    await page.locator('.rows .below-line', { hasText: 'Nothing sent' }).waitFor();
+    await pay();
+    await waitUntil(() => received('unused').length === 1);
+    await waitUntil(async () => {
+      await page.reload();
+      await page.locator('.rows .below-line').waitFor();
+      return (await page.locator('.below-line', { hasText: 'Healthy' }).count()) === 1;
+    });
+    await page.context().close();
+  });
+
   test('to the operator, two watchers of one receiver have a row each, which leads to its own deliveries', async () => {
     stage.receiver.setAnswer(({ path }) => (path.endsWith('-of-two') ? { status: 500 } : {}));
     const both = [await watching('one-of-two'), await watching('other-of-two')] as const;

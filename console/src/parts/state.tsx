@@ -25,18 +25,22 @@ export function DeliveryState({ status }: { status: DeliveryStatus }) {
   return <State icon={icon} tone={tone} word={texts.states[status]} />;
 }
 
-const receiverLooks: Record<Receiver['state'], Look> = {
+type ReceiverCondition = Receiver['state'] | 'unused';
+const receiverLooks: Record<ReceiverCondition, Look> = {
   ok: { icon: 'delivered', tone: 'is-ok' },
+  unused: { icon: 'waiting', tone: '' },
   failing: { icon: 'failing', tone: 'is-bad' },
   hung: { icon: 'hung', tone: 'is-bad' },
   suspended: { icon: 'suspended', tone: '' },
 };
 
-export const receiverLook = (state: Receiver['state']): Look => receiverLooks[state];
+/** The state of a receiver, except that one without attempts in the period of its statistics is not known to be healthy. */
+export const conditionOf = ({ state, statistics }: Receiver): ReceiverCondition =>
+  state === 'ok' && statistics === null ? 'unused' : state;
 
-export function ReceiverState({ state }: { state: Receiver['state'] }) {
-  const { icon, tone } = receiverLooks[state];
-  return <State icon={icon} tone={tone} word={texts.receiverStates[state]} />;
+export function receiverLook(receiver: Receiver): Look & { word: string } {
+  const condition = conditionOf(receiver);
+  return { ...receiverLooks[condition], word: texts.receiverStates[condition] };
 }
 
 export function State({ icon, tone, word }: Look & { word: string }) {

@@ -25,7 +25,7 @@ import {
   periodOf,
   usePageQuery,
 } from '../parts/page.tsx';
-import { ReceiverState, receiverLook } from '../parts/state.tsx';
+import { conditionOf, receiverLook, State } from '../parts/state.tsx';
 import { Lines, LinkRow, Table } from '../parts/table.tsx';
 import { Age, Command, Countdown } from '../parts/values.tsx';
 import { narrowTo, showsAll } from '../state/session.ts';
@@ -199,13 +199,13 @@ function ReceiverLines({ receivers }: { receivers: readonly Receiver[] }) {
       {receivers.map((receiver) => {
         const { statistics } = receiver;
         const { isOpen, href } = linkTo(receiver);
-        const { icon, tone } = receiverLook(receiver.state);
+        const { icon, tone, word } = receiverLook(receiver);
         return (
           <li key={keyOf(receiver)}>
             <a class="row-link" href={href} aria-expanded={isOpen}>
               <Icon name={icon} tone={tone} />
               <b>
-                <span class="hidden">{texts.receiverStates[receiver.state]}: </span>
+                <span class="hidden">{word}: </span>
                 {hostOf(receiver.origin)}
               </b>
               <span class="num">
@@ -214,7 +214,7 @@ function ReceiverLines({ receivers }: { receivers: readonly Receiver[] }) {
                   : texts.receivers.deliveredCount(formatCount(statistics.delivered))}
               </span>
               <span class="below-line">
-                <span>{noteOf(receiver, texts.receiverStates[receiver.state])}</span>
+                <span>{noteOf(receiver, word)}</span>
                 <span class={isTroubled(receiver) ? 'is-warn' : ''}>
                   {(receiver.waiting ?? 0) > 0
                     ? texts.receivers.waitingCount(formatCount(receiver.waiting ?? 0))
@@ -247,7 +247,7 @@ function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: str
         {note !== '' && <small>{note}</small>}
       </th>
       <td>
-        <ReceiverState state={receiver.state} />
+        <State {...receiverLook(receiver)} />
       </td>
       <td class="right">{delivered === undefined ? texts.none : formatCount(delivered)}</td>
       <td class={`right ${isPoor ? 'is-bad' : ''}`}>
@@ -277,7 +277,7 @@ function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: str
 
 /** What the state does to this receiver, and to no other one. */
 function Explanation({ receiver }: { receiver: Receiver }) {
-  const { state, origin, watcher, watcher_id: id } = receiver;
+  const { origin, watcher, watcher_id: id } = receiver;
   const counts = useResource(
     `failing of ${keyOf(receiver)}`,
     (signal) =>
@@ -288,17 +288,9 @@ function Explanation({ receiver }: { receiver: Receiver }) {
   );
   const deliveries = `/console/deliveries?origin=${encodeURIComponent(origin)}`;
   const choose = () => narrowTo(id, watcher);
-  const icon =
-    state === 'hung'
-      ? 'hung'
-      : state === 'failing'
-        ? 'failing'
-        : state === 'suspended'
-          ? 'suspended'
-          : 'delivered';
   return (
     <div class="notice">
-      <Icon name={icon} tone={isTroubled(receiver) ? 'is-bad' : ''} />
+      <Icon name={receiverLook(receiver).icon} tone={isTroubled(receiver) ? 'is-bad' : ''} />
       <div>
         <p>
           <b class="medium">
@@ -306,7 +298,7 @@ function Explanation({ receiver }: { receiver: Receiver }) {
             {watcher !== undefined && ` ${texts.attention.of(watcher)}`}
             {isTroubled(receiver) && `: ${reasonOf(receiver)}`}
           </b>{' '}
-          {texts.receivers.effects[state]}
+          {texts.receivers.effects[conditionOf(receiver)]}
         </p>
         {receiver.next_attempt_at !== null && (
           <p>
@@ -362,10 +354,12 @@ function shortReason({ last_status: status, last_outcome: outcome }: Receiver): 
     : (texts.outcomes[outcome ?? ''] ?? texts.attention.fails);
 }
 
-const rank: Record<Receiver['state'], number> = { failing: 0, hung: 1, suspended: 2, ok: 3 };
+const rank: Record<ReturnType<typeof conditionOf>, number> = {
+  ...{ failing: 0, hung: 1, suspended: 2, ok: 3, unused: 4 },
+};
 const orders: Record<Order, (one: Receiver, other: Receiver) => number> = {
   trouble: (one, other) =>
-    rank[one.state] - rank[other.state] ||
+    rank[conditionOf(one)] - rank[conditionOf(other)] ||
     other.waiting - one.waiting ||
     (other.statistics?.delivered ?? 0) - (one.statistics?.delivered ?? 0),
   slowest: (one, other) => (other.statistics?.answer?.p95_ms ?? 0) - (one.statistics?.answer?.p95_ms ?? 0),
