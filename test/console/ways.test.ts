@@ -173,6 +173,7 @@ describe('ways', () => {
     await page.getByText('Attempt 1 is due, and waits for the receiver’s turn').waitFor();
     await page.getByRole('link', { name: 'How the receiver does' }).click();
     await page.getByText('Other receivers are unaffected').waitFor();
+    assert.deepEqual([...new URL(page.url()).searchParams], [['origin', new URL(stage.receiver.url).origin]]);
     await page.context().close();
   });
 

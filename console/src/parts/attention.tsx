@@ -10,7 +10,7 @@ import { now } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
-import { Loading } from './page.tsx';
+import { hrefOfReceiver, Loading } from './page.tsx';
 import { Countdown, isDue } from './values.tsx';
 
 const SHOWN_MAX = 6;
@@ -77,10 +77,7 @@ function Troubled({
           {troubled.slice(0, SHOWN_MAX).map((one) => (
             <li key={`${one.watcher_id ?? ''}${one.origin}`}>
               <Icon name={one.state === 'hung' ? 'hung' : 'failing'} />
-              <a
-                href={`/console/receivers?show=failing&origin=${encodeURIComponent(one.origin)}&watcher=${one.watcher_id ?? ''}`}
-                title={one.origin}
-              >
+              <a href={hrefOfReceiver(one, 'failing')} title={one.origin}>
                 {hostOf(one.origin)}
               </a>
               <span class="num second">

@@ -105,6 +105,15 @@ export function Choice({
   );
 }
 
+/** The list of receivers with this one open. `show`: those of the list. */
+export function hrefOfReceiver(
+  { origin, watcher_id: watcher }: { origin: string; watcher_id?: number | undefined },
+  show?: 'failing',
+): string {
+  const query = { ...(show && { show }), origin, ...(watcher !== undefined && { watcher: String(watcher) }) };
+  return `/console/receivers?${new URLSearchParams(query)}`;
+}
+
 /** The period of statistics, 24 hours or 30 days. */
 export type Period = '24h' | '30d';
 export const periodOf = (query: Record<string, string>): Period => (query.period === '30d' ? '30d' : '24h');

@@ -10,6 +10,7 @@ import { formatAttempt, formatDuration } from '../format/number.ts';
 import { visible } from '../format/short.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
+import { hrefOfReceiver } from './page.tsx';
 import { Countdown, isDue, Time } from './values.tsx';
 
 /** Entries at the top that are always shown one by one. */
@@ -103,10 +104,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
               {texts.timeline.due(attempts.length + 1)}
               {origin !== null && (
                 <p class="second-line">
-                  <a
-                    class="link"
-                    href={`/console/receivers?origin=${encodeURIComponent(origin)}&watcher=${watcherId ?? ''}`}
-                  >
+                  <a class="link" href={hrefOfReceiver({ origin, watcher_id: watcherId })}>
                     {texts.timeline.receiver}
                   </a>
                 </p>
