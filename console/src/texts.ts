@@ -93,6 +93,8 @@ export const texts = {
     otherSession: 'This was stopped, because another key or watcher is in use now.',
     notJson: 'The answer is not from Chainbell. A proxy may have sent another page.',
     status: (status: number) => `The server answered ${status}.`,
+    unavailable: (problem: string | undefined) =>
+      `Chainbell can’t answer this now. ${problem === undefined ? 'If it lasts, the log of the service says why.' : `It reports: ${problem}`}`,
     refusals: {
       unknown_key: 'Chainbell does not know this key. Check that you copied all of it.',
       revoked_key: 'This key was revoked. Use the key that replaced it, or ask the operator for a new one.',

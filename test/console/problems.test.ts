@@ -58,6 +58,25 @@ describe('problems', () => {
     await page.context().close();
   });
 
+  test('without the database, a page names it and shows what was loaded before', async () => {
+    const { watcher } = await watching('without-database');
+    const page = await stage.open('/receivers', { key: watcher.key });
+    await page.getByText('1 origin · 0 failing').waitFor();
+    await takeDatabase(page);
+    await page.route(/api.notifications/, (route) =>
+      route.fulfill({ status: 503, json: { success: false, statusMessage: 'Service Unavailable' } }),
+    );
+    await page.getByRole('button', { name: 'trouble since' }).waitFor();
+    await page.getByRole('link', { name: 'Addresses', exact: true }).first().click();
+    const text = `Chainbell can’t answer this now. It reports: ${MESSAGE}`;
+    await page.getByRole('alert').filter({ hasText: text }).waitFor();
+    await page.getByRole('link', { name: 'Receivers', exact: true }).first().click();
+    await page.locator('p.is-warn', { hasText: text }).waitFor();
+    await page.locator('tbody a.row-link').waitFor();
+    assert.equal(await page.getByText('Service Unavailable').count(), 0);
+    await page.context().close();
+  });
+
   test('System of a process that follows no chain says that another one does', async () => {
     const page = await stage.open('/supply', { admin: ADMIN_TOKEN });
     await page.route(/admin.status$/, async (route) => {
@@ -114,7 +133,7 @@ describe('problems', () => {
     );
     const button = page.getByRole('switch', { name: 'Add v1a signatures' });
     await button.click();
-    await page.getByRole('alert').filter({ hasText: 'Service Unavailable' }).waitFor();
+    await page.getByRole('alert').filter({ hasText: 'Chainbell can’t answer this now' }).waitFor();
     assert.equal(await button.getAttribute('aria-checked'), 'false');
     await page.unroute(settings);
     await button.click();

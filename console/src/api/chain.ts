@@ -3,7 +3,7 @@
  */
 
 import { effect, type Signal, signal } from '@preact/signals';
-import { call } from './client.ts';
+import { call, serviceProblem } from './client.ts';
 import { createResource, type Loaded, type Resource } from './resource.ts';
 import type { Chain, Status } from './types.ts';
 
@@ -38,6 +38,10 @@ export function assetOf(asset: string): Asset {
 export const lastHead: Signal<Head | undefined> = signal(undefined);
 effect(() => {
   lastHead.value = headOf(status.state.value) ?? lastHead.peek();
+});
+
+effect(() => {
+  serviceProblem.value = status.state.value.data?.problem?.message;
 });
 
 export type Head = { number: number; minedAt: number };

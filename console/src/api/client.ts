@@ -45,6 +45,9 @@ export type Page<T> = { data: T; next: string | undefined };
 /** Since when no request has got an answer. */
 export const unreachableSince = signal<number | undefined>(undefined);
 
+/** What is wrong with the service, by its status. An answer of 503 doesn't say it. */
+export const serviceProblem = signal<string | undefined>(undefined);
+
 /** Operations that the operator API has for all watchers together. */
 const TWINS = /^\w+ \/api\/notifications\/(log|statistics|receivers|attempts)\b(?!.*\/attempts$)/;
 
@@ -247,9 +250,12 @@ export async function errorOf(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => '');
   try {
     const { statusMessage, errors, code }: Record<string, unknown> = { ...Object(JSON.parse(text)) };
-    const refused = texts.errors.refusals[String(code)];
+    const known =
+      response.status === 503
+        ? texts.errors.unavailable(serviceProblem.peek())
+        : texts.errors.refusals[String(code)];
     const message =
-      refused ?? (typeof statusMessage === 'string' ? statusMessage : texts.errors.status(response.status));
+      known ?? (typeof statusMessage === 'string' ? statusMessage : texts.errors.status(response.status));
     return new ApiError(response.status, message, Array.isArray(errors) ? (errors as Problem[]) : []);
   } catch {
     return new ApiError(response.status, texts.errors.status(response.status));
