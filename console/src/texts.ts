@@ -531,7 +531,10 @@ export const texts = {
     tokensHint: '0x… 1.5',
     badToken: (line: string) =>
       `“${line}” is not the address of a contract, alone or with an amount such as 1500 or 0.5 and no more decimals than the token has.`,
-    tokensNote: 'One contract for each line, with its least amount if you like. Empty: every token.',
+    tokensNote:
+      'One contract for each line, with its least amount in whole tokens if you like. Empty: every token.',
+    smallestUnits: (contract: string) =>
+      `Chainbell doesn’t know the decimals of ${contract}. Write its least amount in smallest units: 1500000 for 1.5 of a token with 6 decimals.`,
     removed: 'Removal notices',
     removedNote: 'Send a message if a reorg removes a transfer that was sent',
     strict: 'Strict order',

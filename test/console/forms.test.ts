@@ -48,13 +48,51 @@ describe('forms', () => {
     }
     await confirmations.press('Enter');
     await page.getByLabel('Tokens').fill(`${token} 1500`);
+    const short = `${token.slice(0, 6)}…${token.slice(-4)}`;
+    await page
+      .getByText(`doesn’t know the decimals of ${short}. Write its least amount in smallest units`)
+      .waitFor();
+    await page.route(
+      '**/settings',
+      (route) => route.fulfill({ status: 400, json: { statusMessage: 'Refused' } }),
+      {
+        times: 1,
+      },
+    );
+    await save.click();
+    const refused = page.getByRole('alert').filter({ hasText: 'Refused' });
+    await refused.waitFor();
+    await confirmations.fill('6');
+    await refused.waitFor({ state: 'detached' });
+    await confirmations.fill('5');
     const answered = page.waitForResponse((answer) => answer.request().method() === 'PUT');
     await save.click();
     await answered;
     const { data } = Object(await (await request('GET', `/${record.id}/settings`)).json());
     assert.deepEqual([data.confirmations, data.tokens], [5, [{ address: token, min_amount: '1500' }]]);
-    assert.equal(sent.length, 1);
+    assert.equal(sent.length, 2);
     await page.waitForFunction(`document.activeElement.id === 'settings'`);
+    await page.context().close();
+  });
+
+  test('a known token of the settings counts whole tokens, with its prefix or without', async () => {
+    const { key, watch, request } = await createWatcher(stage.service, 'known token');
+    const record = await watch({ address: freshAddress(), webhookUrl: stage.receiver.url });
+    const page = await stage.open('/receivers', { key });
+    const token = freshAddress();
+    await page.route('**/api/chain', async (route) => {
+      const response = await route.fetch();
+      const tokens = [{ address: token, symbol: 'USDT', decimals: 6 }];
+      await route.fulfill({ response, json: { ...Object(await response.json()), tokens } });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/addresses/${record.id}`);
+    await page.getByLabel('Tokens').fill(`${token.slice(2)} 1.5`);
+    assert.equal(await page.getByText('doesn’t know the decimals').count(), 0);
+    const answered = page.waitForResponse((answer) => answer.request().method() === 'PUT');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await answered;
+    const { data } = Object(await (await request('GET', `/${record.id}/settings`)).json());
+    assert.deepEqual(data.tokens, [{ address: token, min_amount: '1500000' }]);
     await page.context().close();
   });
 
@@ -77,6 +115,20 @@ describe('forms', () => {
     known.resolve();
     await page.getByLabel('Confirmations').waitFor();
     assert.equal(await page.getByLabel('Least native amount').inputValue(), '1.5');
+    await page.context().close();
+  });
+
+  test('the reason why an address was refused goes when its field is changed', async () => {
+    const { key } = await createWatcher(stage.service, 'correcting');
+    const page = await stage.open('/addresses', { key });
+    await page.getByRole('button', { name: 'New address' }).first().click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Address').fill('0x12');
+    await dialog.getByLabel('Webhook URL').fill(stage.receiver.url);
+    await dialog.getByRole('button', { name: 'Watch' }).click();
+    await dialog.getByRole('alert').waitFor();
+    await dialog.getByLabel('Address').fill(freshAddress());
+    await dialog.getByRole('alert').waitFor({ state: 'detached' });
     await page.context().close();
   });
 
@@ -197,6 +249,7 @@ describe('forms', () => {
       assert.equal(await field.inputValue(), wrong);
       assert.equal(await page.evaluate('document.activeElement.id'), `filter-${id}`);
       await field.fill(right);
+      await dialog.getByRole('alert').waitFor({ state: 'detached' });
     }
     await show.click();
     await dialog.waitFor({ state: 'detached' });

@@ -53,7 +53,10 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
       <TextField
         label={texts.addresses.address}
         value={address}
-        onInput={setAddress}
+        onInput={(text) => {
+          setAddress(text);
+          setError(undefined);
+        }}
         placeholder="0x…"
         isMono
         isRequired
@@ -62,7 +65,10 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
       <TextField
         label={texts.addresses.url}
         value={url}
-        onInput={setUrl}
+        onInput={(text) => {
+          setUrl(text);
+          setError(undefined);
+        }}
         placeholder="https://hooks.example.com/deposits"
         note={texts.addresses.urlNote}
         isRequired

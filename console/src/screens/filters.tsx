@@ -137,8 +137,10 @@ function FilterDialog({
   const [problem, setProblem] = useState<Refusal | undefined>(undefined);
   const [isBusy, setBusy] = useState(false);
   const stopped = useStop();
-  const put = (name: FilterName) => (value: string) =>
+  const put = (name: FilterName) => (value: string) => {
     setDraft((present) => ({ ...present, [name]: value.trim() }));
+    if (problem?.name === name) setProblem(undefined);
+  };
   const field = (name: FilterName) => ({
     ...{ name, value: draft[name] ?? '', isFirst: name === focus, onInput: put(name) },
     problem: problem?.name === name ? problem.message : undefined,

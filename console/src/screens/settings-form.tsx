@@ -7,6 +7,7 @@ import { ApiError, call } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Settings } from '../api/types.ts';
 import { formatAmount, parseAmount } from '../format/amount.ts';
+import { shortAddress } from '../format/short.ts';
 import { Check, SelectField, TextField } from '../parts/fields.tsx';
 import { Loading } from '../parts/page.tsx';
 import { Problem } from '../parts/problem.tsx';
@@ -70,13 +71,18 @@ function Form({
   const first = draftOf(settings, decimals);
   const [draft, setDraft] = useState<Draft>(first);
   const [error, setError] = useState<ApiError | undefined>(undefined);
-  const put = (changes: Partial<Draft>) => setDraft((present) => ({ ...present, ...changes }));
+  const put = (changes: Partial<Draft>) => {
+    setDraft((present) => ({ ...present, ...changes }));
+    setError(undefined);
+  };
   const isChanged = JSON.stringify(draft) !== JSON.stringify(first);
   const minimum = parseAmount(draft.minimum === '' ? '0' : draft.minimum, decimals);
   const isWhole = /^\d+$/.test(draft.confirmations);
   const lines = draft.tokens.split('\n').filter((line) => line.trim() !== '');
   const tokens = lines.map(parseToken);
   const badLine = lines[tokens.indexOf(undefined)];
+  const contracts = new Set(lines.map(contractOf).filter((one) => one !== undefined));
+  const unknown = [...contracts].filter((one) => !assetOf(one).isKnown);
 
   const save = async () => {
     setError(undefined);
@@ -153,6 +159,11 @@ function Form({
         <div id="settings-tokens-note">
           <Problem text={badLine && texts.settings.badToken(badLine.trim())} />
           <p class="field-note">{texts.settings.tokensNote}</p>
+          {unknown.map((contract) => (
+            <p key={contract} class="is-warn" title={contract}>
+              {texts.settings.smallestUnits(shortAddress(contract))}
+            </p>
+          ))}
         </div>
       </div>
       <Check
@@ -204,8 +215,15 @@ function tokenText({ address, min_amount }: Settings['tokens'][number]): string 
 }
 
 function parseToken(line: string): Settings['tokens'][number] | undefined {
-  const [address = '', amount = '0', ...others] = line.trim().split(/\s+/);
+  const [, amount = '0', ...others] = line.trim().split(/\s+/);
+  const address = contractOf(line);
+  if (address === undefined || others.length > 0) return undefined;
   const least = parseAmount(amount, assetOf(address).decimals ?? 0);
-  const isGood = /^(0[xX])?[0-9a-fA-F]{40}$/.test(address) && least !== undefined && others.length === 0;
-  return isGood ? { address, min_amount: least } : undefined;
+  return least === undefined ? undefined : { address, min_amount: least };
+}
+
+/** The contract that a line begins with. It may be written without its prefix. */
+function contractOf(line: string): string | undefined {
+  const [, digits] = /^\s*(?:0x)?([0-9a-f]{40})(?!\S)/i.exec(line) ?? [];
+  return digits === undefined ? undefined : `0x${digits}`;
 }
