@@ -93,6 +93,7 @@ export const texts = {
     otherSession: 'This was stopped, because another key or watcher is in use now.',
     notJson: 'The answer is not from Chainbell. A proxy may have sent another page.',
     status: (status: number) => `The server answered ${status}.`,
+    failed: 'Chainbell failed to answer. The log of the service says why.',
     unavailable: (problem: string | undefined) =>
       `Chainbell can’t answer this now. ${problem === undefined ? 'If it lasts, the log of the service says why.' : `It reports: ${problem}`}`,
     refusals: {
@@ -666,6 +667,13 @@ export const texts = {
     prices: 'Prices',
     pricesNote: 'the median of the sources that agree',
     noPrices: 'No price feed is configured. Add one under prices in the configuration.',
+    noPricesNow: (problem: string) => `Prices can’t be shown now. Chainbell reports: ${problem}`,
+    sourceFailures: [
+      [/ENOTFOUND|EAI_AGAIN/, 'The host name is not found.'],
+      [/timed? ?out|TIMEOUT|no answer/i, 'No answer in time.'],
+      [/ECONN|EHOST|ENET|socket/, 'No connection.'],
+      [/JSON|Unexpected token/, 'The answer is not JSON.'],
+    ] as const,
     pairs: 'Swap pairs',
     noPairs: 'No swap pair is configured. Add one under pairs in the configuration.',
     asset: 'Asset',
@@ -702,7 +710,6 @@ export const texts = {
     pricePer: (unit: string, of: string) => `Price, ${unit} per ${of}`,
     notRead: 'not read yet',
     readBefore: 'read',
-    swaps: (count: string, span: string) => `${count} swaps in the ${span} below`,
     oneLp: 'One LP token',
     noLp: 'No value: a price is missing',
     fair: 'fair value by the feeds',
@@ -729,7 +736,8 @@ export const texts = {
     noHistory: 'No swaps yet in this time.',
     chartLabel: (hours: number, least: number, most: number, unit: string) =>
       `Price and volume by hour, ${hours} hours. The price was between ${least} and ${most} ${unit}.`,
-    total: (volume: string, span: string) => `Volume in ${span}: ${volume}`,
+    total: (volume: string, count: number, span: string) =>
+      `In the ${span} of the chart: ${volume} in ${count.toLocaleString('en-US')} ${one(count, 'swap', 'swaps')}`,
   },
 
   supply: {

@@ -100,6 +100,38 @@ describe('problems', () => {
     await page.context().close();
   });
 
+  test('Market says in words why a source failed, and why prices are missing', async () => {
+    const page = await stage.open('/supply');
+    const chain = await (await page.request.get(`${stage.service.apiUrl}/api/chain`)).json();
+    const has = { ...chain.has, prices: true };
+    await page.route('**/api/chain', (route) => route.fulfill({ json: { ...chain, has } }));
+    const failed = (message: string) => ({
+      source: 'feed',
+      price: null,
+      at: null,
+      verdict: 'failed',
+      message,
+    });
+    const messages = ['getaddrinfo ENOTFOUND api.example', 'answered HTTP 503'];
+    const price = { asset: 'ETH', price: null, at: null, age_seconds: null, stale: false };
+    await page.route(/\/status$/, async (route) => {
+      const answer = Object(await (await route.fetch()).json());
+      await route.fulfill({ json: { ...answer, prices: [{ ...price, sources: messages.map(failed) }] } });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/market`);
+    await page.getByText('The host name is not found.').waitFor();
+    await page.getByTitle('ENOTFOUND').waitFor();
+    await page.getByText('answered HTTP 503').waitFor();
+    await takeDatabase(page);
+    await page.getByText(`Prices can’t be shown now. Chainbell reports: ${MESSAGE}`).waitFor();
+    await page.route('**/api/swap/pairs', (route) =>
+      route.fulfill({ status: 500, json: { statusCode: 500, statusMessage: 'Internal Server Error' } }),
+    );
+    await page.reload();
+    await page.getByRole('alert').filter({ hasText: 'Chainbell failed to answer' }).waitFor();
+    await page.context().close();
+  });
+
   test('while data loads, no page says that there is none', async () => {
     const { watcher } = await watching('loading');
     const page = await stage.open('/secrets', { key: watcher.key });
@@ -163,7 +195,7 @@ describe('problems', () => {
     await page.context().close();
   });
 
-  test('the price at the end of a pair’s chart fits into its box', async () => {
+  test('the price at the end of a pair’s chart fits into its box, and the sums below name their time', async () => {
     const page = await stage.open('/supply');
     const present = Math.floor(Date.now() / HOUR_MS);
     const hour = (hoursAgo: number) => new Date((present - hoursAgo) * HOUR_MS).toISOString();
@@ -173,7 +205,9 @@ describe('problems', () => {
       ...{ token0_decimals: 18, token1_decimals: 18, reserve0: null, reserve1: null, usd_value_from: 1 },
       updated_at: hour(0),
     };
-    const hours = [2, 1, 0].map((ago) => ({ hour: hour(ago), price: '0.000019504312', value: null }));
+    const hours = [2, 1, 0].map((ago) => {
+      return { hour: hour(ago), price: '0.000019504312', value: null, volume: 5, swaps: 2 };
+    });
     await page.route(/api\/swap\//, (route, request) =>
       route.fulfill({
         json: /pairs$/.test(request.url()) ? [pair] : request.url().includes('history') ? hours : [],
@@ -186,6 +220,9 @@ describe('problems', () => {
     assert.ok(text !== null && box !== null && chart !== null);
     assert.ok(text.x > box.x && text.x + text.width < box.x + box.width, JSON.stringify({ text, box }));
     assert.ok(box.x + box.width <= chart.x + chart.width, JSON.stringify({ box, chart }));
+    // Only the chart has swaps of its own time, and not the figure of 24 hours.
+    await page.getByText('In the 7 d of the chart: $15.00 in 6 swaps').waitFor();
+    assert.equal(await page.locator('.figures', { hasText: 'swaps' }).count(), 0);
     await page.context().close();
   });
 });

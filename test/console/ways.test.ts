@@ -264,4 +264,18 @@ describe('ways', () => {
     assert.ok(heights.length > 0 && heights.every((height) => height >= 0), String(heights));
     await page.context().close();
   });
+
+  test('the row of an open user has the points of the panel, which are newer than the list', async () => {
+    const page = await stage.open('/supply');
+    const user = `0x${'5'.repeat(40)}`;
+    await page.route(/api\/points\/leaderboard/, (route) => route.fulfill({ json: [{ user, points: 100 }] }));
+    await page.route(/api\/points\/user-by-category/, (route) =>
+      route.fulfill({ json: [{ category: 'volume', points: 120 }] }),
+    );
+    await page.goto(`${stage.service.apiUrl}/console/points?month=2026-01`);
+    await page.getByRole('row').filter({ hasText: '100' }).click();
+    await page.locator('.big', { hasText: '120' }).waitFor();
+    await page.locator('.list tbody tr', { hasText: '120' }).waitFor();
+    await page.context().close();
+  });
 });

@@ -253,7 +253,9 @@ export async function errorOf(response: Response): Promise<ApiError> {
     const known =
       response.status === 503
         ? texts.errors.unavailable(serviceProblem.peek())
-        : texts.errors.refusals[String(code)];
+        : response.status === 500
+          ? texts.errors.failed
+          : texts.errors.refusals[String(code)];
     const message =
       known ?? (typeof statusMessage === 'string' ? statusMessage : texts.errors.status(response.status));
     return new ApiError(response.status, message, Array.isArray(errors) ? (errors as Problem[]) : []);

@@ -47,7 +47,11 @@ export function Market() {
           {(data) =>
             data.prices.length === 0 ? (
               <Empty
-                text={hasFeeds && data.problem !== null ? data.problem.message : texts.market.noPrices}
+                text={
+                  hasFeeds && data.problem !== null
+                    ? texts.market.noPricesNow(data.problem.message)
+                    : texts.market.noPrices
+                }
               />
             ) : (
               <Prices prices={data.prices} />
@@ -99,7 +103,11 @@ function Prices({ prices }: { prices: readonly Price[] }) {
                   <b class={source.verdict === 'used' ? 'is-ok' : 'is-warn'}>
                     {texts.market.verdicts[source.verdict]}
                   </b>
-                  {source.message !== null && <small class="reason">{source.message}</small>}
+                  {source.message !== null && (
+                    <small class="reason" title={source.message}>
+                      {failureOf(source.message)}
+                    </small>
+                  )}
                 </span>
               ))}
             </td>
@@ -109,6 +117,10 @@ function Prices({ prices }: { prices: readonly Price[] }) {
     </Table>
   );
 }
+
+/** Errors of connections in words. The service words all others itself. */
+const failureOf = (message: string): string =>
+  texts.market.sourceFailures.find(([pattern]) => pattern.test(message))?.[1] ?? message;
 
 export function PriceState({ price }: { price: Price }) {
   if (price.price === null) return <State icon="failing" tone="is-bad" word={texts.market.missing} />;

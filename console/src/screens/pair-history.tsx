@@ -126,7 +126,11 @@ export function History({
         ])}
       />
       <p class="below">
-        {texts.market.total(`$${formatMoney(sumOf(hours.map(({ volume }) => volume)))}`, span)}
+        {texts.market.total(
+          `$${formatMoney(sumOf(hours.map(({ volume }) => volume)))}`,
+          hours.reduce((sum, one) => sum + one.swaps, 0),
+          span,
+        )}
       </p>
     </>
   );

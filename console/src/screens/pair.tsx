@@ -6,7 +6,6 @@ import { chain, status } from '../api/chain.ts';
 import { callExact } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import { formatAmount, formatMoney, formatPrice } from '../format/amount.ts';
-import { formatCount } from '../format/number.ts';
 import { Figure, Figures } from '../parts/figures.tsx';
 import { Choice, CopyCurl, Loading, Missing, PageHead, usePageQuery } from '../parts/page.tsx';
 import { Address, Age, Copy } from '../parts/values.tsx';
@@ -72,7 +71,7 @@ export function PairPage() {
                 options={{ path: { pair_id: id }, query: { limit: String(HOURS[span]) } }}
               />
             </PageHead>
-            <Summary pair={pair} hours={history.state.value.data} span={span} />
+            <Summary pair={pair} />
             <div class="columns">
               <section aria-labelledby="by-hour">
                 <Loading loaded={history.state.value} reload={history.reload}>
@@ -132,10 +131,9 @@ async function loadHistory(id: string, count: number, signal: AbortSignal): Prom
   });
 }
 
-function Summary({ pair, hours, span }: { pair: Pair; hours: Hour[] | undefined; span: Span }) {
+function Summary({ pair }: { pair: Pair }) {
   const [first = '', second = ''] = pair.name.split('/');
   const state = status.state.value.data?.pairs.find(({ id }) => String(id) === pair.id);
-  const swaps = hours?.reduce((sum, one) => sum + one.swaps, 0);
   return (
     <Figures>
       <Figure
@@ -154,13 +152,7 @@ function Summary({ pair, hours, span }: { pair: Pair; hours: Hour[] | undefined;
       <Figure
         label={texts.market.volume}
         value={`$${formatMoney(pair.vol24h)}`}
-        note={
-          state?.volume_complete === false
-            ? texts.market.incompleteNote
-            : swaps === undefined
-              ? ''
-              : texts.market.swaps(formatCount(swaps), texts.market.spans[span])
-        }
+        note={state?.volume_complete === false ? texts.market.incompleteNote : ''}
         tone={state?.volume_complete === false ? 'is-warn' : ''}
       />
       <Figure

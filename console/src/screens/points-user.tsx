@@ -4,7 +4,7 @@
 import { scaleLinear } from 'd3-scale';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, callExact } from '../api/client.ts';
-import { useResource } from '../api/resource.ts';
+import { type Resource, useResource } from '../api/resource.ts';
 import type { Data, Exact } from '../api/types.ts';
 import { formatDecimal } from '../format/amount.ts';
 import { compare, sumOf } from '../format/decimal.ts';
@@ -36,20 +36,18 @@ export function PointsUser({
   user,
   month,
   isPresent,
+  categories,
   onClose,
 }: {
   user: string;
   month: string;
   isPresent: boolean;
+  categories: Resource<Category[]>;
   onClose(): void;
 }) {
   const panel = useRef<HTMLElement>(null);
   useEffect(() => panel.current?.focus({ preventScroll: true }), []);
   const query = { month, user };
-  const categories = useResource(`points ${user} ${month}`, async (signal) => {
-    const { data } = await orNone(callExact('GET /api/points/user-by-category', { query, signal }));
-    return data;
-  });
   const compared = useResource(
     `compared ${user}`,
     (signal) => callExact('GET /api/points/vs-last-month', { query: { user }, signal }),
@@ -81,7 +79,7 @@ export function PointsUser({
           ) : (
             <>
               <p class="big">
-                {formatDecimal(sumOf(data.map(({ points }) => points)))} <small>{texts.points.unit}</small>
+                {formatDecimal(totalOf(data) ?? '0')} <small>{texts.points.unit}</small>
               </p>
               <p class="quiet">{formatMonth(month)}</p>
               {isPresent && compared.state.value.data !== undefined && (
@@ -96,6 +94,21 @@ export function PointsUser({
     </aside>
   );
 }
+
+/** The points of a user's month by category. */
+export const useCategories = (user: string | undefined, month: string): Resource<Category[]> =>
+  useResource(
+    `points ${user} ${month}`,
+    async (signal) => {
+      const query = { month, user: user ?? '' };
+      return (await orNone(callExact('GET /api/points/user-by-category', { query, signal }))).data;
+    },
+    { when: user !== undefined },
+  );
+
+/** Their sum; undefined without any. */
+export const totalOf = (categories: readonly Category[] = []): string | undefined =>
+  categories.length === 0 ? undefined : sumOf(categories.map(({ points }) => points));
 
 /** The API answers 404 for a month or a user without points. */
 export async function orNone<T>(
@@ -258,7 +271,7 @@ function Days({
   const days = daysOf(awards, month, categories);
   const most = Math.max(1, ...days.map((day) => day.reduce((sum, value) => sum + value, 0)));
   const y = scaleLinear().domain([0, most]).nice(2).range([HEIGHT, 4]);
-  const totalOf = (day: number) =>
+  const pointsOf = (day: number) =>
     sumOf(
       awards.filter(({ created_at: at }) => Number(at.slice(8, 10)) === day + 1).map(({ points }) => points),
     );
@@ -270,7 +283,7 @@ function Days({
         <span class="quiet num">
           {cursor === undefined
             ? texts.points.utcDays
-            : `${name(cursor)}: ${formatDecimal(totalOf(cursor), DECIMALS_MAX)}`}
+            : `${name(cursor)}: ${formatDecimal(pointsOf(cursor), DECIMALS_MAX)}`}
         </span>
       </h2>
       <Chart
@@ -325,7 +338,7 @@ function Days({
       <AsTable
         caption={texts.points.byDay}
         head={[texts.points.day, texts.points.points]}
-        rows={days.map((_, day) => [name(day), formatDecimal(totalOf(day))])}
+        rows={days.map((_, day) => [name(day), formatDecimal(pointsOf(day))])}
       />
     </>
   );

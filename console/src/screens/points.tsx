@@ -13,11 +13,11 @@ import { Meter } from '../parts/chart.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
 import { LinkRow, Table } from '../parts/table.tsx';
-import { Address } from '../parts/values.tsx';
+import { Address, isSame } from '../parts/values.tsx';
 import { serverNow } from '../state/clock.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
-import { orNone, PointsUser } from './points-user.tsx';
+import { orNone, PointsUser, totalOf, useCategories } from './points-user.tsx';
 
 const PAGE_ROWS = 50;
 const DECIMALS_MAX = 3;
@@ -38,6 +38,9 @@ export function Points() {
   const leaders = useResource(`leaders ${month} ${query.cursor ?? ''}`, (signal) =>
     orNone(callExact('GET /api/points/leaderboard', { ...options, signal })),
   );
+  const categories = useCategories(user, month);
+  // Newer than the list. The row of the open user shows the same points as the panel.
+  const opened = user === undefined ? undefined : { user, points: totalOf(categories.state.value.data) };
   const search = hrefWith({}).split('?')[1];
   const hrefOf = (one: string | undefined) =>
     `/console/points${one === undefined ? '' : `/${one}`}${search === undefined ? '' : `?${search}`}`;
@@ -88,7 +91,13 @@ export function Points() {
                   </p>
                 </Empty>
               ) : (
-                <Leaders leaders={data} rankFrom={rankFrom} most={most(data)} user={user} hrefOf={hrefOf} />
+                <Leaders
+                  leaders={data}
+                  rankFrom={rankFrom}
+                  most={most(data)}
+                  opened={opened}
+                  hrefOf={hrefOf}
+                />
               )}
               <p class="below">
                 {data.length > 0 && texts.points.ranks(rankFrom, rankFrom + data.length - 1)}
@@ -116,6 +125,7 @@ export function Points() {
           user={user}
           month={month}
           isPresent={month === present}
+          categories={categories}
           onClose={close}
         />
       )}
@@ -133,13 +143,13 @@ function Leaders({
   leaders,
   rankFrom,
   most,
-  user,
+  opened,
   hrefOf,
 }: {
   leaders: readonly { user: string; points: string }[];
   rankFrom: number;
   most: string | undefined;
-  user: string | undefined;
+  opened: { user: string; points: string | undefined } | undefined;
   hrefOf(user: string): string;
 }) {
   const largest = Number(most) || 1;
@@ -156,22 +166,26 @@ function Leaders({
         </tr>
       </thead>
       <tbody>
-        {leaders.map((one, index) => (
-          <LinkRow key={one.user} isCurrent={one.user.toLowerCase() === user?.toLowerCase()}>
-            <td class="right quiet">{rankFrom + index}</td>
-            <th scope="row">
-              <a class="row-link" href={hrefOf(one.user)}>
-                <Address value={one.user} isLong isOwn />
-              </a>
-            </th>
-            <td class="right medium" title={one.points}>
-              {formatDecimal(one.points, DECIMALS_MAX)}
-            </td>
-            <td class="bar-cell">
-              <Meter share={Math.min(1, Number(one.points) / largest)} />
-            </td>
-          </LinkRow>
-        ))}
+        {leaders.map((one, index) => {
+          const isOpen = isSame(one.user, opened?.user);
+          const points = (isOpen ? opened?.points : undefined) ?? one.points;
+          return (
+            <LinkRow key={one.user} isCurrent={isOpen}>
+              <td class="right quiet">{rankFrom + index}</td>
+              <th scope="row">
+                <a class="row-link" href={hrefOf(one.user)}>
+                  <Address value={one.user} isLong isOwn />
+                </a>
+              </th>
+              <td class="right medium" title={points}>
+                {formatDecimal(points, DECIMALS_MAX)}
+              </td>
+              <td class="bar-cell">
+                <Meter share={Math.min(1, Number(points) / largest)} />
+              </td>
+            </LinkRow>
+          );
+        })}
       </tbody>
     </Table>
   );
