@@ -168,7 +168,7 @@ export const texts = {
     timeout: 'Answer 2xx first and do the work afterwards. Chainbell waits 10 s.',
     dns: 'Check the host name. It must lead to a public address.',
     connect: 'Check that the receiver listens on this port and that a firewall lets Chainbell in.',
-    tls: 'Check that the certificate is valid for this host and not expired.',
+    tls: 'Check that the certificate is valid for this host, not expired, and sent with its intermediate certificates.',
     network: 'The receiver closed the connection without an answer.',
     refused: 'Use a public https:// URL.',
     http_3xx: 'Chainbell follows no redirects. Use the URL that the redirect leads to.',
@@ -534,8 +534,8 @@ export const texts = {
       `“${line}” is not the address of a contract, alone or with an amount such as 1500 or 0.5 and no more decimals than the token has.`,
     tokensNote:
       'One contract for each line, with its least amount in whole tokens if you like. Empty: every token.',
-    smallestUnits: (contract: string) =>
-      `Chainbell doesn’t know the decimals of ${contract}. Write its least amount in smallest units: 1500000 for 1.5 of a token with 6 decimals.`,
+    smallestUnits: (contracts: string) =>
+      `Chainbell doesn’t know the decimals of ${contracts}. Write least amounts of such tokens in smallest units: 1500000 for 1.5 with 6 decimals.`,
     removed: 'Removal notices',
     removedNote: 'Send a message if a reorg removes a transfer that was sent',
     strict: 'Strict order',

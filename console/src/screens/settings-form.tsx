@@ -159,11 +159,9 @@ function Form({
         <div id="settings-tokens-note">
           <Problem text={badLine && texts.settings.badToken(badLine.trim())} />
           <p class="field-note">{texts.settings.tokensNote}</p>
-          {unknown.map((contract) => (
-            <p key={contract} class="is-warn" title={contract}>
-              {texts.settings.smallestUnits(shortAddress(contract))}
-            </p>
-          ))}
+          {unknown.length > 0 && (
+            <p class="is-warn">{texts.settings.smallestUnits(unknown.map(shortAddress).join(', '))}</p>
+          )}
         </div>
       </div>
       <Check
