@@ -250,10 +250,11 @@ export async function errorOf(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => '');
   try {
     const { statusMessage, errors, code }: Record<string, unknown> = { ...Object(JSON.parse(text)) };
+    // These two say no more than their status does.
     const known =
-      response.status === 503
+      statusMessage === 'Service Unavailable'
         ? texts.errors.unavailable(serviceProblem.peek())
-        : response.status === 500
+        : statusMessage === 'Internal Server Error'
           ? texts.errors.failed
           : texts.errors.refusals[String(code)];
     const message =
