@@ -16,7 +16,7 @@ export const unitCosts = {
   /** Processor time of PostgreSQL to lease, read and settle a webhook, in microseconds. */
   settleDatabase: { value: 33.5, file: 'capacity', commit: '0562364736e7' },
   /** Processor time to add an attempt up for statistics, in microseconds. */
-  statisticsProcessor: { value: 35.7, file: 'statistics', commit: '4feeeeaa390a' },
+  statisticsProcessor: { value: 53.6, file: 'statistics', commit: 'f309db09d50c' },
   /** Processor time of a process for a webhook over HTTP, in microseconds. */
   deliveryService: { value: 193, file: 'deliver', commit: 'f663e6358242' },
   /** Processor time of a process for a cached API response of 56 bytes, in microseconds. */
