@@ -27,7 +27,7 @@ export const importTexts = {
   shown: (shown: number, all: string) => `The first ${shown} of ${all}. `,
   copyReport: 'Copy the report as CSV',
   reportNote:
-    'To send these lines, correct them in the report and import it. Its columns line and reason are ignored, and so are lines that repeat another one.',
+    'To send these lines, correct them in the report and import it. Its columns line and reason are ignored. Lines that repeated another one begin with # and are skipped until you remove it.',
   remove: 'Remove',
   tooLarge: (mebibytes: number) =>
     `The file has more than ${mebibytes} MiB. Split it, or send it to the API (docs: Register many addresses).`,
@@ -36,7 +36,9 @@ export const importTexts = {
   badColumn: (name: string) =>
     `The first line names the column “${name}”. The columns are address, webhook_url, watch_coin and watch_token.`,
   badFlag: (name: string, text: string) => `${name} is “${text}”. Write true or false.`,
-  repeated: (line: number) => `The same as line ${line}. Its receiver would get each transfer twice.`,
+  skipped: 'The line begins with #, so it is skipped. To import it, remove the #.',
+  doubledColumn: (name: string) => `The first line names the column “${name}” twice.`,
+  repeated: (line: number) => `It watches the same as line ${line}. The receiver would get transfers twice.`,
   surplus: 'The line has too many cells. Put a URL that contains a comma or a semicolon in quotes.',
   unanswered: (text: string, count: number, line: string) =>
     `${text} ${one(count, 'line has', 'lines have')} no answer, from line ${line} on. Send them again: what is stored already is not stored twice.`,

@@ -153,6 +153,7 @@ export const texts = {
     hung: 'Hung',
     suspended: 'Suspended',
   },
+  tokenNamed: (symbol: string) => `${symbol} token`,
   confirmed: (count: number, needed: number) => `${count} of ${needed} confirmed`,
   shortOutcome: (outcome: string) => shortOutcomes[outcome] ?? outcome,
   outcomes: {
@@ -233,6 +234,7 @@ export const texts = {
     noneFailed: 'no attempt failed',
     failedShare: (percent: string) => `${percent} % of attempts failed`,
     stillRetried: (count: string) => `${count} still retried`,
+    unknownPrevious: 'not counted before',
     noPrevious: { '24h': 'nothing on the day before', '30d': 'nothing in the 30 days before' },
     compared: (percent: string, isMore: boolean, period: '24h' | '30d') =>
       `${percent} % ${isMore ? 'more' : 'less'} than ${period === '24h' ? 'the day before' : 'the 30 days before'}`,
@@ -318,7 +320,7 @@ export const texts = {
     redeliver: 'Redeliver…',
     redeliverSome: (count: number) => `Redeliver ${count}…`,
     noMatch:
-      'No deliveries match. Those of a transfer are here if its block is stored, you watch one of its addresses, and the settings let it pass, until the retention deletes them.',
+      'No deliveries match. A transfer gets one when its block is stored, if you watch its sender or receiver and the settings let it pass. Old ones are deleted.',
     none: 'No transfers of your addresses yet. Send a test from the page of an address to see what a delivery looks like, or watch one that gets transfers:',
     lookedThrough: 'This page looked through 10,000 deliveries.',
     announce: (count: number) => `${count} new ${one(count, 'delivery', 'deliveries')}`,
@@ -456,7 +458,7 @@ export const texts = {
 
   addresses: {
     title: 'Addresses',
-    note: 'Each is sent to its webhook URL.',
+    note: 'The transfers of each are sent to its webhook URL.',
     caption: 'Watched addresses',
     create: 'New address',
     edit: 'Edit the watched address',
@@ -569,7 +571,7 @@ export const texts = {
         'Nothing was sent to it yet in the chosen period. It gets a webhook with the next transfer of a watched address.',
       failing:
         'Chainbell retries each waiting notification on its schedule (webhooks.retryMinutes) until the receiver answers 2xx.',
-      hung: 'It accepts connections but doesn’t answer, so Chainbell sends it fewer requests at a time and raises the limit again after the first 2xx. Its notifications keep their schedule.',
+      hung: 'It accepts connections but doesn’t answer, so Chainbell sends it only a few requests at a time. Its notifications may wait longer than their schedule says. The limit rises after the first 2xx.',
       suspended: 'Its watcher is suspended. Its webhooks wait until the operator resumes the watcher.',
     },
     others: 'Other receivers are unaffected: each has its own queue and its own limit.',

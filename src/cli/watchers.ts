@@ -170,7 +170,7 @@ async function remove(
   const counts = toLeftJson(await countBelongings(database, id));
   const name = shownText((await findWatcher(database, id, now))?.name ?? watcher);
   const [records, notifications] = [
-    countedUpTo(counts.records, 'record', counts),
+    countedUpTo(counts.records, 'watched address', counts),
     countedUpTo(counts.notifications, 'notification', counts),
   ];
   const what = `${name} with ${records}, ${notifications} and their log`;
@@ -204,7 +204,9 @@ const stateOf = ({ state, suspended_at: since }: ReturnType<typeof toWatcherJson
   state === 'active' ? state : `${state} since ${since}`;
 
 const countedUpTo = (count: number, noun: string, counts: { is_complete: boolean }): string =>
-  count === 1 ? counted(count, noun) : `${shownCount(count, counts)} ${noun}s`;
+  count === 1
+    ? counted(count, noun)
+    : `${shownCount(count, counts)} ${noun}${noun.endsWith('s') ? 'es' : 's'}`;
 
 /** A count that stopped at its limit is shown as `100,000+`. */
 const shownCount = (count: number, { is_complete: isComplete }: { is_complete: boolean }): string =>
@@ -216,7 +218,7 @@ function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): 
   const ofQueue = (count: number) => shownCount(count, queue);
   const stored = (
     [
-      [counts.records, 'record'],
+      [counts.records, 'watched address'],
       [counts.notifications, 'notification'],
       [counts.attempts, 'attempt'],
       [counts.answers, 'stored response'],
@@ -232,7 +234,7 @@ function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): 
     `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${stored.join(', ')}`,
     ...shown.keys.map(
       ({ id, created_at: created, revoked_at: revoked }) =>
-        `key      ${id} of ${created}${revoked === null ? '' : `, ends ${revoked}`}`,
+        `key      ${id} of ${created}${revoked === null ? '' : `, valid until ${revoked}`}`,
     ),
     ...shown.origins.map(
       (one) =>

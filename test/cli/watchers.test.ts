@@ -131,7 +131,7 @@ for (const kind of sampledKinds(import.meta.url))
       const created = await chainbell(place.dataDir, env(), 'keys', 'create', '--watcher', 'gone soon');
       assert.equal(created.code, 0, created.err);
       const { id } = JSON.parse((await run('show', 'gone soon', '--json')).out);
-      assert.match((await run('delete', String(id))).err, /To delete gone soon with 0 records/);
+      assert.match((await run('delete', String(id))).err, /To delete gone soon with 0 watched addresses/);
       const database = await place.open();
       // An existing watcher can get a key even if its name would be refused now.
       await create(database, ODD);
@@ -151,7 +151,7 @@ for (const kind of sampledKinds(import.meta.url))
       async () => {
         const { code, err } = await run('delete', 'acme');
         assert.equal(code, 64);
-        assert.match(err, /nothing was deleted\. To delete acme with 0 records, 0 notifications/);
+        assert.match(err, /nothing was deleted\. To delete acme with 0 watched addresses, 0 notifications/);
         assert.equal(JSON.parse((await run('show', 'acme', '--json')).out).state, 'active');
       },
     );
@@ -166,8 +166,8 @@ for (const kind of sampledKinds(import.meta.url))
       assert.match(
         (await run('show', 'acme')).out,
         kind === 'postgres'
-          ? /^stored {3}1 record, 100,000\+ notifications, 100,000\+ attempts/m
-          : /^stored {3}1 record, 3000 notifications, 3000 attempts/m,
+          ? /^stored {3}1 watched address, 100,000\+ notifications, 100,000\+ attempts/m
+          : /^stored {3}1 watched address, 3000 notifications, 3000 attempts/m,
       );
       const first = startChainbell(place.dataDir, env(), 'watchers', 'delete', 'acme', '--yes');
       if (kind === 'postgres') {
@@ -187,7 +187,7 @@ for (const kind of sampledKinds(import.meta.url))
       if (kind === 'postgres') {
         assert.equal(code, 0);
         assert.match(out, /^state {4}deleting since /m);
-        assert.match(out, /^left {5}0 records, [1-9][\d,]*\+? notifications/m);
+        assert.match(out, /^left {5}0 watched addresses, [1-9][\d,]*\+? notifications/m);
         assert.match((await run('resume', 'acme')).err, /The watcher is being deleted/);
         const refused = await chainbell(place.dataDir, env(), 'keys', 'create', '--watcher', 'acme');
         assert.deepEqual([refused.code, /acme is being deleted/.test(refused.err)], [78, true], refused.err);

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { matches } from '../../console/src/api/filter.ts';
 import { createEventReader } from '../../console/src/api/sse.ts';
 import { formatAmount, formatDecimal, groupDigits, parseAmount } from '../../console/src/format/amount.ts';
 import { csvCell, parseCsv, reportOf } from '../../console/src/format/csv.ts';
@@ -171,7 +172,7 @@ test('a line of a CSV with a flag that is neither true nor false, or a column th
   );
 });
 
-test('a line of a CSV that repeats another one is refused, and one with other flags or another URL isn’t', () => {
+test('a line of a CSV that watches the same as another one is refused, and one for other transfers or another URL isn’t', () => {
   const address = `0x${'a1'.repeat(20)}`;
   const { lines, problems } = parseCsv(
     [
@@ -179,19 +180,22 @@ test('a line of a CSV that repeats another one is refused, and one with other fl
       `${address.slice(2).toUpperCase()},https://hooks.example.com/all`,
       `${address},https://hooks.example.com/other`,
       `${address},,true,false`,
-      `${address},,yes,no`,
+      `${address},HTTPS://HOOKS.example.com/./coins,yes,no`,
+      `${address},https://hooks.example.com/coins,no,yes`,
+      `${address},https://hooks.example.com/coins,true,true`,
     ].join('\n'),
     'https://hooks.example.com/all',
   );
   assert.deepEqual(
     lines.map(({ line }) => line),
-    [1, 3, 4],
+    [1, 3, 5, 6],
   );
   assert.deepEqual(
     problems.map(({ line, message }) => `${line}: ${message}`),
     [
-      '2: The same as line 1. Its receiver would get each transfer twice.',
-      '5: The same as line 4. Its receiver would get each transfer twice.',
+      '2: It watches the same as line 1. The receiver would get transfers twice.',
+      '4: It watches the same as line 1. The receiver would get transfers twice.',
+      '7: It watches the same as line 5. The receiver would get transfers twice.',
     ],
   );
 });
@@ -218,7 +222,8 @@ test('the report of refused lines can be imported: as it is it is refused again,
   );
   const again = parseCsv(report, '');
   assert.deepEqual(again.lines, []);
-  const kept = problems.filter(({ isRepeated }) => isRepeated !== true);
+  const skipped = 'The line begins with #, so it is skipped. To import it, remove the #.';
+  const kept = problems.map((one) => (one.line === 3 ? { ...one, message: skipped } : one));
   const reasons = (rows: typeof problems) => rows.map(({ cells, message }) => ({ cells, message }));
   assert.deepEqual(reasons(again.problems), reasons(kept));
   assert.deepEqual(reasons(parseCsv(reportOf(again.problems, again.columns), '').problems), reasons(kept));
@@ -228,9 +233,65 @@ test('the report of refused lines can be imported: as it is it is refused again,
     parseCsv(corrected, '').lines.map(({ body }) => body),
     [{ address: second, webhook_url: url, watch_token: false }],
   );
+  // The line that repeated another one, with another address.
+  const other = parseCsv(report.replace(/^# (3,.*)0x(a1)+/m, `$1${second}`), '');
+  assert.deepEqual(
+    other.lines.map(({ body }) => body),
+    [{ address: second, webhook_url: url, watch_coin: true }],
+  );
   const named = reportFor(`Url,address\n${url},${first}`);
   assert.match(named.report, /^line,reason,url,address\n2,/);
   assert.equal(reportFor(named.report).report.replace(/\n3,/, '\n2,'), named.report);
+});
+
+test('a new attempt is in a list by direction and address only with its watched address', () => {
+  const [own, other] = [`0x${'a1'.repeat(20)}`, `0x${'b2'.repeat(20)}`];
+  const event = (sender: string, receiver: string, watched_address: string | null) => ({
+    ...{
+      id: 1,
+      notification_id: 1,
+      revision: 0,
+      started_at: '',
+      duration_ms: 1,
+      requests: 1,
+      outcome: 'success',
+    },
+    ...{ status: 200, response: '' },
+    notification: {
+      ...{ status: 'delivered' as const, type: 'COIN_TRANSFER', sender, receiver, amount: '1', asset: 'ETH' },
+      ...{ hash: '0x1', block_number: 1, origin: null, watched_address_id: '1', watched_address },
+      ...{ created_at: '', retry_count: 0, next_retry_at: null },
+    },
+  });
+  const directions = (one: ReturnType<typeof event>) =>
+    (['in', 'out'] as const).filter((direction) => matches(one, { direction }));
+  assert.deepEqual(directions(event(other, own, own)), ['in']);
+  assert.deepEqual(directions(event(own, other, own)), ['out']);
+  assert.deepEqual(directions(event(own, own, own)), ['in', 'out']);
+  assert.deepEqual(directions(event(own, other, null)), []);
+  assert.deepEqual(
+    [own, own.slice(2).toUpperCase(), other].map((address) => matches(event(own, other, own), { address })),
+    [true, true, false],
+  );
+});
+
+test('a line of a CSV is never lost: after a #, with an empty first cell, or under two columns of one name', () => {
+  const address = `0X${'Ab'.repeat(20)}`;
+  const webhook_url = 'https://hooks.example.com/a,b';
+  const read = (text: string) => {
+    const { lines, problems } = parseCsv(text, '');
+    return [lines.map(({ body }) => body), problems.map(({ text: shown, message }) => `${shown} ${message}`)];
+  };
+  assert.deepEqual(read(`#mine\n#${address},https://a.example\n# ${address},https://a.example`), [
+    [],
+    [1, 2].map(() => `${address} The line begins with #, so it is skipped. To import it, remove the #.`),
+  ]);
+  const named = `watch_coin,address,webhook_url\n,${address},"${webhook_url}"`;
+  assert.deepEqual(read(named), [[{ address, webhook_url }], []]);
+  assert.deepEqual(read(`address,webhook_url,webhook_url\n${address},https://a.example,https://b.example`), [
+    [],
+    [`${address} The first line names the column “webhook_url” twice.`],
+  ]);
 });
 
 test('tabs between cells in quotes separate them, and are no blanks around them', () => {

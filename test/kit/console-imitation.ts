@@ -115,7 +115,12 @@ function deliveryOf(id: number, ageMs = 0) {
     ...{ status: isGood ? 'delivered' : 'retrying', type: 'COIN_TRANSFER', asset: 'ETH', block_number: id },
     ...{ sender: address(id), receiver: address(id % RECORDS), amount: String(BigInt(id) * 10n ** 15n) },
     ...{ hash: `0x${id.toString(16).padStart(64, '0')}`, origin: 'https://hooks.example.com:443' },
-    ...{ watched_address_id: record(id % RECORDS), created_at: at, retry_count: isGood ? 0 : 1 },
+    ...{
+      watched_address_id: record(id % RECORDS),
+      watched_address: address(id % RECORDS),
+      created_at: at,
+      retry_count: isGood ? 0 : 1,
+    },
     ...{ next_retry_at: null, confirmations: null, confirmations_needed: null },
     last_attempt: {
       id,

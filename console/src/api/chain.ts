@@ -3,6 +3,7 @@
  */
 
 import { effect, type Signal, signal } from '@preact/signals';
+import { texts } from '../texts.ts';
 import { call, serviceProblem } from './client.ts';
 import { createResource, type Loaded, type Resource } from './resource.ts';
 import type { Chain, Status } from './types.ts';
@@ -31,8 +32,12 @@ export function assetOf(asset: string): Asset {
   const token = data.tokens.find(({ address }) => address.toLowerCase() === asset.toLowerCase());
   return token === undefined
     ? { symbol: '', decimals: undefined, isKnown: false }
-    : { symbol: token.symbol, decimals: token.decimals, isKnown: true };
+    : { symbol: symbolOf(token.symbol, data.native_symbol), decimals: token.decimals, isKnown: true };
 }
+
+/** Many chains call the wrapped coin as they call the coin. An amount of it must not look like one of the coin. */
+const symbolOf = (symbol: string, nativeSymbol: string): string =>
+  symbol === nativeSymbol ? texts.tokenNamed(symbol) : symbol;
 
 /** The newest block that any answer named, because an answer of a service in trouble names none. */
 export const lastHead: Signal<Head | undefined> = signal(undefined);

@@ -1,8 +1,7 @@
 /**
  * The filters of the delivery log, as they stand in the console's addresses and in the API's queries.
  */
-import { ownAddressOf } from './records.ts';
-import type { AttemptEvent } from './stream.ts';
+import type { AttemptEvent } from './types.ts';
 
 export const filterNames = [
   ...([
@@ -60,20 +59,20 @@ export function matches({ notification, outcome, status }: AttemptEvent, filter:
   );
 }
 
-/** The watched address, or where the page doesn't know it, either side. The next load of the page decides. */
+/** A deleted address matches none, as in the log. */
 function isOfAddress(
-  { watched_address_id: id, sender, receiver }: AttemptEvent['notification'],
+  { watched_address: own }: AttemptEvent['notification'],
   address: string | undefined,
 ): boolean {
-  if (address === undefined) return true;
   const digits = (text: string) => text.toLowerCase().replace(/^0x/, '');
-  const own = ownAddressOf(id);
-  return (own === undefined ? [sender, receiver] : [own]).some((one) => digits(one) === digits(address));
+  return address === undefined || (own !== null && digits(own) === digits(address));
 }
 
-/** An address that the page doesn't know counts as in the direction. The next load of the page decides. */
-function isInDirection(notification: AttemptEvent['notification'], direction: string | undefined): boolean {
-  const own = ownAddressOf(notification.watched_address_id)?.toLowerCase();
-  if (direction === undefined || own === undefined) return true;
-  return own === (direction === 'out' ? notification.sender : notification.receiver).toLowerCase();
+function isInDirection(
+  { watched_address: own, sender, receiver }: AttemptEvent['notification'],
+  direction: string | undefined,
+): boolean {
+  return (
+    direction === undefined || own?.toLowerCase() === (direction === 'out' ? sender : receiver).toLowerCase()
+  );
 }

@@ -9,8 +9,9 @@ import { scope } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { ApiError, callPage, loadSurely } from './client.ts';
 import { type DeliveryFilter, matches, queryOf } from './filter.ts';
-import { type AttemptEvent, type Beginning, followAttempts } from './stream.ts';
+import { type Beginning, followAttempts } from './stream.ts';
 import { ROWS_MAX, rowOf, type TailRow, whileShown } from './tail.ts';
+import type { AttemptEvent } from './types.ts';
 
 type RowDelivery = TailRow['delivery'];
 

@@ -9,10 +9,9 @@ import { chooseWatcher, chosenWatcher, scope, session } from '../state/session.t
 import { texts } from '../texts.ts';
 import { ApiError, send } from './client.ts';
 import { createEventReader } from './sse.ts';
-import type { Attempt, EventDelivery } from './types.ts';
+import type { AttemptEvent, EventDelivery } from './types.ts';
 
 /** An attempt with its notification as of that attempt. */
-export type AttemptEvent = Attempt & { notification: EventDelivery; watcher_id?: number };
 type EventData = Omit<AttemptEvent, 'notification'> & { notification: EventDelivery | null };
 
 type StreamState =

@@ -5,8 +5,8 @@ import { type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { scope } from '../state/session.ts';
 import { call, loadSurely } from './client.ts';
-import { type AttemptEvent, followAttempts } from './stream.ts';
-import type { Delivery } from './types.ts';
+import { followAttempts } from './stream.ts';
+import type { AttemptEvent, Delivery } from './types.ts';
 
 export type TailRow = { delivery: TailDelivery; at: string };
 type TailDelivery = Omit<

@@ -48,7 +48,10 @@ export type EventDelivery = Pick<
   | 'block_number'
   | 'origin'
   | 'watched_address_id'
+  | 'watched_address'
   | 'created_at'
   | 'retry_count'
   | 'next_retry_at'
 >;
+
+export type AttemptEvent = Attempt & { notification: EventDelivery; watcher_id?: number };

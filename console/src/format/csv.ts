@@ -7,7 +7,7 @@ import { texts } from '../texts.ts';
 /** `cells` are those of the file, without the columns that a report adds. */
 type Line = { line: number; text: string; cells: readonly string[] };
 export type ImportLine = Line & { body: Record<string, unknown> };
-export type RefusedLine = Line & { message: string; isRepeated?: true };
+export type RefusedLine = Line & { message: string; isSkipped?: true };
 
 const COLUMNS: readonly string[] = ['address', 'webhook_url', 'watch_coin', 'watch_token'];
 /** What a report adds to each line. */
@@ -24,14 +24,15 @@ export function parseCsv(
 ): { lines: ImportLine[]; problems: RefusedLine[]; columns: readonly string[] } {
   const lines: ImportLine[] = [];
   const problems: RefusedLine[] = [];
-  /** The number of the line that watches the same in the same way. */
+  /** The number of the line that watches this. */
   const known = new Map<string, number>();
   let columns: readonly string[] = COLUMNS;
   let added: readonly number[] = [];
   text.split(/\r\n|\r|\n/).forEach((raw, index) => {
-    // A comment, and how a spreadsheet names the separator.
-    if (/^\s*($|#|sep=.$)/i.test(raw)) return;
-    const all = cellsOf(raw);
+    const isComment = /^\s*#/.test(raw);
+    // Nothing, a comment without an address, or how a spreadsheet names the separator.
+    if (/^\s*($|sep=.$)/i.test(raw) || (isComment && !/[0-9a-f]{40}/i.test(raw))) return;
+    const all = cellsOf(raw.replace(/^\s*#+\s*/, ''));
     const names = all.map((cell) => cell.toLowerCase());
     if (lines.length === 0 && names.includes('address')) {
       added = names.flatMap((name, place) => (REPORT_COLUMNS.includes(name) ? [place] : []));
@@ -42,38 +43,57 @@ export function parseCsv(
     }
     const cells = all.filter((_, place) => !added.includes(place));
     const line = { line: index + 1, text: cells[columns.indexOf('address')] ?? '', cells };
+    if (isComment) {
+      problems.push({ ...line, message: importTexts.skipped, isSkipped: true });
+      return;
+    }
     const body = readCells(cells, { columns, defaultUrl, hasQuotes: raw.includes('"') });
     if (typeof body === 'string') {
       problems.push({ ...line, message: body });
       return;
     }
-    const same = JSON.stringify({ ...body, address: line.text.toLowerCase().replace(/^0x/, '') });
-    const former = known.get(same);
+    const watches = watchesOf(body);
+    const former = watches.map((one) => known.get(one)).find((one) => one !== undefined);
     if (former !== undefined) {
-      problems.push({ ...line, message: importTexts.repeated(former), isRepeated: true });
+      problems.push({ ...line, message: importTexts.repeated(former), isSkipped: true });
       return;
     }
-    known.set(same, line.line);
+    for (const one of watches) known.set(one, line.line);
     lines.push({ ...line, body });
   });
   return { lines, problems, columns };
+}
+
+type Body = { address: string; webhook_url: string; watch_coin?: boolean; watch_token?: boolean };
+
+/** What the line watches: coins, tokens or both of an address for a URL. */
+function watchesOf({
+  address,
+  webhook_url: url,
+  watch_coin: coin = true,
+  watch_token: token = true,
+}: Body): string[] {
+  const place = `${address.toLowerCase().replace(/^0x/, '')} ${URL.canParse(url) ? new URL(url).href : url}`;
+  return [...(coin ? [`${place} coin`] : []), ...(token ? [`${place} token`] : [])];
 }
 
 /** The body of a request, or why there is none. */
 function readCells(
   cells: readonly string[],
   file: { columns: readonly string[]; defaultUrl: string; hasQuotes: boolean },
-): Record<string, unknown> | string {
+): Body | string {
   const { columns } = file;
   const unknown = columns.find((name) => !COLUMNS.includes(name));
   if (unknown !== undefined) return importTexts.badColumn(unknown);
+  const doubled = columns.find((name, place) => columns.indexOf(name) !== place);
+  if (doubled !== undefined) return importTexts.doubledColumn(doubled);
   // Of a URL with a separator that isn't in quotes, the rest would pass for a flag.
   const isPlain = columns === COLUMNS && !file.hasQuotes;
   const isCut = isPlain && cells[1]?.includes('?') === true && /^[01]$/.test(cells[2] ?? '');
   if (isCut || cells.slice(columns.length).some((cell) => cell !== '')) return importTexts.surplus;
   const cellOf = (name: string) => cells[columns.indexOf(name)] ?? '';
   const address = cellOf('address');
-  if (!/^(0x)?[0-9a-fA-F]{40}$/.test(address)) return texts.filters.badAddress;
+  if (!/^(0x)?[0-9a-f]{40}$/i.test(address)) return texts.filters.badAddress;
   const url = cellOf('webhook_url') === '' ? file.defaultUrl : cellOf('webhook_url');
   if (url === '') return importTexts.noUrl;
   const given = ['watch_coin', 'watch_token'].filter((name) => cellOf(name) !== '');
@@ -84,12 +104,12 @@ function readCells(
 }
 
 /**
- * Refused lines with their cells as the file has them. An import of the report ignores the added columns, and lines that repeat
- * another one, which are comments here, because the other one isn't in the report.
+ * Refused lines with their cells as the file has them. An import of the report ignores the added columns. Lines that repeat another
+ * one are comments here, because the other one isn't in the report.
  */
 export function reportOf(refused: readonly RefusedLine[], columns: readonly string[]): string {
-  const rows = refused.map(({ line, cells, message, isRepeated }) => [
-    isRepeated === true ? `# ${line}` : String(line),
+  const rows = refused.map(({ line, cells, message, isSkipped }) => [
+    isSkipped === true ? `# ${line}` : String(line),
     message.replaceAll(/\s+/g, ' '),
     ...cells,
   ]);
@@ -105,8 +125,9 @@ export function csvCell(text: string): string {
 /** A cell in quotes may contain separators, and quotes as two. */
 function cellsOf(line: string): string[] {
   if (!line.includes('"')) return line.split(/[,;\t]/).map((cell) => cell.trim());
+  // A separator before the first cell too, because an empty match would step over the next one.
   return Array.from(
-    line.matchAll(/(?:^|[,;\t])(?: *"((?:[^"]|"")*)" *(?=[,;\t]|$)|([^,;\t]*))/g),
+    `,${line}`.matchAll(/[,;\t](?: *"((?:[^"]|"")*)" *(?=[,;\t]|$)|([^,;\t]*))/g),
     ([, quoted, plain]) =>
       quoted === undefined ? (plain ?? '').trim() : quoted.replaceAll('""', '"').trim(),
   );

@@ -4,7 +4,6 @@
 
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { ownAddressOf } from '../api/records.ts';
 import type { Delivery, EventDelivery } from '../api/types.ts';
 import { watcherOf } from '../api/watcher-names.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
@@ -88,7 +87,7 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
         <Transfer
           sender={delivery.sender}
           receiver={delivery.receiver}
-          own={ownAddressOf(delivery.watched_address_id)}
+          own={delivery.watched_address ?? undefined}
         />
       </td>
       {hasReceiver ? (
@@ -111,7 +110,7 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
 /** The same in two lines: amount and time, then counterparty and answer. */
 export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' | 'href' | 'at'>) {
   const { icon, tone } = lookOf(delivery.status);
-  const own = ownAddressOf(delivery.watched_address_id);
+  const own = delivery.watched_address ?? undefined;
   const isOut = isSame(delivery.sender, own);
   const isIn = isSame(delivery.receiver, own);
   const { text: amount, unit } = amountText(delivery.amount, delivery.asset);

@@ -2,11 +2,10 @@
  * One watched address: its facts and settings, a test webhook, and its deliveries.
  */
 
-import { useCallback, useEffect, useState } from 'preact/hooks';
+import { useCallback, useState } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
 import { useAttempt } from '../api/attempt.ts';
 import { ApiError, call, curlOf } from '../api/client.ts';
-import { noteRecords } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { useTailOf } from '../api/tail.ts';
 import type { TestResult, WatchedAddress } from '../api/types.ts';
@@ -49,8 +48,7 @@ function OneRecord() {
   const record = useResource(`address ${id}`, (signal) =>
     call('GET /api/notifications/watched-addresses/{id}', { path: { id }, signal }),
   );
-  const { data, error } = record.state.value;
-  useEffect(() => noteRecords(data === undefined ? [] : [data]), [data]);
+  const { error } = record.state.value;
   // 400 and 414: not even the form of an id.
   if (error !== undefined && [400, 404, 414].includes(error.status))
     return (

@@ -1,10 +1,10 @@
 /**
  * The watched addresses of a watcher: search, pages, and the dialogs that create and import.
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
 import { callPage } from '../api/client.ts';
-import { createCommand, noteRecords } from '../api/records.ts';
+import { createCommand } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import type { WatchedAddress } from '../api/types.ts';
 import { withoutScheme } from '../format/short.ts';
@@ -36,8 +36,6 @@ function Records() {
   const page = useResource(`addresses ${query.cursor ?? ''} ${query.address ?? ''}`, (signal) =>
     callPage('GET /api/notifications/watched-addresses', { ...options, signal }),
   );
-  const { data } = page.state.value;
-  useEffect(() => noteRecords(data?.data ?? []), [data]);
   useShortcut('n', () => setOpen('new'));
   return (
     <>

@@ -7,7 +7,7 @@ import { useLocation, useRoute } from 'preact-iso';
 import { call } from '../api/client.ts';
 import { type DeliveryFilter, filterFrom, hasFilter, queryOf } from '../api/filter.ts';
 import { type LiveList, PAGE_ROWS, useLiveList } from '../api/live-list.ts';
-import { createCommand, noteRecords } from '../api/records.ts';
+import { createCommand } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { formatCount } from '../format/number.ts';
 import {
@@ -21,7 +21,6 @@ import { LiveLine } from '../parts/live-line.tsx';
 import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery } from '../parts/page.tsx';
 import { Lines, Table } from '../parts/table.tsx';
 import { Command } from '../parts/values.tsx';
-import { showsAll } from '../state/session.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
 import { DeliveryPanel } from './delivery.tsx';
@@ -30,7 +29,6 @@ import { RedeliverDialog } from './redeliver-dialog.tsx';
 
 type Picked = ReadonlyMap<number, string | null>;
 
-const RECORDS_KNOWN = 200;
 const COUNT_MS = 15_000;
 
 export function Deliveries() {
@@ -69,7 +67,6 @@ export function Deliveries() {
     setRedelivers(undefined);
     picked.value = new Map();
   }, [filterKey]);
-  useKnownRecords();
 
   const search = (id: number | undefined) => {
     const [, text = ''] = hrefWith({}).split('?');
@@ -160,18 +157,6 @@ async function showFresh(live: LiveList): Promise<void> {
   live.hasMissed.value = false;
   await live.reload();
   scrollTo({ top: 0 });
-}
-
-/** The addresses of the visitor's records, for telling them from the others. */
-function useKnownRecords(): void {
-  const records = useResource(
-    'known records',
-    (signal) =>
-      call('GET /api/notifications/watched-addresses', { query: { limit: String(RECORDS_KNOWN) }, signal }),
-    { when: !showsAll.value },
-  );
-  const { data } = records.state.value;
-  useEffect(() => noteRecords(data ?? []), [data]);
 }
 
 /** How many deliveries match, counted up to 10,000. Rows that have arrived since the last count are never more than it says. */

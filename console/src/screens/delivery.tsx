@@ -5,7 +5,6 @@ import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { useAttempt } from '../api/attempt.ts';
 import { assetOf } from '../api/chain.ts';
 import { call } from '../api/client.ts';
-import { noteRecords, ownAddressOf } from '../api/records.ts';
 import { type Resource, useResource } from '../api/resource.ts';
 import { followAttempts } from '../api/stream.ts';
 import type { DeliveryDetail } from '../api/types.ts';
@@ -114,22 +113,6 @@ async function loadDelivery(id: string, signal: AbortSignal): Promise<DeliveryDe
   return { ...delivery, attempts };
 }
 
-/** The watched address. The list that is open beside the delivery may not know it, least of all that of all watchers. */
-function useOwnAddress({
-  watched_address_id: id,
-  watcher_id: watcherId,
-}: DeliveryDetail): string | undefined {
-  const own = ownAddressOf(id);
-  const { state } = useResource(
-    `record ${id}`,
-    (signal) => call('GET /api/notifications/watched-addresses/{id}', { path: { id }, watcherId, signal }),
-    { when: own === undefined },
-  );
-  const { data } = state.value;
-  useEffect(() => noteRecords(data === undefined ? [] : [data]), [data]);
-  return own;
-}
-
 function Since({ delivery }: { delivery: DeliveryDetail }) {
   const { status, failures, attempts } = delivery;
   const first = attempts.at(-1);
@@ -160,7 +143,7 @@ function Detail({
 }) {
   const { amount, asset, type, revision, id } = delivery;
   const { symbol, decimals, isKnown } = assetOf(asset);
-  const own = useOwnAddress(delivery);
+  const own = delivery.watched_address ?? undefined;
   const { problem, attempt } = useAttempt();
   const deliver = () =>
     attempt(async () => {

@@ -2,11 +2,10 @@
  * The overview: is it working, and if not, where and since when.
  */
 
-import { useEffect } from 'preact/hooks';
 import { chain, lastHead, status } from '../api/chain.ts';
 import { call } from '../api/client.ts';
 import { unsettledOf, useFailing } from '../api/failing.ts';
-import { createCommand, noteRecords } from '../api/records.ts';
+import { createCommand } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { useTail } from '../api/tail.ts';
 import type { Receiver, Statistics } from '../api/types.ts';
@@ -49,11 +48,10 @@ export function Overview() {
   const failing = useFailing();
   const records = useResource(
     'first records',
-    (signal) => call('GET /api/notifications/watched-addresses', { query: { limit: '200' }, signal }),
+    (signal) => call('GET /api/notifications/watched-addresses', { query: { limit: '1' }, signal }),
     { when: !showsAll.value },
   );
   const { data: known } = records.state.value;
-  useEffect(() => noteRecords(known ?? []), [known]);
   const loaded = statistics.state.value;
   const isNew = known?.length === 0 && loaded.data?.totals.attempts === 0;
   if (isNew) return <FirstRun onCreated={() => void records.reload()} />;
@@ -133,7 +131,8 @@ function Summary({
 }
 
 function comparedTo({ totals, previous, period }: Statistics): string {
-  if (previous === null || previous.delivered === 0) return texts.overview.noPrevious[period];
+  if (previous === null) return texts.overview.unknownPrevious;
+  if (previous.delivered === 0) return texts.overview.noPrevious[period];
   const isMore = totals.delivered >= previous.delivered;
   const difference = Math.abs(totals.delivered - previous.delivered);
   const percent = (Math.round((difference / previous.delivered) * 1000) / 10).toFixed(1);

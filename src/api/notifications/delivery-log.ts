@@ -74,7 +74,7 @@ const attempt = {
 };
 const notification = {
   id: 81_234,
-  watched_address_id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c00',
+  ...{ watched_address_id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c00', watched_address: `0x${'22'.repeat(20)}` },
   hash: `0x${'9a'.repeat(32)}`,
   type: 'COIN_TRANSFER',
   sender: `0x${'11'.repeat(20)}`,

@@ -36,6 +36,9 @@ export const NotificationJson = Type.Object(
   {
     id: Type.Integer(),
     watched_address_id: Type.String(),
+    watched_address: Type.Union([Type.String(), Type.Null()], {
+      description: 'Null if the watched address is deleted.',
+    }),
     hash: Type.String(),
     type: Type.String(),
     sender: Type.String(),
@@ -158,6 +161,7 @@ export function notificationJson(
   return {
     id: notification.id,
     watched_address_id: notification.watchedAddressId,
+    watched_address: notification.watchedAddress ?? null,
     hash: notification.hash,
     type: notification.type,
     sender: notification.sender,

@@ -88,7 +88,7 @@ export const StatisticsJson = Type.Object(
     until: Type.String({ description: 'The time of the response.' }),
     counted_until: Type.Union([Type.String(), Type.Null()], {
       description:
-        'All attempts that were recorded before this time are counted. It is a few seconds ago. Null before the first count.',
+        'All attempts that were recorded before this time are counted. It is a few seconds ago. Null before the first count, and while the sums are built again.',
     }),
     totals: Counts,
     previous: Type.Union([Counts, Type.Null()], {

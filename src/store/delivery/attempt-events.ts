@@ -1,7 +1,7 @@
 /**
  * Attempts in the order in which they become visible, each with its notification as it was after the attempt, for streams.
  */
-import { fromBytes, type Hash } from '../../core/hex.ts';
+import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { type DeliveryStatus, type NotificationState, statusOf } from '../../domain/delivery-status.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
@@ -33,6 +33,8 @@ type AttemptedNotification = TransferFields & {
   hash: Hash;
   blockNumber: number;
   watchedAddressId: string;
+  /** Undefined if it is deleted. */
+  watchedAddress: Address | undefined;
   /** Scheme, host and port to which it was sent. */
   origin: string | undefined;
   createdAt: Date;
@@ -81,7 +83,7 @@ export async function listAttemptEvents(
       : await db.query<EventRow>(sql`
     with ${pageOf(examined)}
     select a.*, ${watcherOf(sql`a.shard_id`)} as watcher_id, counted.last, counted.is_full, l.origin, n.created_at, n.block_number,
-      ${kindText(sql`n.kind`)} as kind, n.watched_address_id, n.tx_hash, n.sender, n.receiver, n.token, n.amount,
+      ${kindText(sql`n.kind`)} as kind, n.watched_address_id, w.address as watched_address, n.tx_hash, n.sender, n.receiver, n.token, n.amount,
       coalesce(q.state, e.state) as state, q.next_retry_at, later.is_newest and coalesce(q.revision, e.revision) = a.revision as is_current,
       case when later.is_newest and q.revision = a.revision and a.outcome <> 'success' then q.retry_count
         else ${failuresUpTo} end as failures
@@ -91,6 +93,7 @@ export async function listAttemptEvents(
       select * from notification n
       where n.shard_id = a.shard_id and n.id = a.notification_id and n.created_at <= a.started_at + interval '1 day' limit 1
     ) n on true
+    left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     left join queue q on q.shard_id = n.shard_id and q.id = n.id
     left join ended e on e.shard_id = n.shard_id and e.id = n.id
     left join lateral (
@@ -105,7 +108,7 @@ export async function listAttemptEvents(
 
 const EXAMINED_COLUMNS = `id bigint, notification_id bigint, revision integer, started_at timestamptz, duration_ms integer,
   request_count smallint, outcome text, status integer, response text, shard_id bigint, lane_id bigint`;
-const DETAIL_COLUMNS = `attempt_id bigint, created_at timestamptz, block_number bigint, kind text, watched_address_id uuid,
+const DETAIL_COLUMNS = `attempt_id bigint, created_at timestamptz, block_number bigint, kind text, watched_address_id uuid, watched_address bytea,
   tx_hash bytea, sender bytea, receiver bytea, token bytea, amount numeric, state text, next_retry_at timestamptz,
   is_current boolean, failures bigint`;
 
@@ -120,13 +123,14 @@ async function readInShards(db: Db, examined: Sql, pageOf: (rows: Sql) => Sql): 
   const details = await rowsOf(
     db,
     sql`
-      select a.id as attempt_id, n.created_at, n.block_number, ${kindText(sql`n.kind`)} as kind, n.watched_address_id, n.tx_hash,
-        n.sender, n.receiver, n.token, n.amount, coalesce(q.state, e.state) as state, q.next_retry_at,
+      select a.id as attempt_id, n.created_at, n.block_number, ${kindText(sql`n.kind`)} as kind, n.watched_address_id,
+        w.address as watched_address, n.tx_hash, n.sender, n.receiver, n.token, n.amount, coalesce(q.state, e.state) as state, q.next_retry_at,
         ${isNewest} and coalesce(q.revision, e.revision) = a.revision as is_current,
         case when q.revision = a.revision and a.outcome <> 'success' and ${isNewest} then q.retry_count
           else ${failuresUpTo} end as failures
       from delivery_attempt a
       join notification n on n.shard_id = a.shard_id and n.id = a.notification_id and n.created_at <= a.started_at + interval '1 day'
+      left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
       left join queue q on q.shard_id = n.shard_id and q.id = n.id
       left join ended e on e.shard_id = n.shard_id and e.id = n.id
       where ${isInShards(sql`a.shard_id`, [...new Set(chosen.map((row) => row.shard_id))])}
@@ -161,6 +165,7 @@ type EventRow = Omit<AttemptRow, 'id'> &
     block_number: number;
     kind: string;
     watched_address_id: string;
+    watched_address: Uint8Array | null;
     tx_hash: Uint8Array;
     state: NotificationState | null;
     next_retry_at: Date | null;
@@ -188,6 +193,7 @@ function toNotification(row: EventRow, createdAt: Date): AttemptedNotification {
     hash: fromBytes(row.tx_hash),
     blockNumber: row.block_number,
     watchedAddressId: row.watched_address_id,
+    watchedAddress: row.watched_address === null ? undefined : fromBytes(row.watched_address),
     origin: row.origin ?? undefined,
     createdAt,
     retryCount: row.failures,

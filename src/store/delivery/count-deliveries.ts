@@ -143,7 +143,7 @@ async function addNext(
     }
     await tx.query(sql`
       update statistics_state set counted_id = ${upTo},
-        counted_until = coalesce(${upTo === safeId ? reachedAt : null}::timestamptz, counted_until),
+        counted_until = coalesce(${upTo === safeId ? reachedAt : null}::timestamptz, case when ${!isRestart} then counted_until end),
         counted_from = coalesce(case when ${!isRestart} then counted_from end, ${first ?? null}::timestamptz)`);
   }
   return upTo < safeId || buildNextPart(tx, { now, partReceivers });

@@ -1,7 +1,7 @@
 /**
  * The delivery log: a watcher's notifications in all states. Every query reads a bounded number of rows by an index.
  */
-import { fromBytes, type Hash } from '../../core/hex.ts';
+import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import type { NotificationState } from '../../domain/delivery-status.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
@@ -32,6 +32,8 @@ export type LoggedNotification = TransferFields & {
   id: number;
   watcherId: number;
   watchedAddressId: string;
+  /** Undefined if its watched address is deleted. */
+  watchedAddress: Address | undefined;
   hash: Hash;
   type: NotificationType;
   blockNumber: number;
@@ -256,6 +258,7 @@ type LogRow = TransferRow & {
   lane_id: number | null;
   origin: string | null;
   webhook_url: string | null;
+  watched_address: Uint8Array | null;
   tip: number | null;
   record_confirmations: number | null;
   release_number: number | null;
@@ -293,7 +296,8 @@ const columnsFrom = ({
         where substr(r.tx_hash, 29) = substr(n.tx_hash, 29) and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
       ) end as replaced_by,
       n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at,
-      n.reorg_id is not null as is_orphaned, n.lane_id, l.origin, w.webhook_url, w.confirmations as record_confirmations,
+      n.reorg_id is not null as is_orphaned, n.lane_id, l.origin, w.webhook_url, w.address as watched_address,
+      w.confirmations as record_confirmations,
       n.release_number, (select number from block order by number desc limit 1) as tip,
       a.id as attempt_id, a.started_at as attempt_started_at, a.duration_ms as attempt_duration_ms, a.outcome as attempt_outcome,
       a.status as attempt_status`;
@@ -303,6 +307,7 @@ function toLogged(row: LogRow): LoggedNotification {
     id: row.id,
     watcherId: row.watcher_id,
     watchedAddressId: row.watched_address_id,
+    watchedAddress: row.watched_address === null ? undefined : fromBytes(row.watched_address),
     hash: fromBytes(row.tx_hash),
     type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
     ...toTransferFields(row),

@@ -106,7 +106,7 @@ const plus = (one: DeliveryCounts, other: DeliveryCounts): DeliveryCounts => ({
   firstAttempt: one.firstAttempt + other.firstAttempt,
 });
 
-/** Nothing has to be counted while the last id is counted. */
+/** Nothing has to be counted while the last id is counted. Without a counted id, the sums are about to be built again. */
 async function readState(
   db: Db,
   now: Date,
@@ -116,7 +116,7 @@ async function readState(
     counted_from: Date | null;
     counted_until: Date | null;
   }>(sql`
-    select counted_from, counted_until, counted_id = (
+    select counted_from, case when counted_id is not null then counted_until end as counted_until, counted_id = (
       select case when is_called then last_value else 0 end from delivery_attempt_id_seq) as is_all
     from statistics_state`);
   return {

@@ -145,7 +145,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const shared = {
       ...{ type: 'COIN_TRANSFER', sender: alice, receiver: bob, amount: String(2n ** 200n), asset: 'BELL' },
       ...{ hash: transfer.txHash, block_number: 7, origin: 'https://one.example:443' },
-      ...{ watched_address_id: record.id, created_at: noon.toISOString() },
+      ...{ watched_address_id: record.id, watched_address: record.address, created_at: noon.toISOString() },
     };
     const expected = [
       { ...shared, status: 'retrying', retry_count: 1, next_retry_at: later(60_000).toISOString() },

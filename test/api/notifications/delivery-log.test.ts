@@ -45,6 +45,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const logged = {
       id: 1,
       watched_address_id: record.id,
+      watched_address: record.address,
       hash: transfer.txHash,
       type: 'COIN_TRANSFER',
       sender: transfer.sender,
