@@ -98,7 +98,7 @@ export function createShardGate(dependencies: Dependencies): WatcherGate {
     ...gate,
     async onRequest(request) {
       await gate.onRequest(request);
-      await requireSomeShard(dependencies.database, watcherOf(request));
+      await actFor(accountOf(request), () => requireSomeShard(dependencies.database, watcherOf(request)));
     },
   };
 }
