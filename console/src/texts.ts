@@ -676,6 +676,7 @@ export const texts = {
       [/ECONN|EHOST|ENET|socket/, 'No connection.'],
       [/JSON|Unexpected token/, 'The answer is not JSON.'],
     ] as const,
+    byPair: (pair: string) => `the price of ${pair}, times that of the coin`,
     pairs: 'Swap pairs',
     noPairs: 'No swap pair is configured. Add one under pairs in the configuration.',
     asset: 'Asset',

@@ -12,6 +12,12 @@ import { waitUntil } from '../kit/wait.ts';
 
 const HOUR_MS = 3_600_000;
 const MESSAGE = 'database: cannot be reached';
+/** As the API gives it, without an id and a name. */
+const pairFields = {
+  ...{ address: `0x${'1'.repeat(40)}`, latestPrice: 0.00001950437, vol24h: 1, updated_at: null },
+  ...{ token0: `0x${'2'.repeat(40)}`, token1: `0x${'3'.repeat(40)}`, lpPriceInUsd: null, reward_pid: 1 },
+  ...{ token0_decimals: 18, token1_decimals: 18, reserve0: null, reserve1: null, usd_value_from: 1 },
+};
 const problem = { message: MESSAGE, since: new Date().toISOString() };
 
 describe('problems', () => {
@@ -100,7 +106,7 @@ describe('problems', () => {
     await page.context().close();
   });
 
-  test('Market says in words why a source failed, and why prices are missing', async () => {
+  test('Market has the price of the reward token, and says in words why a source failed and why prices are missing', async () => {
     const page = await stage.open('/supply');
     const chain = await (await page.request.get(`${stage.service.apiUrl}/api/chain`)).json();
     const has = { ...chain.has, prices: true };
@@ -118,8 +124,16 @@ describe('problems', () => {
       const answer = Object(await (await route.fetch()).json());
       await route.fulfill({ json: { ...answer, prices: [{ ...price, sources: messages.map(failed) }] } });
     });
+    await page.route('**/api/price/reward', (route) =>
+      route.fulfill({ json: { price: 0.45, asset: 'RWD', base_currency: 'USD' } }),
+    );
+    await page.route('**/api/swap/pairs', (route) =>
+      route.fulfill({ json: [{ ...pairFields, id: 1, name: 'RWD/ETH' }] }),
+    );
     await page.goto(`${stage.service.apiUrl}/console/market`);
     await page.getByText('The host name is not found.').waitFor();
+    const reward = page.getByRole('row').filter({ hasText: 'the price of RWD/ETH, times that of the coin' });
+    assert.match((await reward.textContent()) ?? '', /RWD[\s\S]*0\.45/);
     await page.getByTitle('ENOTFOUND').waitFor();
     await page.getByText('answered HTTP 503').waitFor();
     await takeDatabase(page);
@@ -199,12 +213,7 @@ describe('problems', () => {
     const page = await stage.open('/supply');
     const present = Math.floor(Date.now() / HOUR_MS);
     const hour = (hoursAgo: number) => new Date((present - hoursAgo) * HOUR_MS).toISOString();
-    const pair = {
-      ...{ id: 7, name: 'AAA/BBB', address: `0x${'1'.repeat(40)}`, latestPrice: 0.00001950437, vol24h: 1 },
-      ...{ token0: `0x${'2'.repeat(40)}`, token1: `0x${'3'.repeat(40)}`, lpPriceInUsd: null, reward_pid: 1 },
-      ...{ token0_decimals: 18, token1_decimals: 18, reserve0: null, reserve1: null, usd_value_from: 1 },
-      updated_at: hour(0),
-    };
+    const pair = { ...pairFields, id: 7, name: 'AAA/BBB', updated_at: hour(0) };
     const hours = [2, 1, 0].map((ago) => {
       return { hour: hour(ago), price: '0.000019504312', value: null, volume: 5, swaps: 2 };
     });

@@ -17,6 +17,8 @@ export type Pair = Exact<Data<'GET /api/swap/pairs'>>[number];
 type Price = Status['prices'][number];
 
 const REFRESH_MS = 30_000;
+/** The pair whose price, times that of the native coin, is the price of the reward token (specification, price API). */
+const REWARD_PAIR = '1';
 
 /** The token that prices of the pair are in, which also determines its USD value, and the token that they are of. */
 export function unitsOf({ name, usd_value_from: from }: Pick<Pair, 'name' | 'usd_value_from'>): {
@@ -54,7 +56,7 @@ export function Market() {
                 }
               />
             ) : (
-              <Prices prices={data.prices} />
+              <Prices prices={data.prices} pairs={pairs.state.value.data?.data} />
             )
           }
         </Loading>
@@ -71,7 +73,12 @@ export function Market() {
   );
 }
 
-function Prices({ prices }: { prices: readonly Price[] }) {
+function Prices({ prices, pairs }: { prices: readonly Price[]; pairs: readonly Pair[] | undefined }) {
+  const reward = useResource('reward price', (signal) => callExact('GET /api/price/reward', { signal }), {
+    everyMs: REFRESH_MS,
+  });
+  const { price: rewardPrice = null, asset: rewardAsset } = reward.state.value.data?.data ?? {};
+  const rewardPair = pairs?.find(({ id }) => id === REWARD_PAIR);
   return (
     <Table caption={texts.market.prices}>
       <thead>
@@ -113,6 +120,17 @@ function Prices({ prices }: { prices: readonly Price[] }) {
             </td>
           </tr>
         ))}
+        {rewardPrice !== null && rewardPair !== undefined && (
+          <tr>
+            <th scope="row" class="medium">
+              {rewardAsset}
+            </th>
+            <td>{texts.none}</td>
+            <td class="right medium">{formatPrice(rewardPrice)}</td>
+            <td class="right quiet">{texts.none}</td>
+            <td class="second">{texts.market.byPair(rewardPair.name)}</td>
+          </tr>
+        )}
       </tbody>
     </Table>
   );

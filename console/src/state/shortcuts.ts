@@ -1,7 +1,7 @@
 /**
  * Keys that do something without a field having the focus. Screens add theirs while they are shown.
  */
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { hasShortcuts } from './preferences.ts';
 
 type Handler = (event: KeyboardEvent) => void;
@@ -19,7 +19,8 @@ export function useShortcut(keys: string, handler: Handler | undefined): void {
   const newest = useRef(handler);
   newest.current = handler;
   const isOn = handler !== undefined;
-  useEffect(() => {
+  // Before it is painted. An Esc that followed at once would otherwise reach what is under a question.
+  useLayoutEffect(() => {
     if (!isOn) return undefined;
     const own: Handler = (event) => newest.current?.(event);
     handlers.set(keys, [...(handlers.get(keys) ?? []), own]);
