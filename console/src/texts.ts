@@ -838,7 +838,7 @@ export const texts = {
       ['g r', 'receivers'],
       ['g p', 'points'],
       ['g m', 'market'],
-      ['g s', 'system'],
+      ['g s', 'system, for the operator'],
       ['j k', 'next and previous row'],
       ['Enter', 'open the row'],
       ['Esc', 'close, and go back to the row'],
