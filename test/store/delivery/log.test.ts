@@ -106,6 +106,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
       {
         id: logged?.id,
         watchedAddressId: record.id,
+        watchedAddress: record.address,
         hash: token.txHash,
         type: 'TOKEN_TRANSFER',
         sender: alice,
