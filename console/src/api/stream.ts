@@ -11,7 +11,7 @@ import { ApiError, send } from './client.ts';
 import { createEventReader } from './sse.ts';
 import type { AttemptEvent, EventDelivery } from './types.ts';
 
-/** An attempt with its notification as of that attempt. */
+/** Without a notification if retention has deleted it. */
 type EventData = Omit<AttemptEvent, 'notification'> & { notification: EventDelivery | null };
 
 type StreamState =

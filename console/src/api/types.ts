@@ -54,4 +54,5 @@ export type EventDelivery = Pick<
   | 'next_retry_at'
 >;
 
+/** An attempt with its notification as of that attempt. */
 export type AttemptEvent = Attempt & { notification: EventDelivery; watcher_id?: number };

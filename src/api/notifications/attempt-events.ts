@@ -45,7 +45,7 @@ const AttemptedJson = Type.Object(
     block_number: Type.Integer(),
     origin: textOrNull,
     watched_address_id: Type.String(),
-    watched_address: Type.Union([Type.String(), Type.Null()]),
+    watched_address: textOrNull,
     created_at: Type.String(),
     retry_count: Type.Integer(),
     next_retry_at: textOrNull,

@@ -71,8 +71,8 @@ type WindowRow = {
 /** Windows to which attempts are added: the newest, and the one before as long as that is read. */
 export async function listWindows(db: Db): Promise<{ period: Period; start: Date }[]> {
   return (await readRows(db)).flatMap(({ period, row }) => {
-    const isRead = row.built_parts < row.parts;
-    const starts = isRead && row.previous !== null ? [row.started_at, row.previous] : [row.started_at];
+    const isBuilt = row.built_parts === row.parts;
+    const starts = isBuilt || row.previous === null ? [row.started_at] : [row.started_at, row.previous];
     return starts.map((start) => ({ period, start }));
   });
 }

@@ -275,5 +275,6 @@ type SumsRow = CountsRow & { latency: Percentiles | null; answer: Percentiles | 
 const sumsOf = sql`attempts, failed_attempts, delivered, first_attempt,
   latency_percentiles::float8[] as latency, answer_percentiles::float8[] as answer`;
 const toSums = (row: SumsRow): ReceiverSums => ({
-  ...{ ...toCounts(row), answer: toPercentiles(row.answer), latency: toPercentiles(row.latency) },
+  ...toCounts(row),
+  ...{ answer: toPercentiles(row.answer), latency: toPercentiles(row.latency) },
 });
