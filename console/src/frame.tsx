@@ -5,6 +5,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
+import { status } from './api/chain.ts';
 import { unreachableSince } from './api/client.ts';
 import { formatAge } from './format/number.ts';
 import { formatInstant } from './format/time.ts';
@@ -64,15 +65,20 @@ function useFocusOnNewPage(main: { current: HTMLElement | null }, path: string):
   }, [main, path]);
 }
 
-/** Says that the server doesn't answer, since when, and that the page goes on by itself, or why it refuses the session. */
+/**
+ * Says that the server doesn't answer or can't read the chain's data, since when, and that the page goes on by itself, or why it
+ * refuses the session.
+ */
 function Strip() {
   const since = unreachableSince.value;
+  const { cursor, problem } = status.state.value.data ?? {};
+  const timeOf = (ms: number) => formatInstant(ms, { ms: now.value, zone: zone.value });
   if (isOutdated.value)
     return <StripLine text={texts.outdated} button={texts.reload} onPress={() => location.reload()} />;
-  if (since !== undefined) {
-    const time = formatInstant(since, { ms: now.value, zone: zone.value });
-    return <StripLine text={texts.unreachable(time, formatAge(now.value - since))} />;
-  }
+  if (since !== undefined)
+    return <StripLine text={texts.unreachable(timeOf(since), formatAge(now.value - since))} />;
+  if (cursor === null && problem != null)
+    return <StripLine text={texts.unavailable(problem.message, timeOf(Date.parse(problem.since)))} />;
   if (linkProblem.value !== undefined) {
     const giveUp = () => {
       linkProblem.value = undefined;

@@ -79,6 +79,8 @@ export const texts = {
   zoneSwitch: 'Switch between UTC and local time',
   unreachable: (since: string, age: string) =>
     `No connection to Chainbell since ${since} (${age}). Figures may be older. The page tries again by itself.`,
+  unavailable: (problem: string, since: string) =>
+    `Chainbell reports since ${since}: ${problem}. Figures may be older. The page tries again by itself.`,
   brokenPage: 'This page can’t be shown. Its address may have a wrong value.',
   outdated: 'This part of the page could not be loaded. The service may have a newer console.',
   reload: 'Reload',

@@ -31,10 +31,19 @@ describe('problems', () => {
 
   /** Answers from now on as the service does while the database is away. */
   const takeDatabase = (page: Page) =>
+    changeStatus(page, {
+      cursor: null,
+      queue: null,
+      receivers: null,
+      late: null,
+      prices: [],
+      pairs: [],
+      problem,
+    });
+  const changeStatus = (page: Page, gone: object) =>
     page.route(/\/status$/, async (route) => {
       const response = await route.fetch();
       const answer = Object(await response.json());
-      const gone = { cursor: null, queue: null, receivers: null, late: null, prices: [], pairs: [], problem };
       const { data } = answer;
       await route.fulfill({
         json: data === undefined ? { ...answer, ...gone } : { ...answer, data: { ...data, ...gone } },
@@ -43,7 +52,7 @@ describe('problems', () => {
 
   test('the reason of a problem is read by keyboard and on a small screen', async () => {
     const page = await stage.open('/supply', { width: 360, height: 740 });
-    await takeDatabase(page);
+    await changeStatus(page, { problem });
     const pill = page.getByRole('button', { name: 'trouble since' });
     await pill.waitFor();
     const reason = page.getByText(MESSAGE);
@@ -72,7 +81,7 @@ describe('problems', () => {
     await page.route(/api.notifications/, (route) =>
       route.fulfill({ status: 503, json: { success: false, statusMessage: 'Service Unavailable' } }),
     );
-    await page.getByRole('button', { name: 'trouble since' }).waitFor();
+    await page.locator('.strip', { hasText: `: ${MESSAGE}.` }).waitFor();
     await page.getByRole('link', { name: 'Addresses', exact: true }).first().click();
     const text = `Chainbell can’t answer this now. It reports: ${MESSAGE}`;
     await page.getByRole('alert').filter({ hasText: text }).waitFor();

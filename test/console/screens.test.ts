@@ -14,6 +14,9 @@ import { buildConsole } from '../kit/console-stage.ts';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const SMALL = 360;
 
+const WIDE_TABLES = `[...document.querySelectorAll('.table')].filter((one) => one.scrollWidth > one.clientWidth)
+  .map((one) => one.querySelector('caption').textContent + ': ' + one.scrollWidth + ' px in ' + one.clientWidth)`;
+
 type Violation = { id: string; nodes: { html: string }[] };
 
 describe('each screen', () => {
@@ -47,6 +50,7 @@ describe('each screen', () => {
         assert.deepEqual(await findViolations(page, 'dark'), []);
         await page.setViewportSize({ width: SMALL, height: 740 });
         assert.equal(await page.evaluate('document.documentElement.scrollWidth'), SMALL);
+        assert.deepEqual(await page.evaluate(WIDE_TABLES), [], 'tables that are wider than the screen');
         assert.deepEqual([...hosts], [new URL(page.url()).host]);
         assert.deepEqual(errors, []);
       } finally {

@@ -7,7 +7,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { hideTab, openTab } from '../kit/browser.ts';
 import { createDeliveryTools, idsOf } from '../kit/console-deliveries.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
-import { createWatcher, type Watcher } from '../kit/service.ts';
+import { createWatcher, freshAddress, type Watcher } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const HOUR_MS = 3_600_000;
@@ -125,6 +125,54 @@ describe('streams', () => {
       await page.locator('tbody .state', { hasText: 'Orphaned' }).waitFor();
       await context.close();
     });
+
+  test('a delivery that no longer matches leaves a live list, unless the pointer is on it', async () => {
+    stage.receiver.setAnswer(({ path }) => (path.endsWith('/leaving-list') ? { status: 500 } : {}));
+    const { watcher, pay } = await watching('leaving-list');
+    const page = await openLive('/deliveries?status=retrying', { key: watcher.key });
+    await pay(2);
+    await page.locator('tbody tr').nth(1).waitFor();
+    const [newest, older] = await idsOf(page);
+    stage.receiver.setAnswer({});
+    const sendAgain = (id: number | undefined) =>
+      fetch(`${stage.service.apiUrl}/api/notifications/log/${id}/redeliver`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${watcher.key}` },
+      });
+    await sendAgain(newest);
+    await page.locator('tbody tr').nth(1).waitFor({ state: 'detached' });
+    assert.deepEqual(await idsOf(page), [older]);
+    await page.locator('tbody tr').hover();
+    await sendAgain(older);
+    await page.locator('tbody .state', { hasText: 'Delivered' }).waitFor();
+    await page.context().close();
+  });
+
+  test('live lists of one direction take the transfers of all addresses of a watcher with hundreds', async () => {
+    const { watcher, pay } = await watching('hundreds-in');
+    const payer = stage.chain.accounts[2];
+    await watcher.watch({ address: payer, webhookUrl: `${stage.receiver.url}/hundreds-out` });
+    const webhookUrl = `${stage.receiver.url}/hundreds-in`;
+    for (let count = 0; count < 205; count += 1) await watcher.watch({ address: freshAddress(), webhookUrl });
+    const last = freshAddress();
+    await watcher.watch({ address: last, webhookUrl });
+    const incoming = await openLive('/deliveries?direction=in', { key: watcher.key });
+    const outgoing = await openLive('/deliveries?direction=out', { key: watcher.key });
+    await pay();
+    await stage.chain.transferNative({ from: payer, to: freshAddress(), valueWei: 1n });
+    await stage.chain.transferNative({ from: stage.chain.accounts[1], to: last, valueWei: 1n });
+    for (const [page, rows, name] of [
+      [incoming, 2, 'hundreds-in'],
+      [outgoing, 1, 'hundreds-out'],
+    ] as const) {
+      await page
+        .locator('tbody tr')
+        .nth(rows - 1)
+        .waitFor();
+      assert.deepEqual(await idsOf(page), sentIds(name));
+      await page.context().close();
+    }
+  });
 
   test('an event that was damaged on its way is asked for again', async () => {
     const { watcher, pay } = await watching('damaged');

@@ -148,22 +148,26 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
     if (present === undefined) return;
     const byId = new Map(present.map((row) => [row.id, row]));
     const added = new Set<number>();
+    const still = isStill();
     for (const attempt of attempts) {
       const { delivery } = rowOf(attempt);
       const { id } = delivery;
       const row = byId.get(id);
       if (row !== undefined) {
-        if ((row.last_attempt?.id ?? 0) <= attempt.id) byId.set(id, { ...row, ...delivery });
+        if ((row.last_attempt?.id ?? 0) > attempt.id) continue;
+        // A failing delivery that arrives leaves the list of failing ones.
+        if (still || matches(attempt, filter)) byId.set(id, { ...row, ...delivery });
+        else byId.delete(id);
       } else if (id > oldestOf(present) && matches(attempt, filter) && !seen.has(id)) {
         byId.set(id, delivery);
         added.add(id);
       }
     }
     recent += added.size;
-    const kept = present.map((row) => byId.get(row.id) ?? row);
+    const kept = present.flatMap((row) => byId.get(row.id) ?? []);
     if (added.size === 0) {
       rows.value = kept;
-    } else if (isStill()) {
+    } else if (still) {
       rows.value = kept;
       count([...added]);
     } else if (fresh.peek() > 0) {

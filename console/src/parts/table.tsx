@@ -2,7 +2,7 @@
  * Tables: a caption, a region that scrolls by itself, and rows that are one stop for the Tab key and are walked with arrows.
  */
 import type { ComponentChildren } from 'preact';
-import { useCallback, useRef } from 'preact/hooks';
+import { useCallback, useLayoutEffect, useRef } from 'preact/hooks';
 import { useShortcut } from '../state/shortcuts.ts';
 
 /** Rows of tables and of lists for small screens. */
@@ -29,6 +29,7 @@ export function Table({
   children: ComponentChildren;
 }) {
   const { region, ...handlers } = useRowKeys<HTMLDivElement>();
+  useLayoutEffect(() => nameCells(region.current));
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields
     <div
@@ -46,6 +47,14 @@ export function Table({
       </table>
     </div>
   );
+}
+
+/** Gives each cell the head of its column. On a small screen, where cells stand below each other, it stands before the cell. */
+function nameCells(region: HTMLElement | null): void {
+  const [heads, ...rows] = region?.querySelectorAll('tr') ?? [];
+  for (const row of rows) {
+    for (const cell of row.cells) cell.dataset.head = heads?.cells[cell.cellIndex]?.textContent ?? '';
+  }
 }
 
 /** Rows of two lines, for small screens. */
