@@ -107,11 +107,20 @@ export async function buildNextPart(
       await tx.query(sql`update receiver_window set built_parts = built_parts + 1 where unit = ${row.unit}`);
       return true;
     }
-    if (row !== undefined && row.started_at >= start) continue;
+    if (row !== undefined && isKept(period, row, start)) continue;
     await begin(tx, { period, start, row, partReceivers });
     return true;
   }
   return false;
+}
+
+/**
+ * Whether no other window is needed. After the clock was set back, one that begins too late is replaced, but not for a single unit,
+ * because processes whose clocks differ a little would build two in turn at each full hour.
+ */
+function isKept(period: Period, { started_at: startedAt }: WindowRow, start: Date): boolean {
+  const aheadMs = startedAt.getTime() - start.getTime();
+  return aheadMs >= 0 && aheadMs <= periods[period].unitMs;
 }
 
 /** The rows of the receivers in the units of a window. */

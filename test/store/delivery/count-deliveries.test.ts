@@ -6,9 +6,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { removeWatcher } from '../../../src/api/admin/watchers.ts';
 import { bucketBoundsMs } from '../../../src/domain/time-buckets.ts';
-import type { Database, Tx } from '../../../src/store/db/db.ts';
+import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { createDeliveryCount } from '../../../src/store/delivery/count-deliveries.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
 import { LATER_SUCCESS } from '../../../src/store/delivery/settle-sql.ts';
 import { readReceiverStatistics, readStatistics } from '../../../src/store/delivery/statistics.ts';
@@ -16,6 +15,7 @@ import { beginRemoval, removeBatch } from '../../../src/store/watchers/watcher-r
 import { attemptDue } from '../../kit/attempts.ts';
 import { bob, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock } from '../../kit/clock.ts';
+import { countAll, countOf } from '../../kit/count.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
@@ -32,62 +32,6 @@ import {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const ATTEMPTS_MS = 30 * DAY_MS;
-
-/** A count of this database that is killed at a statement of its transaction, or after the commit, if `killedAt` is given. */
-function countOf(
-  database: Database,
-  { killedAt, batchIds = 1_000, now = noon }: { killedAt?: number; batchIds?: number; now?: Date } = {},
-) {
-  let statements = 0;
-  const kill = () => {
-    statements += 1;
-    if (statements === killedAt) throw new Error('killed');
-  };
-  const watched: Database = {
-    ...database,
-    async transaction(work) {
-      const result = await database.transaction(async (tx: Tx) => {
-        const done = await work({
-          ...tx,
-          async query(statement) {
-            kill();
-            return tx.query(statement);
-          },
-        });
-        kill();
-        return done;
-      });
-      kill();
-      return result;
-    },
-  };
-  return createDeliveryCount({
-    database: watched,
-    clock: createTestClock(now),
-    attemptsMs: ATTEMPTS_MS,
-    batchIds,
-    partReceivers: 1,
-  });
-}
-
-/** Counts until nothing is left, and windows too. */
-async function countAll(
-  database: Database,
-  { batchIds = 1_000, now = noon }: { batchIds?: number; now?: Date } = {},
-): Promise<void> {
-  const count = countOf(database, { batchIds, now });
-  const isDone = async () => {
-    await count.step();
-    const [row] = await database.query<{ is_done: boolean }>(sql`
-      select counted_id = (select coalesce(max(id), 0) from delivery_attempt)
-        and (select count(*) = 2 from receiver_window where built_parts = parts
-          and started_at = case unit when 'H' then date_trunc('hour', ${now}::timestamptz, 'UTC') - interval '24 hours'
-            else date_trunc('day', ${now}::timestamptz, 'UTC') - interval '720 hours' end) as is_done
-      from statistics_state`);
-    return row?.is_done;
-  };
-  while (!(await isDone()));
-}
 
 const notification: fc.Arbitrary<Notification> = fc.record({
   shard: fc.integer({ min: 0, max: SHARDS.length - 1 }),
@@ -480,14 +424,34 @@ onEachDatabase(({ database, kind }) => {
     await mine(database(), headerOf(1), [transferOf()]);
     await attemptDue(database(), { now: noon, succeeds: true });
     const at = (hour: number) => new Date(noon.getTime() + hour * HOUR_MS);
+    const starts = async () => {
+      const rows = await database().query<{ started_at: Date }>(
+        sql`select distinct started_at from delivery_sum where unit = 'H' order by started_at`,
+      );
+      return rows.map(({ started_at: start }) => start);
+    };
     for (let hour = 0; hour < 5; hour += 1) await countAll(database(), { now: at(hour) });
-    const rows = await database().query<{ started_at: Date }>(
-      sql`select distinct started_at from delivery_sum where unit = 'H' order by started_at`,
-    );
-    assert.deepEqual(
-      rows.map(({ started_at: start }) => start),
-      [at(3 - 24), at(4 - 24)],
-    );
+    assert.deepEqual(await starts(), [at(3 - 24), at(4 - 24)]);
+    // Clocks of two processes may differ at a full hour.
+    for (let steps = 0; steps < 3; steps += 1) await countOf(database(), { now: at(3) }).step();
+    assert.deepEqual(await starts(), [at(3 - 24), at(4 - 24)]);
+  });
+
+  test('lists of receivers are whole again after the clock was set back', async () => {
+    const dayLater = new Date(noon.getTime() + 24 * HOUR_MS);
+    const monthLater = new Date(noon.getTime() + 32 * 24 * HOUR_MS);
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    const counts = async () => {
+      const read = (period: '24h' | '30d') =>
+        readReceiverStatistics(database(), undefined, { period, order: 'origin', limit: 9 });
+      return [await read('24h'), await read('30d')].map((list) => list.map(({ delivered }) => delivered));
+    };
+    for (const now of [noon, monthLater]) await countAll(database(), { now });
+    assert.deepEqual(await counts(), [[], []]);
+    await countAll(database(), { now: dayLater });
+    assert.deepEqual(await counts(), [[1], [1]]);
   });
 
   test('an embedded database, which has no autovacuum, keeps the index of ids up to date', async () => {
