@@ -102,7 +102,8 @@ test('a worker is added, and shards move to it while payments arrive: each payme
   });
   for (let round = 0; !isMoved || round < 3; round += 1) for (const watcher of watchers) await pay(watcher);
   await moving;
-  assert.deepEqual(await workers(), new Set([0, 1]));
+  // Citus balances by size, so it may have moved all of them.
+  assert.ok((await workers()).has(1), 'no shard of a watcher has moved');
   for (const watcher of watchers) await pay(watcher);
   await stage.isAllTold();
 });
