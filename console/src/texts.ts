@@ -95,6 +95,7 @@ export const texts = {
     otherSession: 'This was stopped, because another key or watcher is in use now.',
     notJson: 'The answer is not from Chainbell. A proxy may have sent another page.',
     status: (status: number) => `The server answered ${status}.`,
+    field: (message: string) => `This ${message}.`,
     failed: 'Chainbell failed to answer. The log of the service says why.',
     unavailable: (problem: string | undefined) =>
       `Chainbell can’t answer this now. ${problem === undefined ? 'If it lasts, the log of the service says why.' : `It reports: ${problem}`}`,
@@ -363,7 +364,6 @@ export const texts = {
     badAddress: 'An address has 40 hexadecimal characters.',
     badTime: 'Enter a date with a year of four digits, and a time.',
     badHash: 'A transaction has 64 hexadecimal characters.',
-    refused: (message: string) => `This ${message}.`,
   },
 
   delivery: {

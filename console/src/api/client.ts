@@ -10,7 +10,10 @@ import type { Body, Data, Exact, Operation, Query } from './types.ts';
 /** Longer than the service waits for anything. */
 const REQUEST_MS_MAX = 35_000;
 
-type Problem = { path: string; message: string };
+export type Problem = { path: string; message: string };
+
+/** What must change, and in which field. */
+export const sentenceOf = ({ path, message }: Problem): string => `${path.slice(1)} ${message}`.trim();
 
 /** An answer that is an error, or no answer at all (status 0). Its message can be shown. */
 export class ApiError extends Error {
@@ -22,9 +25,9 @@ export class ApiError extends Error {
     this.problems = problems;
   }
 
-  /** The message and all problems, for a place that has no fields. */
+  /** The message and all problems with their fields, for a place that has no fields. */
   get whole(): string {
-    return [this.message, ...this.problems.map(({ message }) => message)].join(': ');
+    return [this.message, ...this.problems.map(sentenceOf)].join(': ');
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import type { ImportLine, RefusedLine } from '../format/csv.ts';
 import { texts } from '../texts.ts';
-import { ApiError, holdSession, send } from './client.ts';
+import { ApiError, holdSession, type Problem, send, sentenceOf } from './client.ts';
 
 export type ImportReport = {
   /** Lines that have an answer. */
@@ -83,13 +83,13 @@ async function importGroup(
 
 function note(text: string, group: readonly ImportLine[], report: ImportReport): void {
   if (text === '') return;
-  const answer: { index?: number; success: boolean; statusMessage?: string; errors?: { message: string }[] } =
+  const answer: { index?: number; success: boolean; statusMessage?: string; errors?: Problem[] } =
     JSON.parse(text);
   if (answer.index === undefined) throw new ApiError(0, answer.statusMessage ?? '');
   report.done += 1;
   const line = group[answer.index];
   if (answer.success || line === undefined) return;
-  const reasons = answer.errors?.map(({ message }) => message) ?? [];
+  const reasons = answer.errors?.map(sentenceOf) ?? [];
   report.refused.push({
     ...{ line: line.line, text: line.text, cells: line.cells },
     message: reasons.length === 0 ? (answer.statusMessage ?? '') : reasons.join('; '),

@@ -5,7 +5,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
-import { type ApiError, type CallOptions, curlOf } from '../api/client.ts';
+import { type ApiError, type CallOptions, curlOf, sentenceOf } from '../api/client.ts';
 import type { Loaded } from '../api/resource.ts';
 import type { Operation } from '../api/types.ts';
 import { formatInstant } from '../format/time.ts';
@@ -142,9 +142,9 @@ export function Failed({ error, onRetry }: { error: ApiError; onRetry(): void })
       <Icon name="failing" />
       <div>
         <p>{error.message}</p>
-        {error.problems.map(({ path, message }) => (
-          <p key={`${path}${message}`} class="second">
-            {path} {message}
+        {error.problems.map(sentenceOf).map((text) => (
+          <p key={text} class="second">
+            {text}
           </p>
         ))}
       </div>

@@ -18,7 +18,10 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
   const [token, setToken] = useState(record?.watch_token ?? true);
   const [error, setError] = useState<ApiError | undefined>(undefined);
   const [isSaving, setSaving] = useState(false);
-  const problemOf = (path: string) => error?.problems.find((one) => one.path.startsWith(path))?.message;
+  const problemOf = (path: string) => {
+    const problem = error?.problems.find((one) => one.path.startsWith(path));
+    return problem && texts.errors.field(problem.message);
+  };
   const isPlaced = error?.problems.some(({ path }) => /^\/(address|webhook_url)/.test(path)) ?? false;
 
   async function save(): Promise<void> {

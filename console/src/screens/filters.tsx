@@ -218,7 +218,7 @@ async function refusalOf(filter: Record<FilterName, string | undefined>): Promis
     const name = filterNames.find((one) => first?.path === `/${one}`);
     return name === undefined || first === undefined
       ? { name: undefined, message: error.whole }
-      : { name, message: texts.filters.refused(first.message) };
+      : { name, message: texts.errors.field(first.message) };
   }
   return undefined;
 }

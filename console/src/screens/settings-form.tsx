@@ -176,12 +176,7 @@ function Form({
         value={draft.strict}
         onChange={(strict) => put({ strict })}
       />
-      <Problem
-        text={
-          error &&
-          [error.message, ...error.problems.map(({ path, message }) => `${path} ${message}`)].join(': ')
-        }
-      />
+      <Problem text={error?.whole} />
       <div>
         <button
           type="submit"
