@@ -66,18 +66,18 @@ function useFocusOnNewPage(main: { current: HTMLElement | null }, path: string):
 }
 
 /**
- * Says that the server doesn't answer or can't read the chain's data, since when, and that the page goes on by itself, or why it
+ * Says that the server doesn't answer, holds or can't read its data, since when, and that the page goes on by itself, or why it
  * refuses the session.
  */
 function Strip() {
   const since = unreachableSince.value;
-  const { cursor, problem } = status.state.value.data ?? {};
+  const { cursor, state, problem } = status.state.value.data ?? {};
   const timeOf = (ms: number) => formatInstant(ms, { ms: now.value, zone: zone.value });
   if (isOutdated.value)
     return <StripLine text={texts.outdated} button={texts.reload} onPress={() => location.reload()} />;
   if (since !== undefined)
     return <StripLine text={texts.unreachable(timeOf(since), formatAge(now.value - since))} />;
-  if (cursor === null && problem != null)
+  if ((cursor === null || state === 'holding') && problem != null)
     return <StripLine text={texts.unavailable(problem.message, timeOf(Date.parse(problem.since)))} />;
   if (linkProblem.value !== undefined) {
     const giveUp = () => {

@@ -218,6 +218,8 @@ export const texts = {
       seconds > 0
         ? `Disconnected since ${since}, next try in ${seconds} s`
         : `Disconnected since ${since}, trying now`,
+    tooMany: (seconds: number) =>
+      `Not live, because as many pages are live as the service allows. Close one; next try in ${seconds} s`,
     missed: 'More than 1,000 attempts happened while you were away. This is the newest page.',
     fresh: (count: number) => `${count.toLocaleString('en-US')} new`,
   },
@@ -452,6 +454,10 @@ export const texts = {
     startCount: (count: string) => `Redeliver ${count}`,
     suspended: (name: string) => `${name} is suspended: they are sent once it is resumed.`,
     stop: 'Stop',
+    stopping: 'It stops after this step of up to 10,000.',
+    lost: (isFirst: boolean) =>
+      `The last step of up to 10,000 has no answer, so some or all of it may be due too. ${isFirst ? 'Repeating it also sends again what has arrived meanwhile.' : 'Repeating it sends nothing twice.'}`,
+    goOn: 'Repeat and go on',
     running: (done: string, total: string) => `${done} of ${total} are due`,
     over: (done: string, skipped: number) =>
       `${done} are due now.${skipped > 0 ? ` The other ${skipped.toLocaleString('en-US')} were due or delivered already, or are orphaned or held.` : ''}`,
@@ -525,6 +531,8 @@ export const texts = {
     saved: 'Settings saved',
     confirmations: 'Confirmations',
     confirmationsNote: 'A webhook waits until its block has this many.',
+    changedElsewhere:
+      'These settings were changed elsewhere since this page loaded them. Reload the page, and make your change again.',
     wholeNumber: 'Enter a whole number.',
     direction: 'Direction',
     directions: { both: 'In and out', in: 'Incoming only', out: 'Outgoing only' },
@@ -660,6 +668,7 @@ export const texts = {
     noBlock: 'The block of the transaction is unknown.',
     awards: 'Awards',
     none: 'The transaction earned no points.',
+    unknown: 'Whether it earned points is not known either.',
     by: (rule: string, version: string) => `Rule ${rule}, version ${version}`,
     logs: 'Verdicts of the rules',
     log: (ordinal: string) => `Log ${ordinal}`,

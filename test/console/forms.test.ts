@@ -54,13 +54,12 @@ describe('forms', () => {
         `doesn’t know the decimals of ${short}. Write least amounts of such tokens in smallest units`,
       )
       .waitFor();
-    await page.route(
-      '**/settings',
-      (route) => route.fulfill({ status: 400, json: { statusMessage: 'Refused' } }),
-      {
-        times: 1,
-      },
-    );
+    let refusals = 1;
+    await page.route('**/settings', (route) => {
+      if (route.request().method() !== 'PUT' || refusals === 0) return route.fallback();
+      refusals -= 1;
+      return route.fulfill({ status: 400, json: { statusMessage: 'Refused' } });
+    });
     await save.click();
     const refused = page.getByRole('alert').filter({ hasText: 'Refused' });
     await refused.waitFor();

@@ -278,3 +278,9 @@ function cursorOf(link: string | null): string | undefined {
     ? undefined
     : (new URL(url, location.origin).searchParams.get('cursor') ?? undefined);
 }
+
+/** For idempotency keys. `crypto.randomUUID` exists only in pages of https and of this machine. */
+export function randomName(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

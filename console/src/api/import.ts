@@ -4,7 +4,7 @@
  */
 import type { ImportLine, RefusedLine } from '../format/csv.ts';
 import { texts } from '../texts.ts';
-import { ApiError, holdSession, type Problem, send, sentenceOf } from './client.ts';
+import { ApiError, holdSession, type Problem, randomName, send, sentenceOf } from './client.ts';
 
 export type ImportReport = {
   /** Lines that have an answer. */
@@ -94,10 +94,4 @@ function note(text: string, group: readonly ImportLine[], report: ImportReport):
     ...{ line: line.line, text: line.text, cells: line.cells },
     message: reasons.length === 0 ? (answer.statusMessage ?? '') : reasons.join('; '),
   });
-}
-
-/** `crypto.randomUUID` exists only in pages of https and of this machine. */
-function randomName(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

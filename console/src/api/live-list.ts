@@ -21,6 +21,8 @@ export type LiveList = {
   error: Signal<ApiError | undefined>;
   /** Deliveries that arrived while the list stood still. */
   fresh: Signal<number>;
+  /** The search for this page ended before it was full. */
+  isShort: Signal<boolean>;
   /** More than a thousand attempts were missed, and the newest page was loaded instead. */
   hasMissed: Signal<boolean>;
   /** Shows the page as it is now. */
@@ -30,6 +32,11 @@ export type LiveList = {
 };
 
 export const PAGE_ROWS = 50;
+/** A list that has fewer rows left, because they no longer match, loads its page again. */
+const ROWS_MIN = PAGE_ROWS / 2;
+/** States that a delivery enters or leaves without an attempt. A list of one of them is loaded this often. */
+const SILENT_STATES = ['waiting', 'sending', 'held'];
+const SILENT_MS = 4_000;
 /** Deliveries that are counted while the list stands still. Beyond that, one may be counted twice. */
 const SEEN_MAX = 10_000;
 
@@ -55,7 +62,10 @@ export function useLiveList({ filter, cursor, isLive, isStill }: Options): LiveL
     // The stream may have been open all the time, for another part of the page.
     if (followed.current === list) void list.reload();
     followed.current = list;
-    const endRefresh = whileShown(list.refresh);
+    const endRefresh = whileShown(
+      list.refresh,
+      SILENT_STATES.includes(filter.status ?? '') ? SILENT_MS : undefined,
+    );
     return () => {
       end();
       endRefresh();
@@ -70,6 +80,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
   const error = signal<ApiError | undefined>(undefined);
   const hasMissed = signal(false);
   const fresh = signal(0);
+  const isShort = signal(false);
   const seen = new Set<number>();
   /** Attempts that ended while a page was on its way. */
   let early: AttemptEvent[] = [];
@@ -107,6 +118,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
   function replace(page: RowDelivery[], older: string | undefined): void {
     rows.value = page;
     next.value = older;
+    isShort.value = older !== undefined && page.length < PAGE_ROWS;
     fresh.value = 0;
     seen.clear();
     recent = 0;
@@ -158,9 +170,12 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
         // A failing delivery that arrives leaves the list of failing ones.
         if (still || matches(attempt, filter)) byId.set(id, { ...row, ...delivery });
         else byId.delete(id);
-      } else if (id > oldestOf(present) && matches(attempt, filter) && !seen.has(id)) {
+      } else if (id > oldestOf(present) && matches(attempt, filter)) {
+        if (seen.has(id)) continue;
         byId.set(id, delivery);
         added.add(id);
+      } else if (seen.delete(id)) {
+        fresh.value -= 1;
       }
     }
     recent += added.size;
@@ -182,6 +197,8 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
       // The rows that don't fit belong to the older page. The log's cursor is the id of the row before it.
       if (all.length > ROWS_MAX) next.value = String(shown.at(-1)?.id);
     }
+    const hasLost = kept.length < present.length && next.peek() !== undefined;
+    if (hasLost && kept.length < ROWS_MIN && abort === undefined) void renew();
   }
 
   /** A reorg and confirmations change rows without an attempt. A list in which rows soon make place for others needs no refresh. */
@@ -191,7 +208,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
   }
 
   return {
-    ...{ rows, next, error, fresh, hasMissed, reload, renew, apply, refresh },
+    ...{ rows, next, error, fresh, isShort, hasMissed, reload, renew, apply, refresh },
     begin(why: Beginning): void {
       if (why === 'missed') hasMissed.value = true;
       void (why === 'start' ? renew() : reload());

@@ -7,7 +7,7 @@ import { announce } from '../state/announce.ts';
 import { serverNow } from '../state/clock.ts';
 import { chooseWatcher, chosenWatcher, scope, session } from '../state/session.ts';
 import { texts } from '../texts.ts';
-import { ApiError, send } from './client.ts';
+import { ApiError, send, serviceProblem, unreachableSince } from './client.ts';
 import { createEventReader } from './sse.ts';
 import type { AttemptEvent, EventDelivery } from './types.ts';
 
@@ -16,7 +16,7 @@ type EventData = Omit<AttemptEvent, 'notification'> & { notification: EventDeliv
 
 type StreamState =
   | { kind: 'off' | 'connecting' | 'live' | 'hidden' }
-  | { kind: 'broken'; since: number; retryAt: number };
+  | { kind: 'broken'; since: number; retryAt: number; isRefused: boolean };
 
 type Listener = {
   /** Called with attempts in the order of their ids, in batches. */
@@ -83,6 +83,13 @@ export function watchPage(): void {
   addEventListener('pagehide', () => close('hidden'));
   addEventListener('pageshow', () => reconnect());
   addEventListener('online', () => reconnect());
+  // A service that answers again has streams again.
+  let hadProblem = false;
+  effect(() => {
+    const hasProblem = serviceProblem.value !== undefined || unreachableSince.value !== undefined;
+    if (hadProblem && !hasProblem) reconnect();
+    hadProblem = hasProblem;
+  });
   let former = scope.peek();
   effect(() => {
     if (scope.value === former) return;
@@ -223,7 +230,8 @@ function end(own: AbortController, error: unknown): void {
     : Math.min(1_000 * 2 ** (failures - 1), BACK_OFF_MS_MAX) * (0.75 + Math.random() / 2);
   if (!usual) {
     brokenSince ??= serverNow();
-    streamState.value = { kind: 'broken', since: brokenSince, retryAt: serverNow() + waitMs };
+    const isRefused = error instanceof ApiError && error.status === 429;
+    streamState.value = { kind: 'broken', since: brokenSince, retryAt: serverNow() + waitMs, isRefused };
   }
   timer = setTimeout(connect, waitMs);
 }

@@ -87,12 +87,12 @@ export function useTailOf(recordId: string | undefined, count: number): Signal<T
   return rows;
 }
 
-/** Calls this every REFRESH_MS unless the tab is hidden, and when it is shown again. Returns what ends that. */
-export function whileShown(refresh: () => void): () => void {
+/** Calls this from time to time unless the tab is hidden, and when it is shown again. Returns what ends that. */
+export function whileShown(refresh: () => void, everyMs = REFRESH_MS): () => void {
   const refreshShown = () => {
     if (!document.hidden) refresh();
   };
-  const timer = setInterval(refreshShown, REFRESH_MS);
+  const timer = setInterval(refreshShown, everyMs);
   document.addEventListener('visibilitychange', refreshShown);
   return () => {
     clearInterval(timer);

@@ -59,7 +59,8 @@ export function streamText(): string {
       return texts.live.connecting;
     case 'broken': {
       const since = formatInstant(value.since, { ms: now.value, zone: zone.value });
-      return texts.live.broken(since, Math.max(0, Math.ceil((value.retryAt - now.value) / 1000)));
+      const seconds = Math.max(0, Math.ceil((value.retryAt - now.value) / 1000));
+      return value.isRefused ? texts.live.tooMany(seconds) : texts.live.broken(since, seconds);
     }
     case 'hidden':
     case 'off':

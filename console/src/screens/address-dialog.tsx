@@ -1,8 +1,8 @@
 /**
  * Creates or changes a watched address. The server decides which URLs are allowed, and its reason stands beside the field.
  */
-import { useState } from 'preact/hooks';
-import { ApiError, call } from '../api/client.ts';
+import { useRef, useState } from 'preact/hooks';
+import { ApiError, call, randomName } from '../api/client.ts';
 import type { WatchedAddress } from '../api/types.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { Check, TextField } from '../parts/fields.tsx';
@@ -18,6 +18,13 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
   const [token, setToken] = useState(record?.watch_token ?? true);
   const [error, setError] = useState<ApiError | undefined>(undefined);
   const [isSaving, setSaving] = useState(false);
+  /** The same for a request that is repeated because its answer was lost. */
+  const sent = useRef({ key: '', text: '' });
+  const keyOf = (body: object) => {
+    const text = JSON.stringify(body);
+    if (sent.current.text !== text) sent.current = { key: randomName(), text };
+    return sent.current.key;
+  };
   const problemOf = (path: string) => {
     const problem = error?.problems.find((one) => one.path.startsWith(path));
     return problem && texts.errors.field(problem.message);
@@ -36,8 +43,14 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
     try {
       const saved =
         record === undefined
-          ? await call('POST /api/notifications/watched-addresses', { body })
-          : await call('PATCH /api/notifications/watched-addresses/{id}', { path: { id: record.id }, body });
+          ? await call('POST /api/notifications/watched-addresses', {
+              body,
+              headers: { 'idempotency-key': keyOf(body) },
+            })
+          : await call('PATCH /api/notifications/watched-addresses/{id}', {
+              path: { id: record.id },
+              body: changesOf(record, body),
+            });
       onClose();
       onSaved(saved);
     } catch (failure) {
@@ -95,6 +108,12 @@ export function AddressDialog({ record, onClose, onSaved }: Props) {
     </Dialog>
   );
 }
+
+/** What else was changed in another tab stays. */
+const changesOf = <B extends Partial<WatchedAddress>>(record: WatchedAddress, body: B): Partial<B> =>
+  Object.fromEntries(
+    Object.entries(body).filter(([name, value]) => value !== record[name as keyof WatchedAddress]),
+  ) as Partial<B>;
 
 /** An address may be pasted without its prefix. */
 function normalize(text: string): string {

@@ -6,7 +6,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { useLocation, useRoute } from 'preact-iso';
 import { call } from '../api/client.ts';
 import { type DeliveryFilter, filterFrom, hasFilter, queryOf } from '../api/filter.ts';
-import { type LiveList, PAGE_ROWS, useLiveList } from '../api/live-list.ts';
+import { type LiveList, useLiveList } from '../api/live-list.ts';
 import { createCommand } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { formatCount } from '../format/number.ts';
@@ -96,7 +96,9 @@ export function Deliveries() {
       <div class="list" ref={list}>
         <PageHead
           title={texts.deliveries.title}
-          note={<Matches filter={filter} shown={live.rows.value?.length ?? 0} redelivered={redelivered} />}
+          note={
+            <Matches filter={filter} live={live} isFirst={cursor === undefined} redelivered={redelivered} />
+          }
         >
           <button
             type="button"
@@ -159,14 +161,19 @@ async function showFresh(live: LiveList): Promise<void> {
   scrollTo({ top: 0 });
 }
 
-/** How many deliveries match, counted up to 10,000. Rows that have arrived since the last count are never more than it says. */
+/**
+ * How many deliveries match, counted up to 10,000. Rows that have arrived since the last count are never more than it says. A list
+ * of one page is counted as it is.
+ */
 function Matches({
   filter,
-  shown,
+  live,
+  isFirst,
   redelivered,
 }: {
   filter: ReturnType<typeof filterFrom>;
-  shown: number;
+  live: LiveList;
+  isFirst: boolean;
   redelivered: number;
 }) {
   const key = JSON.stringify(filter);
@@ -179,8 +186,12 @@ function Matches({
     if (redelivered > 0) void reload();
   }, [redelivered]);
   const { data } = state.value;
-  if (data === undefined) return <>&nbsp;</>;
-  const count = `${formatCount(Math.max(data.count, shown))}${data.is_complete ? '' : '+'}`;
+  const { value: rows } = live.rows;
+  const shown = (rows?.length ?? 0) + live.fresh.value;
+  const isWhole = isFirst && rows !== undefined && live.next.value === undefined;
+  if (data === undefined && !isWhole) return <>&nbsp;</>;
+  const isExact = isWhole || data?.is_complete === true;
+  const count = `${formatCount(isWhole ? shown : Math.max(data?.count ?? 0, shown))}${isExact ? '' : '+'}`;
   return <>{hasFilter(filter) ? texts.deliveries.match(count) : texts.deliveries.total(count)}</>;
 }
 
@@ -208,7 +219,8 @@ function Rows({
   );
   if (rows === undefined && error !== undefined)
     return <Failed error={error} onRetry={() => void live.reload()} />;
-  if (rows === undefined)
+  // All rows that were shown may have left, and the next ones are on their way.
+  if (rows === undefined || (rows.length === 0 && live.next.value !== undefined && !live.isShort.value))
     return (
       <div class="is-late">
         <Ghosts />
@@ -302,7 +314,6 @@ function ListRow({ delivery, href, isCurrent, hasReceiver, isPicked, onPick }: L
 
 function Pages({ live, cursor }: { live: LiveList; cursor: string | undefined }) {
   const { hrefWith } = usePageQuery();
-  const { value: rows = [] } = live.rows;
   const { value: next } = live.next;
   return (
     <p class="below">
@@ -313,7 +324,7 @@ function Pages({ live, cursor }: { live: LiveList; cursor: string | undefined })
       )}
       {next !== undefined && (
         <>
-          {rows.length < PAGE_ROWS && <span>{texts.deliveries.lookedThrough}</span>}
+          {live.isShort.value && <span>{texts.deliveries.lookedThrough}</span>}
           <a class="link" href={hrefWith({ cursor: next })}>
             {texts.older}
           </a>

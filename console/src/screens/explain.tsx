@@ -40,7 +40,9 @@ export function Explain() {
               {data.missing !== null && ` ${data.missing.message}`}
             </p>
             <h2 class="minor">{texts.explain.awards}</h2>
-            {data.awards.length === 0 && <Empty text={texts.explain.none} />}
+            {data.awards.length === 0 && (
+              <Empty text={data.block_number === null ? texts.explain.unknown : texts.explain.none} />
+            )}
             {data.awards.map((award) => (
               <div key={`${award.rule} ${award.ordinal} ${award.user} ${award.role}`}>
                 <p class="big">

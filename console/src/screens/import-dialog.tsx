@@ -19,6 +19,9 @@ import { texts } from '../texts.ts';
 const REFUSED_SHOWN_MAX = 100;
 /** Some 150,000 lines. */
 const FILE_BYTES_MAX = 16 * 2 ** 20;
+/** Reading a CSV of this size takes so long that it waits for a pause in typing. */
+const LARGE_CHARACTERS = 500_000;
+const PAUSE_MS = 700;
 
 export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChanged(): void }) {
   const [text, setText] = useState('');
@@ -30,8 +33,12 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
   const [file, setFile] = useState<{ name: string; text: string } | undefined>(undefined);
   const [fileProblem, setFileProblem] = useState<string | undefined>(undefined);
   const csv = file?.text ?? text;
-  const { lines, problems, columns } = useMemo(() => parseCsv(csv, url.trim()), [csv, url]);
+  const settledUrl = useSettled(url.trim(), csv.length > LARGE_CHARACTERS);
+  const isSettled = settledUrl === url.trim();
+  const { lines, problems, columns } = useMemo(() => parseCsv(csv, settledUrl), [csv, settledUrl]);
   const isRunning = report !== undefined && !report.isOver;
+  /** What is stored is known only here, so that a wrong key doesn't end it. */
+  const isUnfinished = report !== undefined && report.done < lines.length;
 
   // The page may be left by other ways than the dialog's buttons.
   useEffect(() => () => abort.current?.abort(), []);
@@ -60,9 +67,10 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
     <Dialog
       title={importTexts.title}
       isWide
+      isKept={isUnfinished}
       onClose={() => {
         abort.current?.abort();
-        onClose();
+        if (!isRunning) onClose();
       }}
       onSubmit={() => void start()}
     >
@@ -162,13 +170,23 @@ export function ImportDialog({ onClose, onChanged }: { onClose(): void; onChange
           </button>
         )}
         {report === undefined && (
-          <button type="submit" class="button is-first" disabled={lines.length === 0}>
+          <button type="submit" class="button is-first" disabled={lines.length === 0 || !isSettled}>
             {importTexts.start(formatCount(lines.length), lines.length)}
           </button>
         )}
       </footer>
     </Dialog>
   );
+}
+
+/** A value while it is typed, or with `waits`, as it was after the last pause. */
+function useSettled(value: string, waits: boolean): string {
+  const [settled, settle] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => settle(value), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return waits ? settled : value;
 }
 
 function Report({

@@ -1,9 +1,10 @@
 /**
  * Prices with the sources behind them, and the swap pairs.
  */
+import { useRef } from 'preact/hooks';
 import { chain, status } from '../api/chain.ts';
 import { callExact } from '../api/client.ts';
-import { useResource } from '../api/resource.ts';
+import { type Loaded, useResource } from '../api/resource.ts';
 import type { Data, Exact, Status } from '../api/types.ts';
 import { formatAmount, formatMoney, formatPrice } from '../format/amount.ts';
 import { formatDuration } from '../format/number.ts';
@@ -29,11 +30,21 @@ export function unitsOf({ name, usd_value_from: from }: Pick<Pair, 'name' | 'usd
   return from === '0' ? { unit: first, of: second } : { unit: second, of: first };
 }
 
+/** The status, with the last known prices while the service can't read any. */
+function usePrices(): Loaded<Status> {
+  const loaded = status.state.value;
+  const known = useRef<Status['prices']>([]);
+  const { data } = loaded;
+  if (data === undefined) return loaded;
+  if (data.problem === null || data.prices.length > 0) known.current = data.prices;
+  return { ...loaded, data: { ...data, prices: known.current } };
+}
+
 export function Market() {
   const pairs = useResource('pairs', (signal) => callExact('GET /api/swap/pairs', { signal }), {
     everyMs: REFRESH_MS,
   });
-  const prices = status.state.value;
+  const prices = usePrices();
   const hasFeeds = chain.state.value.data?.has.prices !== false;
   return (
     <>

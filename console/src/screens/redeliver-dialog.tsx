@@ -2,7 +2,7 @@
  * Sends several deliveries again: the chosen ones, or all of a filter. It says how many and to whom before it starts, shows its
  * progress, and can be stopped.
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useStop } from '../api/attempt.ts';
 import { ApiError, call, callPage, holdSession } from '../api/client.ts';
 import { type DeliveryFilter, hasFilter, queryOf } from '../api/filter.ts';
@@ -22,6 +22,8 @@ type Props = {
   onClose(hasStarted: boolean): void;
 };
 type Progress = { done: number; failed: { id: number; message: string }[]; isOver: boolean; error?: string };
+/** Where a redelivery of all goes on after an answer that was lost. */
+type Place = { done: number; cursor: string | undefined };
 
 const SHOWN_FAILURES_MAX = 5;
 
@@ -34,6 +36,8 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
   const [progress, setProgress] = useState<Progress | undefined>(undefined);
   const [error, setError] = useState<string | undefined>(undefined);
   const stopped = useStop();
+  const [isStopping, setStopping] = useState(false);
+  const place = useRef<Place>({ done: 0, cursor: undefined });
   useEffect(() => {
     if (ids.length > 0 || isEmpty) return;
     call('GET /api/notifications/log/count', { query: queryOf(filter) }).then(setCount, (failure: unknown) =>
@@ -41,7 +45,10 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
     );
   }, []);
   const start = () => {
-    const run = ids.length > 0 ? sendEach(ids, setProgress, stopped) : sendAll(filter, setProgress, stopped);
+    const run =
+      ids.length > 0
+        ? sendEach(ids, setProgress, stopped)
+        : sendAll(filter, place.current, setProgress, stopped);
     run.catch((failure: unknown) => {
       setProgress((present) => ({
         ...(present ?? { done: 0, failed: [] }),
@@ -51,12 +58,19 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
     });
   };
   const total = count?.count ?? 0;
+  const countText = `${formatCount(total)}${count?.is_complete === false ? '+' : ''}`;
   const isRunning = progress !== undefined && !progress.isOver;
-  const close = () => onClose(progress !== undefined);
+  const stop = () => {
+    stopped.current = true;
+    setStopping(true);
+  };
+  const close = () => (isRunning ? stop() : onClose(progress !== undefined));
+  /** An answer was lost, so that nobody knows how many of its step are due. */
+  const isUnknown = ids.length === 0 && progress?.error !== undefined;
   const watcher = chosenWatcher();
   const skipped = total - (progress?.done ?? 0);
   return (
-    <Dialog title={texts.redeliver.title} onClose={close}>
+    <Dialog title={texts.redeliver.title} onClose={close} isKept={isRunning}>
       <Problem text={error} />
       {progress === undefined && (
         <p class="prose">
@@ -64,7 +78,7 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
             ? texts.redeliver.chooseFirst
             : count === undefined
               ? texts.redeliver.counting
-              : texts.redeliver.question(`${formatCount(total)}${count.is_complete ? '' : '+'}`, {
+              : texts.redeliver.question(countText, {
                   total,
                   receivers: receiversOf([...picked.values()]),
                   areChosen: ids.length > 0,
@@ -78,7 +92,8 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
         <div role="status">
           <progress
             max={Math.max(total, progress.done, 1)}
-            value={progress.done}
+            // More than the count says may match.
+            value={count?.is_complete === false && isRunning ? undefined : progress.done}
             aria-label={texts.redeliver.title}
           />
           <p>
@@ -87,8 +102,10 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
                   formatCount(progress.done),
                   ids.length === 0 && !stopped.current && progress.error === undefined ? skipped : 0,
                 )
-              : texts.redeliver.running(formatCount(progress.done), formatCount(total))}
+              : texts.redeliver.running(formatCount(progress.done), countText)}
+            {isRunning && isStopping && ` ${texts.redeliver.stopping}`}
           </p>
+          {isUnknown && <p>{texts.redeliver.lost(place.current.cursor === undefined)}</p>}
           {progress.error !== undefined && (
             <p class="problem">
               <Icon name="failing" />
@@ -108,13 +125,7 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
       )}
       <footer>
         {isRunning ? (
-          <button
-            type="button"
-            class="button"
-            onClick={() => {
-              stopped.current = true;
-            }}
-          >
+          <button type="button" class="button" disabled={isStopping} onClick={stop}>
             {texts.redeliver.stop}
           </button>
         ) : (
@@ -122,9 +133,14 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
             {progress === undefined ? texts.cancel : texts.close}
           </button>
         )}
+        {isUnknown && !isRunning && (
+          <button type="button" class="button is-first" onClick={start}>
+            {texts.redeliver.goOn}
+          </button>
+        )}
         {progress === undefined && !isEmpty && (
           <button type="button" class="button is-first" disabled={total === 0} onClick={start}>
-            {count === undefined ? texts.redeliver.start : texts.redeliver.startCount(formatCount(total))}
+            {count === undefined ? texts.redeliver.start : texts.redeliver.startCount(countText)}
           </button>
         )}
       </footer>
@@ -158,23 +174,22 @@ async function sendEach(
 
 async function sendAll(
   filter: DeliveryFilter,
+  place: Place,
   show: (progress: Progress) => void,
   stopped: { current: boolean },
 ): Promise<void> {
   const checkSession = holdSession();
-  let done = 0;
-  let cursor: string | undefined;
-  show({ done, failed: [], isOver: false });
+  show({ done: place.done, failed: [], isOver: false });
   do {
     checkSession();
     const { data } = await callPage('POST /api/notifications/log/redeliver', {
-      query: { ...queryOf(filter), cursor },
+      query: { ...queryOf(filter), cursor: place.cursor },
     });
-    done += data.redelivered;
-    cursor = data.cursor ?? undefined;
-    show({ done, failed: [], isOver: false });
-  } while (cursor !== undefined && !stopped.current);
-  show({ done, failed: [], isOver: true });
+    place.done += data.redelivered;
+    place.cursor = data.cursor ?? undefined;
+    show({ done: place.done, failed: [], isOver: false });
+  } while (place.cursor !== undefined && !stopped.current);
+  show({ done: place.done, failed: [], isOver: true });
 }
 
 /** The receivers of the chosen deliveries. */

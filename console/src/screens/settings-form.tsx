@@ -87,6 +87,9 @@ function Form({
   const save = async () => {
     setError(undefined);
     try {
+      const present = await call('GET /api/notifications/watched-addresses/{id}/settings', { path: { id } });
+      if (JSON.stringify(present) !== JSON.stringify(settings))
+        throw new ApiError(409, texts.settings.changedElsewhere);
       await call('PUT /api/notifications/watched-addresses/{id}/settings', {
         path: { id },
         body: {

@@ -109,18 +109,43 @@ export function toAnswer(error: unknown): Answer {
 
 /** The problems in one finding of the schema validator, which reports all missing fields together. */
 export function toProblems(finding: unknown): Problem[] {
-  const {
-    instancePath = '',
-    message = 'is invalid',
-    params = {},
-  } = finding as Partial<{
-    instancePath: string;
-    message: string;
-    params: { requiredProperties?: string[] };
-  }>;
+  const { instancePath = '', params = {}, ...rest } = finding as Partial<Finding>;
   const missing = params.requiredProperties?.map((name) => ({
     path: `${instancePath}/${name}`,
     message: 'is required',
   }));
-  return missing ?? [{ path: instancePath, message }];
+  return missing ?? [{ path: instancePath, message: wordsOf({ params, ...rest }) }];
+}
+
+type Finding = {
+  instancePath: string;
+  keyword: string;
+  message: string;
+  params: {
+    requiredProperties?: string[];
+    limit?: number;
+    allowedValues?: string[];
+    pattern?: string;
+  };
+};
+
+/** The patterns of the schemas of bodies, in words. */
+const forms: Record<string, string> = {
+  '^[0-9]{1,78}$': 'must be a whole number with at most 78 digits',
+  '^(0[xX])?[0-9a-fA-F]{40}$': 'must be an address: 0x and 40 hexadecimal characters',
+};
+
+function wordsOf({ keyword, message = 'is invalid', params = {} }: Partial<Finding>): string {
+  switch (keyword) {
+    case 'minimum':
+      return `must be at least ${params.limit}`;
+    case 'maximum':
+      return `must be at most ${params.limit}`;
+    case 'enum':
+      return `must be one of ${params.allowedValues?.join(', ')}`;
+    case 'pattern':
+      return forms[params.pattern ?? ''] ?? message;
+    default:
+      return message;
+  }
 }
