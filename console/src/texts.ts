@@ -74,7 +74,7 @@ export const texts = {
   problemSince: (since: string) => `trouble since ${since}`,
   searchAll: 'Search address, transaction, delivery',
   searchProblem:
-    'Enter an address (40 hexadecimal characters), a transaction (64), or the number of a delivery.',
+    'Enter an address (40 hexadecimal characters), the hash of a transaction (64), or the number of a delivery.',
   themeSwitch: 'Switch between light and dark',
   zoneSwitch: 'Switch between UTC and local time',
   unreachable: (since: string, age: string) =>
@@ -320,7 +320,7 @@ export const texts = {
     open: (id: number) => `delivery ${id}`,
     pick: (id: number) => `Select delivery ${id}`,
     pickAll: 'Select all shown',
-    match: (count: string) => `${count} match`,
+    match: (count: string) => `${count} ${count === '1' ? 'matches' : 'match'}`,
     total: (count: string) => `${count} in the log`,
     redeliver: 'Redeliver…',
     redeliverSome: (count: number) => `Redeliver ${count}…`,
@@ -365,7 +365,7 @@ export const texts = {
       'Enter a number such as 1500 or 0.5, with no more decimals than the token has. Without a token: a whole number of smallest units.',
     badAddress: 'An address has 40 hexadecimal characters.',
     badTime: 'Enter a date with a year of four digits, and a time.',
-    badHash: 'A transaction has 64 hexadecimal characters.',
+    badHash: 'The hash of a transaction has 64 hexadecimal characters.',
   },
 
   delivery: {
@@ -414,7 +414,7 @@ export const texts = {
     due: 'The delivery is due now',
     body: 'Request body',
     copyBody: 'Copy raw',
-    headers: (count: number) => `${count} headers`,
+    headers: (count: number) => `${count} ${one(count, 'header', 'headers')}`,
   },
 
   timeline: {
@@ -497,7 +497,7 @@ export const texts = {
     delete: 'Delete…',
     deleteTitle: 'Delete this watched address?',
     deleteNote: (count: string) =>
-      `Its transfers cause no more webhooks, and its ${count} unsent notifications are cancelled. Its delivery log stays until the retention ends.`,
+      `Its transfers cause no more webhooks, and its unsent notifications (${count}) are cancelled. Its delivery log stays until the retention ends.`,
     deleteNow: 'Delete',
     facts: 'Facts',
     id: 'ID',
@@ -797,7 +797,7 @@ export const texts = {
     deleteNow: 'Delete',
     deleting: 'Deleting…',
     left: (records: string, notifications: string) =>
-      `Deleting… Left: ${records} watched addresses, ${notifications} notifications.`,
+      `Deleting… Left: ${records} of the watched addresses, ${notifications} of the notifications.`,
     states: { active: 'Active', suspended: 'Suspended', deleting: 'Deleting' },
   },
 
@@ -840,7 +840,7 @@ export const texts = {
     single: 'Single keys are shortcuts',
     singleNote: 'Off inside fields in any case',
     version: (version: string, tokens: string) =>
-      version === '' ? '' : `Chainbell ${version} · ${tokens} tokens known`,
+      version === '' ? '' : `Chainbell ${version} · known tokens: ${tokens}`,
     keys: [
       ['/', 'search an address, a transaction or a delivery'],
       ['g o', 'overview'],

@@ -146,6 +146,9 @@ describe('problems', () => {
     await page.getByTitle('ENOTFOUND').waitFor();
     await page.getByText('answered HTTP 503').waitFor();
     await takeDatabase(page);
+    await page.locator('.strip', { hasText: MESSAGE }).waitFor();
+    await page.getByText('answered HTTP 503').waitFor();
+    await page.reload();
     await page.getByText(`Prices can’t be shown now. Chainbell reports: ${MESSAGE}`).waitFor();
     await page.route('**/api/swap/pairs', (route) =>
       route.fulfill({ status: 500, json: { statusCode: 500, statusMessage: 'Internal Server Error' } }),

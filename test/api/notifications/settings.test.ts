@@ -111,6 +111,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await read(), { success: true, data: defaults });
   });
 
+  test('a refusal says in words what a value must be', async () => {
+    const { ask, key, url } = await createStory(database());
+    for (const [body, message] of [
+      [{ confirmations: -1 }, 'must be at least 0'],
+      [{ confirmations: 100_001 }, 'must be at most 100000'],
+      [{ direction: 'up' }, 'must be one of in, out, both'],
+      [{ min_amount: '1.0' }, 'must be a whole number with at most 78 digits'],
+      [{ tokens: [{ address: '0x1' }] }, 'must be an address: 0x and 40 hexadecimal characters'],
+    ] as const) {
+      const { json } = await ask('PUT', url, { key, body });
+      assert.equal((json as { errors: { message: string }[] }).errors[0]?.message, message);
+    }
+  });
+
   test('settings of another watcher’s record and of an unknown one get the same answer, and a key is required', async () => {
     const { ask, issue, url } = await createStory(database());
     const { key } = await issue('other');
