@@ -21,6 +21,7 @@ export const systemTexts = {
   database: 'Delivery queue',
   receivers: 'Receivers',
   nodesWork: (working: number, all: number) => `${working} of ${all} ${one(all, 'node works', 'nodes work')}`,
+  onHold: 'held',
   blocksBehind: (count: number) =>
     count === 0 ? 'in sync' : `${count} ${one(count, 'block', 'blocks')} behind`,
   every: (time: string) => `a block every ${time}`,

@@ -64,6 +64,15 @@ describe('problems', () => {
     await page.context().close();
   });
 
+  test('a follower that holds is named on each page, and System does not call it in sync', async () => {
+    const page = await stage.open('/system', { admin: ADMIN_TOKEN });
+    await page.getByText('in sync').waitFor();
+    await changeStatus(page, { state: 'holding', problem });
+    await page.locator('.strip', { hasText: MESSAGE }).waitFor();
+    await page.getByText('in sync').waitFor({ state: 'detached' });
+    await page.context().close();
+  });
+
   test('without the database, System does not say that all is well', async () => {
     const page = await stage.open('/system', { admin: ADMIN_TOKEN });
     for (const text of ['nothing is late', 'all answer']) await page.getByText(text).waitFor();

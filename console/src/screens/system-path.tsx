@@ -44,13 +44,19 @@ export function Path({ status }: { status: Status }) {
           note={nodes.length === 0 ? systemTexts.otherFollows : systemTexts.nodesWork(working, nodes.length)}
         />
         <Arrow
-          value={lagBlocks === null ? texts.none : systemTexts.blocksBehind(lagBlocks)}
+          value={
+            status.state === 'holding'
+              ? systemTexts.onHold
+              : lagBlocks === null
+                ? texts.none
+                : systemTexts.blocksBehind(lagBlocks)
+          }
           note={
             blockMs == null
               ? systemTexts.rateUnknown
               : systemTexts.every(blockMs < 1000 ? formatDuration(blockMs) : formatAge(blockMs))
           }
-          isLate={(lagSeconds ?? 0) > 60}
+          isLate={status.state === 'holding' || (lagSeconds ?? 0) > 60}
         />
         <Station
           name={systemTexts.blocks}

@@ -107,13 +107,13 @@ export function databaseError(error: unknown): unknown {
   const isBroken = code === INTERNAL && BROKEN_TEXT.test(error.message);
   const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
   if (!mayRetry && !nested && !isBroken) return error;
-  const advice = READ_ONLY.test(code)
-    ? READ_ONLY_ADVICE
+  const message = messageOf(error);
+  const text = READ_ONLY.test(code)
+    ? `${message}. ${READ_ONLY_ADVICE}`
     : nested || UNREACHABLE.test(code)
-      ? UNREACHABLE_ADVICE
-      : undefined;
-  const text = `database: ${messageOf(error)}${advice === undefined ? '' : `. ${advice}`}`;
-  return new Fault('unavailable', text, { cause: error });
+      ? `no connection (${message}). ${UNREACHABLE_ADVICE}`
+      : message;
+  return new Fault('unavailable', `database: ${text}`, { cause: error });
 }
 
 /** int8 columns are ids, counts and block numbers, all below 2^53. Both drivers parse them with this function. */
