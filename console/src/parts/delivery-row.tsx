@@ -44,7 +44,7 @@ export function DeliveryHeads({ hasReceiver }: { hasReceiver: boolean }) {
       </th>
       <th>{texts.deliveries.fromTo}</th>
       {hasReceiver ? (
-        <th>{texts.deliveries.receiver}</th>
+        <th class="fourth-rank">{texts.deliveries.receiver}</th>
       ) : (
         <th class="right second-rank">{texts.deliveries.attempts}</th>
       )}
@@ -83,7 +83,7 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
         </td>
       )}
       <AmountCells amount={delivery.amount} asset={delivery.asset} />
-      <td>
+      <td class="transfer">
         <Transfer
           sender={delivery.sender}
           receiver={delivery.receiver}
@@ -91,7 +91,9 @@ export function DeliveryRow({ delivery, href, isCurrent = false, at, pick, hasRe
         />
       </td>
       {hasReceiver ? (
-        <td class="second long">{delivery.origin === null ? texts.none : hostOf(delivery.origin)}</td>
+        <td class="second long fourth-rank" title={delivery.origin ?? undefined}>
+          {delivery.origin === null ? texts.none : hostOf(delivery.origin)}
+        </td>
       ) : (
         <td class="right second-rank">
           {formatCount(delivery.retry_count + (delivery.status === 'delivered' ? 1 : 0))}
@@ -120,13 +122,13 @@ export function DeliveryLines({ delivery, href, at }: Pick<RowProps, 'delivery' 
     <li>
       <a class="row-link" href={href}>
         <Icon name={icon} tone={tone} />
-        <b>
+        <b class="amount">
           <span class="hidden">{texts.states[delivery.status]}: </span>
           {isOut ? '−' : isIn ? '+' : ''}
           {amount} <span>{unit}</span>
         </b>
         <Time at={at ?? delivery.created_at} />
-        <span class="below-line">
+        <span class="below-line wraps">
           <span>
             {showsAll.value && `${watcherOf(delivery) ?? texts.none} · `}
             {isOut ? texts.to : texts.fromLower}{' '}

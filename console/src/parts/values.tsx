@@ -87,7 +87,7 @@ export function AmountCells({ amount, asset }: { amount: string; asset: string }
       <td class="amount" title={`${amount} ${texts.units}`}>
         {text}
       </td>
-      <td class="unit" title={asset}>
+      <td class="unit" title={unit === asset ? asset : `${unit}\n${asset}`}>
         {unit}
       </td>
     </>
@@ -106,11 +106,13 @@ export function Transfer({
   return (
     <>
       <Address value={sender} isOwn={isSame(sender, own)} />
-      <span class="to">
-        <span aria-hidden="true">→</span>
-        <span class="hidden">{texts.to}</span>
+      <span class="receiving">
+        <span class="to">
+          <span aria-hidden="true">→</span>
+          <span class="hidden">{texts.to}</span>
+        </span>
+        <Address value={receiver} isOwn={isSame(receiver, own)} />
       </span>
-      <Address value={receiver} isOwn={isSame(receiver, own)} />
     </>
   );
 }

@@ -97,7 +97,7 @@ function RecordTable({ records }: { records: readonly WatchedAddress[] }) {
               <Address value={record.address} isLong isOwn />
               <Time at={record.created_at} />
               <span class="below-line">
-                <span>{withoutScheme(record.webhook_url)}</span>
+                <span title={record.webhook_url}>{withoutScheme(record.webhook_url)}</span>
                 <span>{texts.addresses.kinds(record.watch_coin, record.watch_token)}</span>
               </span>
             </a>

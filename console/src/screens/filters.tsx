@@ -35,6 +35,7 @@ export function FilterChips({ filter }: { filter: DeliveryFilter }) {
           key={name}
           class="chip is-set"
           href={hrefWith({ [name]: undefined, cursor: undefined })}
+          title={valueText(name, value, filter)}
           aria-label={texts.filters.remove(texts.filters.names[name], valueText(name, value, filter))}
         >
           {texts.filters.names[name]} <b>{valueText(name, value, filter)}</b>

@@ -95,7 +95,7 @@ function KeyTable({ keys, onOpen }: KeysProps) {
       <tbody>
         {keys.map((key) => (
           <tr key={key.id}>
-            <th scope="row" class="medium">
+            <th scope="row" class="medium name" title={key.watcher}>
               {key.watcher}
             </th>
             <td class="mono second">{key.id}</td>
@@ -125,7 +125,9 @@ function KeyLines({ keys, onOpen }: KeysProps) {
       {keys.map((key) => (
         <li key={key.id} class="row-lines">
           <span class="first-line">
-            <b class="medium">{key.watcher}</b>
+            <b class="medium" title={key.watcher}>
+              {key.watcher}
+            </b>
             <KeyState one={key} />
           </span>
           <span class="first-line quiet">

@@ -204,7 +204,7 @@ function ReceiverLines({ receivers }: { receivers: readonly Receiver[] }) {
           <li key={keyOf(receiver)}>
             <a class="row-link" href={href} aria-expanded={isOpen}>
               <Icon name={icon} tone={tone} />
-              <b>
+              <b title={receiver.origin}>
                 <span class="hidden">{word}: </span>
                 {hostOf(receiver.origin)}
               </b>
@@ -240,8 +240,8 @@ function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: str
   const duration = (ms: number | undefined) => (ms === undefined ? texts.none : formatDuration(ms));
   return (
     <LinkRow class={isOpen ? 'has-note' : ''}>
-      <th scope="row">
-        <a class="row-link medium" href={href} aria-expanded={isOpen} title={receiver.origin}>
+      <th scope="row" class="long" title={receiver.origin}>
+        <a class="row-link medium" href={href} aria-expanded={isOpen}>
           {hostOf(receiver.origin)}
         </a>
         {note !== '' && <small>{note}</small>}

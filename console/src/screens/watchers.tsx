@@ -96,7 +96,9 @@ function WatcherRows({
         {watchers.map((watcher) => (
           <li key={watcher.id} class="row-lines">
             <span class="first-line">
-              <b class="medium">{watcher.name}</b>
+              <b class="medium" title={watcher.name}>
+                {watcher.name}
+              </b>
               <WatcherState watcher={watcher} />
             </span>
             <span class="first-line quiet">
@@ -133,7 +135,7 @@ function WatcherRows({
         {watchers.map((watcher) => (
           <tr key={watcher.id}>
             <td class="right quiet">{watcher.id}</td>
-            <th scope="row" class="medium">
+            <th scope="row" class="medium name" title={watcher.name}>
               {watcher.name}
             </th>
             <td>

@@ -1,0 +1,216 @@
+/**
+ * Values of any length on screens of any width: each stays in view, or is shortened and has its whole text in a title.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { createDeliveryTools } from '../kit/console-deliveries.ts';
+import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
+import { createWatcher, freshAddress } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const DAY_MS = 86_400_000;
+const PHONE = { width: 360, height: 740 };
+/** A name without a blank, at which a line could break. */
+const NAME = 'w'.repeat(60);
+const HOST = `${'h'.repeat(60)}.${'o'.repeat(60)}.${'s'.repeat(60)}.example.com.tld`;
+const SYMBOL = 'S'.repeat(32);
+const TOKEN = freshAddress();
+const LARGEST = String(2n ** 256n - 1n);
+
+/** Elements with contents that are cut off or scroll sideways. */
+const cutOf = (page: Page, selector: string): Promise<string[]> =>
+  page.evaluate<string[]>(
+    `[...document.querySelectorAll('${selector}')].filter((one) => one.clientWidth > 1 && one.scrollWidth > one.clientWidth)
+      .map((one) => one.textContent.slice(0, 60) + ': ' + one.scrollWidth + ' px in ' + one.clientWidth)`,
+  );
+
+/** Changes the rows of an answer. */
+const changeRows = (page: Page, url: RegExp, changes: object): Promise<unknown> =>
+  page.route(url, async (route) => {
+    const response = await route.fetch();
+    const { data, ...rest } = Object(await response.json());
+    const rows = Array.isArray(data)
+      ? data.map((row: object) => ({ ...row, ...changes }))
+      : { ...data, ...changes };
+    await route.fulfill({ response, json: { ...rest, data: rows } });
+  });
+
+/** A token with a symbol as long as a token may have. */
+const addToken = (page: Page): Promise<unknown> =>
+  page.route(/api.chain$/, async (route) => {
+    const response = await route.fetch();
+    const tokens = [{ address: TOKEN, symbol: SYMBOL, decimals: 18 }];
+    await route.fulfill({ response, json: { ...Object(await response.json()), tokens } });
+  });
+
+/** Closes the tab. What its routes still ask for has no reader then. */
+async function close(page: Page): Promise<void> {
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await page.context().close();
+}
+
+describe('sizes', () => {
+  let stage: ConsoleStage;
+  before(async () => {
+    stage = await createConsoleStage({ retryMinutes: [60] });
+  });
+  after(() => stage[Symbol.asyncDispose]());
+
+  const { watching, received } = createDeliveryTools(() => stage);
+
+  /** A watcher with one delivery. */
+  async function paid(name: string) {
+    const one = await watching(name);
+    await one.pay();
+    await waitUntil(() => received(name).length === 1);
+    return one;
+  }
+
+  test('dialogs about a watcher with a long name fit', async () => {
+    await createWatcher(stage.service, NAME);
+    for (const width of [PHONE.width, 1280]) {
+      const page = await stage.open('/watchers', { admin: ADMIN_TOKEN, width });
+      const row = page.locator('tr, li').filter({ hasText: NAME });
+      await row.waitFor();
+      assert.deepEqual(await cutOf(page, '.table'), []);
+      for (const name of ['Suspend', 'Delete', 'Rotate', 'Revoke']) {
+        if (name === 'Rotate') await page.goto(`${stage.service.apiUrl}/console/keys`);
+        await row.getByRole('button', { name }).click();
+        assert.deepEqual(await cutOf(page, 'dialog, dialog *'), [], `${name} at ${width} px`);
+        await page.keyboard.press('Escape');
+      }
+      assert.deepEqual(await cutOf(page, '.table'), []);
+      await close(page);
+    }
+  });
+
+  test('the overview of a watcher with a long name fits', async () => {
+    const watcher = await createWatcher(stage.service, NAME.slice(1));
+    for (const width of [PHONE.width, 1280]) {
+      const page = await stage.open('', { key: watcher.key, width });
+      await page.getByText('Watch your first address').waitFor();
+      assert.equal(await page.evaluate('document.documentElement.scrollWidth'), width);
+      assert.deepEqual(await cutOf(page, '.head, .rail, .rail *'), []);
+      await close(page);
+    }
+  });
+
+  test('the dialog that deletes a watched address fits into a small screen', async () => {
+    const { watcher, id } = await watching('to-delete');
+    const page = await stage.open(`/addresses/${id}`, { key: watcher.key, width: 320 });
+    await page.getByRole('button', { name: 'Delete' }).click();
+    assert.deepEqual(await cutOf(page, 'dialog, dialog *'), []);
+    const [dialog, button] = await Promise.all(
+      ['dialog', 'dialog footer .is-bad'].map((one) => page.locator(one).boundingBox()),
+    );
+    assert.ok(
+      dialog && button && button.x + button.width <= dialog.x + dialog.width - 16,
+      JSON.stringify(button),
+    );
+    await close(page);
+  });
+
+  test('a long host leaves room for the other columns', async () => {
+    const { watcher } = await paid('long-host');
+    const origin = `https://${HOST}`;
+    for (const width of [768, 1024, 1440]) {
+      const page = await stage.open('/supply', { key: watcher.key, width });
+      await changeRows(page, /notifications.receivers/, { origin });
+      await changeRows(page, /notifications.log\?/, { origin });
+      await changeRows(page, /notifications.watched-addresses\?/, { webhook_url: `${origin}/deposits` });
+      for (const name of ['Receivers', 'Deliveries', 'Addresses', 'Overview']) {
+        await page.getByRole('link', { name, exact: true }).first().click();
+        await page.getByRole('heading', { name, exact: true }).waitFor();
+        await page.locator('tbody a.row-link').waitFor();
+        assert.deepEqual(await cutOf(page, '.table'), [], `${name} at ${width} px`);
+        assert.equal(await page.evaluate('document.documentElement.scrollWidth'), width);
+        if (width > 1000) assert.notEqual(await page.getByTitle(origin).count(), 0, name);
+      }
+      await page.goto(`${stage.service.apiUrl}/console/receivers?origin=${encodeURIComponent(origin)}`);
+      await page.getByText('Other receivers are unaffected').waitFor();
+      assert.deepEqual(await cutOf(page, '.table, .notice'), [], `explanation at ${width} px`);
+      await page.goto(`${stage.service.apiUrl}/console/deliveries?origin=${encodeURIComponent(origin)}`);
+      await page.getByRole('link', { name: 'Remove' }).waitFor();
+      assert.deepEqual(await cutOf(page, '.chips'), [], `filter at ${width} px`);
+      await close(page);
+    }
+  });
+
+  test('an amount keeps its digits and its unit', async () => {
+    const { watcher } = await paid('rich');
+    for (const width of [PHONE.width, 768, 1280]) {
+      const page = await stage.open('/supply', { key: watcher.key, width });
+      await addToken(page);
+      await changeRows(page, /notifications.log\?/, { amount: LARGEST, asset: TOKEN });
+      await page.goto(`${stage.service.apiUrl}/console/deliveries`);
+      await page.getByText('115,792,089,237').first().waitFor();
+      assert.deepEqual(await cutOf(page, '.table, td.amount, .rows .row-link > b'), [], `${width} px`);
+      assert.equal(await page.evaluate('document.documentElement.scrollWidth'), width);
+      if (width > PHONE.width) await page.getByTitle(SYMBOL).first().waitFor();
+      await close(page);
+    }
+  });
+
+  test('the second line of a row keeps the counterparty and the countdown', async () => {
+    const name = 'a-watcher-with-a-rather-long-name';
+    stage.receiver.setAnswer(({ path }) => (path.endsWith(`/${name}`) ? { status: 503 } : {}));
+    await paid(name);
+    const page = await stage.open('/deliveries', { admin: ADMIN_TOKEN, ...PHONE });
+    await page.locator('.below-line', { hasText: name }).filter({ hasText: 'next in' }).waitFor();
+    assert.deepEqual(await cutOf(page, '.below-line > *'), []);
+    await close(page);
+  });
+
+  test('beside a long URL, it stays in view what an address watches', async () => {
+    const { watcher } = await watching('long-url');
+    await watcher.watch({ address: freshAddress(), webhookUrl: `${stage.receiver.url}/${'u'.repeat(300)}` });
+    const page = await stage.open('/addresses', { key: watcher.key, ...PHONE });
+    await page.getByText('coin and tokens').first().waitFor();
+    assert.deepEqual(await cutOf(page, '.below-line > :last-child'), []);
+    await close(page);
+  });
+
+  test('deliveries fit beside the rail, beside the detail and with a long symbol', async () => {
+    const { watcher } = await paid('fitting');
+    const at = new Date(Date.now() - DAY_MS).toISOString();
+    const long = {
+      ...{
+        status: 'failing',
+        amount: '1234567123456789012345678',
+        created_at: at,
+        retry_count: 12,
+        origin: `https://${HOST}`,
+      },
+      last_attempt: { id: 1, started_at: at, duration_ms: 10_000, outcome: 'connect', status: null },
+    };
+    const cut: string[] = [];
+    for (const asset of ['ETH', TOKEN])
+      for (const width of [768, 1000, 1280]) {
+        const page = await stage.open('/supply', { key: watcher.key, width });
+        await addToken(page);
+        await changeRows(page, /notifications.log\?/, { ...long, asset });
+        await page.goto(`${stage.service.apiUrl}/console`);
+        await page.locator('tbody a.row-link').first().waitFor();
+        const name = `${asset === 'ETH' ? 'ETH' : 'symbol'}-${width}`;
+        cut.push(...(await cutOf(page, '.table')).map((one) => `overview ${name} ${one}`));
+        await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+        await page.getByText('in the log').waitFor();
+        await page.locator('tbody a.row-link').first().waitFor();
+        cut.push(...(await cutOf(page, '.table')).map((one) => `deliveries ${name} ${one}`));
+        await page.locator('tbody a.row-link').first().click();
+        await page.getByRole('complementary').getByText('Request body').waitFor();
+        cut.push(...(await cutOf(page, '.table')).map((one) => `detail ${name} ${one}`));
+        await close(page);
+      }
+    assert.deepEqual(cut, []);
+  });
+
+  test('all filters are in view on a small screen', async () => {
+    const { watcher } = await watching('filters');
+    const page = await stage.open('/deliveries', { key: watcher.key, ...PHONE });
+    await page.getByRole('button', { name: 'State' }).waitFor();
+    assert.deepEqual(await cutOf(page, '.chips'), []);
+    await close(page);
+  });
+});
