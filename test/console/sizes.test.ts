@@ -1,7 +1,10 @@
 /**
- * Values of any length on screens of any width: each stays in view, or is shortened and has its whole text in a title.
+ * Values of any length on screens of any width: each stays in view, or is shortened and has its whole text in a title. And details
+ * of pages: keys, heads of tables, and figures that are old.
  */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { createDeliveryTools } from '../kit/console-deliveries.ts';
@@ -9,6 +12,7 @@ import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/conso
 import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const DAY_MS = 86_400_000;
 const PHONE = { width: 360, height: 740 };
 /** A name without a blank, at which a line could break. */
@@ -211,6 +215,70 @@ describe('sizes', () => {
     const page = await stage.open('/deliveries', { key: watcher.key, ...PHONE });
     await page.getByRole('button', { name: 'State' }).waitFor();
     assert.deepEqual(await cutOf(page, '.chips'), []);
+    await close(page);
+  });
+
+  test('the request of a test can be scrolled by keyboard', async () => {
+    const { watcher } = await watching('tested');
+    stage.receiver.setAnswer({ body: 'thanks' });
+    const { id } = await watcher.watch({
+      address: freshAddress(),
+      webhookUrl: `${stage.receiver.url}/${'u'.repeat(1_500)}`,
+    });
+    const page = await stage.open(`/addresses/${id}`, { key: watcher.key, ...PHONE });
+    await page.getByRole('button', { name: 'Send a test' }).click();
+    await page.getByText('Request body').waitFor();
+    await page.evaluate(AXE);
+    const { violations } = await page.evaluate<{ violations: { id: string; nodes: { html: string }[] }[] }>(
+      'axe.run()',
+    );
+    assert.deepEqual(violations, []);
+    for (const name of ['Answer', 'Request', 'Request body'])
+      await page.getByRole('group', { name, exact: true }).waitFor();
+    await close(page);
+  });
+
+  test('while the database is away, all figures of the overview are dim', async () => {
+    const { watcher } = await paid('dim');
+    const page = await stage.open('', { key: watcher.key });
+    await page.locator('.figures', { hasText: 'nothing waits' }).waitFor();
+    await page.getByRole('link', { name: 'Receivers', exact: true }).first().click();
+    await page.getByRole('heading', { name: 'Receivers' }).waitFor();
+    await page.route(/api.notifications/, (route) =>
+      route.fulfill({ status: 503, json: { success: false } }),
+    );
+    await page.getByRole('link', { name: 'Overview', exact: true }).first().click();
+    await waitUntil(async () => (await page.locator('.figures .is-old').count()) > 0);
+    const bright = page.locator('.figures > div').filter({ has: page.locator('.value:not(.is-old)') });
+    // The head comes from another answer.
+    assert.equal(await bright.count(), 1);
+    await close(page);
+  });
+
+  test('Esc leads from a user back to the row, and the tables of the user have heads', async () => {
+    const user = freshAddress();
+    const at = new Date().toISOString();
+    const page = await stage.open('/supply');
+    const answers = {
+      leaderboard: [freshAddress(), user].map((one) => ({ user: one, points: '5.5' })),
+      'user-by-category': [{ category: 'swap', points: '5.5' }],
+      user: [{ category: 'swap', points: '5.5', hash: `0x${'1'.repeat(64)}`, created_at: at }],
+    };
+    for (const [name, data] of Object.entries(answers))
+      await page.route(new RegExp(`api.points.${name}\\?`), (route) =>
+        route.fulfill({ json: { success: true, data } }),
+      );
+    for (const width of [1440, 1000, PHONE.width]) {
+      await page.setViewportSize({ width, height: 740 });
+      await page.goto(`${stage.service.apiUrl}/console/points`);
+      await page.locator('tbody a.row-link').nth(1).press('Enter');
+      await page.getByRole('heading', { name: 'Newest awards' }).waitFor();
+      assert.equal(await page.getByRole('complementary').getByRole('columnheader').count(), 6);
+      await page.keyboard.press('Escape');
+      await waitUntil(
+        async () => (await page.evaluate('document.activeElement.pathname')) === `/console/points/${user}`,
+      );
+    }
     await close(page);
   });
 });

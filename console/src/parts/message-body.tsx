@@ -57,8 +57,9 @@ function JsonText({ text }: { text: string }) {
     else pieces.push(token);
   });
   return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by keyboard
-    <pre class="json" tabIndex={0}>
+    <pre class="json" role="group" aria-label={texts.delivery.body} tabIndex={0}>
       {pieces}
     </pre>
   );

@@ -178,8 +178,9 @@ function Run({ run, createdAt, onOpen }: { run: Entry[]; createdAt: string; onOp
 /** What the receiver answered, only ever as text. Marks that would change the direction of the page's text are kept inside. */
 export function Answer({ text }: { text: string }) {
   return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by keyboard
-    <pre class="answer" dir="ltr" tabIndex={0}>
+    <pre class="answer" dir="ltr" role="group" aria-label={texts.address.answer} tabIndex={0}>
       <bdi>{visible(text)}</bdi>
     </pre>
   );

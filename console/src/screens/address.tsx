@@ -302,7 +302,9 @@ function Verdict({ result }: { result: TestResult }) {
         <Answer text={result.response} />
       )}
       <h3>{texts.address.request}</h3>
-      <pre class="answer">
+      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by keyboard */}
+      <pre class="answer" role="group" aria-label={texts.address.request} tabIndex={0}>
         {request.method} {visible(request.url)}
       </pre>
       <MessageBody message={request} />

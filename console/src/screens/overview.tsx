@@ -6,7 +6,7 @@ import { chain, lastHead, status } from '../api/chain.ts';
 import { call } from '../api/client.ts';
 import { unsettledOf, useFailing } from '../api/failing.ts';
 import { createCommand } from '../api/records.ts';
-import { useResource } from '../api/resource.ts';
+import { type Loaded, useResource } from '../api/resource.ts';
 import { useTail } from '../api/tail.ts';
 import type { Receiver, Statistics } from '../api/types.ts';
 import { groupDigits } from '../format/amount.ts';
@@ -66,7 +66,7 @@ export function Overview() {
       </PageHead>
       <Summary
         statistics={loaded.data}
-        receivers={receivers.state.value.data}
+        receivers={receivers.state.value}
         failing={failing.state.value.data}
         isOld={loaded.error !== undefined}
       />
@@ -96,7 +96,7 @@ function Summary({
   isOld,
 }: {
   statistics: Statistics | undefined;
-  receivers: Receiver[] | undefined;
+  receivers: Loaded<Receiver[]>;
   failing: Receiver[] | undefined;
   isOld: boolean;
 }) {
@@ -124,7 +124,7 @@ function Summary({
         }
         isOld={isOld}
       />
-      <Waiting receivers={receivers} />
+      <Waiting receivers={receivers.data} isOld={receivers.error !== undefined} />
       <HeadFigure />
     </Figures>
   );
@@ -178,7 +178,7 @@ function failedNote({ totals }: Statistics): string {
   return texts.overview.failedShare(formatShare(totals.failed_attempts, totals.attempts));
 }
 
-function Waiting({ receivers }: { receivers: Receiver[] | undefined }) {
+function Waiting({ receivers, isOld }: { receivers: Receiver[] | undefined; isOld: boolean }) {
   if (receivers === undefined) return <Figure label={texts.overview.waiting} value={undefined} />;
   const count = receivers.reduce((sum, { waiting }) => sum + (waiting ?? 0), 0);
   const isPart =
@@ -198,6 +198,7 @@ function Waiting({ receivers }: { receivers: Receiver[] | undefined }) {
       }
       noteIcon={hasFailing && count > 0 ? 'alert' : undefined}
       tone={hasFailing && count > 0 ? 'is-warn' : ''}
+      isOld={isOld}
     />
   );
 }

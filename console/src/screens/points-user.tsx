@@ -15,6 +15,7 @@ import { AsTable, Chart, Swatch } from '../parts/chart.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Empty, Ghosts, Loading } from '../parts/page.tsx';
 import { Copy, Time } from '../parts/values.tsx';
+import { zone } from '../state/preferences.ts';
 import { isOperator } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
@@ -170,6 +171,17 @@ function Categories({ categories }: { categories: readonly Category[] }) {
       </svg>
       <table>
         <caption class="hidden">{texts.points.byCategory}</caption>
+        <thead>
+          <tr>
+            <th>
+              <span class="hidden">{texts.points.byCategory}</span>
+            </th>
+            <th class="right">{texts.points.points}</th>
+            <th>
+              <span class="hidden">%</span>
+            </th>
+          </tr>
+        </thead>
         <tbody>
           {categories.map(({ category, points }, index) => (
             <tr key={category}>
@@ -212,6 +224,15 @@ function Awards({
           <h2 class="minor">{texts.points.newest}</h2>
           <table>
             <caption class="hidden">{texts.points.newest}</caption>
+            <thead>
+              <tr>
+                <th>
+                  <span class="hidden">{texts.points.byCategory}</span>
+                </th>
+                <th class="right">{texts.points.points}</th>
+                <th class="right">{texts.timeIn(zone.value)}</th>
+              </tr>
+            </thead>
             <tbody>
               {data?.awards.slice(0, AWARDS_SHOWN).map((award, index) => (
                 <tr key={`${award.hash} ${index}`}>
@@ -228,7 +249,7 @@ function Awards({
                     {award.points.startsWith('-') ? '' : '+'}
                     {formatDecimal(award.points, DECIMALS_MAX)}
                   </td>
-                  <td class="right quiet">
+                  <td class="right quiet" data-head={texts.timeIn(zone.value)}>
                     <Time at={award.created_at} />
                   </td>
                 </tr>

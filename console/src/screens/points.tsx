@@ -2,7 +2,7 @@
  * Points: the leaderboard of a month, and a user's month beside it.
  */
 
-import { useCallback } from 'preact/hooks';
+import { useCallback, useRef } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
 import { callExact } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
@@ -44,12 +44,20 @@ export function Points() {
   const search = hrefWith({}).split('?')[1];
   const hrefOf = (one: string | undefined) =>
     `/console/points${one === undefined ? '' : `/${one}`}${search === undefined ? '' : `?${search}`}`;
-  const close = useCallback(() => route(hrefOf(undefined)), [route, hrefOf]);
-  useShortcut('Escape', close);
+  const list = useRef<HTMLDivElement>(null);
+  const close = useCallback(() => {
+    route(hrefOf(undefined));
+    setTimeout(() => {
+      const links = list.current?.querySelectorAll<HTMLAnchorElement>('a.row-link') ?? [];
+      const row = [...links].find(({ pathname }) => isSame(pathname, `/console/points/${user}`));
+      (row ?? document.getElementById('main'))?.focus();
+    });
+  }, [route, hrefOf]);
+  useShortcut('Escape', user === undefined ? undefined : close);
   const toMonth = (offset: number) => hrefWith({ month: shiftMonth(month, offset), ...FIRST_PAGE });
   return (
     <div class={user === undefined ? '' : 'split has-detail'}>
-      <div class="list">
+      <div class="list" ref={list}>
         <PageHead title={texts.points.title} note={texts.points.note}>
           <a
             class="icon-button"
