@@ -47,7 +47,8 @@ export function parseChange(value: unknown, policy: WebhookPolicy): Change {
 
 /** The change in a line of JSON. @throws Fault like `parseChange` */
 export function parseLine(line: Line, policy: WebhookPolicy): Change {
-  if (line === undefined) throw invalid('', `the line must be at most ${LINE_CHARACTERS_MAX} characters long`);
+  if (line === undefined)
+    throw invalid('', `the line must be at most ${LINE_CHARACTERS_MAX} characters long`);
   let value: unknown;
   try {
     value = JSON.parse(line);
