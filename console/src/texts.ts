@@ -647,6 +647,8 @@ export const texts = {
     find: 'Find a user, 0x…',
     of: (user: string) => `Points of ${user}`,
     byCategory: 'By category',
+    category: 'Category',
+    part: 'Share',
     byDay: 'By day',
     utcDays: 'days in UTC',
     day: 'Day',

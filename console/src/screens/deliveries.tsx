@@ -77,7 +77,8 @@ export function Deliveries() {
     route(search(undefined));
     setTimeout(() => {
       const links = list.current?.querySelectorAll<HTMLAnchorElement>('a.row-link') ?? [];
-      [...links].find(({ pathname }) => pathname === path)?.focus();
+      const row = [...links].find(({ pathname }) => pathname === path);
+      (row ?? document.getElementById('main'))?.focus();
     });
   }, [route, search]);
   useShortcut('Escape', openId === undefined ? undefined : close);

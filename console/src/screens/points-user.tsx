@@ -174,11 +174,11 @@ function Categories({ categories }: { categories: readonly Category[] }) {
         <thead>
           <tr>
             <th>
-              <span class="hidden">{texts.points.byCategory}</span>
+              <span class="hidden">{texts.points.category}</span>
             </th>
             <th class="right">{texts.points.points}</th>
             <th>
-              <span class="hidden">%</span>
+              <span class="hidden">{texts.points.part}</span>
             </th>
           </tr>
         </thead>
@@ -227,7 +227,7 @@ function Awards({
             <thead>
               <tr>
                 <th>
-                  <span class="hidden">{texts.points.byCategory}</span>
+                  <span class="hidden">{texts.points.category}</span>
                 </th>
                 <th class="right">{texts.points.points}</th>
                 <th class="right">{texts.timeIn(zone.value)}</th>

@@ -65,7 +65,7 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
     setStopping(true);
   };
   const close = () => (isRunning ? stop() : onClose(progress !== undefined));
-  /** An answer was lost, so that nobody knows how many of its step are due. */
+  /** An answer was lost, so how many of its step are due is unknown. */
   const isUnknown = ids.length === 0 && progress?.error !== undefined;
   const watcher = chosenWatcher();
   const skipped = total - (progress?.done ?? 0);
