@@ -648,7 +648,7 @@ export const texts = {
     of: (user: string) => `Points of ${user}`,
     byCategory: 'By category',
     category: 'Category',
-    part: 'Share',
+    ofAll: 'Share',
     byDay: 'By day',
     utcDays: 'days in UTC',
     day: 'Day',

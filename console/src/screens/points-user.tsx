@@ -178,7 +178,7 @@ function Categories({ categories }: { categories: readonly Category[] }) {
             </th>
             <th class="right">{texts.points.points}</th>
             <th>
-              <span class="hidden">{texts.points.part}</span>
+              <span class="hidden">{texts.points.ofAll}</span>
             </th>
           </tr>
         </thead>
