@@ -51,9 +51,14 @@ export function Table({
 
 /** Gives each cell the head of its column. On a small screen, where cells stand below each other, it stands before the cell. */
 function nameCells(region: HTMLElement | null): void {
-  const [heads, ...rows] = region?.querySelectorAll('tr') ?? [];
+  const [first, ...rows] = region?.querySelectorAll('tr') ?? [];
+  const heads = Array.from(first?.cells ?? [], ({ textContent }) => textContent ?? '');
   for (const row of rows) {
-    for (const cell of row.cells) cell.dataset.head = heads?.cells[cell.cellIndex]?.textContent ?? '';
+    Array.from(row.cells).forEach((cell, place) => {
+      const head = heads[place] ?? '';
+      // A busy table is rendered four times a second, mostly with the cells that it has.
+      if (cell.dataset.head !== head) cell.dataset.head = head;
+    });
   }
 }
 
