@@ -157,7 +157,7 @@ export async function loadSurely<T>(
 export function holdSession(): () => void {
   const whose = scope.peek();
   return () => {
-    if (scope.peek() !== whose) throw new ApiError(0, texts.errors.otherSession);
+    if (scope.peek() !== whose) throw new ApiError(409, texts.errors.otherSession);
   };
 }
 

@@ -21,7 +21,12 @@ type Props = {
   filter: DeliveryFilter;
   onClose(hasStarted: boolean): void;
 };
-type Progress = { done: number; failed: { id: number; message: string }[]; isOver: boolean; error?: string };
+type Progress = {
+  done: number;
+  failed: { id: number; message: string }[];
+  isOver: boolean;
+  error?: ApiError;
+};
 /** Where a redelivery of all goes on after an answer that was lost. */
 type Place = { done: number; cursor: string | undefined };
 
@@ -45,16 +50,15 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
     );
   }, []);
   const start = () => {
+    stopped.current = false;
+    setStopping(false);
     const run =
       ids.length > 0
         ? sendEach(ids, setProgress, stopped)
         : sendAll(filter, place.current, setProgress, stopped);
     run.catch((failure: unknown) => {
-      setProgress((present) => ({
-        ...(present ?? { done: 0, failed: [] }),
-        isOver: true,
-        error: messageOf(failure),
-      }));
+      if (!(failure instanceof ApiError)) throw failure;
+      setProgress((present) => ({ ...(present ?? { done: 0, failed: [] }), isOver: true, error: failure }));
     });
   };
   const total = count?.count ?? 0;
@@ -66,7 +70,10 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
   };
   const close = () => (isRunning ? stop() : onClose(progress !== undefined));
   /** An answer was lost, so how many of its step are due is unknown. */
-  const isUnknown = ids.length === 0 && progress?.error !== undefined;
+  const isUnknown =
+    ids.length === 0 &&
+    progress?.error !== undefined &&
+    (progress.error.status === 0 || progress.error.status >= 500);
   const watcher = chosenWatcher();
   const skipped = total - (progress?.done ?? 0);
   return (
@@ -109,7 +116,7 @@ export function RedeliverDialog({ picked, filter, onClose }: Props) {
           {progress.error !== undefined && (
             <p class="problem">
               <Icon name="failing" />
-              {progress.error}
+              {progress.error.message}
             </p>
           )}
           {progress.failed.slice(0, SHOWN_FAILURES_MAX).map(({ id, message }) => (
