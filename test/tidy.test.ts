@@ -122,7 +122,7 @@ const tests = listFiles('test/**/*.ts');
 const sources = programs.filter((file) => file.startsWith('src/'));
 const texts = listFiles(
   '{*.{md,json,mjs,yaml},{src,devnet,bench,test,docs,.ci}/**/*,console/{*,src/**/*}}',
-).filter((file) => path.extname(file) !== '' || file.startsWith('.ci/'));
+).filter((file) => !['', '.png'].includes(path.extname(file)) || file.startsWith('.ci/'));
 
 test('every import follows the floor plan', () => {
   const broken = programs.flatMap((file) =>
