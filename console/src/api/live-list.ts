@@ -31,7 +31,7 @@ export type LiveList = {
   renew(): Promise<void>;
 };
 
-export const PAGE_ROWS = 50;
+const PAGE_ROWS = 50;
 /** A list that has fewer rows left, because they no longer match, loads its page again. */
 const ROWS_MIN = PAGE_ROWS / 2;
 /** States that a delivery enters or leaves without an attempt. A list of one of them is loaded this often. */
@@ -160,7 +160,6 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
     if (present === undefined) return;
     const byId = new Map(present.map((row) => [row.id, row]));
     const added = new Set<number>();
-    const still = isStill();
     for (const attempt of attempts) {
       const { delivery } = rowOf(attempt);
       const { id } = delivery;
@@ -168,7 +167,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
       if (row !== undefined) {
         if ((row.last_attempt?.id ?? 0) > attempt.id) continue;
         // A failing delivery that arrives leaves the list of failing ones.
-        if (still || matches(attempt, filter)) byId.set(id, { ...row, ...delivery });
+        if (matches(attempt, filter) || isStill()) byId.set(id, { ...row, ...delivery });
         else byId.delete(id);
       } else if (id > oldestOf(present) && matches(attempt, filter)) {
         if (seen.has(id)) continue;
@@ -182,7 +181,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
     const kept = present.flatMap((row) => byId.get(row.id) ?? []);
     if (added.size === 0) {
       rows.value = kept;
-    } else if (still) {
+    } else if (isStill()) {
       rows.value = kept;
       count([...added]);
     } else if (fresh.peek() > 0) {

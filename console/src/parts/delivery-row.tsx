@@ -2,7 +2,6 @@
  * One delivery in a list: as a row of a table, or as two lines on a small screen.
  */
 
-import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import type { Delivery, EventDelivery } from '../api/types.ts';
 import { watcherOf } from '../api/watcher-names.ts';
@@ -23,13 +22,6 @@ export type RowDelivery = EventDelivery &
     watcher?: string;
     attempts?: number;
   };
-
-const small = matchMedia('(max-width: 767px)');
-/** Whether lists have rows of two lines. */
-export const isSmall = signal(small.matches);
-small.addEventListener('change', () => {
-  isSmall.value = small.matches;
-});
 
 /** The heads of a DeliveryRow's columns, between those of the pick and of the answer. */
 export function DeliveryHeads({ hasReceiver }: { hasReceiver: boolean }) {

@@ -3,6 +3,7 @@
  */
 import type { ComponentChildren } from 'preact';
 import { useCallback, useLayoutEffect, useRef } from 'preact/hooks';
+import { isSmall } from '../state/screen.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 
 /** Rows of tables and of lists for small screens. */
@@ -29,7 +30,10 @@ export function Table({
   children: ComponentChildren;
 }) {
   const { region, ...handlers } = useRowKeys<HTMLDivElement>();
-  useLayoutEffect(() => nameCells(region.current));
+  const { value: needsHeads } = isSmall;
+  useLayoutEffect(() => {
+    if (needsHeads) nameCells(region.current);
+  });
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for fields
     <div
@@ -49,15 +53,13 @@ export function Table({
   );
 }
 
-/** Gives each cell the head of its column. On a small screen, where cells stand below each other, it stands before the cell. */
+/** Gives each cell the head of its column, which stands before it where cells stand below each other. */
 function nameCells(region: HTMLElement | null): void {
   const [first, ...rows] = region?.querySelectorAll('tr') ?? [];
   const heads = Array.from(first?.cells ?? [], ({ textContent }) => textContent ?? '');
   for (const row of rows) {
     Array.from(row.cells).forEach((cell, place) => {
-      const head = heads[place] ?? '';
-      // A busy table is rendered four times a second, mostly with the cells that it has.
-      if (cell.dataset.head !== head) cell.dataset.head = head;
+      cell.dataset.head = heads[place] ?? '';
     });
   }
 }
@@ -120,6 +122,13 @@ export function LinkRow({
       {children}
     </tr>
   );
+}
+
+/** Focuses the row that leads to this path, or the page if the list no longer has it. */
+export function focusRow(list: HTMLElement | null, path: string): void {
+  const links = [...(list?.querySelectorAll<HTMLAnchorElement>(LINK) ?? [])];
+  const row = links.find(({ pathname }) => pathname.toLowerCase() === path.toLowerCase());
+  (row ?? document.getElementById('main'))?.focus();
 }
 
 /** Only the row that had the focus last is a stop for the Tab key. */

@@ -2,8 +2,9 @@
  * The newest deliveries of a tail: a table, or rows of two lines on a small screen.
  */
 import type { TailRow } from '../api/tail.ts';
+import { isSmall } from '../state/screen.ts';
 import { texts } from '../texts.ts';
-import { DeliveryHeads, DeliveryLines, DeliveryRow, isSmall } from './delivery-row.tsx';
+import { DeliveryHeads, DeliveryLines, DeliveryRow } from './delivery-row.tsx';
 import { Empty, Ghosts } from './page.tsx';
 import { Lines, Table } from './table.tsx';
 import { Command } from './values.tsx';

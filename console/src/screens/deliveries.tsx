@@ -10,17 +10,12 @@ import { type LiveList, useLiveList } from '../api/live-list.ts';
 import { createCommand } from '../api/records.ts';
 import { useResource } from '../api/resource.ts';
 import { formatCount } from '../format/number.ts';
-import {
-  DeliveryHeads,
-  DeliveryLines,
-  DeliveryRow,
-  isSmall,
-  type RowDelivery,
-} from '../parts/delivery-row.tsx';
+import { DeliveryHeads, DeliveryLines, DeliveryRow, type RowDelivery } from '../parts/delivery-row.tsx';
 import { LiveLine } from '../parts/live-line.tsx';
 import { CopyCurl, Empty, Failed, Ghosts, PageHead, usePageQuery } from '../parts/page.tsx';
-import { Lines, Table } from '../parts/table.tsx';
+import { focusRow, Lines, Table } from '../parts/table.tsx';
 import { Command } from '../parts/values.tsx';
+import { isSmall } from '../state/screen.ts';
 import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
 import { DeliveryPanel } from './delivery.tsx';
@@ -75,11 +70,7 @@ export function Deliveries() {
   const close = useCallback(() => {
     const path = `/console/deliveries/${openIdRef.current ?? ''}`;
     route(search(undefined));
-    setTimeout(() => {
-      const links = list.current?.querySelectorAll<HTMLAnchorElement>('a.row-link') ?? [];
-      const row = [...links].find(({ pathname }) => pathname === path);
-      (row ?? document.getElementById('main'))?.focus();
-    });
+    setTimeout(() => focusRow(list.current, path));
   }, [route, search]);
   useShortcut('Escape', openId === undefined ? undefined : close);
   useShortcut('l', () => {

@@ -7,7 +7,6 @@ import { call, callPage } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { watcherChanges } from '../api/watcher-names.ts';
-import { isSmall } from '../parts/delivery-row.tsx';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { Icon } from '../parts/icon.tsx';
@@ -17,6 +16,7 @@ import { Lines, Table } from '../parts/table.tsx';
 import { Command, Countdown, Time } from '../parts/values.tsx';
 import { now } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
+import { isSmall } from '../state/screen.ts';
 import { chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 

@@ -12,7 +12,7 @@ import { AddressSearch } from '../parts/address-search.tsx';
 import { Meter } from '../parts/chart.tsx';
 import { Icon } from '../parts/icon.tsx';
 import { CopyCurl, Empty, Loading, PageHead, usePageQuery } from '../parts/page.tsx';
-import { LinkRow, Table } from '../parts/table.tsx';
+import { focusRow, LinkRow, Table } from '../parts/table.tsx';
 import { Address, isSame } from '../parts/values.tsx';
 import { serverNow } from '../state/clock.ts';
 import { useShortcut } from '../state/shortcuts.ts';
@@ -47,11 +47,7 @@ export function Points() {
   const list = useRef<HTMLDivElement>(null);
   const close = useCallback(() => {
     route(hrefOf(undefined));
-    setTimeout(() => {
-      const links = list.current?.querySelectorAll<HTMLAnchorElement>('a.row-link') ?? [];
-      const row = [...links].find(({ pathname }) => isSame(pathname, `/console/points/${user}`));
-      (row ?? document.getElementById('main'))?.focus();
-    });
+    setTimeout(() => focusRow(list.current, `/console/points/${user}`));
   }, [route, hrefOf]);
   useShortcut('Escape', user === undefined ? undefined : close);
   const toMonth = (offset: number) => hrefWith({ month: shiftMonth(month, offset), ...FIRST_PAGE });

@@ -12,7 +12,6 @@ import type { Data, Receiver } from '../api/types.ts';
 import { formatCount, formatDuration, formatShare } from '../format/number.ts';
 import { hostOf } from '../format/short.ts';
 import { isTroubled, reasonOf } from '../parts/attention.tsx';
-import { isSmall } from '../parts/delivery-row.tsx';
 import { Icon } from '../parts/icon.tsx';
 import {
   Choice,
@@ -28,6 +27,7 @@ import {
 import { conditionOf, receiverLook, State } from '../parts/state.tsx';
 import { Lines, LinkRow, Table } from '../parts/table.tsx';
 import { Age, Command, Countdown } from '../parts/values.tsx';
+import { isSmall } from '../state/screen.ts';
 import { narrowTo, showsAll } from '../state/session.ts';
 import { texts } from '../texts.ts';
 

@@ -8,7 +8,6 @@ import { useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { watcherChanges } from '../api/watcher-names.ts';
 import { formatCount } from '../format/number.ts';
-import { isSmall } from '../parts/delivery-row.tsx';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
 import { CopyCurl, Empty, Loading, PageHead, PageLinks, usePageQuery } from '../parts/page.tsx';
@@ -17,6 +16,7 @@ import { State } from '../parts/state.tsx';
 import { Lines, Table } from '../parts/table.tsx';
 import { Command, Time } from '../parts/values.tsx';
 import { zone } from '../state/preferences.ts';
+import { isSmall } from '../state/screen.ts';
 import { chooseWatcher, chosenWatcher } from '../state/session.ts';
 import { texts } from '../texts.ts';
 
