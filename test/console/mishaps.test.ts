@@ -46,7 +46,7 @@ describe('mishaps', () => {
   test('an address whose answer was lost is watched once when it is sent again', async () => {
     const watcher = await createWatcher(stage.service, 'lost');
     const page = await stage.open('/addresses', { key: watcher.key });
-    await page.getByRole('button', { name: 'New address' }).click();
+    await page.getByRole('button', { name: 'New address' }).first().click();
     const dialog = page.getByRole('dialog');
     await dialog.getByLabel('Address').fill(freshAddress());
     await dialog.getByLabel('Webhook URL').fill(`${stage.receiver.url}/lost`);

@@ -42,6 +42,18 @@ describe('ways', () => {
     await page.context().close();
   });
 
+  test('a dialog is open before the next key', async () => {
+    const page = await stage.open('/keys', { admin: ADMIN_TOKEN });
+    await page.getByRole('button', { name: 'New key' }).waitFor();
+    const isOpen = await page.evaluate(`(async () => {
+      document.querySelector('.head .button.is-first').click();
+      await Promise.resolve();
+      return document.querySelector('dialog').open;
+    })()`);
+    assert.equal(isOpen, true);
+    await page.context().close();
+  });
+
   test('to the operator, a link to a watched address chooses its watcher', async () => {
     const { pay, watcher } = await watching('linked');
     await pay();

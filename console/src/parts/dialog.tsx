@@ -3,7 +3,7 @@
  * where that is gone, to the page.
  */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef } from 'preact/hooks';
+import { useEffect, useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
 import { Problem } from './problem.tsx';
@@ -28,7 +28,8 @@ export function Dialog({ title, onClose, isWide = false, isKept = false, onSubmi
   const dialog = useRef<HTMLDialogElement>(null);
   const isGone = useRef(false);
   const id = useId();
-  useEffect(() => {
+  // Before the paint: Escape may follow the click at once.
+  useLayoutEffect(() => {
     const { current } = dialog;
     if (!hasNoFocus() && document.activeElement?.closest('dialog') === null) opener = document.activeElement;
     current?.showModal();
