@@ -34,10 +34,10 @@ export type Beginning = 'start' | 'missed' | 'replaced';
 const BATCH_MS = { few: 50, many: 250 } as const;
 const FEW_PER_SECOND_MAX = 10;
 /**
- * A large batch is shown in portions. At 10,000 attempts a minute these are two, which the browser lays out in a frame each, the
- * second after it has painted the first (bench/console.ts).
+ * A larger batch is shown in portions. A list's rows change with each portion, however small, so one takes as many attempts as a list
+ * has rows (bench/console.ts).
  */
-const PORTION = 24;
+const PORTION = 60;
 const PORTION_MS = 100;
 const BACK_OFF_MS_MAX = 30_000;
 /** A stream that was open for so long, or that sent an attempt, was a good one. */
