@@ -54,19 +54,19 @@ export function createDeliveryRole(
     stop: deliverer.stop,
     run() {
       const retryMsMax = RESUME_MS_MAX;
-      const { run } = loops;
+      const { run, runAside } = loops;
       run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake, retryMsMax });
       run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS, retryMsMax });
       const database = shares.delivery;
       const repair = createLaneRepair({ database, clock, log, metrics });
-      run('lane repair', unlessStepped(repair), { idleMs: () => REPAIR_MS });
+      runAside('lane repair', unlessStepped(repair), { idleMs: () => REPAIR_MS });
       const alarm = createPendingAlarm({ database, log, limits: limitsOf(config) });
-      run('pending alarm', alarm, { idleMs: () => PENDING_ALARM_MS });
-      run('receiver repair', createReceiverRepair(database), { idleMs: () => REPAIR_MS });
+      runAside('pending alarm', alarm, { idleMs: () => PENDING_ALARM_MS });
+      runAside('receiver repair', createReceiverRepair(database), { idleMs: () => REPAIR_MS });
       const count = createDeliveryCount({ database, clock, attemptsMs: config.retention.attemptsMs });
-      run('statistics', count.step, { idleMs: count.idleMs });
+      runAside('statistics', count.step, { idleMs: count.idleMs });
       const pruner = createPruner({ database, clock, ...config.retention });
-      run('retention', unlessStepped(pruner), { idleMs: () => PRUNE_MS });
+      runAside('retention', unlessStepped(pruner), { idleMs: () => PRUNE_MS });
     },
   };
 }

@@ -19,7 +19,7 @@ import { DATABASE_MS_MAX } from './readiness.ts';
 /** A problem that operators should act on. `holding`: no block is stored until it is solved. */
 export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
 
-type Body = Pick<StatusBody, 'processes' | 'missing' | 'receivers' | 'late'>;
+type Body = Pick<StatusBody, 'processes' | 'missing' | 'receivers' | 'late' | 'failing_work'>;
 
 export type DeploymentReading = {
   body: Body;
@@ -40,7 +40,9 @@ export type DeploymentStatus = {
 };
 
 /** The fields of /status while the database can't be read. */
-export const noDeployment: Body = { processes: [], missing: [], receivers: null, late: null };
+export const noDeployment: Body = {
+  ...{ processes: [], missing: [], receivers: null, late: null, failing_work: [] },
+};
 
 /** A webhook that has been due for longer counts as late. */
 export const LATE_MS = 60_000;
@@ -114,7 +116,8 @@ async function readDeployment(
       if (absence === undefined) return [];
       return [{ role, message: describeAbsence(role, absence), since: absence.since }];
     });
-  const [first = troubleOfShards(lost) ?? outageOf(failures)] = missing;
+  const failingWork = deployment.failingWork().map((one) => ({ ...one, message: describeBug(one) }));
+  const [first = troubleOfShards(lost) ?? outageOf(failures) ?? failingWork[0]] = missing;
   const leader = deployment.leader();
   return {
     body: {
@@ -129,6 +132,7 @@ async function readDeployment(
         watchers: lateness.watchers,
         seconds: lateness.oldestDueAt === undefined ? 0 : ageSeconds(lateness.oldestDueAt, now),
       },
+      failing_work: failingWork.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
     },
     leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
     trouble: first && { state: 'degraded', message: first.message, since: first.since },
@@ -190,6 +194,9 @@ function troubleOfShards([first, ...others]: Awaited<ReturnType<typeof countMiss
     since,
   };
 }
+
+const describeBug = ({ work, process: id }: { work: string; process: string }) =>
+  `a bug stops the work "${work}" of process ${id}. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.bug); please report it`;
 
 /** One failing receiver is its watcher's problem. When those of several watchers fail at once and no webhook is accepted, the deployment's network may be down. */
 function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureCounts) {

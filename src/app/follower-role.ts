@@ -134,7 +134,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     loops.run('address filter', filter.step, { idleMs: () => FILTER_MS });
     // Runs without configured pairs too, to prune data of pairs that are no longer configured.
     const pruner = createPairPruner({ database, clock, ...config.retention });
-    loops.run('pair retention', led(unlessStepped(pruner)), { idleMs: () => PRUNE_MS });
+    loops.runAside('pair retention', led(unlessStepped(pruner)), { idleMs: () => PRUNE_MS });
   }
 }
 
@@ -159,10 +159,10 @@ function runPairs(base: Foundation, { access, contracts, pairs, led }: PairNeeds
   const { loops, clock, log, shares } = base;
   const market = { database: shares.follower, clock, log, pairs };
   const timing = { idleMs: () => PAIRS_MS };
-  loops.run('pair readings', led(createPairReadings({ ...market, nodes: contracts })), timing);
+  loops.runAside('pair readings', led(createPairReadings({ ...market, nodes: contracts })), timing);
   const anchored = { bundles: access.nodes.anchored };
-  loops.run('pair backfill', led(createPairBackfill({ ...market, nodes: anchored })), timing);
-  loops.run('swap values', led(createSwapValuer(market)), timing);
+  loops.runAside('pair backfill', led(createPairBackfill({ ...market, nodes: anchored })), timing);
+  loops.runAside('swap values', led(createSwapValuer(market)), timing);
 }
 
 /** A single node suffices when no quorum answers, because no result is stored and a missing node must not prevent the start. */

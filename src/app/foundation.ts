@@ -96,7 +96,7 @@ export async function openFoundation(
       delivery: writes.watch('delivery', database.for('delivery')),
       settle: writes.watch('delivery', database.for('settle')),
     },
-    loops: createLoops({ clock, log }),
+    loops: createLoops({ clock, log, metrics }),
     atStart,
     unlessStepped: (step) => async (abort) =>
       common === undefined || common.mayPrune() ? step(abort) : 'idle',

@@ -12,6 +12,7 @@ import type { Step } from '../core/loop.ts';
 import type { Database, Db } from '../store/db/db.ts';
 import {
   endProcess,
+  type FailingWork,
   type FollowerReport,
   listProcesses,
   type ProcessIdentity,
@@ -43,6 +44,8 @@ type ProcessRegistryOptions = {
   report(): Promise<OwnReport | undefined>;
   /** Writes of this process that fail. */
   failures?(): Promise<readonly ReportedFailure[]>;
+  /** Work of this process that a bug stops. */
+  failingWork?(): readonly FailingWork[];
 };
 
 export type ProcessRegistry = {
@@ -58,6 +61,8 @@ export type ProcessRegistry = {
   processes(): readonly SeenProcess[];
   /** Failing writes of the other processes that run. */
   writeFailures(): readonly ReportedFailure[];
+  /** Work that bugs stop on all processes that run. */
+  failingWork(): readonly (FailingWork & { process: string })[];
   /** The leading follower, which may be this process; undefined after LOST_MS without one. */
   leader(): SeenProcess | undefined;
   /** Undefined while a process has the role. */
@@ -75,7 +80,7 @@ const ID_CHARACTERS = 8;
 const HOST_CHARACTERS_MAX = 255;
 
 export function createProcessRegistry(options: ProcessRegistryOptions): ProcessRegistry {
-  const { database, clock, leads, report, failures = async () => [] } = options;
+  const { database, clock, leads, report, failures = async () => [], failingWork = () => [] } = options;
   const identity = identify(options);
   const watch = createProcessWatch(clock);
   let beats = 0;
@@ -94,7 +99,13 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
   function processes(): readonly SeenProcess[] {
     const others = watch.seen().filter(({ id }) => id !== identity.id);
     const stored = watch.seen().find(({ id }) => id === identity.id);
-    const current = { beat: beats, follower: ownReport(), leads: leads(), now: clock.now() };
+    const current = {
+      beat: beats,
+      follower: ownReport(),
+      leads: leads(),
+      failingWork: failingWork(),
+      now: clock.now(),
+    };
     return [seenNow(identity, stored, current), ...others];
   }
 
@@ -104,7 +115,7 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
     async beat() {
       try {
         await look(database);
-        await writeHeartbeat(database, identity, ownReport(), await failures());
+        await writeHeartbeat(database, identity, ownReport(), await failures(), failingWork());
         const beginsToLead = leads() && !didLead;
         if (beats % REMOVE_BEATS === 0 || beginsToLead)
           await removeFormerProcesses(database, identity, LOST_MS);
@@ -122,6 +133,7 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
     look,
     processes,
     writeFailures: () => failuresOf(watch.seen().filter(({ id }) => id !== identity.id)),
+    failingWork: () => failingWorkOf(processes()),
     leader: () => leaderOf(processes()),
     missing(role) {
       const holders = processes().filter(({ roles }) => roles.includes(role));
@@ -135,15 +147,20 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
       missingSince.set(role, since);
       return { since, last, standby: holders.find(({ state }) => state === 'running') };
     },
-    async end() {
-      try {
-        await firstOrLate({ clock, signal: never }, [endProcess(database, identity.id)], END_MS_MAX);
-      } catch (error) {
-        // Without this record, the other processes report this one as lost.
-        if (!(error instanceof Fault)) throw error;
-      }
-    },
+    end: () => recordEnd(options, identity.id),
   };
+}
+
+async function recordEnd(
+  { database, clock }: Pick<ProcessRegistryOptions, 'database' | 'clock'>,
+  id: string,
+): Promise<void> {
+  try {
+    await firstOrLate({ clock, signal: never }, [endProcess(database, id)], END_MS_MAX);
+  } catch (error) {
+    // Without this record, the other processes report this one as lost.
+    if (!(error instanceof Fault)) throw error;
+  }
 }
 
 function identify({
@@ -162,13 +179,13 @@ function identify({
 function seenNow(
   identity: ProcessIdentity,
   stored: SeenProcess | undefined,
-  current: { beat: number; follower: FollowerReport | undefined; leads: boolean; now: Date },
+  current: Pick<SeenProcess, 'beat' | 'follower' | 'failingWork'> & { leads: boolean; now: Date },
 ): SeenProcess {
-  const { beat, follower, leads, now } = current;
+  const { beat, follower, failingWork, leads, now } = current;
   return {
     ...{ seenAt: now, ageMs: 0, beat, isStopped: false, writeFailures: [] },
     ...{ ...stored, ...identity },
-    ...{ follower, state: 'running', silentMs: 0 },
+    ...{ follower, failingWork, state: 'running', silentMs: 0 },
     leadMs: leads ? 0 : (stored?.leadMs ?? Infinity),
     leadingMs: leads ? (stored?.follower?.leads === true ? stored.leadingMs : 0) : Infinity,
   };
@@ -193,9 +210,12 @@ function lastHolder(
 }
 
 function failuresOf(others: readonly SeenProcess[]): ReportedFailure[] {
-  return others
-    .filter(({ state }) => state === 'running')
-    .flatMap(({ id, writeFailures }) =>
-      writeFailures.map((failure) => ({ ...failure, message: `process ${id}: ${failure.message}` })),
-    );
+  return runningOf(others).flatMap(({ id, writeFailures }) =>
+    writeFailures.map((failure) => ({ ...failure, message: `process ${id}: ${failure.message}` })),
+  );
 }
+
+const failingWorkOf = (processes: readonly SeenProcess[]) =>
+  runningOf(processes).flatMap(({ id, failingWork }) => failingWork.map((one) => ({ ...one, process: id })));
+
+const runningOf = (processes: readonly SeenProcess[]) => processes.filter(({ state }) => state === 'running');

@@ -84,8 +84,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   await using parts = new AsyncDisposableStack();
 
   // Parts close in reverse order, so loops end before the resources that they use.
-  const { startMsMax = START_MS_MAX, signal = new AbortController().signal } = options;
-  const { migrations } = options;
+  const { startMsMax = START_MS_MAX, signal = new AbortController().signal, migrations } = options;
   const given = { clock: options.clock, log, roles: active, startMsMax, migrations, signal };
   const base = await openFoundation(config, given, parts);
   const { version, metrics, clock, steadyClock, common, database, shares, writes, chain, loops } = base;
@@ -116,6 +115,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     leads: follower.leads,
     report: () => status.follower(),
     failures: () => writes.failures(),
+    failingWork: loops.failing,
   });
   const replica = openReplica(base, () => deployment.id, parts);
   const follows = active.has('follower');
@@ -198,7 +198,7 @@ function startLoops(
   if (active.has('delivery')) delivery.run();
   if (active.has('api')) loops.run('attempt bell', bell.ask, { idleMs: () => ASK_MS, wake: bell.askWake });
   if (active.has('prices'))
-    for (const { name, step, idleMs } of prices.loops) loops.run(name, step, { idleMs });
+    for (const { name, step, idleMs } of prices.loops) loops.runAside(name, step, { idleMs });
 }
 
 function serviceOf(

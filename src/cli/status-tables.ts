@@ -33,6 +33,7 @@ function summaryRows(status: StatusBody): string[][] {
       'writes',
       `${part} has stored nothing since ${since}: ${message}`,
     ]),
+    ...status.failing_work.map(({ message, since }) => ['work', `since ${since}: ${message}`]),
     ['chain', `${chain.id}, head ${chain.head ?? 'unknown'}, final ${chain.finalized ?? 'unknown'}`],
     ['genesis', chain.genesis_hash ?? 'unknown'],
     ['cursor', describeCursor(status)],

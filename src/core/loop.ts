@@ -24,32 +24,39 @@ export type LoopOptions = {
   retryMsMax: number;
   /** Called with each Fault and the wait before the next attempt. */
   onFault(fault: Fault, retryMs: number): void;
+  /** Where given, a bug doesn't end the loop. Called with each, and the wait before the next attempt. */
+  onBug?(error: unknown, retryMs: number): void;
 };
 
 const RETRY_MS_MIN = 50;
+/** Time doesn't mend a bug, but other data or an upgraded database may. */
+const BUG_MS = { min: 1_000, max: 300_000 };
 
 /**
  * Repeats `step` until the signal aborts: at once after 'worked', after `idleMs` or the bell after 'idle', and with a doubling
- * wait after a Fault. Any other error is a bug: it ends the loop, and the promise rejects.
+ * wait after a Fault. Any other error is a bug. Without `onBug` it ends the loop, and the promise rejects.
  */
 export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
   const { clock, signal, wake } = options;
-  let faultCount = 0;
+  let failures = 0;
   while (!signal.aborted) {
     try {
       const outcome = await step(signal);
-      faultCount = 0;
+      failures = 0;
       if (outcome === 'worked') continue;
       const idleMs = await options.idleMs();
       if (wake === undefined) await clock.wait(idleMs, signal);
       else await wake.wait(idleMs, signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (!(error instanceof Fault))
+      const isFault = error instanceof Fault;
+      if (!isFault && options.onBug === undefined)
         throw new Error(`${options.name} failed: ${messageOf(error)}`, { cause: error });
-      const retryMs = backOffMs({ min: RETRY_MS_MIN, max: options.retryMsMax }, faultCount);
-      faultCount += 1;
-      options.onFault(error, retryMs);
+      const bounds = isFault ? { min: RETRY_MS_MIN, max: options.retryMsMax } : BUG_MS;
+      const retryMs = backOffMs(bounds, failures);
+      failures += 1;
+      if (isFault) options.onFault(error, retryMs);
+      else options.onBug?.(error, retryMs);
       await clock.wait(retryMs, signal);
     }
   }

@@ -177,6 +177,11 @@ const deploymentMetrics = ({ counter, gauge }: Factory) => ({
     'Statements of the API that the replica may serve, by the server that did: replica or primary.',
     ['server'],
   ),
+  bugs: counter(
+    'background_bugs_total',
+    'Attempts at work beside blocks and webhooks, such as statistics, that a bug ended. The log has each as `loop.bug`.',
+    ['loop'],
+  ),
   processes: gauge(
     'processes',
     'Processes of the deployment by state: running, stopped or lost. A process counts once for each of its roles.',

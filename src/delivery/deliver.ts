@@ -31,6 +31,7 @@ import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createDueReader } from './reader.ts';
 import { untilUnlocked } from './retry-locked.ts';
 import { createSettler } from './settler.ts';
+import { createWaitLog } from './wait-log.ts';
 
 type DelivererOptions = DeliveryOptions & {
   /** The connections that record outcomes, so that they don't wait for other statements; `database` by default. */
@@ -132,6 +133,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   let isCreditDue = false;
   const fair = createFairSlots({ clock, onCredit });
   const reader = createDueReader(options);
+  const noteWait = createWaitLog(options);
   const releaseInGroups = createGroups<Lane, 'released' | 'locked'>({
     sizeMax: RELEASED_MAX,
     async work(group) {
@@ -271,7 +273,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   function begin(lane: Lane): void {
     const { id } = lane;
     const signals = { stopping: stopping.signal, killed: killed.signal };
-    const run = runLane(lane, { ...options, settler, reader, fair, release, ...signals });
+    const run = runLane(lane, { ...options, settler, reader, fair, noteWait, release, ...signals });
     const entry = { run, startedMs: clock.steadyMs() };
     lanes.set(id, entry);
     metrics.deliveryQueues.set(lanes.size);

@@ -19,6 +19,7 @@ import { renderMessage } from './payload.ts';
 import type { Due, DueReader } from './reader.ts';
 import type { Send, SendResult } from './send.ts';
 import type { Settler } from './settler.ts';
+import type { NoteWait } from './wait-log.ts';
 
 /** The dependencies of delivery, which each lane shares. */
 export type DeliveryOptions = {
@@ -36,6 +37,7 @@ type LaneOptions = DeliveryOptions & {
   settler: Settler;
   reader: DueReader;
   fair: FairSlots;
+  noteWait: NoteWait;
   /** Gives the lane back. */
   release(lane: Lane): Promise<void>;
   /** Aborts when no further attempt may start. */
@@ -123,7 +125,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         done.reject(error);
         return;
       }
-      log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.queue_waits');
+      options.noteWait(lane.id, error);
       // The rows read before may be out of date: the key may be revoked, or the watched address deleted.
       forgetRows();
       mayHaveMore = { firsts: true, retries: true };
@@ -195,7 +197,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       // Aborted by the shutdown, or its credentials can't be read: no outcome, so it doesn't count and is repeated.
       if (options.killed.aborted) return;
       if (!(error instanceof Fault)) throw error;
-      log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.queue_waits');
+      options.noteWait(lane.id, error);
       undecided.add(notification.id);
       mayHaveMore = { firsts: true, retries: true };
       return;

@@ -12,7 +12,7 @@ type Parts = { beat: number; ageMs?: number; leads?: boolean; isStopped?: boolea
 
 const processOf = ({ beat, ageMs = 0, leads = true, isStopped = false }: Parts): StoredProcess => ({
   ...{ id: 'a', roles: ['follower'], version: '1', host: 'one', pid: 1, startedAt: noon, seenAt: noon },
-  ...{ ageMs, beat, isStopped, writeFailures: [] },
+  ...{ ageMs, beat, isStopped, writeFailures: [], failingWork: [] },
   follower: { leads, state: 'ok', head: 9, problem: undefined },
 });
 

@@ -55,6 +55,28 @@ test('after Faults the wait doubles up to its maximum, and a success resets it',
   await loop.done;
 });
 
+test('where bugs are reported, the loop goes on, and waits longer after each of them', async () => {
+  const bugs: [unknown, number][] = [];
+  const bug = new TypeError('x is not a function');
+  const loop = startLoop([bug, bug, busy(), 'worked', bug], {
+    onBug: (error, retryMs) => bugs.push([error, retryMs]),
+  });
+  for (const waitMs of [1_000, 2_000, 200, 1_000]) {
+    await waitUntil(() => loop.clock.waits().length === 1);
+    assert.deepEqual(loop.clock.waits(), [waitMs]);
+    loop.clock.advance(waitMs);
+  }
+  await waitUntil(() => loop.steps() === 6);
+  assert.deepEqual(bugs, [
+    [bug, 1_000],
+    [bug, 2_000],
+    [bug, 1_000],
+  ]);
+  assert.deepEqual(loop.faults, [['busy', 200]]);
+  loop.stopping.abort();
+  await loop.done;
+});
+
 test('any error except a Fault ends the loop, and the message names the loop', async () => {
   const bug = new TypeError('x is not a function');
   const loop = startLoop([bug]);

@@ -65,6 +65,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 },
         onCredit: () => {},
       }),
+      noteWait: () => {},
       async release(own) {
         await releaseLanes(database(), [own], clock.now());
       },

@@ -91,6 +91,7 @@ async function countSent(
     async release(own) {
       await releaseLanes(delivery.database, [own], noon);
     },
+    noteWait: () => {},
     stopping: stopping.signal,
     killed: killed.signal,
   });

@@ -88,12 +88,14 @@ function Problems({ status }: { status: Status }) {
       text: systemTexts.writeFailure(part, message),
       since,
     })),
-    ...status.missing.map(({ message, since }) => ({ text: message, since })),
+    ...[...status.missing, ...status.failing_work].map(({ message, since }) => ({ text: message, since })),
     ...(status.clock_step === null
       ? []
       : [{ text: systemTexts.clockStep(status.clock_step.seconds), since: status.clock_step.at }]),
   ];
-  if (found.length === 0)
+  // The first of the missing roles, and of the rest, is the problem too.
+  const shown = new Map(found.map((one) => [one.text, one]));
+  if (shown.size === 0)
     return (
       <div class="notice is-ok">
         <Icon name="delivered" />
@@ -105,7 +107,7 @@ function Problems({ status }: { status: Status }) {
       <Icon name="failing" />
       <div>
         <p class="medium">{systemTexts.states[status.state]}</p>
-        {found.map(({ text, since }) => (
+        {Array.from(shown.values(), ({ text, since }) => (
           <p key={text}>
             {text}{' '}
             {since !== null && (

@@ -169,6 +169,15 @@ export const StatusBody = Type.Object(
       }),
       { description: 'Parts of any process whose last write failed. /readyz answers 503 meanwhile.' },
     ),
+    failing_work: Type.Array(
+      Type.Object({
+        work: Type.String({ description: 'For example `statistics`.' }),
+        process: Type.String(),
+        message: Type.String(),
+        since: Time,
+      }),
+      { description: 'Work beside blocks and webhooks that a bug stops on a process. It is tried again.' },
+    ),
     clock_step: orNull(
       Type.Object(
         {
@@ -333,6 +342,7 @@ export const STATUS_EXAMPLE: StatusBody = {
     lag_seconds: 0,
     problem: null,
     write_failures: [],
+    failing_work: [],
     clock_step: null,
     replica: null,
     lost_shards: [],

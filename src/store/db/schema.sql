@@ -518,12 +518,14 @@ create table process (
   problem text,
   problem_since timestamp with time zone,
   write_failures jsonb not null default '[]'::jsonb,
+  failing_work jsonb not null default '[]'::jsonb,
   constraint process_pkey PRIMARY KEY (id)
 );
 comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
 comment on column process.beat is 'Count of heartbeats, independent of the clock';
 comment on column process.leads is 'Whether it is the leading follower. The columns up to problem_since are null for other roles';
 comment on column process.write_failures is 'Writes that were failing at its last heartbeat: part, message and since when';
+comment on column process.failing_work is 'Work beside blocks and webhooks that a bug was stopping then: which and since when';
 
 create table queue (
   shard_id bigint not null,

@@ -18,6 +18,9 @@ export type FollowerReport = {
 /** A part of the process whose writes fail, and since when. */
 export type ReportedFailure = { part: string; message: string; since: Date };
 
+/** Work beside blocks and webhooks that a bug stops, and since when. */
+export type FailingWork = { work: string; since: Date };
+
 export type ProcessIdentity = {
   id: string;
   roles: readonly string[];
@@ -38,6 +41,7 @@ export type StoredProcess = ProcessIdentity & {
   /** Undefined without the role `follower`. */
   follower: FollowerReport | undefined;
   writeFailures: readonly ReportedFailure[];
+  failingWork: readonly FailingWork[];
 };
 
 /** Longer messages are cut, because the row has to fit into half a page. */
@@ -51,6 +55,7 @@ export async function writeHeartbeat(
   { id, roles, version, host, pid, startedAt }: ProcessIdentity,
   follower: FollowerReport | undefined,
   writeFailures: readonly ReportedFailure[] = [],
+  failingWork: readonly FailingWork[] = [],
 ): Promise<void> {
   const problem = follower?.problem;
   const failures = writeFailures.map(({ part, message, since }) => ({
@@ -58,14 +63,15 @@ export async function writeHeartbeat(
   }));
   await db.query(sql`
     insert into process as p (id, roles, version, host, pid, started_at, seen_at, beat, leads, follower_state, head, problem,
-      problem_since, write_failures)
+      problem_since, write_failures, failing_work)
     values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt}, clock_timestamp(), 1,
       ${follower?.leads ?? false}, ${follower?.state ?? null}, ${follower?.head ?? null},
       ${problem?.message.slice(0, MESSAGE_CHARACTERS_MAX) ?? null}, ${problem?.since ?? null},
-      ${JSON.stringify(failures)}::jsonb)
+      ${JSON.stringify(failures)}::jsonb, ${JSON.stringify(failingWork)}::jsonb)
     on conflict (id) do update set seen_at = excluded.seen_at, beat = p.beat + 1, leads = excluded.leads,
       follower_state = excluded.follower_state, head = excluded.head, problem = excluded.problem,
-      problem_since = excluded.problem_since, write_failures = excluded.write_failures`);
+      problem_since = excluded.problem_since, write_failures = excluded.write_failures,
+      failing_work = excluded.failing_work`);
 }
 
 /** Records that the process was shut down regularly. */
@@ -97,7 +103,7 @@ export async function removeFormerProcesses(
 export async function listProcesses(db: Db): Promise<StoredProcess[]> {
   const rows = await db.query<ProcessRow>(sql`
     select id, roles, version, host, pid, started_at, seen_at, beat, stopped, leads, follower_state, head, problem,
-      problem_since, write_failures, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
+      problem_since, write_failures, failing_work, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
     from process
     order by seen_at desc, id
     limit ${LISTED_MAX}`);
@@ -124,6 +130,7 @@ type ProcessRow = {
   problem: string | null;
   problem_since: Date | null;
   write_failures: { part: string; message: string; since: string }[];
+  failing_work: { work: string; since: string }[];
   age_ms: number;
 };
 
@@ -134,6 +141,7 @@ function toProcess(row: ProcessRow): StoredProcess {
     ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
     isStopped: row.stopped,
     writeFailures: row.write_failures.map((failure) => ({ ...failure, since: new Date(failure.since) })),
+    failingWork: row.failing_work.map(({ work, since: at }) => ({ work, since: new Date(at) })),
     follower:
       state === null
         ? undefined

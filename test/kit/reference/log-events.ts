@@ -68,6 +68,12 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'loop, code, error, retryMs',
     meaning: 'A background task failed. It is retried after `retryMs`.',
   },
+  'loop.bug': {
+    level: 'error',
+    fields: 'loop, err, retryMs',
+    meaning:
+      "A bug stopped work that blocks and webhooks don't depend on. It is tried again after `retryMs`; everything else goes on.",
+  },
   'clock.jumped': {
     level: 'warn',
     fields: 'jumpedMs, meaning',
@@ -297,8 +303,9 @@ const EVENTS: Record<string, LogEvent> = {
   },
   'delivery.queue_waits': {
     level: 'warn',
-    fields: 'lane, error',
-    meaning: 'A delivery queue could not be read and waits for the database.',
+    fields: 'lane, error, others',
+    meaning:
+      'A delivery queue could not be read and waits for the database. At most one line in 10 s; `others` counts the waits of all queues since the line before.',
   },
   'delivery.release_failed': {
     level: 'warn',

@@ -37,7 +37,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { seenAt: _seenAt, ageMs, ...rest } = first;
     assert.deepEqual(rest, {
       ...processOf('a'),
-      ...{ beat: 2, isStopped: false, writeFailures: [] },
+      ...{ beat: 2, isStopped: false, writeFailures: [], failingWork: [] },
       follower: { leads: true, state: 'ok', head: 9, problem: undefined },
     });
     assert.ok(ageMs >= 0 && ageMs < 60_000, String(ageMs));
@@ -45,8 +45,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await writeHeartbeat(database(), processOf('a'), report);
     assert.deepEqual((await listProcesses(database()))[0]?.follower, report);
     const failures = [{ part: 'delivery', message: 'no space left', since: noon }];
-    await writeHeartbeat(database(), processOf('a'), report, failures);
-    assert.deepEqual((await listProcesses(database()))[0]?.writeFailures, failures);
+    const work = [{ work: 'statistics', since: noon }];
+    await writeHeartbeat(database(), processOf('a'), report, failures, work);
+    const [third] = await listProcesses(database());
+    assert.deepEqual([third?.writeFailures, third?.failingWork], [failures, work]);
   });
 
   test('a process that is shut down regularly is marked as stopped with a further heartbeat', async () => {
