@@ -196,7 +196,7 @@ async function flood(): Promise<Figures['rows']> {
   try {
     const { page, context } = await openTab(browser);
     await page.goto(`${imitation.url}/console/deliveries#key=cb_live_imitation`);
-    await page.locator('tbody tr').nth(40).waitFor();
+    await page.locator('tbody tr').nth(20).waitFor();
     await page.evaluate(WATCH_FRAMES);
     const session = await context.newCDPSession(page);
     const rows: Figures['rows'] = [];

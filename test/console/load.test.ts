@@ -97,7 +97,13 @@ describe('the console', () => {
     const { page, context } = await openTab(stage.browser);
     try {
       await page.goto(`${imitation.url}/console/deliveries#key=cb_live_imitation`);
-      await page.locator('tbody tr').nth(40).waitFor();
+      // A list that nobody could read keeps the newest rows only, and the next page begins after them.
+      await page.locator('tbody tr').nth(30).waitFor({ state: 'detached' });
+      await page.getByText('Live', { exact: true }).first().hover();
+      const [last, older] = await page.evaluate<[string, string]>(
+        `[[...document.querySelectorAll('tbody a.row-link')].at(-1).href, document.querySelector('.below a').href]`,
+      );
+      assert.equal(new URL(older).searchParams.get('cursor'), last.split('/').at(-1));
       imitation.missAttempts(1_500);
       await page.getByText('Disconnected since').first().waitFor();
       await page.getByText('More than 1,000 attempts happened while you were away').waitFor();

@@ -33,6 +33,7 @@ export type Beginning = 'start' | 'missed' | 'replaced';
 /** While few attempts arrive, each is shown soon. While many do, they come in batches. */
 const BATCH_MS = { few: 50, many: 250 } as const;
 const FEW_PER_SECOND_MAX = 10;
+const BURST_MS_MAX = 1_000;
 /**
  * A larger batch is shown in portions. A list's rows change with each portion, however small, so one takes as many attempts as a list
  * has rows (bench/console.ts).
@@ -48,6 +49,9 @@ const MISSED_MAX = 1_000;
 
 export const streamState: Signal<StreamState> = signal({ kind: 'off' });
 
+/** Whether attempts come faster than anyone can read, and not only for the moment after a block. */
+export const isBusy = (): boolean => performance.now() - calmAt > BURST_MS_MAX;
+
 const listeners = new Set<Listener>();
 let connection: AbortController | undefined;
 let lastId: string | undefined;
@@ -62,6 +66,8 @@ let flushTimer: ReturnType<typeof setTimeout> | undefined;
 let flushedAt = 0;
 /** When the newest attempts arrived. */
 let arrivals: number[] = [];
+/** When the last batch of a few was planned. */
+let calmAt = 0;
 let beginning: Beginning = 'start';
 
 /** Follows the attempts until the returned function is called. The first follower opens the connection. */
@@ -241,7 +247,9 @@ function planFlush(): void {
   if (flushTimer !== undefined) return;
   const now = performance.now();
   arrivals = arrivals.filter((at) => now - at < 1_000);
-  const batchMs = arrivals.length > FEW_PER_SECOND_MAX ? BATCH_MS.many : BATCH_MS.few;
+  const areMany = arrivals.length > FEW_PER_SECOND_MAX;
+  if (!areMany) calmAt = now;
+  const batchMs = areMany ? BATCH_MS.many : BATCH_MS.few;
   flushTimer = setTimeout(
     () => {
       flushedAt = performance.now();
