@@ -26,6 +26,8 @@ export type DeploymentReading = {
   /** The report of the leading follower; undefined where this process leads, or none does. */
   leader: { head: number | undefined; trouble: Trouble | undefined } | undefined;
   trouble: Trouble | undefined;
+  /** A bug in work beside blocks and webhooks. Everything else is more important. */
+  bug: Trouble | undefined;
   /** Failing writes of other processes. */
   writeFailures: readonly ReportedFailure[];
   details: DeploymentDetails;
@@ -117,7 +119,7 @@ async function readDeployment(
       return [{ role, message: describeAbsence(role, absence), since: absence.since }];
     });
   const failingWork = deployment.failingWork().map((one) => ({ ...one, message: describeBug(one) }));
-  const [first = troubleOfShards(lost) ?? outageOf(failures) ?? failingWork[0]] = missing;
+  const [first = troubleOfShards(lost) ?? outageOf(failures)] = missing;
   const leader = deployment.leader();
   return {
     body: {
@@ -136,6 +138,11 @@ async function readDeployment(
     },
     leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
     trouble: first && { state: 'degraded', message: first.message, since: first.since },
+    bug: failingWork[0] && {
+      state: 'degraded',
+      message: failingWork[0].message,
+      since: failingWork[0].since,
+    },
     writeFailures: deployment.writeFailures(),
     details: {
       processes: processes.map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid })),

@@ -100,7 +100,8 @@ export function createStatus(options: StatusOptions): Status {
     const { tip, deployment } = stored;
     const chainTrouble =
       deployment?.leader === undefined ? following.find(tip?.number) : deployment.leader.trouble;
-    const trouble = chainTrouble ?? ('fault' in read ? read.fault : deployment?.trouble);
+    const bug = stored.writeFailures.length === 0 ? deployment?.bug : undefined;
+    const trouble = chainTrouble ?? ('fault' in read ? read.fault : (deployment?.trouble ?? bug));
     return bodyOf(options, { stored, trouble, now });
   }
 
@@ -155,7 +156,8 @@ function summaryOf(
   if (trouble !== undefined) return trouble;
   const [failure] = read.writeFailures;
   const problem = failure && describeProblem(undefined, [failure]);
-  return problem ? { state: 'degraded', message: problem.message } : { state: 'ok', message: undefined };
+  if (problem) return { state: 'degraded', message: problem.message };
+  return read.bug ?? { state: 'ok', message: undefined };
 }
 
 function bodyOf(

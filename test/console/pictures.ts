@@ -14,6 +14,7 @@ import { startBrowser, type View } from '../kit/browser.ts';
 import { startConsoleDemo } from '../kit/console-demo.ts';
 import { screens } from '../kit/console-screens.ts';
 import { buildConsole } from '../kit/console-stage.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 const FOLDER = fileURLToPath(new URL('../../console/screenshots', import.meta.url));
 const DOCS = fileURLToPath(new URL('../../docs/images', import.meta.url));
@@ -96,6 +97,10 @@ async function inventHistory(database: Database): Promise<void> {
   await database.query(sql`update statistics_state set counted_from = now() - interval '70 days'`);
   // The next step builds the windows from these.
   await database.script(`truncate receiver_window; delete from delivery_sum where unit in ('H', 'D')`);
+  await waitUntil(async () => {
+    const built = await database.query(sql`select from receiver_window where built_parts = parts`);
+    return built.length === 2;
+  });
 }
 
 /** The picture for README and docs, at a third of its size. */

@@ -64,7 +64,7 @@ let brokenSince: number | undefined;
 let waiting: AttemptEvent[] = [];
 let flushTimer: ReturnType<typeof setTimeout> | undefined;
 let flushedAt = 0;
-/** When the newest attempts arrived. */
+/** When the newest attempts arrived, one more than a few. */
 let arrivals: number[] = [];
 /** When the last batch of a few was planned. */
 let calmAt = 0;
@@ -194,7 +194,7 @@ async function read(own: AbortController): Promise<void> {
         if (isMissed) missed += 1;
         if (missed > MISSED_MAX) return skip('missed');
         waiting.push({ ...attempt, notification });
-        if (arrivals.length <= FEW_PER_SECOND_MAX) arrivals.push(performance.now());
+        arrivals = [...arrivals.slice(-FEW_PER_SECOND_MAX), performance.now()];
       }
       if (waiting.length > 0) planFlush();
     }

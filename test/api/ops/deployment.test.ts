@@ -14,6 +14,7 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createWriteHealth } from '../../../src/store/db/write-health.ts';
 import {
+  type FailingWork,
   type FollowerReport,
   listProcesses,
   type ReportedFailure,
@@ -40,9 +41,11 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     problem: undefined,
   };
   let failures: readonly ReportedFailure[] = [];
+  let failing: readonly FailingWork[] = [];
   const deployment = createProcessRegistry({
     ...{ database, clock, roles, version: '1' },
     failures: async () => failures,
+    failingWork: () => failing,
     leads: () => follower.leads,
     report: async () => (roles.includes('follower') ? follower : undefined),
   });
@@ -65,6 +68,9 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     /** The state that its write health would report. */
     cannotStore(...what: ReportedFailure[]) {
       failures = what;
+    },
+    hasBug(...work: FailingWork[]) {
+      failing = work;
     },
     ask,
     async body() {
@@ -116,6 +122,25 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(write_failures, [{ part: 'delivery', message: told, since: noon.toISOString() }]);
     assert.equal((await api.status.deployment?.())?.state, 'degraded');
     delivery.cannotStore();
+    await pass(4, follower, delivery, api);
+    assert.deepEqual([(await api.body()).state, (await api.status.deployment?.())?.state], ['ok', 'ok']);
+  });
+
+  test('a bug in other work is named only where outcomes are stored', async () => {
+    const { start, pass } = createStory();
+    const [api, follower, delivery] = [start('api'), start('follower'), start('delivery')];
+    delivery.hasBug({ work: 'statistics', since: noon });
+    delivery.cannotStore({ part: 'delivery', message: 'The disk is full.', since: noon });
+    await pass(4, follower, delivery, api);
+    const body = await api.body();
+    assert.match(body.problem?.message ?? '', /^delivery has stored nothing: .*The disk is full\.$/);
+    assert.equal(body.failing_work.length, 1);
+    assert.match((await api.status.deployment?.())?.message ?? '', /The disk is full/);
+    delivery.cannotStore();
+    await pass(4, follower, delivery, api);
+    assert.match((await api.body()).problem?.message ?? '', /"statistics"/);
+    assert.match((await api.status.deployment?.())?.message ?? '', /"statistics"/);
+    delivery.hasBug();
     await pass(4, follower, delivery, api);
     assert.deepEqual([(await api.body()).state, (await api.status.deployment?.())?.state], ['ok', 'ok']);
   });
