@@ -124,7 +124,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     ...{ reports: database.for('follower'), replica: replica?.state },
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
-    recentStep: () => common?.recentStep(),
+    ...{ recentStep: () => common?.recentStep(), onBug: (err) => log.error({ err }, 'status.bug') },
     agreement: follows ? () => withDoubts(nodes.agreement(), follower.fullChecks.doubts()) : undefined,
     deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),
   });

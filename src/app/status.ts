@@ -59,6 +59,8 @@ type StatusOptions = {
   replica?: (() => ReplicaState) | undefined;
   /** Without it, the status covers only this process. */
   deployment?: DeploymentStatus | undefined;
+  /** Called with an unexpected error of a statement of /status. */
+  onBug(error: unknown): void;
   clock: Clock;
   metrics: Metrics;
 };
@@ -86,10 +88,9 @@ export function createStatus(options: StatusOptions): Status {
       unreadSince = undefined;
       return stored;
     } catch (error) {
-      if (!(error instanceof Fault)) throw error;
+      if (!(error instanceof Fault)) options.onBug(error);
       unreadSince ??= options.deployment?.silentSince() ?? now;
-      const message = `${messageOf(error)}. /status can't show what is stored: check that the database runs, and check database.url`;
-      return { fault: { state: 'degraded', message, since: unreadSince } };
+      return { fault: { state: 'degraded', message: describeUnread(error), since: unreadSince } };
     }
   }
 
@@ -145,6 +146,11 @@ export function createStatus(options: StatusOptions): Status {
     },
   };
 }
+
+const describeUnread = (error: unknown): string =>
+  error instanceof Fault
+    ? `${messageOf(error)}. /status can't show what is stored: check that the database runs, and check database.url`
+    : "a bug: /status can't show what is stored. The log of this process has the error (status.bug); please report it";
 
 /** The deployment's state in /readyz: the most important problem decides it. */
 function summaryOf(

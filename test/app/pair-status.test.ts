@@ -37,7 +37,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const [clock, metrics] = [createTestClock(later(0)), createMetrics('test')];
     const options = { version: 'test', config, database: database(), nodes: undefined, proof: undefined };
     const writes = createWriteHealth(database(), clock);
-    const status = createStatus({ ...options, writes, recentStep: () => undefined, clock, metrics });
+    const status = createStatus({
+      onBug: assert.fail,
+      ...options,
+      writes,
+      recentStep: () => undefined,
+      clock,
+      metrics,
+    });
     const { ask } = createApiStory(database(), status);
     const see = async () => {
       const { pairs } = (await ask('GET', '/status')).json as { pairs: Record<string, unknown>[] };

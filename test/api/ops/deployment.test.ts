@@ -50,6 +50,7 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     report: async () => (roles.includes('follower') ? follower : undefined),
   });
   const status = createStatus({
+    onBug: assert.fail,
     ...{ version: '1', config: feeds, database, clock, metrics, nodes: undefined, proof: undefined },
     writes: createWriteHealth(database, clock),
     recentStep: () => undefined,

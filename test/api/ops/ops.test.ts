@@ -202,7 +202,7 @@ function createStory(
   const metrics = createMetrics('1.2.3');
   const writes = createWriteHealth(database, clock);
   const options = { version: '1.2.3', config, database, nodes, proof, agreement, writes, clock, metrics };
-  const status = createStatus({ ...options, recentStep });
+  const status = createStatus({ onBug: assert.fail, ...options, recentStep });
   return { clock, metrics, status, writes, ask: createApiStory(database, status).ask };
 }
 

@@ -43,8 +43,10 @@ type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   poll(times?: number): Promise<void>;
   status(): Promise<StatusBody>;
   nodesCheck(): Promise<unknown>;
-  /** From now on no statement is answered. */
-  breakDatabase(): void;
+  /** From now on no statement is answered, and each fails with this error. */
+  breakDatabase(error?: Error): void;
+  /** What /status reported as bugs. */
+  bugs: unknown[];
 };
 
 function withFollower(
@@ -63,16 +65,15 @@ function withFollower(
         ...{ backfill: { advance: () => false }, checks: noChecks, isLeader: async () => true },
       });
       const writes = createWriteHealth(database, clock);
-      let isBroken = false;
+      let broken: Error | undefined;
+      const bugs: unknown[] = [];
       const seen: Database = {
         ...database,
-        query: (statement) =>
-          isBroken
-            ? Promise.reject(new Fault('unavailable', 'database: connection refused'))
-            : database.query(statement),
+        query: (statement) => (broken === undefined ? database.query(statement) : Promise.reject(broken)),
       };
       const chain = { ...config.chain, rpc: scripted.map(({ url }) => url) };
       const status = createStatus({
+        onBug: (error) => bugs.push(error),
         ...{
           version: '0',
           config: { ...config, chain },
@@ -95,13 +96,13 @@ function withFollower(
       await poll(3);
       assert.equal((await status.status()).cursor?.number, 9);
       await work({
-        ...{ scripted, clock, metrics, poll, status: status.status },
+        ...{ scripted, clock, metrics, poll, bugs, status: status.status },
         serve(chain, ...which) {
           const chosen = which.length === 0 ? chains : chains.filter((_, index) => which.includes(index));
           for (const one of chosen) one.splice(0, one.length, ...chain);
         },
-        breakDatabase() {
-          isBroken = true;
+        breakDatabase(error = new Fault('unavailable', 'database: connection refused')) {
+          broken = error;
         },
         nodesCheck: async () => (await status.checks()).nodes,
       });
@@ -217,6 +218,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         problem?.message ?? '',
         /^database: .*check that the database runs, and check database.url$/,
       );
+    }));
+
+  test('a statement of /status that fails because of a bug is reported, and the rest is shown', () =>
+    withFollower(database(), 1, async ({ status, breakDatabase, bugs }) => {
+      const bug = new Error('relation "price" does not exist');
+      breakDatabase(bug);
+      const { state, problem, cursor, nodes } = await status();
+      assert.deepEqual([state, cursor, nodes.length], ['degraded', null, 1]);
+      assert.match(problem?.message ?? '', /^a bug: .*\(status\.bug\)/);
+      assert.deepEqual(bugs, [bug]);
     }));
 
   test('if one of two nodes is stuck, following stops and the problem names that node', () =>

@@ -257,6 +257,11 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'method, route, code, requestId, durationMs',
     meaning: 'A request was answered.',
   },
+  'status.bug': {
+    level: 'error',
+    fields: 'err',
+    meaning: '`/status` could not read what is stored, because of a bug. It shows the rest.',
+  },
   'http.failed': {
     level: 'error',
     fields: 'err, requestId, url',
