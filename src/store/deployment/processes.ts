@@ -129,8 +129,8 @@ type ProcessRow = {
   head: number | null;
   problem: string | null;
   problem_since: Date | null;
-  write_failures: { part: string; message: string; since: string }[];
-  failing_work: { work: string; since: string }[];
+  write_failures: unknown;
+  failing_work: unknown;
   age_ms: number;
 };
 
@@ -140,8 +140,12 @@ function toProcess(row: ProcessRow): StoredProcess {
     ...{ id: row.id, roles: row.roles, version: row.version, host: row.host, pid: row.pid },
     ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
     isStopped: row.stopped,
-    writeFailures: row.write_failures.map((failure) => ({ ...failure, since: new Date(failure.since) })),
-    failingWork: row.failing_work.map(({ work, since: at }) => ({ work, since: new Date(at) })),
+    writeFailures: entriesOf(row.write_failures).flatMap(({ part, message: text, since: at }) =>
+      part === undefined || text === undefined ? [] : [{ part, message: text, since: new Date(at) }],
+    ),
+    failingWork: entriesOf(row.failing_work).flatMap(({ work, since: at }) =>
+      work === undefined ? [] : [{ work, since: new Date(at) }],
+    ),
     follower:
       state === null
         ? undefined
@@ -150,4 +154,19 @@ function toProcess(row: ProcessRow): StoredProcess {
             problem: message === null || since === null ? undefined : { message, since },
           },
   };
+}
+
+type Entry = { since: string } & Partial<Record<string, string>>;
+
+/** The entries of a list that another version may have written in another shape: those that have a time. */
+function entriesOf(list: unknown): Entry[] {
+  if (!Array.isArray(list)) return [];
+  return list.flatMap((one: unknown): Entry[] => {
+    const texts = Object.entries(Object(one)).filter(
+      (field): field is [string, string] => typeof field[1] === 'string',
+    );
+    const entry: Partial<Record<string, string>> = Object.fromEntries(texts);
+    const { since } = entry;
+    return since === undefined || Number.isNaN(Date.parse(since)) ? [] : [{ ...entry, since }];
+  });
 }

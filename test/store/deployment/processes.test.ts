@@ -49,6 +49,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await writeHeartbeat(database(), processOf('a'), report, failures, work);
     const [third] = await listProcesses(database());
     assert.deepEqual([third?.writeFailures, third?.failingWork], [failures, work]);
+    for (const list of [
+      'null',
+      '[null, 7]',
+      '[{"work": "x", "part": "y", "message": "z"}]',
+      '{"since": 1}',
+    ]) {
+      await database().query(
+        sql`update process set failing_work = ${list}::jsonb, write_failures = ${list}::jsonb`,
+      );
+      const [odd] = await listProcesses(database());
+      assert.deepEqual([odd?.writeFailures, odd?.failingWork], [[], []], list);
+    }
   });
 
   test('a process that is shut down regularly is marked as stopped with a further heartbeat', async () => {
