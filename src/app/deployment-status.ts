@@ -43,7 +43,11 @@ export type DeploymentStatus = {
 
 /** The fields of /status while the database can't be read. */
 export const noDeployment: Body = {
-  ...{ processes: [], missing: [], receivers: null, late: null, failing_work: [] },
+  processes: [],
+  missing: [],
+  receivers: null,
+  late: null,
+  failing_work: [],
 };
 
 /** A webhook that has been due for longer counts as late. */
@@ -137,12 +141,8 @@ async function readDeployment(
       failing_work: failingWork.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
     },
     leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
-    trouble: first && { state: 'degraded', message: first.message, since: first.since },
-    bug: failingWork[0] && {
-      state: 'degraded',
-      message: failingWork[0].message,
-      since: failingWork[0].since,
-    },
+    trouble: first && degradedBy(first),
+    bug: failingWork[0] && degradedBy(failingWork[0]),
     writeFailures: deployment.writeFailures(),
     details: {
       processes: processes.map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid })),
@@ -201,6 +201,12 @@ function troubleOfShards([first, ...others]: Awaited<ReturnType<typeof countMiss
     since,
   };
 }
+
+const degradedBy = ({ message, since }: { message: string; since: Date }): Trouble => ({
+  state: 'degraded',
+  message,
+  since,
+});
 
 const describeBug = ({ work, process: id }: { work: string; process: string }) =>
   `a bug stops the work "${work}" of process ${id}. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.bug); please report it`;

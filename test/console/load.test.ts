@@ -111,7 +111,7 @@ describe('the console', () => {
     const { page, context } = await openTab(stage.browser);
     try {
       await page.goto(`${imitation.url}/console/deliveries#key=cb_live_imitation`);
-      // A list that nobody could read keeps the newest rows only, and the next page begins after them.
+      // A list that changes faster than anyone can read keeps its newest rows, and the next page begins after them.
       await page.locator('tbody tr').nth(29).waitFor();
       await page.locator('tbody tr').nth(30).waitFor({ state: 'detached' });
       assert.equal(await page.evaluate(MOST_ROWS), 30);

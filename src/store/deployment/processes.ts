@@ -140,12 +140,15 @@ function toProcess(row: ProcessRow): StoredProcess {
     ...{ id: row.id, roles: row.roles, version: row.version, host: row.host, pid: row.pid },
     ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
     isStopped: row.stopped,
-    writeFailures: entriesOf(row.write_failures).flatMap(({ part, message: text, since: at }) =>
-      part === undefined || text === undefined ? [] : [{ part, message: text, since: new Date(at) }],
-    ),
-    failingWork: entriesOf(row.failing_work).flatMap(({ work, since: at }) =>
-      work === undefined ? [] : [{ work, since: new Date(at) }],
-    ),
+    writeFailures: entriesOf(row.write_failures, ['part', 'message']).map((one) => ({
+      part: one.part,
+      message: one.message,
+      since: new Date(one.since),
+    })),
+    failingWork: entriesOf(row.failing_work, ['work']).map((one) => ({
+      work: one.work,
+      since: new Date(one.since),
+    })),
     follower:
       state === null
         ? undefined
@@ -156,17 +159,16 @@ function toProcess(row: ProcessRow): StoredProcess {
   };
 }
 
-type Entry = { since: string } & Partial<Record<string, string>>;
-
-/** The entries of a list that another version may have written in another shape: those that have a time. */
-function entriesOf(list: unknown): Entry[] {
+/** The entries that have these texts and a time. Another version may have written the list in another shape. */
+function entriesOf<Name extends string>(
+  list: unknown,
+  names: readonly Name[],
+): Record<Name | 'since', string>[] {
   if (!Array.isArray(list)) return [];
-  return list.flatMap((one: unknown): Entry[] => {
-    const texts = Object.entries(Object(one)).filter(
-      (field): field is [string, string] => typeof field[1] === 'string',
+  const isComplete = (one: Record<string, unknown>) => names.every((name) => typeof one[name] === 'string');
+  return list
+    .map((one) => Object(one))
+    .filter(
+      (one) => isComplete(one) && typeof one.since === 'string' && !Number.isNaN(Date.parse(one.since)),
     );
-    const entry: Partial<Record<string, string>> = Object.fromEntries(texts);
-    const { since } = entry;
-    return since === undefined || Number.isNaN(Date.parse(since)) ? [] : [{ ...entry, since }];
-  });
 }
