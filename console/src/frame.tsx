@@ -29,6 +29,8 @@ export function Frame({ children }: { children: ComponentChildren }) {
   useFocusOnNewPage(main, path);
   const [hasHelp, setHelp] = useState(false);
   useShortcut('?', () => setHelp(true));
+  // Its file may still be on its way. Once it is open, the browser closes it on Escape.
+  useShortcut('Escape', hasHelp ? () => setHelp(false) : undefined);
   useShortcut('t', switchTheme);
   return (
     <>

@@ -66,6 +66,11 @@ async function readStatus(origin: string): Promise<StatusBody> {
   ]);
   const json = parseJson(text);
   if (response.status === 200 && Check(StatusBody, json)) return json;
+  if (response.status >= 500)
+    throw new Fault(
+      'unavailable',
+      `${url.href} answered HTTP ${response.status}. The log of that service says why`,
+    );
   throw new Fault(
     'unavailable',
     `the server at ${url.origin} (HTTP ${response.status}) is not a Chainbell of this version. Give the right URL with --url`,

@@ -200,6 +200,10 @@ describe('status without a service', () => {
     const { code, err } = await run({}, '--url', url);
     assert.equal(code, 69);
     assert.match(err, /cannot reach its database\. See http.*\/readyz/);
+    other.setAnswer({ status: 500, body: '{}' });
+    const failed = await run({}, '--url', url);
+    assert.equal(failed.code, 69);
+    assert.match(failed.err, /\/status answered HTTP 500\. The log of that service says why/);
   });
 
   test('exits with 64 for an invalid URL, and for port 0', async () => {

@@ -106,6 +106,22 @@ describe('the console', () => {
     await page.context().close();
   });
 
+  test('a burst after a pause makes no list shorter', async () => {
+    const imitation = await startImitation({ attemptsPerMinute: 0 });
+    const { page, context } = await openTab(stage.browser);
+    try {
+      await page.goto(`${imitation.url}/console/deliveries#key=cb_live_imitation`);
+      await page.getByTitle('Live', { exact: true }).waitFor();
+      await page.locator('tbody tr').nth(49).waitFor();
+      imitation.burst(40);
+      await page.locator('tbody a.row-link[href$="/1040"]').waitFor();
+      assert.equal(await page.locator('tbody tr').count(), 60);
+    } finally {
+      await context.close();
+      await imitation.close();
+    }
+  });
+
   test('after more than 1,000 missed attempts, the newest page is shown instead of all of them', async () => {
     const imitation = await startImitation({ attemptsPerMinute: 30_000 });
     const { page, context } = await openTab(stage.browser);

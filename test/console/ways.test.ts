@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { openTab } from '../kit/browser.ts';
+import { holdAnswer, openTab } from '../kit/browser.ts';
 import { createDeliveryTools } from '../kit/console-deliveries.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -51,6 +51,25 @@ describe('ways', () => {
       return document.querySelector('dialog').open;
     })()`);
     assert.equal(isOpen, true);
+    await page.context().close();
+  });
+
+  test('Esc closes the help before its file has arrived', async () => {
+    const page = await stage.open('/supply', {});
+    const file = await holdAnswer(page, /\/help-[^/]*\.js$/);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    const arrives = page.waitForResponse(/\/help-[^/]*\.js$/);
+    await page.keyboard.press('?');
+    await file.held;
+    await page.keyboard.press('Escape');
+    await file.release();
+    await page.evaluate(`(async () => {
+      await import('${(await arrives).url()}');
+      for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+    })()`);
+    assert.equal(await page.getByRole('dialog').count(), 0);
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').waitFor();
     await page.context().close();
   });
 

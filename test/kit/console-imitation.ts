@@ -17,6 +17,8 @@ type Imitation = {
   url: string;
   /** Breaks all streams, and refuses new ones until `count` more attempts have been made. */
   missAttempts(count: number): void;
+  /** Sends as many more attempts at once. */
+  burst(count: number): void;
   close(): Promise<void>;
 };
 
@@ -68,6 +70,9 @@ export async function startImitation({
     missAttempts(count) {
       refusesUntilId = lastId + count;
       for (const stream of streams) stream.destroy();
+    },
+    burst(count) {
+      due += count;
     },
     async close() {
       clearInterval(timer);

@@ -52,6 +52,10 @@ export const streamState: Signal<StreamState> = signal({ kind: 'off' });
 /** Whether attempts come faster than anyone can read, and not only for the moment after a block. */
 export const isBusy = (): boolean => performance.now() - calmAt > BURST_MS_MAX;
 
+/** Whether the newest attempts, one more than a few, arrived within a second. */
+const areMany = (): boolean =>
+  arrivals.length > FEW_PER_SECOND_MAX && performance.now() - (arrivals[0] ?? 0) < 1_000;
+
 const listeners = new Set<Listener>();
 let connection: AbortController | undefined;
 let lastId: string | undefined;
@@ -66,7 +70,7 @@ let flushTimer: ReturnType<typeof setTimeout> | undefined;
 let flushedAt = 0;
 /** When the newest attempts arrived, one more than a few. */
 let arrivals: number[] = [];
-/** When the last batch of a few was planned. */
+/** When an attempt last arrived that was not one of many. */
 let calmAt = 0;
 let beginning: Beginning = 'start';
 
@@ -195,6 +199,7 @@ async function read(own: AbortController): Promise<void> {
         if (missed > MISSED_MAX) return skip('missed');
         waiting.push({ ...attempt, notification });
         arrivals = [...arrivals.slice(-FEW_PER_SECOND_MAX), performance.now()];
+        if (!areMany()) calmAt = performance.now();
       }
       if (waiting.length > 0) planFlush();
     }
@@ -245,17 +250,13 @@ function end(own: AbortController, error: unknown): void {
 /** At once after a pause, otherwise in batches. */
 function planFlush(): void {
   if (flushTimer !== undefined) return;
-  const now = performance.now();
-  arrivals = arrivals.filter((at) => now - at < 1_000);
-  const areMany = arrivals.length > FEW_PER_SECOND_MAX;
-  if (!areMany) calmAt = now;
-  const batchMs = areMany ? BATCH_MS.many : BATCH_MS.few;
+  const batchMs = areMany() ? BATCH_MS.many : BATCH_MS.few;
   flushTimer = setTimeout(
     () => {
       flushedAt = performance.now();
       handPortions();
     },
-    Math.max(0, flushedAt + batchMs - now),
+    Math.max(0, flushedAt + batchMs - performance.now()),
   );
 }
 
