@@ -76,7 +76,7 @@ export const systemTexts = {
   versionHead: 'Version',
   started: (zone: string) => `Started, ${zone}`,
   seen: 'Seen',
-  processStates: { running: 'Running', stopped: 'Stopped', lost: 'Lost' },
+  processStates: { running: 'Running', stopped: 'Stopped', failed: 'Ended by a bug', lost: 'Lost' },
   reorgs: 'Reorgs',
   noReorgs: 'No stored block has been orphaned.',
   depth: 'Depth',

@@ -4,9 +4,10 @@
 import type { Clock } from '../core/clock.ts';
 import { type Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
+import { createLogLimit } from '../core/log-limit.ts';
 import { type LoopOptions, runLoop, type Step, type Wake } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
-import type { FailingWork } from '../store/deployment/processes.ts';
+import { createWorkWatch, type WorkWatch } from './work-watch.ts';
 
 type LoopTiming = { idleMs(): number | Promise<number>; wake?: Wake; retryMsMax?: number };
 
@@ -15,8 +16,8 @@ export type Loops = {
   run(name: string, step: Step, timing: LoopTiming): void;
   /** For work that blocks and webhooks don't depend on: a bug stops only this work, which is tried again. */
   runAside(name: string, step: Step, timing: LoopTiming): void;
-  /** The work that a bug stops now. */
-  failing(): FailingWork[];
+  /** The side work that fails now. */
+  readonly failing: WorkWatch['failing'];
   /** Resolves when the loops of this name have ended. */
   ended(name: string): Promise<void>;
   /** The loops that have not ended, once each. */
@@ -32,6 +33,8 @@ export type Loops = {
 };
 
 const RETRY_MS_MAX = 15_000;
+/** A bug may come with every second item of the work. */
+const BUG_LOG_MS = 60_000;
 /** Following and delivery resume this soon after a standby has taken over the database. */
 export const RESUME_MS_MAX = 2_000;
 
@@ -42,11 +45,13 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
   const { signal } = closing;
   const failure = Promise.withResolvers<Error>();
   const loops = new Map<Promise<void>, string>();
-  const failingSince = new Map<string, Date>();
+  const work = createWorkWatch(clock);
 
-  function start(name: string, step: Step, given: LoopTiming & Pick<LoopOptions, 'onBug'>): void {
-    const onFault = (fault: Fault, retryMs: number) =>
-      log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
+  const logFault = (name: string, fault: Fault, retryMs: number) =>
+    log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
+
+  function start(name: string, step: Step, given: LoopTiming & Partial<LoopOptions>): void {
+    const onFault = (fault: Fault, retryMs: number) => logFault(name, fault, retryMs);
     const loop = runLoop(step, { name, clock, signal, retryMsMax: RETRY_MS_MAX, onFault, ...given });
     const ended = loop
       .catch((error: Error) => failure.resolve(error))
@@ -62,17 +67,23 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
     runAside(name, step, timing) {
       const watched: Step = async (abort) => {
         const outcome = await step(abort);
-        failingSince.delete(name);
+        work.success(name);
         return outcome;
       };
-      const onBug = (err: unknown, retryMs: number) => {
-        if (!failingSince.has(name)) failingSince.set(name, clock.now());
-        metrics.bugs.inc({ loop: name });
-        log.error({ loop: name, err, retryMs }, 'loop.bug');
+      const onFault = (fault: Fault, retryMs: number) => {
+        work.fault(name);
+        logFault(name, fault, retryMs);
       };
-      start(name, watched, { ...timing, onBug });
+      const limit = createLogLimit(clock, BUG_LOG_MS);
+      const onBug = (err: unknown, retryMs: number) => {
+        work.bug(name);
+        metrics.bugs.inc({ loop: name });
+        const others = limit();
+        if (others !== undefined) log.error({ loop: name, err, retryMs, others }, 'loop.bug');
+      };
+      start(name, watched, { ...timing, onFault, onBug });
     },
-    failing: () => Array.from(failingSince, ([work, since]) => ({ work, since })),
+    failing: work.failing,
     async ended(name) {
       await Promise.all(loops.entries().flatMap(([loop, other]) => (other === name ? [loop] : [])));
     },

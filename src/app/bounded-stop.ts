@@ -16,17 +16,25 @@ export const attemptsMsOf = (config: Config): number => Math.max(0, drainMsOf(co
 
 const drainMsOf = ({ stopSeconds }: Config) => stopSeconds * 1_000 - CUT_MS;
 
-/** `drain` ends the loops and delivery; `running` closes everything, and waits for `drain`. */
+export type StopParts = {
+  /** Closes everything, and waits for `drain`. */
+  running: AsyncDisposableStack;
+  /** Ends the loops and delivery. */
+  drain(): Promise<void>;
+  /** Whether a bug ends the process. */
+  hasFailed(): boolean;
+};
+
 export async function stopWithin(
   { config, steadyClock, loops, database, log }: Foundation,
-  { running, drain }: { running: AsyncDisposableStack; drain(): Promise<void> },
+  { running, drain, hasFailed }: StopParts,
 ): Promise<void> {
   const drainMs = drainMsOf(config);
   const limits = { clock: steadyClock, signal: never };
   // The loops end while the API does, so that their times don't add up.
   const ended = Promise.all([drain(), running.disposeAsync()]).then(() => 'ended' as const);
   if ((await firstOrLate(limits, [ended], drainMs)) === 'ended') {
-    log.info('service.stopped');
+    if (!hasFailed()) log.info('service.stopped');
     return;
   }
   log.warn({ left: loops.running(), afterMs: drainMs }, 'service.stop_cut');

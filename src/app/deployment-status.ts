@@ -11,7 +11,7 @@ import type { Database } from '../store/db/db.ts';
 import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import { findLateWatchers, hasWaiting } from '../store/delivery/lateness.ts';
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
-import type { ReportedFailure } from '../store/deployment/processes.ts';
+import type { FailingWork, ReportedFailure } from '../store/deployment/processes.ts';
 import type { Absence, ProcessRegistry } from './process-registry.ts';
 import type { SeenProcess } from './process-watch.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
@@ -26,8 +26,8 @@ export type DeploymentReading = {
   /** The report of the leading follower; undefined where this process leads, or none does. */
   leader: { head: number | undefined; trouble: Trouble | undefined } | undefined;
   trouble: Trouble | undefined;
-  /** A bug in work beside blocks and webhooks. Everything else is more important. */
-  bug: Trouble | undefined;
+  /** Work beside blocks and webhooks that fails. Everything else is more important. */
+  sideTrouble: Trouble | undefined;
   /** Failing writes of other processes. */
   writeFailures: readonly ReportedFailure[];
   details: DeploymentDetails;
@@ -122,7 +122,7 @@ async function readDeployment(
       if (absence === undefined) return [];
       return [{ role, message: describeAbsence(role, absence), since: absence.since }];
     });
-  const failingWork = deployment.failingWork().map((one) => ({ ...one, message: describeBug(one) }));
+  const failingWork = deployment.failingWork().map((one) => ({ ...one, message: describeFailing(one) }));
   const [first = troubleOfShards(lost) ?? outageOf(failures)] = missing;
   const leader = deployment.leader();
   return {
@@ -138,11 +138,13 @@ async function readDeployment(
         watchers: lateness.watchers,
         seconds: lateness.oldestDueAt === undefined ? 0 : ageSeconds(lateness.oldestDueAt, now),
       },
-      failing_work: failingWork.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
+      failing_work: failingWork.map(({ work, process, message, since }) => ({
+        ...{ work, process, message, since: since.toISOString() },
+      })),
     },
     leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
     trouble: first && degradedBy(first),
-    bug: failingWork[0] && degradedBy(failingWork[0]),
+    sideTrouble: failingWork[0] && degradedBy(failingWork[0]),
     writeFailures: deployment.writeFailures(),
     details: {
       processes: processes.map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid })),
@@ -177,14 +179,16 @@ const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', pr
 
 function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): string {
   const nothing = `no process ${verbs[role]}`;
-  if (standby !== undefined && last?.state === 'stopped')
-    return `${nothing}: process ${last.id} was stopped, and process ${standby.id} doesn't lead yet. If this lasts, read its log`;
+  if (standby !== undefined && (last?.state === 'stopped' || last?.state === 'failed'))
+    return `${nothing}: process ${last.id} ${last.state === 'failed' ? 'was ended by a bug' : 'was stopped'}, and process ${standby.id} doesn't lead yet. If this lasts, read its log`;
   if (standby !== undefined && last?.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat), and process ${standby.id} can't lead while PostgreSQL keeps the lock of the lost one. Continue or end the lost process. If it is cut off from the database, end its connection`;
   if (last === undefined)
     return `${nothing}: none with the role ${role} has run since this one started. Start one`;
   if (last.state === 'stopped')
     return `${nothing}: process ${last.id} was stopped. Start one with the role ${role}`;
+  if (last.state === 'failed')
+    return `${nothing}: a bug ended process ${last.id}. Its log has the error (service.failed); please report it. Start one with the role ${role}`;
   if (last.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat). Check that it runs, and read its log`;
   return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log. If another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
@@ -208,8 +212,10 @@ const degradedBy = ({ message, since }: { message: string; since: Date }): Troub
   since,
 });
 
-const describeBug = ({ work, process: id }: { work: string; process: string }) =>
-  `a bug stops the work "${work}" of process ${id}. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.bug); please report it`;
+const describeFailing = ({ work, process: id, isBug }: FailingWork & { process: string }) =>
+  isBug
+    ? `a bug stops the work "${work}" of process ${id}. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.bug); please report it`
+    : `the work "${work}" of process ${id} fails each time. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.fault)`;
 
 /** One failing receiver is its watcher's problem. When those of several watchers fail at once and no webhook is accepted, the deployment's network may be down. */
 function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureCounts) {

@@ -44,7 +44,7 @@ type ProcessRegistryOptions = {
   report(): Promise<OwnReport | undefined>;
   /** Writes of this process that fail. */
   failures?(): Promise<readonly ReportedFailure[]>;
-  /** Work of this process that a bug stops. */
+  /** Side work of this process that fails. */
   failingWork?(): readonly FailingWork[];
 };
 
@@ -61,7 +61,7 @@ export type ProcessRegistry = {
   processes(): readonly SeenProcess[];
   /** Failing writes of the other processes that run. */
   writeFailures(): readonly ReportedFailure[];
-  /** Work that bugs stop on all processes that run. */
+  /** Failing side work of all processes that run. */
   failingWork(): readonly (FailingWork & { process: string })[];
   /** The leading follower, which may be this process; undefined after LOST_MS without one. */
   leader(): SeenProcess | undefined;
@@ -69,8 +69,8 @@ export type ProcessRegistry = {
   missing(role: string): Absence | undefined;
   /** Since when this process can't store its heartbeat; undefined while it can. */
   silentSince(): Date | undefined;
-  /** Records that this process stopped on request. Gives up when the database doesn't answer. */
-  end(): Promise<void>;
+  /** Records that this process ended, as asked or because of a bug. Gives up when the database doesn't answer. */
+  end(how: { isFailed: boolean }): Promise<void>;
 };
 
 /** Heartbeats between two removals of former processes. */
@@ -147,16 +147,17 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
       missingSince.set(role, since);
       return { since, last, standby: holders.find(({ state }) => state === 'running') };
     },
-    end: () => recordEnd(options, identity.id),
+    end: ({ isFailed }) => recordEnd(options, identity.id, isFailed),
   };
 }
 
 async function recordEnd(
   { database, clock }: Pick<ProcessRegistryOptions, 'database' | 'clock'>,
   id: string,
+  isFailed: boolean,
 ): Promise<void> {
   try {
-    await firstOrLate({ clock, signal: never }, [endProcess(database, id)], END_MS_MAX);
+    await firstOrLate({ clock, signal: never }, [endProcess(database, id, isFailed)], END_MS_MAX);
   } catch (error) {
     // Without this record, the other processes report this one as lost.
     if (!(error instanceof Fault)) throw error;
@@ -183,7 +184,7 @@ function seenNow(
 ): SeenProcess {
   const { beat, follower, failingWork, leads, now } = current;
   return {
-    ...{ seenAt: now, ageMs: 0, beat, isStopped: false, writeFailures: [] },
+    ...{ seenAt: now, ageMs: 0, beat, isStopped: false, isFailed: false, writeFailures: [] },
     ...{ ...stored, ...identity },
     ...{ follower, failingWork, state: 'running', silentMs: 0 },
     leadMs: leads ? 0 : (stored?.leadMs ?? Infinity),

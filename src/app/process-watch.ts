@@ -17,7 +17,7 @@ export const LOST_MS = 10_000;
 const GAP_MS_MAX = 2 * HEARTBEAT_MS;
 
 export type SeenProcess = StoredProcess & {
-  state: 'running' | 'stopped' | 'lost';
+  state: 'running' | 'stopped' | 'failed' | 'lost';
   /** Since its last heartbeat. */
   silentMs: number;
   /** Since it was last the leading follower; infinite if this process never saw it lead. */
@@ -71,9 +71,13 @@ export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>, lostMs = LOST
     seen: () =>
       last.map((one) => {
         const { silentMs = 0, leadMs = Infinity, leadingMs = Infinity } = tracks?.get(one.id) ?? {};
-        const state = one.isStopped ? 'stopped' : silentMs >= lostMs ? 'lost' : 'running';
-        return { ...one, state, silentMs, leadMs, leadingMs };
+        return { ...one, state: stateOf(one, silentMs, lostMs), silentMs, leadMs, leadingMs };
       }),
     watchedMs: () => watchedMs,
   };
+}
+
+function stateOf(one: StoredProcess, silentMs: number, lostMs: number): SeenProcess['state'] {
+  if (one.isStopped) return one.isFailed ? 'failed' : 'stopped';
+  return silentMs >= lostMs ? 'lost' : 'running';
 }

@@ -5,6 +5,7 @@ import type { IssuedKey } from '../api/context.ts';
 import { createMetricsServer } from '../api/ops/ops.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import { createWake } from '../core/loop.ts';
 import type { SenderOptions } from '../delivery/send.ts';
@@ -18,7 +19,7 @@ import { LANE_CHANNEL } from '../store/delivery/lanes.ts';
 import { startApi } from './api-role.ts';
 import { ASK_MS, createAttemptBell, type RingingBell } from './attempt-bell.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
-import { attemptsMsOf, stopWithin } from './bounded-stop.ts';
+import { attemptsMsOf, type StopParts, stopWithin } from './bounded-stop.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
 import { chainWarnings } from './chain-warnings.ts';
 import { CLOCK_MS } from './common-clock.ts';
@@ -130,7 +131,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
 
   const schema = createSchemaWatch(database.for('follower'), { loops, migrations });
-  parts.defer(() => deployment.end());
+  const { failed, hasFailed } = watchFailure(base, schema);
+  parts.defer(() => deployment.end({ isFailed: hasFailed() }));
   const drain = () => loops.end(() => delivery.stop(attemptsMsOf(config)));
   parts.defer(drain);
   startLoops(base, { delivery, prices, deployment, bell, schema });
@@ -150,8 +152,22 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
   log.info({ api: apiUrl, metrics: metricsUrl, ...about }, 'service.started');
 
-  const failed = loops.failed.then(schema.explain);
-  return serviceOf(base, { apiUrl, metricsUrl, failed }, { running: parts.move(), drain });
+  return serviceOf(base, { apiUrl, metricsUrl, failed }, { running: parts.move(), drain, hasFailed });
+}
+
+/** Logs why the service ends by itself. */
+function watchFailure(
+  { loops, log }: Foundation,
+  schema: SchemaWatch,
+): { failed: Promise<Error>; hasFailed(): boolean } {
+  let hasFailed = false;
+  const failed = loops.failed.then(schema.explain).then((error) => {
+    // With a Fault it ends as it should: another version has changed the schema.
+    hasFailed = !(error instanceof Fault);
+    log.error({ err: error }, 'service.failed');
+    return error;
+  });
+  return { failed, hasFailed: () => hasFailed };
 }
 
 /** Delivery, with the session that listens for it and the bell that it rings. */
@@ -204,7 +220,7 @@ function startLoops(
 function serviceOf(
   base: Foundation,
   given: Pick<Service, 'apiUrl' | 'metricsUrl' | 'failed'>,
-  parts: { running: AsyncDisposableStack; drain(): Promise<void> },
+  parts: StopParts,
 ): Service {
   const { database, keyRing, clock } = base;
   let stopping: Promise<void> | undefined;

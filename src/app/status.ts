@@ -101,8 +101,8 @@ export function createStatus(options: StatusOptions): Status {
     const { tip, deployment } = stored;
     const chainTrouble =
       deployment?.leader === undefined ? following.find(tip?.number) : deployment.leader.trouble;
-    const bug = stored.writeFailures.length === 0 ? deployment?.bug : undefined;
-    const trouble = chainTrouble ?? ('fault' in read ? read.fault : (deployment?.trouble ?? bug));
+    const sideTrouble = stored.writeFailures.length === 0 ? deployment?.sideTrouble : undefined;
+    const trouble = chainTrouble ?? ('fault' in read ? read.fault : (deployment?.trouble ?? sideTrouble));
     return bodyOf(options, { stored, trouble, now });
   }
 
@@ -163,7 +163,7 @@ function summaryOf(
   const [failure] = read.writeFailures;
   const problem = failure && describeProblem(undefined, [failure]);
   if (problem) return { state: 'degraded', message: problem.message };
-  return read.bug ?? { state: 'ok', message: undefined };
+  return read.sideTrouble ?? { state: 'ok', message: undefined };
 }
 
 function bodyOf(

@@ -179,12 +179,12 @@ const deploymentMetrics = ({ counter, gauge }: Factory) => ({
   ),
   bugs: counter(
     'background_bugs_total',
-    'Attempts at work beside blocks and webhooks, such as statistics, that a bug ended. The log has each as `loop.bug`.',
+    'Attempts at work beside blocks and webhooks, such as statistics, that a bug ended. The log has them as `loop.bug`.',
     ['loop'],
   ),
   processes: gauge(
     'processes',
-    'Processes of the deployment by state: running, stopped or lost. A process counts once for each of its roles.',
+    'Processes of the deployment by state: running, stopped, failed or lost. A process counts once for each of its roles.',
     ['role', 'state'],
   ),
   roleMissing: gauge(

@@ -5,6 +5,7 @@
 import type { Clock } from '../core/clock.ts';
 import { messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
+import { createLogLimit } from '../core/log-limit.ts';
 
 /** Records a wait of a lane. */
 export type NoteWait = (lane: number, error: Error) => void;
@@ -13,15 +14,9 @@ const PAUSE_MS = 10_000;
 
 /** `others` in a line is the number of waits since the line before. */
 export function createWaitLog({ clock, log }: { clock: Pick<Clock, 'steadyMs'>; log: Log }): NoteWait {
-  let loggedMs = Number.NEGATIVE_INFINITY;
-  let others = 0;
+  const limit = createLogLimit(clock, PAUSE_MS);
   return (lane, error) => {
-    if (clock.steadyMs() - loggedMs < PAUSE_MS) {
-      others += 1;
-      return;
-    }
-    log.warn({ lane, error: messageOf(error), others }, 'delivery.queue_waits');
-    loggedMs = clock.steadyMs();
-    others = 0;
+    const others = limit();
+    if (others !== undefined) log.warn({ lane, error: messageOf(error), others }, 'delivery.queue_waits');
   };
 }

@@ -8,11 +8,17 @@ import type { StoredProcess } from '../../src/store/deployment/processes.ts';
 import { noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 
-type Parts = { beat: number; ageMs?: number; leads?: boolean; isStopped?: boolean };
+type Parts = { beat: number; ageMs?: number; leads?: boolean; isStopped?: boolean; isFailed?: boolean };
 
-const processOf = ({ beat, ageMs = 0, leads = true, isStopped = false }: Parts): StoredProcess => ({
+const processOf = ({
+  beat,
+  ageMs = 0,
+  leads = true,
+  isStopped = false,
+  isFailed = false,
+}: Parts): StoredProcess => ({
   ...{ id: 'a', roles: ['follower'], version: '1', host: 'one', pid: 1, startedAt: noon, seenAt: noon },
-  ...{ ageMs, beat, isStopped, writeFailures: [], failingWork: [] },
+  ...{ ageMs, beat, isStopped, isFailed, writeFailures: [], failingWork: [] },
   follower: { leads, state: 'ok', head: 9, problem: undefined },
 });
 

@@ -30,7 +30,7 @@ describe('chainbell processes', () => {
     await writeHeartbeat(database, identity('bbbb', 'follower'), report(false));
     await writeHeartbeat(database, identity('cccc', 'delivery'), undefined);
     await writeHeartbeat(database, identity('dddd', 'follower'), report(true));
-    await endProcess(database, 'cccc');
+    await endProcess(database, 'cccc', false);
     // The command may take longer than the 10 s after which a process is lost.
     await database.query(sql`update process set seen_at = clock_timestamp() + interval '1 hour'`);
     await database.query(

@@ -147,7 +147,7 @@ function Processes({ processes }: { processes: readonly Process[] }) {
                 icon={
                   one.state === 'running' ? 'delivered' : one.state === 'stopped' ? 'cancelled' : 'failing'
                 }
-                tone={one.state === 'running' ? 'is-ok' : one.state === 'lost' ? 'is-bad' : ''}
+                tone={one.state === 'running' ? 'is-ok' : one.state === 'stopped' ? '' : 'is-bad'}
                 word={systemTexts.processStates[one.state]}
               />
             </td>

@@ -11,8 +11,9 @@ const Process = Type.Object({
   id: Type.String({ description: 'The process logs it as `service.started`.' }),
   roles: Type.Array(Type.String()),
   version: Type.String(),
-  state: Type.Enum(['running', 'stopped', 'lost'], {
-    description: '`stopped`: it shut down cleanly. `lost`: it has sent no heartbeat for 10 s.',
+  state: Type.Enum(['running', 'stopped', 'failed', 'lost'], {
+    description:
+      '`stopped`: it ended as asked. `failed`: a bug ended it, and its log has the error (`service.failed`). `lost`: it has sent no heartbeat for 10 s.',
   }),
   started_at: Time,
   seen_at: Type.String({ description: "Time of its last heartbeat by the database's clock." }),

@@ -176,7 +176,10 @@ export const StatusBody = Type.Object(
         message: Type.String(),
         since: Time,
       }),
-      { description: 'Work beside blocks and webhooks that a bug stops on a process. It is tried again.' },
+      {
+        description:
+          'Work beside blocks and webhooks that a bug stops on a process, or that has failed for 5 minutes. It is tried again.',
+      },
     ),
     clock_step: orNull(
       Type.Object(

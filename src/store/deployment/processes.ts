@@ -18,8 +18,8 @@ export type FollowerReport = {
 /** A part of the process whose writes fail, and since when. */
 export type ReportedFailure = { part: string; message: string; since: Date };
 
-/** Work beside blocks and webhooks that a bug stops, and since when. */
-export type FailingWork = { work: string; since: Date };
+/** Work beside blocks and webhooks that fails, and since when. `isBug`: no Fault of the database, a node or the network. */
+export type FailingWork = { work: string; since: Date; isBug: boolean };
 
 export type ProcessIdentity = {
   id: string;
@@ -36,8 +36,10 @@ export type StoredProcess = ProcessIdentity & {
   ageMs: number;
   /** Number of its heartbeats. */
   beat: number;
-  /** Whether it was shut down regularly. */
+  /** Whether it shut down, as asked or because of a bug. */
   isStopped: boolean;
+  /** Whether a bug ended it. */
+  isFailed: boolean;
   /** Undefined without the role `follower`. */
   follower: FollowerReport | undefined;
   writeFailures: readonly ReportedFailure[];
@@ -74,10 +76,10 @@ export async function writeHeartbeat(
       failing_work = excluded.failing_work`);
 }
 
-/** Records that the process was shut down regularly. */
-export async function endProcess(db: Db, id: string): Promise<void> {
+/** Records that the process shut down, as asked or because of a bug. */
+export async function endProcess(db: Db, id: string, isFailed: boolean): Promise<void> {
   await db.query(sql`
-    update process set stopped = true, beat = beat + 1, seen_at = clock_timestamp() where id = ${id}`);
+    update process set stopped = true, failed = ${isFailed}, beat = beat + 1, seen_at = clock_timestamp() where id = ${id}`);
 }
 
 /**
@@ -102,7 +104,7 @@ export async function removeFormerProcesses(
 /** All known processes, by start time. If there are more than LISTED_MAX, the ones that were seen last. */
 export async function listProcesses(db: Db): Promise<StoredProcess[]> {
   const rows = await db.query<ProcessRow>(sql`
-    select id, roles, version, host, pid, started_at, seen_at, beat, stopped, leads, follower_state, head, problem,
+    select id, roles, version, host, pid, started_at, seen_at, beat, stopped, failed, leads, follower_state, head, problem,
       problem_since, write_failures, failing_work, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
     from process
     order by seen_at desc, id
@@ -124,6 +126,7 @@ type ProcessRow = {
   seen_at: Date;
   beat: number;
   stopped: boolean;
+  failed: boolean;
   leads: boolean;
   follower_state: FollowerState | null;
   head: number | null;
@@ -140,6 +143,7 @@ function toProcess(row: ProcessRow): StoredProcess {
     ...{ id: row.id, roles: row.roles, version: row.version, host: row.host, pid: row.pid },
     ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
     isStopped: row.stopped,
+    isFailed: row.failed,
     writeFailures: entriesOf(row.write_failures, ['part', 'message']).map((one) => ({
       part: one.part,
       message: one.message,
@@ -148,6 +152,7 @@ function toProcess(row: ProcessRow): StoredProcess {
     failingWork: entriesOf(row.failing_work, ['work']).map((one) => ({
       work: one.work,
       since: new Date(one.since),
+      isBug: one.isBug !== false,
     })),
     follower:
       state === null
@@ -163,7 +168,7 @@ function toProcess(row: ProcessRow): StoredProcess {
 function entriesOf<Name extends string>(
   list: unknown,
   names: readonly Name[],
-): Record<Name | 'since', string>[] {
+): (Record<Name | 'since', string> & Record<string, unknown>)[] {
   if (!Array.isArray(list)) return [];
   const isComplete = (one: Record<string, unknown>) => names.every((name) => typeof one[name] === 'string');
   return list

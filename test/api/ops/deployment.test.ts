@@ -130,7 +130,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a bug in other work is named only where outcomes are stored', async () => {
     const { start, pass } = createStory();
     const [api, follower, delivery] = [start('api'), start('follower'), start('delivery')];
-    delivery.hasBug({ work: 'statistics', since: noon });
+    delivery.hasBug({ work: 'statistics', since: noon, isBug: true });
     delivery.cannotStore({ part: 'delivery', message: 'The disk is full.', since: noon });
     await pass(4, follower, delivery, api);
     const body = await api.body();
@@ -182,6 +182,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   for (const [how, state, pattern] of [
     ['is killed', 'lost', /^no process follows the chain: process (\w+) is lost/],
     ['is stopped', 'stopped', /^no process follows the chain: process (\w+) was stopped/],
+    [
+      'is ended by a bug',
+      'failed',
+      /^no process follows the chain: a bug ended process (\w+)\. .*service\.failed/,
+    ],
   ] as const)
     test(`10 s after the only follower ${how}, every process is degraded and names it; with a new one all is well`, async () => {
       const { start, pass, clock } = createStory();
@@ -189,7 +194,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(database(), headerOf(9), []);
       await pass(4, follower, delivery, api);
       const sinceMs = clock.now().getTime();
-      if (how === 'is stopped') await follower.end();
+      if (state !== 'lost') await follower.end({ isFailed: state === 'failed' });
       await pass(8, api, delivery);
       assert.equal((await api.body()).state, 'ok', 'a moment is normal');
       await pass(4, api, delivery);
@@ -272,7 +277,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { clock, start, pass } = createStory();
     const [api, former] = [start('api'), start('follower')];
     await pass(60, former, api);
-    await former.end();
+    await former.end({ isFailed: false });
     const endedMs = clock.now().getTime();
     await pass(20, api);
     const next = start('follower');

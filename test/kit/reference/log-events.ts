@@ -24,6 +24,12 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'command',
     meaning: 'The console is not built, so `/console` answers 404. `command` builds it in a clone.',
   },
+  'service.failed': {
+    level: 'error',
+    fields: 'err',
+    meaning:
+      'A bug ends the process, or another version has changed the database so that this one cannot go on. The next start continues from what is stored.',
+  },
   'service.stopped': { level: 'info', fields: '', meaning: 'The process has stopped cleanly.' },
   'service.stop_cut': {
     level: 'warn',
@@ -70,9 +76,9 @@ const EVENTS: Record<string, LogEvent> = {
   },
   'loop.bug': {
     level: 'error',
-    fields: 'loop, err, retryMs',
+    fields: 'loop, err, retryMs, others',
     meaning:
-      "A bug stopped work that blocks and webhooks don't depend on. It is tried again after `retryMs`; everything else goes on.",
+      "A bug stopped work that blocks and webhooks don't depend on. It is tried again after `retryMs`; everything else goes on. At most one line a minute for each loop; `others` counts its bugs since the line before.",
   },
   'clock.jumped': {
     level: 'warn',

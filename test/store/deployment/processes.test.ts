@@ -37,7 +37,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { seenAt: _seenAt, ageMs, ...rest } = first;
     assert.deepEqual(rest, {
       ...processOf('a'),
-      ...{ beat: 2, isStopped: false, writeFailures: [], failingWork: [] },
+      ...{ beat: 2, isStopped: false, isFailed: false, writeFailures: [], failingWork: [] },
       follower: { leads: true, state: 'ok', head: 9, problem: undefined },
     });
     assert.ok(ageMs >= 0 && ageMs < 60_000, String(ageMs));
@@ -45,7 +45,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await writeHeartbeat(database(), processOf('a'), report);
     assert.deepEqual((await listProcesses(database()))[0]?.follower, report);
     const failures = [{ part: 'delivery', message: 'no space left', since: noon }];
-    const work = [{ work: 'statistics', since: noon }];
+    const work = [
+      { work: 'statistics', since: noon, isBug: true },
+      { work: 'retention', since: noon, isBug: false },
+    ];
     await writeHeartbeat(database(), processOf('a'), report, failures, work);
     const [third] = await listProcesses(database());
     assert.deepEqual([third?.writeFailures, third?.failingWork], [failures, work]);
@@ -63,11 +66,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a process that is shut down regularly is marked as stopped with a further heartbeat', async () => {
-    await writeHeartbeat(database(), processOf('a'), report);
-    await endProcess(database(), 'a');
-    const [stored] = await listProcesses(database());
-    assert.deepEqual([stored?.isStopped, stored?.beat], [true, 2]);
+  test('a process that shuts down is marked as stopped, and as failed after a bug, with a further heartbeat', async () => {
+    for (const isFailed of [false, true]) {
+      const id = `failed: ${isFailed}`;
+      await writeHeartbeat(database(), processOf(id), report);
+      await endProcess(database(), id, isFailed);
+      const stored = (await listProcesses(database())).find((one) => one.id === id);
+      assert.deepEqual([stored?.isStopped, stored?.isFailed, stored?.beat], [true, isFailed, 2]);
+    }
   });
 
   test('stopped and silent processes are deleted once the same host has a successor, others after a day', async () => {
@@ -76,7 +82,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await writeHeartbeat(database(), processOf('elsewhere', { host: 'two' }), undefined);
     await writeHeartbeat(database(), processOf('other role', { roles: ['api'] }), undefined);
     for (const id of ['lost', 'elsewhere', 'other role']) await age(id, 11);
-    await endProcess(database(), 'stopped');
+    await endProcess(database(), 'stopped', false);
     await age('old', 90_000);
     await age('me', 90_000);
     await removeFormerProcesses(database(), processOf('me'), LOST_MS);

@@ -577,6 +577,7 @@ create table process (
   seen_at timestamptz not null,
   beat bigint not null,
   stopped boolean not null default false,
+  failed boolean not null default false,
   leads boolean not null default false,
   follower_state text,
   head bigint,
@@ -587,9 +588,10 @@ create table process (
 ) with (fillfactor = 50);
 comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
 comment on column process.beat is 'Count of heartbeats, independent of the clock';
+comment on column process.failed is 'Whether a bug stopped it';
 comment on column process.leads is 'Whether it is the leading follower. The columns up to problem_since are null for other roles';
 comment on column process.write_failures is 'Writes that were failing at its last heartbeat: part, message and since when';
-comment on column process.failing_work is 'Work beside blocks and webhooks that a bug was stopping then: which and since when';
+comment on column process.failing_work is 'Work beside blocks and webhooks that failed then: which, since when and whether by a bug';
 
 -- Prices and pairs.
 
