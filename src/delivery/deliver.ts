@@ -74,6 +74,11 @@ export const HEARTBEAT_MS = 500;
 export const LEASE_MS = 30_000;
 const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
+/**
+ * After the database was away, each worker frees only its own former lanes for so long: the others need this time to record the
+ * outcomes of attempts that ended meanwhile. Otherwise these webhooks would be sent again.
+ */
+const RESUME_MS = 2_000;
 /** How often leases are renewed: three times within a lease. */
 const RENEW_MS = 8_000;
 const LANES_MAX = 4_096;
@@ -101,7 +106,7 @@ const STOP_MS_MAX = 2_000;
 // oxlint-disable-next-line max-lines-per-function -- One worker's leases and lanes; its short functions share them as state.
 export function createDeliverer(options: DelivererOptions): Deliverer {
   const { database, clock, log, metrics, lanesMax = LANES_MAX } = options;
-  const lanes = new Map<number, { run: LaneRun; startedMs: number }>();
+  const lanes = new Map<number, { run: LaneRun; startedMs: number; owner: number }>();
   const stopping = new AbortController();
   const killed = new AbortController();
   const settler = createSettler({
@@ -115,7 +120,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   const bug = Promise.withResolvers<never>();
   // Without a listener on `failed`, this must not become an unhandled rejection.
   bug.promise.catch(() => {});
-  let worker: { session: Session; number: number } | undefined;
+  let worker: { session: Session; number: number; resumedMs: number } | undefined;
+  /** Numbers of this worker whose sessions have ended. */
+  const former = new Set<number>();
   let renewedMs = Number.NEGATIVE_INFINITY;
   /** Lanes whose leases are still to be renewed, because others had them locked. */
   let unrenewed: readonly number[] = [];
@@ -165,10 +172,36 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     for (;;) {
       const number = randomInt(1, 2 ** 31 - 1);
       if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
-      worker = { session, number };
-      session.lost.addEventListener('abort', loseAll, { once: true });
+      worker = {
+        ...{ session, number },
+        resumedMs: worker === undefined ? Number.NEGATIVE_INFINITY : clock.steadyMs(),
+      };
+      const lose = () => {
+        former.add(number);
+        loseAll();
+      };
+      session.lost.addEventListener('abort', lose, { once: true });
       return number;
     }
+  }
+
+  /** Whether the sessions of other workers may have ended with this one's, although the workers live. */
+  function isResuming(): boolean {
+    if (worker === undefined) return false;
+    return worker.session.lost.aborted || clock.steadyMs() - worker.resumedMs < RESUME_MS;
+  }
+
+  async function freeAbandoned(now: Date): Promise<void> {
+    // Attempts that began under a former number are still to be recorded.
+    const number = worker?.session.lost.aborted === true ? undefined : worker?.number;
+    const unrecorded = [...lanes].filter(([, { owner }]) => owner !== number).map(([id]) => id);
+    const isOnlyOwn = isResuming();
+    if (!isOnlyOwn) former.clear();
+    const freed = await freeAbandonedLanes(database, {
+      ...{ now, stepsMs: clock.stepsMs(), except: [...unrenewed, ...unrecorded] },
+      ...(isOnlyOwn && { owners: [...former] }),
+    });
+    if (freed > 0) wake.ring();
   }
 
   /** The number's lock ended with its session, so any worker may take its lanes now. */
@@ -197,7 +230,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       if (leased.length > 0) await releaseLanes(database, leased, clock.now());
       return 'idle';
     }
-    for (const lane of leased) begin(lane);
+    for (const lane of leased) begin(lane, owner);
     // After the lanes have begun, so that their first webhooks don't wait for it.
     await scheduleNextVisits(database, drained);
     return leased.length > 0 && (visited === watchersMax || drained.length < visited) ? 'worked' : 'idle';
@@ -270,11 +303,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     return hadTheirTurn.slice(0, limit).flatMap(({ run }) => (run.giveWay() ? [run] : []));
   }
 
-  function begin(lane: Lane): void {
+  function begin(lane: Lane, owner: number): void {
     const { id } = lane;
     const signals = { stopping: stopping.signal, killed: killed.signal };
     const run = runLane(lane, { ...options, settler, reader, fair, noteWait, release, ...signals });
-    const entry = { run, startedMs: clock.steadyMs() };
+    const entry = { run, startedMs: clock.steadyMs(), owner };
     lanes.set(id, entry);
     metrics.deliveryQueues.set(lanes.size);
     run.done.catch(bug.reject).finally(() => {
@@ -289,8 +322,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const now = clock.now();
     // Before another worker takes them for those of a dead one.
     if (worker !== undefined && unrenewed.length > 0) await renew(worker.number, unrenewed, now);
-    const stepsMs = clock.stepsMs();
-    if ((await freeAbandonedLanes(database, { now, stepsMs, except: unrenewed })) > 0) wake.ring();
+    await freeAbandoned(now);
     if (worker === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
       polledMs = clock.steadyMs();

@@ -46,7 +46,11 @@ async function pay(database: Database, clock: TestClock, watchers: number): Prom
 /** A deliverer whose attempts end when the test decides. Without a given session, it takes no real locks. */
 function startWorker(
   database: Database,
-  { clock, lanesMax, session }: { clock: TestClock; lanesMax?: number | undefined; session?: Session },
+  {
+    clock,
+    lanesMax,
+    session,
+  }: { clock: TestClock; lanesMax?: number | undefined; session?(): Promise<Session> },
 ) {
   const lost = new AbortController();
   const underWay: { url: string; end(outcome: SendOutcome): void }[] = [];
@@ -65,7 +69,7 @@ function startWorker(
     nativeSymbol: 'ETH',
     retryMinutes: [1],
     ...(lanesMax !== undefined && { lanesMax }),
-    session: async () => session ?? unlocked,
+    session: session ?? (async () => unlocked),
     send({ url }) {
       const { promise, resolve } = Promise.withResolvers<SendOutcome>();
       underWay.push({ url, end: resolve });
@@ -255,10 +259,55 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 onPostgres(({ database, place }) => {
   /** A worker that lives until the test ends. */
   async function startLiving(context: TestContext, clock: TestClock, lanesMax?: number) {
-    const session = await database().session();
+    let session = await database().session();
     context.after(() => session.close());
-    return startWorker(await place().open(), { clock, session, lanesMax });
+    const worker = startWorker(await place().open(), {
+      ...{ clock, lanesMax },
+      async session() {
+        if (session.lost.aborted) session = await database().session();
+        return session;
+      },
+    });
+    return {
+      ...worker,
+      /** Ends the session's connection, as a crash of the database does. */
+      async loseSession() {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        session.lost.addEventListener('abort', () => resolve());
+        await session.close();
+        await promise;
+      },
+    };
   }
+
+  test('after the database was away, workers record their outcomes before others take their lanes', async (context) => {
+    const clock = createTestClock();
+    await pay(database(), clock, 2);
+    const worker = await startLiving(context, clock);
+    await worker.step();
+    await worker.underWay(2 * AT_ONCE);
+    const other = await startLiving(context, clock);
+    await other.step();
+    await Promise.all([worker.loseSession(), other.loseSession()]);
+    await other.heartbeat();
+    await other.step();
+    clock.advance(LONGER_THAN_A_PAUSE_MS - 2);
+    await other.heartbeat();
+    await worker.heartbeat();
+    for (const one of [other, worker]) await one.step();
+    assert.deepEqual(await other.underWay(0), []);
+    worker.end('success', 'https://1.example/hook');
+    const countOf = async () =>
+      (await database().query(sql`select from notification_status where state = 'processed'`)).length;
+    await waitUntil(async () => (await countOf()) === AT_ONCE, { describe: 'the outcomes to be recorded' });
+    assert.equal((await worker.underWay(AT_ONCE)).length, AT_ONCE, 'those of the other lane');
+    // A worker that doesn't come back has lost its lanes then.
+    clock.advance(2);
+    await other.heartbeat();
+    await other.step();
+    assert.equal((await other.underWay(LEFT + AT_ONCE)).length, LEFT + AT_ONCE);
+    await Promise.all([worker.stop(), other.stop()]);
+  });
 
   test('lanes that have had their turn are shared among the living workers', async (context) => {
     const clock = createTestClock();

@@ -50,12 +50,12 @@ export async function createCluster(
   }
   const workers: TcpProxy[] = [];
   for (const { host, port } of nodes) workers.push(parts.use(await startTcpProxy({ host, port })));
-  const client = new pg.Client({ connectionString: url });
-  client.on('error', () => {});
-  await client.connect();
-  parts.defer(() => client.end());
+  // Connects again after the coordinator has crashed.
+  const pool = new pg.Pool({ connectionString: url, max: 1 });
+  pool.on('error', () => {});
+  parts.defer(() => pool.end());
   const ask = async (text: string, values: unknown[] = []): Promise<Row[]> =>
-    (await client.query(text, values)).rows;
+    (await pool.query(text, values)).rows;
   const addWorker = async (index: number) => {
     await ask('select citus_add_node($1, $2)', ['127.0.0.1', workers[index]?.port]);
   };

@@ -70,9 +70,18 @@ export async function startPostgresServer({
   return { url, stop };
 }
 
-/** Starts a server that may be killed: committed data is still there after its restart. @throws as above. */
-export async function startRestartingServer(): Promise<RestartingServer> {
-  const { url, stop, folder } = await start(RESTARTER, WITHOUT_DISK);
+/**
+ * Starts a server that may be killed: committed data is still there after its restart. If it `isTrusting`, it lets everyone on this
+ * machine in, such as the other servers of its cluster. @throws as above.
+ */
+export async function startRestartingServer({
+  settings = [],
+  isTrusting = false,
+}: {
+  settings?: readonly string[];
+  isTrusting?: boolean;
+} = {}): Promise<RestartingServer> {
+  const { url, stop, folder } = await start(RESTARTER, [...WITHOUT_DISK, ...settings], isTrusting);
   return { url, stop, restart: (signal) => restartServer(folder, signal) };
 }
 
@@ -94,10 +103,13 @@ export async function restartServer(folder: string, signal: ServerEnd): Promise<
 async function start(
   supervision: string,
   settings: readonly string[],
+  isTrusting = false,
 ): Promise<PostgresServer & { folder: string }> {
   const site = await makeSite();
   try {
     const password = await initialize(site);
+    if (isTrusting)
+      await writeFile(path.join(site.folder, 'data/pg_hba.conf'), 'host all all 127.0.0.1/32 trust\n');
     const { port, stop } = await launch(site, { supervision, settings });
     return { url: serverUrl(port, password), stop, folder: site.folder };
   } catch (error) {

@@ -166,6 +166,9 @@ function problemOf(data: EventData.TestFail): string {
 
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
+  // What the test failed with comes first, then what failed while it was cleaned up.
+  if ('suppressed' in error && 'error' in error)
+    return `${describe(error.suppressed)}\nthen ${describe(error.error)}`;
   const lines = (error.stack ?? String(error))
     .split('\n')
     .filter((line) => !/^\s+at (.*\()?node:/.test(line));

@@ -324,16 +324,22 @@ export const runningWorkers = sql`
 /**
  * Frees the lanes of workers whose session, and with it their advisory lock, is gone. Also frees lanes whose lease has ended,
  * but only if this process has followed all steps of the clock. Returns how many lanes it freed. It leaves lanes that are
- * locked, or whose watcher's visit is, to the next call, and it never frees those in `except`.
+ * locked, or whose watcher's visit is, to the next call, and it never frees those in `except`. With `owners`, it frees only their lanes.
  */
 export async function freeAbandonedLanes(
   db: Db,
-  { now, stepsMs = 0, except = [] }: { now: Date; stepsMs?: number; except?: readonly number[] },
+  {
+    now,
+    stepsMs = 0,
+    except = [],
+    owners,
+  }: { now: Date; stepsMs?: number; except?: readonly number[]; owners?: readonly number[] },
 ): Promise<number> {
+  const ofOwners = owners === undefined ? sql`` : sql` and owner = any(${listOf(owners)}::bigint[])`;
   const rows = await db.query(sql`
     with abandoned as materialized (
       select id, watcher_id from lane
-      where owner is not null and id <> all(${listOf(except)}::bigint[])
+      where owner is not null and id <> all(${listOf(except)}::bigint[])${ofOwners}
         and (owner not in (${runningWorkers}) or lease_until <= ${now} and ${hasFollowedClock(stepsMs)})
       order by id for update skip locked
     ), ${freeVisits(sql`select watcher_id from abandoned`)}, freed as (

@@ -43,6 +43,7 @@ onEachDatabase(({ kind, database }) => {
       database().script(`do $$ begin raise exception '${message}' using errcode = 'XX000'; end $$`);
     await assert.rejects(fail('SSL SYSCALL error: EOF detected'), isUnavailable);
     await assert.rejects(fail('server closed the connection unexpectedly'), isUnavailable);
+    await assert.rejects(fail('postmaster was shut down, exiting'), isUnavailable);
     await assert.rejects(fail('cache lookup failed'), (error) => !isUnavailable(error));
   });
 
