@@ -1,5 +1,6 @@
 /**
- * Bugs in a running service. In work that blocks and webhooks don't depend on: only this work stops, every process says so, and it goes on when it can.
+ * Bugs in a running service. In work that blocks and webhooks don't depend on: only this work stops, every process says so, and it
+ * goes on when it can. Elsewhere: the process ends, and the others say why.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

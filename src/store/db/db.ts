@@ -84,7 +84,10 @@ const RETRYABLE =
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
-/** What Citus reports, as an internal error, when the connection to a worker breaks during a statement (libpq's words), or its server dies. */
+/**
+ * What Citus reports, as an internal error, when the connection to a worker breaks during a statement (libpq's words), or when the
+ * coordinator's server dies.
+ */
 const INTERNAL = 'XX000';
 const BROKEN_TEXT =
   /^(SSL SYSCALL error|SSL connection has been closed|server closed the connection|could not (receive|send) data|no connection to the server|connection not open|postmaster was shut down)/i;

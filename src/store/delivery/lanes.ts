@@ -324,7 +324,7 @@ export const runningWorkers = sql`
 /**
  * Frees the lanes of workers whose session, and with it their advisory lock, is gone. Also frees lanes whose lease has ended,
  * but only if this process has followed all steps of the clock. Returns how many lanes it freed. It leaves lanes that are
- * locked, or whose watcher's visit is, to the next call, and it never frees those in `except`. With `owners`, it frees only their lanes.
+ * locked, or whose watcher's visit is, to the next call, and never frees those in `except`, or, with `owners`, those of others.
  */
 export async function freeAbandonedLanes(
   db: Db,
