@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { expireKey } from '../../src/store/watchers/api-keys.ts';
+import { untilTrue } from '../kit/browser.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 
@@ -72,7 +73,7 @@ describe('forms', () => {
     const { data } = Object(await (await request('GET', `/${record.id}/settings`)).json());
     assert.deepEqual([data.confirmations, data.tokens], [5, [{ address: token, min_amount: '1500' }]]);
     assert.equal(sent.length, 2);
-    await page.waitForFunction(`document.activeElement.id === 'settings'`);
+    await untilTrue(page, `document.activeElement.id === 'settings'`);
     await page.context().close();
   });
 
@@ -205,7 +206,7 @@ describe('forms', () => {
     await dialog.getByText('correct them in the report and import it').waitFor();
     await page.evaluate('navigator.clipboard.writeText = async (text) => { window.copied = text; }');
     await dialog.getByRole('button', { name: 'Copy the report' }).click();
-    await page.waitForFunction('window.copied');
+    await untilTrue(page, 'window.copied');
     const report = await page.evaluate<string>('window.copied');
     await dialog.getByRole('button', { name: 'Close', exact: true }).last().click();
     await paste(report);

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { expireKey, revokeKey } from '../../src/store/watchers/api-keys.ts';
-import { untilHandled } from '../kit/browser.ts';
+import { untilHandled, untilTrue } from '../kit/browser.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -145,7 +145,7 @@ describe('signing in', () => {
     assert.equal(await page.evaluate('location.hash'), '');
     await page.reload();
     await page.getByRole('button', { name: 'Sign out' }).waitFor();
-    await page.waitForFunction('sessionStorage.length === 1');
+    await untilTrue(page, 'sessionStorage.length === 1');
   });
 
   test('a key that is revoked while its page is open signs out, and says why', async () => {
@@ -227,7 +227,7 @@ describe('signing in', () => {
     await page.goto(`${stage.service.apiUrl}/console/supply#key=${stage.watcher.key}`);
     await asked.promise;
     await page.evaluate(`void (location.hash = ${JSON.stringify(`#key=${other.key}`)})`);
-    await page.waitForFunction(`location.hash === ''`);
+    await untilTrue(page, `location.hash === ''`);
     await page.getByText(`watcher ${other.id}`).waitFor();
     await page.context().close();
   });

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { openTab } from '../kit/browser.ts';
+import { openTab, untilTrue } from '../kit/browser.ts';
 import { createDeliveryTools } from '../kit/console-deliveries.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
@@ -27,7 +27,7 @@ describe('tasks', () => {
   async function copyFrom(page: Page): Promise<string> {
     await page.evaluate('navigator.clipboard.writeText = async (text) => { window.copied = text; }');
     await page.getByRole('button', { name: 'Copy as curl' }).last().click();
-    await page.waitForFunction('window.copied');
+    await untilTrue(page, 'window.copied');
     return page.evaluate<string>('window.copied');
   }
 

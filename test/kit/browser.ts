@@ -72,6 +72,13 @@ async function unpack(): Promise<string> {
   return packed.executablePath();
 }
 
+/**
+ * Waits until the expression is true in the page. `waitForFunction` would evaluate the text inside the page from its second
+ * look on, which the console's Content-Security-Policy forbids.
+ */
+export const untilTrue = (page: Page, expression: string): Promise<boolean> =>
+  waitUntil(() => page.evaluate<boolean>(`Boolean(${expression})`), { describe: expression });
+
 /** Resolves once the page has handled this answer, which it has when it has handled a later one. */
 export async function untilHandled(page: Page, answer: Response): Promise<void> {
   await answer.finished();
