@@ -75,8 +75,8 @@ export const LEASE_MS = 30_000;
 const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
 /**
- * After the database was away, each worker frees only its own former lanes for so long: the others need this time to record the
- * outcomes of attempts that ended meanwhile. Otherwise these webhooks would be sent again.
+ * After the database was away, each worker frees only its own former lanes for so long, and a new worker beside others frees none:
+ * the others need this time to record the outcomes of attempts that ended meanwhile. Otherwise these webhooks would be sent again.
  */
 const RESUME_MS = 2_000;
 /** How often leases are renewed: three times within a lease. */
@@ -120,7 +120,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   const bug = Promise.withResolvers<never>();
   // Without a listener on `failed`, this must not become an unhandled rejection.
   bug.promise.catch(() => {});
-  let worker: { session: Session; number: number; resumedMs: number } | undefined;
+  let worker: { session: Session; number: number; sinceMs: number; isFirst: boolean } | undefined;
   /** Numbers of this worker whose sessions have ended. */
   const former = new Set<number>();
   let renewedMs = Number.NEGATIVE_INFINITY;
@@ -172,10 +172,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     for (;;) {
       const number = randomInt(1, 2 ** 31 - 1);
       if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
-      worker = {
-        ...{ session, number },
-        resumedMs: worker === undefined ? Number.NEGATIVE_INFINITY : clock.steadyMs(),
-      };
+      worker = { session, number, sinceMs: clock.steadyMs(), isFirst: worker === undefined };
       const lose = () => {
         former.add(number);
         loseAll();
@@ -185,17 +182,20 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     }
   }
 
-  /** Whether the sessions of other workers may have ended with this one's, although the workers live. */
-  function isResuming(): boolean {
-    if (worker === undefined) return false;
-    return worker.session.lost.aborted || clock.steadyMs() - worker.resumedMs < RESUME_MS;
+  /** Whether the sessions of other workers may have just ended, although the workers live. */
+  async function mayOthersResume(): Promise<boolean> {
+    if (worker === undefined || clock.steadyMs() - worker.sinceMs >= RESUME_MS) return false;
+    // A new process doesn't know whether the database was away. Running workers free what a dead one left; without any, it does.
+    return !worker.isFirst || (await countWorkers(database, worker.number)).workers > 1;
   }
 
   async function freeAbandoned(now: Date): Promise<void> {
+    const mayResume = await mayOthersResume();
+    const isLost = worker?.session.lost.aborted === true;
+    const isOnlyOwn = mayResume || isLost;
     // Attempts that began under a former number are still to be recorded.
-    const number = worker?.session.lost.aborted === true ? undefined : worker?.number;
+    const number = isLost ? undefined : worker?.number;
     const unrecorded = [...lanes].filter(([, { owner }]) => owner !== number).map(([id]) => id);
-    const isOnlyOwn = isResuming();
     if (!isOnlyOwn) former.clear();
     const freed = await freeAbandonedLanes(database, {
       ...{ now, stepsMs: clock.stepsMs(), except: [...unrenewed, ...unrecorded] },

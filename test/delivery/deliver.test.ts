@@ -257,6 +257,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
+  const laneOwners = async () =>
+    (await database().query<{ owner: number | null }>(sql`select owner from lane order by id`)).map(
+      (row) => row.owner,
+    );
+
   /** A worker that lives until the test ends. */
   async function startLiving(context: TestContext, clock: TestClock, lanesMax?: number) {
     let session = await database().session();
@@ -286,6 +291,7 @@ onPostgres(({ database, place }) => {
     const worker = await startLiving(context, clock);
     await worker.step();
     await worker.underWay(2 * AT_ONCE);
+    const before = await laneOwners();
     const other = await startLiving(context, clock);
     await other.step();
     await Promise.all([worker.loseSession(), other.loseSession()]);
@@ -295,7 +301,7 @@ onPostgres(({ database, place }) => {
     await other.heartbeat();
     await worker.heartbeat();
     for (const one of [other, worker]) await one.step();
-    assert.deepEqual(await other.underWay(0), []);
+    assert.deepEqual(await laneOwners(), before);
     worker.end('success', 'https://1.example/hook');
     const countOf = async () =>
       (await database().query(sql`select from notification_status where state = 'processed'`)).length;
@@ -307,6 +313,25 @@ onPostgres(({ database, place }) => {
     await other.step();
     assert.equal((await other.underWay(LEFT + AT_ONCE)).length, LEFT + AT_ONCE);
     await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('a worker that starts beside others frees no lanes at once, and does so where it is alone', async (context) => {
+    const clock = createTestClock();
+    await pay(database(), clock, 2);
+    const [worker, second] = [await startLiving(context, clock), await startLiving(context, clock)];
+    for (const one of [worker, second]) await one.step();
+    await worker.underWay(2 * AT_ONCE);
+    const before = await laneOwners();
+    await worker.loseSession();
+    const newcomer = await startLiving(context, clock);
+    await newcomer.step();
+    await newcomer.heartbeat();
+    assert.deepEqual(await laneOwners(), before);
+    await second.loseSession();
+    await newcomer.heartbeat();
+    await newcomer.step();
+    assert.equal((await newcomer.underWay(2 * AT_ONCE)).length, 2 * AT_ONCE);
+    await Promise.all([worker.stop(), second.stop(), newcomer.stop()]);
   });
 
   test('lanes that have had their turn are shared among the living workers', async (context) => {
