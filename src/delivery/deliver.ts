@@ -3,7 +3,6 @@
  * concurrently and share slots fairly, so a receiver or a watcher that hangs delays no other.
  */
 import assert from 'node:assert/strict';
-import { randomInt } from 'node:crypto';
 import { never } from '../core/abort.ts';
 import { backOffMs } from '../core/back-off.ts';
 import { createGroups } from '../core/batching.ts';
@@ -13,7 +12,6 @@ import type { Database, Session } from '../store/db/db.ts';
 import {
   countWorkers,
   findNextDue,
-  freeAbandonedLanes,
   type Lane,
   leaseLanes,
   listSuspended,
@@ -24,7 +22,6 @@ import {
   scheduleNextVisits,
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
-  WORKER_LOCK_SPACE,
 } from '../store/delivery/lanes.ts';
 import { createFairSlots } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
@@ -32,6 +29,7 @@ import { createDueReader } from './reader.ts';
 import { untilUnlocked } from './retry-locked.ts';
 import { createSettler } from './settler.ts';
 import { createWaitLog } from './wait-log.ts';
+import { createWorker } from './worker.ts';
 
 type DelivererOptions = DeliveryOptions & {
   /** The connections that record outcomes, so that they don't wait for other statements; `database` by default. */
@@ -74,11 +72,6 @@ export const HEARTBEAT_MS = 500;
 export const LEASE_MS = 30_000;
 const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
-/**
- * After the database was away, each worker frees only its own former lanes for so long, and a new worker beside others frees none:
- * the others need this time to record the outcomes of attempts that ended meanwhile. Otherwise these webhooks would be sent again.
- */
-const RESUME_MS = 2_000;
 /** How often leases are renewed: three times within a lease. */
 const RENEW_MS = 8_000;
 const LANES_MAX = 4_096;
@@ -120,9 +113,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   const bug = Promise.withResolvers<never>();
   // Without a listener on `failed`, this must not become an unhandled rejection.
   bug.promise.catch(() => {});
-  let worker: { session: Session; number: number; sinceMs: number; isFirst: boolean } | undefined;
-  /** Numbers of this worker whose sessions have ended. */
-  const former = new Set<number>();
+  const worker = createWorker({
+    ...{ database, clock, session: options.session, onLost: loseAll },
+    atWork: () => [...lanes].map(([id, { owner }]) => ({ id, owner })),
+  });
   let renewedMs = Number.NEGATIVE_INFINITY;
   /** Lanes whose leases are still to be renewed, because others had them locked. */
   let unrenewed: readonly number[] = [];
@@ -164,54 +158,16 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     await untilUnlocked(clock, killed.signal, () => releaseInGroups(lane));
   }
 
-  /** This worker's number, locked for as long as the session lives: a new one for each session. */
-  async function workerNumber(): Promise<number> {
-    const session = await options.session();
-    if (worker?.session === session) return worker.number;
-    loseAll();
-    for (;;) {
-      const number = randomInt(1, 2 ** 31 - 1);
-      if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
-      worker = { session, number, sinceMs: clock.steadyMs(), isFirst: worker === undefined };
-      const lose = () => {
-        former.add(number);
-        loseAll();
-      };
-      session.lost.addEventListener('abort', lose, { once: true });
-      return number;
-    }
-  }
-
-  /** Whether the sessions of other workers may have just ended, although the workers live. */
-  async function mayOthersResume(): Promise<boolean> {
-    if (worker === undefined || clock.steadyMs() - worker.sinceMs >= RESUME_MS) return false;
-    // A new process doesn't know whether the database was away. Running workers free what a dead one left; without any, it does.
-    return !worker.isFirst || (await countWorkers(database, worker.number)).workers > 1;
-  }
-
-  async function freeAbandoned(now: Date): Promise<void> {
-    const mayResume = await mayOthersResume();
-    const isLost = worker?.session.lost.aborted === true;
-    const isOnlyOwn = mayResume || isLost;
-    // Attempts that began under a former number are still to be recorded.
-    const number = isLost ? undefined : worker?.number;
-    const unrecorded = [...lanes].filter(([, { owner }]) => owner !== number).map(([id]) => id);
-    if (!isOnlyOwn) former.clear();
-    const freed = await freeAbandonedLanes(database, {
-      ...{ now, stepsMs: clock.stepsMs(), except: [...unrenewed, ...unrecorded] },
-      ...(isOnlyOwn && { owners: [...former] }),
-    });
-    if (freed > 0) wake.ring();
-  }
-
   /** The number's lock ended with its session, so any worker may take its lanes now. */
   function loseAll(): void {
     for (const { run } of lanes.values()) run.lose();
+    // A new session soon, so that the attempts under way stay this worker's.
+    wake.ring();
   }
 
   async function step(): Promise<'worked' | 'idle'> {
     if (stopping.signal.aborted) return 'idle';
-    const owner = await workerNumber();
+    const owner = await worker.number();
     const [now, stepsMs] = [clock.now(), clock.stepsMs()];
     const room = lanesMax - lanes.size;
     if (room <= 0) {
@@ -225,8 +181,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
       ...{ full: unwanted(), watchersMax, lanesEach },
     });
-    if (clock.steadyMs() - askedMs > RENEW_MS) {
-      // The leases may be over, and the lanes another worker's.
+    if (clock.steadyMs() - askedMs > RENEW_MS || worker.current() !== owner) {
+      // The leases may be over, or the lock is gone, and the lanes another worker's.
       if (leased.length > 0) await releaseLanes(database, leased, clock.now());
       return 'idle';
     }
@@ -320,21 +276,22 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
   async function heartbeat(): Promise<'idle'> {
     const now = clock.now();
+    const owner = worker.current();
     // Before another worker takes them for those of a dead one.
-    if (worker !== undefined && unrenewed.length > 0) await renew(worker.number, unrenewed, now);
-    await freeAbandoned(now);
-    if (worker === undefined) return 'idle';
+    if (owner !== undefined && unrenewed.length > 0) await renew(owner, unrenewed, now);
+    if ((await worker.freeAbandoned(now, unrenewed)) > 0) wake.ring();
+    if (owner === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
       polledMs = clock.steadyMs();
       for (const { run } of lanes.values()) run.poll();
       await stopSuspended();
     }
     giveBackSurplus();
-    await shareOut(worker.number);
+    await shareOut(owner);
     await rotate();
     if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
     const askedMs = clock.steadyMs();
-    await renew(worker.number, [...lanes.keys()], now);
+    await renew(owner, [...lanes.keys()], now);
     // Leases count from the request, however late the response is.
     renewedMs = askedMs;
     return 'idle';

@@ -26,6 +26,8 @@ const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
 /** A worker that gave away a watcher's lanes takes no lanes of that watcher for this long. */
 const LONGER_THAN_A_PAUSE_MS = 2_001;
+/** How long workers leave lanes to others: after the database was away, and after another has lost its session. */
+const [RESUME_MS, GRACE_MS] = [4_000, 1_000];
 const LONGER_THAN_A_LEASE_MS = 30_001;
 const MINUTE_MS = 60_000;
 /** Locked lanes are tried again at least this often. */
@@ -285,33 +287,77 @@ onPostgres(({ database, place }) => {
     };
   }
 
-  test('after the database was away, workers record their outcomes before others take their lanes', async (context) => {
+  /** Two workers with sessions, of which the first has all lanes and attempts under way in each. */
+  async function startTwo(context: TestContext) {
     const clock = createTestClock();
     await pay(database(), clock, 2);
     const worker = await startLiving(context, clock);
     await worker.step();
     await worker.underWay(2 * AT_ONCE);
-    const before = await laneOwners();
     const other = await startLiving(context, clock);
     await other.step();
+    return { clock, worker, other, owners: await laneOwners() };
+  }
+
+  const untilProcessed = (count: number) =>
+    waitUntil(
+      async () => {
+        const rows = await database().query(
+          sql`select from notification_status where state = 'processed' limit ${count + 1}`,
+        );
+        return rows.length === count;
+      },
+      { describe: `${count} recorded outcomes` },
+    );
+
+  test('after the database was away, attempts stay with their workers, however long they take', async (context) => {
+    const { clock, worker, other, owners } = await startTwo(context);
     await Promise.all([worker.loseSession(), other.loseSession()]);
-    await other.heartbeat();
     await other.step();
-    clock.advance(LONGER_THAN_A_PAUSE_MS - 2);
     await other.heartbeat();
+    clock.advance(RESUME_MS - 1);
+    await other.heartbeat();
+    await worker.step();
+    for (const ms of [1, GRACE_MS, GRACE_MS]) {
+      clock.advance(ms);
+      await other.heartbeat();
+    }
     await worker.heartbeat();
-    for (const one of [other, worker]) await one.step();
-    assert.deepEqual(await laneOwners(), before);
+    assert.deepEqual(await laneOwners(), owners);
     worker.end('success', 'https://1.example/hook');
-    const countOf = async () =>
-      (await database().query(sql`select from notification_status where state = 'processed'`)).length;
-    await waitUntil(async () => (await countOf()) === AT_ONCE, { describe: 'the outcomes to be recorded' });
-    assert.equal((await worker.underWay(AT_ONCE)).length, AT_ONCE, 'those of the other lane');
-    // A worker that doesn't come back has lost its lanes then.
-    clock.advance(2);
-    await other.heartbeat();
+    await untilProcessed(AT_ONCE);
+    await waitUntil(
+      async () => {
+        await worker.heartbeat();
+        return (await laneOwners()).includes(null);
+      },
+      { describe: 'the lane of these attempts to be free' },
+    );
     await other.step();
-    assert.equal((await other.underWay(LEFT + AT_ONCE)).length, LEFT + AT_ONCE);
+    assert.deepEqual(await other.underWay(LEFT), Array(LEFT).fill('https://1.example/hook'));
+    worker.end('success');
+    await untilProcessed(2 * AT_ONCE);
+    await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('a worker that loses only its session keeps its lanes until it has been without one for a second', async (context) => {
+    const { clock, worker, other, owners } = await startTwo(context);
+    clock.advance(RESUME_MS);
+    await other.heartbeat();
+    await worker.loseSession();
+    await other.heartbeat();
+    clock.advance(GRACE_MS - 1);
+    await other.heartbeat();
+    assert.deepEqual(await laneOwners(), owners);
+    await worker.step();
+    clock.advance(GRACE_MS);
+    for (const _ of [1, 2]) await other.heartbeat();
+    assert.deepEqual(await laneOwners(), owners, 'after it has a new session');
+    await worker.loseSession();
+    await other.heartbeat();
+    clock.advance(GRACE_MS);
+    await other.heartbeat();
+    assert.deepEqual(await laneOwners(), [null, null]);
     await Promise.all([worker.stop(), other.stop()]);
   });
 

@@ -201,7 +201,10 @@ export function createSessions(database: Database) {
             return true;
           });
         },
-        unlock: () => Promise.reject(new Error('the simulation ends sessions instead')),
+        async unlock(space, key) {
+          if (!locks.delete(`${space}/${key}`)) return;
+          await database.query(sql`select pg_advisory_unlock(${space}, ${key})`);
+        },
         listen: async () => {},
         close: () => end(actor),
       };

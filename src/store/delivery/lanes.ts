@@ -316,31 +316,35 @@ const isFreeVisit = (watcherId: Sql) => sql`
     or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
 
 /** The numbers of the running workers: each holds its advisory lock. */
-export const runningWorkers = sql`
-  select objid::bigint from pg_locks
-  where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
+const isWorkerLock = sql`
+  locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
     and database = (select oid from pg_database where datname = current_database())`;
+export const runningWorkers = sql`select objid::bigint from pg_locks where ${isWorkerLock}`;
+
+/** The workers without a lock whose lanes may be freed. */
+export type Gone = readonly number[] | 'all' | 'none';
 
 /**
- * Frees the lanes of workers whose session, and with it their advisory lock, is gone. Also frees lanes whose lease has ended,
- * but only if this process has followed all steps of the clock. Returns how many lanes it freed. It leaves lanes that are
- * locked, or whose watcher's visit is, to the next call, and never frees those in `except`, or, with `owners`, those of others.
+ * Frees the lanes of `own` numbers, and those of the `gone` ones whose session, and with it their advisory lock, has ended. Unless
+ * that is `none`, also lanes whose lease has ended, but only if this process has followed all steps of the clock. It leaves lanes
+ * that are locked, or whose watcher's visit is, to the next call, and never frees those in `except`. Returns how many lanes it freed,
+ * and all numbers that own lanes and have no lock.
  */
 export async function freeAbandonedLanes(
   db: Db,
-  {
-    now,
-    stepsMs = 0,
-    except = [],
-    owners,
-  }: { now: Date; stepsMs?: number; except?: readonly number[]; owners?: readonly number[] },
-): Promise<number> {
-  const ofOwners = owners === undefined ? sql`` : sql` and owner = any(${listOf(owners)}::bigint[])`;
-  const rows = await db.query(sql`
-    with abandoned as materialized (
+  options: { now: Date; stepsMs?: number; except?: readonly number[]; own?: readonly number[]; gone?: Gone },
+): Promise<{ freed: number; unlocked: number[] }> {
+  const { now, stepsMs = 0, except = [], own = [], gone = 'all' } = options;
+  const isGone =
+    gone === 'all' ? sql`true` : sql`owner = any(${listOf(gone === 'none' ? [] : gone)}::bigint[])`;
+  const isOver = gone === 'none' ? sql`false` : sql`lease_until <= ${now} and ${hasFollowedClock(stepsMs)}`;
+  const rows = await db.query<{ owner: number | null }>(sql`
+    with unlocked as materialized (
+      select distinct owner from lane where owner is not null and owner not in (${runningWorkers})
+    ), abandoned as materialized (
       select id, watcher_id from lane
-      where owner is not null and id <> all(${listOf(except)}::bigint[])${ofOwners}
-        and (owner not in (${runningWorkers}) or lease_until <= ${now} and ${hasFollowedClock(stepsMs)})
+      where owner is not null and id <> all(${listOf(except)}::bigint[])
+        and (owner = any(${listOf(own)}::bigint[]) or ${isGone} and owner in (select owner from unlocked) or ${isOver})
       order by id for update skip locked
     ), ${freeVisits(sql`select watcher_id from abandoned`)}, freed as (
       update lane l set owner = null, lease_until = null from abandoned
@@ -349,8 +353,9 @@ export async function freeAbandonedLanes(
     ), noted as (
       ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from freed group by watcher_id`)}
     )
-    select from freed`);
-  return rows.length;
+    select owner from unlocked union all select null from freed`);
+  const unlocked = rows.flatMap(({ owner }) => (owner === null ? [] : [owner]));
+  return { freed: rows.length - unlocked.length, unlocked };
 }
 
 /** How many workers are running, and how many lanes all of them and this one have leased, in one snapshot. */
@@ -359,7 +364,7 @@ export async function countWorkers(
   owner: number,
 ): Promise<{ workers: number; lanes: number; own: number }> {
   const [counts] = await db.query<{ workers: number; lanes: number; own: number }>(sql`
-    select (select count(*) from (${runningWorkers}) as w) as workers, count(*) as lanes,
+    select (select count(distinct pid) from pg_locks where ${isWorkerLock}) as workers, count(*) as lanes,
       count(*) filter (where owner = ${owner}) as own
     from lane where owner is not null`);
   return counts ?? { workers: 0, lanes: 0, own: 0 };

@@ -182,11 +182,8 @@ onPostgres(({ database, place }) => {
         await scheduleNextVisits(impatient, [BUSY, OTHER]);
         const again = await leaseDue(impatient, { owner: 2, now: noon });
         assert.deepEqual(again, [{ ...other, epoch: other.epoch + 1 }]);
-        assert.equal(
-          await freeAbandonedLanes(impatient, { now: later(60_000) }),
-          1,
-          'of two stopped workers',
-        );
+        const { freed } = await freeAbandonedLanes(impatient, { now: later(60_000) });
+        assert.equal(freed, 1, 'of two stopped workers');
         assert.deepEqual([await ownerOf(impatient, busy), await ownerOf(impatient, other)], [1, null]);
       });
       assert.deepEqual(await releaseLanes(impatient, [busy], noon), new Set());

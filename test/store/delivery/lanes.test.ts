@@ -86,9 +86,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const origin = 'https://one.example:443';
     assert.deepEqual(lane, { ...lane, watcherId: 1, origin, epoch: 1 });
     await using _first = await live(database(), 1);
-    assert.equal(await freeAbandonedLanes(database(), { now: later(29_999) }), 0);
+    assert.equal((await freeAbandonedLanes(database(), { now: later(29_999) })).freed, 0);
     assert.deepEqual(await lease(database(), 2, later(29_999)), []);
-    assert.equal(await freeAbandonedLanes(database(), { now: later(30_000) }), 1);
+    assert.equal((await freeAbandonedLanes(database(), { now: later(30_000) })).freed, 1);
     assert.deepEqual(await lease(database(), 2, later(30_000)), [{ ...lane, epoch: 2 }]);
   });
 
@@ -148,7 +148,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a worker that lost its lane cannot release or renew the lease of the next worker', async () => {
     const lost = await leaseOne(database());
-    assert.equal(await freeAbandonedLanes(database(), { now: later(30_000) }), 1);
+    assert.equal((await freeAbandonedLanes(database(), { now: later(30_000) })).freed, 1);
     const [taken] = await lease(database(), 2, later(30_000));
     assert.equal(taken?.epoch, 2);
     const before = await listLanes(database());
@@ -186,8 +186,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       { kept: new Set([lane.id]), locked: [] },
     );
     await using _first = await live(database(), 1);
-    assert.equal(await freeAbandonedLanes(database(), { now: later(59_999) }), 0);
-    assert.equal(await freeAbandonedLanes(database(), { now: later(60_000) }), 1);
+    assert.equal((await freeAbandonedLanes(database(), { now: later(59_999) })).freed, 0);
+    assert.equal((await freeAbandonedLanes(database(), { now: later(60_000) })).freed, 1);
   });
 
   test('a wake-up lists the lanes with something due, or is * if there are too many to list', async () => {
@@ -206,14 +206,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('the lane of a worker whose session is gone is freed, and its due time stays', async () => {
     const lane = await leaseOne(database());
-    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 1);
+    assert.equal((await freeAbandonedLanes(database(), { now: noon })).freed, 1);
     assert.deepEqual(await lease(database(), 2), [{ ...lane, epoch: 2 }]);
   });
 
   test('the lane of a worker whose session is open is not freed', async () => {
     await leaseOne(database());
     await using _first = await live(database(), 1);
-    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 0);
+    assert.equal((await freeAbandonedLanes(database(), { now: noon })).freed, 0);
     assert.deepEqual(await lease(database(), 2), []);
   });
 
@@ -265,7 +265,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
     await lease(database(), 1, later(60_000));
     assert.deepEqual(await listVisits(database()), { 1: null });
-    assert.equal(await freeAbandonedLanes(database(), { now: later(60_001) }), 1);
+    assert.equal((await freeAbandonedLanes(database(), { now: later(60_001) })).freed, 1);
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
   });
 });
@@ -280,9 +280,9 @@ onPostgres(({ database, place }) => {
     const [first] = await lease(database(), 11, noon, 1);
     const [second] = await lease(database(), 22, noon, 1);
     assert.ok(first !== undefined && second !== undefined);
-    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 0);
+    assert.equal((await freeAbandonedLanes(database(), { now: noon })).freed, 0);
     await dying.close();
-    await waitUntil(async () => (await freeAbandonedLanes(database(), { now: noon })) === 1, {
+    await waitUntil(async () => (await freeAbandonedLanes(database(), { now: noon })).freed === 1, {
       describe: 'one lane is freed',
     });
     const owners = new Map((await listLanes(database())).map(({ id, owner }) => [id, owner]));
@@ -297,7 +297,7 @@ onPostgres(({ database, place }) => {
     const other = await openDatabase({ url: url.href, dataDir: '' });
     const session = await other.session();
     assert.ok(await session.tryLock(WORKER_LOCK_SPACE, 1));
-    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 1);
+    assert.equal((await freeAbandonedLanes(database(), { now: noon })).freed, 1);
     await session.close();
     await other.close();
   });

@@ -1,0 +1,96 @@
+/**
+ * This process as a delivery worker: a number that it keeps locked, by which others see that it runs, and when it may free the lanes
+ * of workers that no longer run.
+ */
+import { randomInt } from 'node:crypto';
+import { onAbort } from '../core/abort.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Database, Session } from '../store/db/db.ts';
+import { countWorkers, freeAbandonedLanes, type Gone, WORKER_LOCK_SPACE } from '../store/delivery/lanes.ts';
+
+export type Worker = {
+  /** The worker's number, locked for as long as its session lives: a new one for each session. */
+  number(): Promise<number>;
+  /** The number while its lock is held. */
+  current(): number | undefined;
+  /** Frees lanes that no worker works any more, but none in `except`. Returns how many. */
+  freeAbandoned(now: Date, except: readonly number[]): Promise<number>;
+};
+
+type WorkerOptions = {
+  database: Database;
+  clock: Clock;
+  session(): Promise<Session>;
+  /** The lanes that are at work here, each with the number under which it was leased. */
+  atWork(): readonly { id: number; owner: number }[];
+  /** The number's lock ended with its session. */
+  onLost(): void;
+};
+
+/**
+ * After the database was away, each worker frees only its own former lanes for so long, and a new worker beside others frees none:
+ * the others may wait for half of this time between two tries to get a session. Otherwise webhooks that they have under way would be
+ * sent again.
+ */
+const RESUME_MS = 4_000;
+/** A worker that lost only its own session has a new one sooner than this, and keeps its lanes. */
+const MISSING_MS = 1_000;
+
+export function createWorker({ database, clock, atWork, onLost, ...options }: WorkerOptions): Worker {
+  let own: { session: Session; number: number; sinceMs: number; isFirst: boolean } | undefined;
+  /** Numbers of this worker whose sessions have ended. */
+  const former = new Set<number>();
+  /** When this worker first saw that these numbers own lanes but have no lock. */
+  let missing = new Map<number, number>();
+
+  const current = () => (own?.session.lost.aborted === false ? own.number : undefined);
+  const isAtWork = (number: number) => atWork().some(({ owner }) => owner === number);
+
+  /** Of which numbers without a lock, besides the former ones, the lanes may be freed now. */
+  async function gone({ sinceMs, isFirst, number }: NonNullable<typeof own>): Promise<Gone> {
+    const nowMs = clock.steadyMs();
+    if (nowMs - sinceMs >= RESUME_MS)
+      return [...missing].flatMap(([one, fromMs]) => (nowMs - fromMs >= MISSING_MS ? [one] : []));
+    // A new process doesn't know whether the database was away. Running workers free what a dead one left; without any, it does.
+    const isAlone = isFirst && (await countWorkers(database, number)).workers === 1;
+    return isAlone ? 'all' : 'none';
+  }
+
+  return {
+    current,
+    async number() {
+      const session = await options.session();
+      if (own?.session === session) return own.number;
+      // Until their outcomes are recorded, others must see that attempts under a former number are under way.
+      for (const one of former) if (isAtWork(one)) await session.tryLock(WORKER_LOCK_SPACE, one);
+      for (;;) {
+        const number = randomInt(1, 2 ** 31 - 1);
+        if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
+        own = { session, number, sinceMs: clock.steadyMs(), isFirst: own === undefined };
+        const lose = () => {
+          former.add(number);
+          onLost();
+        };
+        onAbort(session.lost, lose);
+        return number;
+      }
+    },
+    async freeAbandoned(now, except) {
+      if (own === undefined) return 0;
+      const others = await gone(own);
+      const number = current();
+      const unrecorded = atWork().filter(({ owner }) => owner !== number);
+      const ended = [...former].filter((one) => !isAtWork(one));
+      const { freed, unlocked } = await freeAbandonedLanes(database, {
+        ...{ now, stepsMs: clock.stepsMs(), except: [...except, ...unrecorded.map(({ id }) => id)] },
+        ...{ own: [...former], gone: number === undefined ? 'none' : others },
+      });
+      missing = new Map(unlocked.map((owner) => [owner, missing.get(owner) ?? clock.steadyMs()]));
+      for (const one of ended) {
+        if (number !== undefined) await own.session.unlock(WORKER_LOCK_SPACE, one);
+        former.delete(one);
+      }
+      return freed;
+    },
+  };
+}
