@@ -37,6 +37,8 @@ export type CommonClock = {
 export const CLOCK_MS = 1_000;
 /** A larger difference is a step. A retry may be one second early, so this plus the drift of an hour must be less. */
 const STEP_MS_MIN = 500;
+/** At the start, a measurement that may be wrong by more is repeated, at most this often: the next one would find a step. */
+const [START_ERROR_MS_MAX, START_TRIES_MAX] = [50, 5];
 /** A smaller difference is corrected by this much at each comparison: 100 ppm, the drift of quartz clocks. */
 const DRIFT_MS_MAX = 0.1;
 /** Statements in progress at a step may still write the old time: the longest time of a statement, with a margin. */
@@ -69,7 +71,7 @@ export async function openCommonClock({
   // Read the stored steps before measuring, so that this process still follows a step that happens in between.
   let comparedMs = source.steadyMs();
   let state: ClockState = await readClockState(database);
-  let { offsetMs } = await measure(source, database);
+  let { offsetMs } = await measureForStart(source, database);
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
     steadyMs: source.steadyMs,
@@ -91,8 +93,12 @@ export async function openCommonClock({
     const followed = await followStep(database, {
       ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, prunePauseMs: PRUNE_PAUSE_MS },
       async measure(tx) {
-        newMs = (await measure(source, tx)).offsetMs;
-        return { movedMs: newMs - offsetMs, now: () => new Date(source.steadyMs() + newMs) };
+        const measured = await measure(source, tx);
+        newMs = measured.offsetMs;
+        const movedMs = newMs - offsetMs;
+        // The first measurement was wrong, or the clock has been set back.
+        if (!isStep(movedMs, measured.errorMs)) return undefined;
+        return { movedMs, now: () => new Date(source.steadyMs() + newMs) };
       },
     });
     if (followed === undefined) return;
@@ -110,7 +116,7 @@ export async function openCommonClock({
     adopt(stored, offsetMs + movedBefore(stored, before, { offsetMs: newMs, steadyMs: source.steadyMs() }));
     comparedMs = presentMs;
     const leftMs = newMs - offsetMs;
-    if (Math.abs(leftMs) > Math.max(errorMs, STEP_MS_MIN)) await follow();
+    if (isStep(leftMs, errorMs)) await follow();
     else offsetMs += Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
     await schedule.repair();
     return 'idle';
@@ -182,6 +188,18 @@ function movedBefore(
   const hasMoved = sinceMs < -STEP_MS_MIN || sinceMs > betweenMs + STEP_MS_MIN;
   // When in doubt a webhook goes out late rather than early: as if the step had been followed just now.
   return present.offsetMs - before.offsetMs - (hasMoved ? sinceMs : 0);
+}
+
+const isStep = (ms: number, errorMs: number): boolean => Math.abs(ms) > Math.max(errorMs, STEP_MS_MIN);
+
+/** The most exact of a few measurements. */
+async function measureForStart(source: TimeSource, db: Db): Promise<{ offsetMs: number }> {
+  let best = await measure(source, db);
+  for (let tries = 1; best.errorMs > START_ERROR_MS_MAX && tries < START_TRIES_MAX; tries += 1) {
+    const next = await measure(source, db);
+    if (next.errorMs < best.errorMs) best = next;
+  }
+  return best;
 }
 
 /** The shared clock minus the steady one, and how wrong that may be. */

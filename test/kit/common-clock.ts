@@ -22,6 +22,8 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
   let setMs = 0;
   const attempts: Attempt[] = [];
   const wall = () => new Date(noon.getTime() + trueMs + setMs);
+  /** What happens to the next readings of the clock. */
+  const mishaps: ((read: Date) => Date)[] = [];
   let answer = async (): Promise<SendOutcome> => 'http_5xx';
 
   return {
@@ -37,6 +39,17 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
     step(ms: number): void {
       setMs += ms;
     },
+    /** The next reading arrives after so long. */
+    delayReading(ms: number): void {
+      mishaps.push((read) => {
+        trueMs += ms;
+        return read;
+      });
+    },
+    /** The next reading is wrong by so much. */
+    spoilReading(ms: number): void {
+      mishaps.push((read) => new Date(read.getTime() + ms));
+    },
     /** Chooses the outcomes of attempts, and what happens during an attempt. */
     onAttempt(next: () => Promise<SendOutcome>): void {
       answer = next;
@@ -45,7 +58,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
     async start() {
       let pausedMs = 0;
       const source: TimeSource = {
-        readWall: async () => wall(),
+        readWall: async () => mishaps.shift()?.(wall()) ?? wall(),
         steadyMs: () => trueMs - pausedMs,
         wait: waitMs,
       };

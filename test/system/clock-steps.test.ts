@@ -187,6 +187,18 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.equal(first.mayPrune(), true);
   });
 
+  test('a reading that comes late at the start, or is wrong once, is no step', async () => {
+    const { story } = await startStory();
+    story.delayReading(2 * SECOND_MS);
+    const late = await story.start();
+    await late.follow();
+    story.spoilReading(SECOND_MS);
+    await late.follow();
+    assert.equal(late.recentStep(), undefined);
+    assert.equal(late.mayPrune(), true);
+    assert.equal(late.clock.now().getTime(), story.wall().getTime());
+  });
+
   test('a clock that is slightly faster is followed without a step', async () => {
     const { story, first } = await startStory();
     for (let second = 0; second < 3_000; second += 1) {

@@ -13,7 +13,10 @@ export type Progress = {
    * `LASTING_MS` ago.
    */
   blocksBehind(number: number): number | undefined;
-  /** Since when each head has been below this height. Undefined unless that has lasted for `LASTING_MS`. */
+  /**
+   * Since when each head has been below this height; for one that no head has reached, since this was first called with it or a
+   * lower one. Undefined unless that has lasted for `LASTING_MS`.
+   */
   belowSince(number: number): Date | undefined;
   /** Since when the head has had its height. Undefined unless that has lasted for `LASTING_MS`. */
   unmovedSince(): Date | undefined;
@@ -35,7 +38,8 @@ export function createProgress(clock: Clock): Progress {
   let reach = 0;
   /** Heads that no later head has reached, highest first, each with the time since which heads have been lower. */
   const peaks: { number: number; left: Instant | undefined }[] = [];
-  let first: Instant | undefined;
+  /** The lowest height above all heads that was asked for, since then: the stored tip when nodes went back before this start. */
+  let beyond: { number: number; since: Instant } | undefined;
   /** Since when the head has had its height. */
   let moved: Instant | undefined;
   const present = (): Instant => ({ at: clock.now(), ms: clock.steadyMs() });
@@ -51,7 +55,7 @@ export function createProgress(clock: Clock): Progress {
       while (reached[1] !== undefined && atMs - reached[1].atMs >= LASTING_MS) reached.shift();
     },
     noteHead(number) {
-      first ??= present();
+      if (beyond !== undefined && number >= beyond.number) beyond = undefined;
       let last = peaks.at(-1);
       if (last?.number !== number) moved = present();
       while (last !== undefined && last.number <= number) {
@@ -71,7 +75,10 @@ export function createProgress(clock: Clock): Progress {
       const head = peaks.at(-1);
       if (head === undefined || head.number >= number) return undefined;
       const peak = peaks.findLast((one) => one.number >= number);
-      return ifLasting(peak === undefined ? first : peak.left);
+      if (peak !== undefined) return ifLasting(peak.left);
+      // A follower elsewhere may store a block before this process has seen its head, again and again.
+      beyond ??= { number, since: present() };
+      return ifLasting(beyond.since);
     },
     unmovedSince: () => ifLasting(moved),
   };

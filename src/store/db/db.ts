@@ -77,10 +77,11 @@ export type Connections = { follower: number; api: number; delivery: number };
 /**
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
  * operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
- * failover, and a transaction that the server ended because it was idle for too long.
+ * failover, a transaction that the server ended because it was idle for too long, and access that an operator changes: another
+ * password, a role without login, a database that is renamed.
  */
 const RETRYABLE =
-  /^(08|53|57|58|25006|25P03|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+  /^(08|28|3D000|53|57|58|25006|25P03|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
@@ -97,6 +98,17 @@ const READ_ONLY = /^25006/;
 export const READ_ONLY_ADVICE =
   'The database is read-only, as a standby is. Point database.url to the primary server';
 
+/** The server refuses the connection. */
+const REFUSED = /^(28|3D000)/;
+const NO_DATABASE = '3D000';
+
+/** What to do about a refused connection; undefined for other errors. */
+export function adviceOnRefusal(error: unknown): string | undefined {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (code === NO_DATABASE) return 'Create this database, or change database.url (DATABASE_URL)';
+  return REFUSED.test(code) ? 'Check user and password in database.url (DATABASE_URL)' : undefined;
+}
+
 /** The server is not there, or another one. */
 const UNREACHABLE = /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const UNREACHABLE_ADVICE = 'Check that the server runs and that database.url (DATABASE_URL) names it';
@@ -111,11 +123,14 @@ export function databaseError(error: unknown): unknown {
   const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
   if (!mayRetry && !nested && !isBroken) return error;
   const message = messageOf(error);
+  const refusal = adviceOnRefusal(error);
   const text = READ_ONLY.test(code)
     ? `${message}. ${READ_ONLY_ADVICE}`
     : nested || UNREACHABLE.test(code)
       ? `no connection (${message}). ${UNREACHABLE_ADVICE}`
-      : message;
+      : refusal === undefined
+        ? message
+        : `${message}. ${refusal}`;
   return new Fault('unavailable', `database: ${text}`, { cause: error });
 }
 

@@ -2,16 +2,9 @@
  * Checks that a server is PostgreSQL 15 or newer with the right encoding, and says what to do if it refuses the connection.
  */
 import { Fault, messageOf } from '../../core/fault.ts';
-import type { Db } from './db.ts';
+import { adviceOnRefusal, type Db } from './db.ts';
 
 const SERVER_VERSION_MIN = 150_000;
-
-function adviceOn(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  if (code === '3D000') return 'Create this database, or change database.url (DATABASE_URL)';
-  if (code.startsWith('28')) return 'Check user and password in database.url (DATABASE_URL)';
-  return 'Check database.url (DATABASE_URL)';
-}
 
 /** @throws Fault `invalid` for a server that is too old, another encoding, or a refused connection. */
 export async function requireVersion(database: Db): Promise<void> {
@@ -20,9 +13,12 @@ export async function requireVersion(database: Db): Promise<void> {
   const rows = await database
     .query<{ version: number; encoding: string }>({ text, values: [] })
     .catch((error: unknown) => {
-      if (error instanceof Fault) throw error;
-      // Other errors, such as a wrong password or an unknown database, need the operator.
-      const text = `database: ${messageOf(error)}. ${adviceOn(error)}`;
+      // At the start, a wrong password or an unknown database is a mistake, which waiting doesn't correct.
+      if (error instanceof Fault && adviceOnRefusal(error.cause) === undefined) throw error;
+      const text =
+        error instanceof Fault
+          ? error.message
+          : `database: ${messageOf(error)}. Check database.url (DATABASE_URL)`;
       throw new Fault('invalid', text, { cause: error });
     });
   if (rows[0]?.encoding !== 'UTF8') {

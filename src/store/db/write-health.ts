@@ -138,5 +138,6 @@ function isLasting(error: unknown): error is Error {
 function describe(error: Error): string {
   const advice = ADVICE.find(([pattern]) => pattern.test(codeOf(error)))?.[1] ?? OTHER_ADVICE;
   const message = messageOf(error);
-  return message.endsWith(READ_ONLY_ADVICE) ? `${message}.` : `${message}. ${advice}`;
+  // databaseError has added what to do to some messages.
+  return message.includes('database.url') ? `${message}.` : `${message}. ${advice}`;
 }

@@ -46,14 +46,14 @@ const REVOKED_SECONDS = 5;
 type NoticedStep = {
   /** The steps that this process had followed. */
   stepsMs: number;
-  /** How far the clock has moved since then as seen by this process, and the time after the step. */
-  measure(tx: Tx): Promise<{ movedMs: number; now(): Date }>;
+  /** How far the clock has moved since then as seen by this process, and the time after the step; undefined if it was no step. */
+  measure(tx: Tx): Promise<{ movedMs: number; now(): Date } | undefined>;
   leaseMs: number;
   prunePauseMs: number;
 };
 
 /**
- * Moves every scheduled attempt by a step of the clock. Undefined if another process has followed a step meanwhile. Call
+ * Moves every scheduled attempt by a step of the clock. Undefined if there was none, or another process has followed one meanwhile. Call
  * `repairSchedule` afterwards: it bounds the delay that a wrong measurement can cause, for example on a virtual machine that was
  * paused.
  */
@@ -64,8 +64,9 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     await tx.query(sql`select count(*) from (select id from lane order by id for update) as locked`);
     await tx.query(sql`select from clock_state for update`);
     // Measure under the lock, so that no other process follows a later step in between.
-    const { movedMs, now } = await seen.measure(tx);
-    if ((await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
+    const moved = await seen.measure(tx);
+    if (moved === undefined || (await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
+    const { movedMs, now } = moved;
     const stepMs = Math.round(movedMs);
     const step = sql`${stepMs}::bigint * interval '1 ms'`;
     await tx.query(sql`

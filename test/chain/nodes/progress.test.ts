@@ -23,16 +23,27 @@ test('a head is below a height since it fell, not since an earlier outage', () =
   assert.equal(progress.belowSince(100), undefined);
 });
 
-test('if no head has been as high, heads are below since the first one', () => {
+test('if no head has been as high, heads are below since the height was first asked for', () => {
   const clock = createTestClock();
   const progress = createProgress(clock);
   assert.equal(progress.belowSince(100), undefined);
   const start = clock.now();
   for (const number of [90, 91, 92]) {
     progress.noteHead(number);
+    assert.equal(progress.belowSince(100), undefined);
     clock.advance(LASTING_MS / 3);
   }
-  assert.deepEqual(progress.belowSince(100), start);
+  assert.deepEqual(progress.belowSince(101), start);
+});
+
+test('a stored tip that is one block ahead of the heads again and again is not a lasting state', () => {
+  const clock = createTestClock();
+  const progress = createProgress(clock);
+  for (let number = 100; number < 200; number += 1) {
+    progress.noteHead(number);
+    assert.equal(progress.belowSince(number + 1), undefined);
+    clock.advance(1_000);
+  }
 });
 
 test('a step of the wall clock neither hides nor invents a lasting state', () => {

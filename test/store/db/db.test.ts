@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
@@ -299,6 +300,44 @@ onPostgres(({ database, place }) => {
       isUnavailable,
     );
     await session.close();
+  });
+
+  test('access that is refused after the start is a Fault with advice, and the next query after it is granted works', async (context) => {
+    if (citusUrl() !== undefined) return context.skip('a role would reach all servers of the cluster');
+    const role = `refused_${randomUUID().replaceAll('-', '')}`;
+    await database().script(`create role ${role} login password 'right'`);
+    const url = Object.assign(new URL(place().url), { username: role, password: 'right' });
+    const refused = await openDatabase({ url: url.href, dataDir: '' });
+    assert.deepEqual(await refused.query(sql`select 1 as one`), [{ one: 1 }]);
+    const isRefused = (error: unknown) =>
+      isUnavailable(error) && /Check user and password in database\.url/.test(String(error));
+    for (const [withdraw, grant] of [
+      ['nologin', 'login'],
+      ["password 'other'", "password 'right'"],
+    ]) {
+      await database().script(`alter role ${role} ${withdraw}`);
+      await database().query(
+        sql`select pg_terminate_backend(pid) from pg_stat_activity where usename = ${role}`,
+      );
+      await waitUntil(
+        async () =>
+          (await database().query(sql`select from pg_stat_activity where usename = ${role}`)).length === 0,
+        { describe: 'the connections to end' },
+      );
+      await assert.rejects(refused.query(sql`select 1`), isRefused);
+      await assert.rejects(refused.session(), isRefused);
+      await database().script(`alter role ${role} ${grant}`);
+      await waitUntil(
+        () =>
+          refused.query(sql`select 1`).then(
+            () => true,
+            () => false,
+          ),
+        { describe: 'the role to log in' },
+      );
+    }
+    await refused.close();
+    await database().script(`drop role ${role}`);
   });
 
   test('a wrong password and an unknown database are invalid, not unavailable, because only the operator can fix them', async () => {
