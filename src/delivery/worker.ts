@@ -13,7 +13,7 @@ export type Worker = {
   number(): Promise<number>;
   /** The number while its lock is held. */
   current(): number | undefined;
-  /** Frees lanes that no worker works any more, but none in `except`. Returns how many. */
+  /** Frees lanes that no worker works any more, but none in `except` or at work here. Returns how many. */
   freeAbandoned(now: Date, except: readonly number[]): Promise<number>;
 };
 
@@ -33,11 +33,18 @@ type WorkerOptions = {
  * sent again.
  */
 const RESUME_MS = 4_000;
+/** Without an answer of the database for so long, leases may be over that their workers will renew at once. */
+const STALL_MS = 15_000;
 /** A worker that lost only its own session has a new one sooner than this, and keeps its lanes. */
 const MISSING_MS = 1_000;
 
 export function createWorker({ database, clock, atWork, onLost, ...options }: WorkerOptions): Worker {
-  let own: { session: Session; number: number; sinceMs: number; isFirst: boolean } | undefined;
+  let own: { session: Session; number: number } | undefined;
+  /** Since when this worker leaves others the time to resume. */
+  let resumedMs = Number.NEGATIVE_INFINITY;
+  /** Whether it is new. It doesn't know then whether the database was away. */
+  let isNew = false;
+  let freedMs = Number.POSITIVE_INFINITY;
   /** Numbers of this worker whose sessions have ended. */
   const former = new Set<number>();
   /** When this worker first saw that these numbers own lanes but have no lock. */
@@ -47,12 +54,13 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
   const isAtWork = (number: number) => atWork().some(({ owner }) => owner === number);
 
   /** Of which numbers without a lock, besides the former ones, the lanes may be freed now. */
-  async function gone({ sinceMs, isFirst, number }: NonNullable<typeof own>): Promise<Gone> {
+  async function gone(number: number): Promise<Gone> {
     const nowMs = clock.steadyMs();
-    if (nowMs - sinceMs >= RESUME_MS)
+    if (nowMs - freedMs >= STALL_MS) [resumedMs, isNew] = [nowMs, false];
+    if (nowMs - resumedMs >= RESUME_MS)
       return [...missing].flatMap(([one, fromMs]) => (nowMs - fromMs >= MISSING_MS ? [one] : []));
-    // A new process doesn't know whether the database was away. Running workers free what a dead one left; without any, it does.
-    const isAlone = isFirst && (await countWorkers(database, number)).workers === 1;
+    // Running workers free what a dead one left. If there are none, waiting would only delay a restart.
+    const isAlone = isNew && (await countWorkers(database, number)).workers === 1;
     return isAlone ? 'all' : 'none';
   }
 
@@ -66,7 +74,9 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
       for (;;) {
         const number = randomInt(1, 2 ** 31 - 1);
         if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
-        own = { session, number, sinceMs: clock.steadyMs(), isFirst: own === undefined };
+        isNew = own === undefined;
+        own = { session, number };
+        resumedMs = clock.steadyMs();
         const lose = () => {
           former.add(number);
           onLost();
@@ -77,17 +87,19 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
     },
     async freeAbandoned(now, except) {
       if (own === undefined) return 0;
-      const others = await gone(own);
+      const others = await gone(own.number);
       const number = current();
-      const unrecorded = atWork().filter(({ owner }) => owner !== number);
       const ended = [...former].filter((one) => !isAtWork(one));
       const { freed, unlocked } = await freeAbandonedLanes(database, {
-        ...{ now, stepsMs: clock.stepsMs(), except: [...except, ...unrecorded.map(({ id }) => id)] },
+        ...{ now, stepsMs: clock.stepsMs(), except: [...except, ...atWork().map(({ id }) => id)] },
         ...{ own: [...former], gone: number === undefined ? 'none' : others },
       });
-      missing = new Map(unlocked.map((owner) => [owner, missing.get(owner) ?? clock.steadyMs()]));
+      freedMs = clock.steadyMs();
+      missing = new Map(unlocked.map((owner) => [owner, missing.get(owner) ?? freedMs]));
+      // The server lost the session without a word, so that nothing is left of its lock.
+      if (number !== undefined && number === current() && unlocked.includes(number)) own.session.abandon();
       for (const one of ended) {
-        if (number !== undefined) await own.session.unlock(WORKER_LOCK_SPACE, one);
+        if (number !== undefined && number === current()) await own.session.unlock(WORKER_LOCK_SPACE, one);
         former.delete(one);
       }
       return freed;

@@ -7,6 +7,7 @@ import type { SendOutcome } from '../../src/delivery/send.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { Database, Session } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/delivery/lanes.ts';
 import {
   addressOf,
   headerOf,
@@ -60,6 +61,7 @@ function startWorker(
     tryLock: async () => true,
     unlock: async () => {},
     listen: async () => {},
+    abandon() {},
     lost: lost.signal,
     close: async () => {},
   };
@@ -277,6 +279,11 @@ onPostgres(({ database, place }) => {
     });
     return {
       ...worker,
+      /** Ends the session's locks, as a server does that loses it without a word. */
+      async loseLocks() {
+        for (const owner of await laneOwners())
+          if (owner !== null) await session.unlock(WORKER_LOCK_SPACE, owner);
+      },
       /** Ends the session's connection, as a crash of the database does. */
       async loseSession() {
         const { promise, resolve } = Promise.withResolvers<void>();
@@ -359,6 +366,37 @@ onPostgres(({ database, place }) => {
     await other.heartbeat();
     assert.deepEqual(await laneOwners(), [null, null]);
     await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('after a database that stood still for longer than a lease, workers renew their leases before others take the lanes', async (context) => {
+    const { clock, worker, other, owners } = await startTwo(context);
+    clock.advance(RESUME_MS);
+    for (const one of [worker, other]) await one.heartbeat();
+    clock.advance(LONGER_THAN_A_LEASE_MS);
+    for (const one of [other, worker]) await one.heartbeat();
+    clock.advance(RESUME_MS);
+    await other.heartbeat();
+    assert.deepEqual(await laneOwners(), owners);
+    await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('a worker whose lock is gone without its notice abandons its session, and keeps its lanes', async (context) => {
+    const clock = createTestClock();
+    await pay(database(), clock, 1);
+    const worker = await startLiving(context, clock);
+    await worker.step();
+    await worker.underWay(AT_ONCE);
+    const owners = await laneOwners();
+    await worker.loseLocks();
+    await worker.heartbeat();
+    assert.deepEqual(await laneOwners(), owners);
+    await worker.step();
+    clock.advance(RESUME_MS);
+    await worker.heartbeat();
+    assert.deepEqual(await laneOwners(), owners);
+    worker.end('success');
+    await untilProcessed(AT_ONCE);
+    await worker.stop();
   });
 
   test('a worker that starts beside others frees no lanes at once, and does so where it is alone', async (context) => {

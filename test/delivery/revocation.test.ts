@@ -54,6 +54,7 @@ async function startStory(
     tryLock: async () => true,
     unlock: async () => {},
     listen: async () => {},
+    abandon() {},
     lost: never,
     close: async () => {},
   };

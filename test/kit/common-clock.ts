@@ -69,6 +69,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
         tryLock: async () => true,
         unlock: async () => {},
         listen: async () => {},
+        abandon() {},
         lost: never,
         close: async () => {},
       };

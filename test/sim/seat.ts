@@ -206,6 +206,7 @@ export function createSessions(database: Database) {
           await database.query(sql`select pg_advisory_unlock(${space}, ${key})`);
         },
         listen: async () => {},
+        abandon() {},
         close: () => end(actor),
       };
       open.set(actor, { session, locks, lost });

@@ -30,6 +30,8 @@ export type Session = {
   listen(channel: string, onNotify: (payload: string) => void): Promise<void>;
   /** Aborts when the connection, and with it all locks, is lost. */
   readonly lost: AbortSignal;
+  /** Ends the session at once: the server no longer has its locks. */
+  abandon(): void;
   close(): Promise<void>;
 };
 

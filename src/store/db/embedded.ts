@@ -127,6 +127,8 @@ function openSession(engine: Engine): Session {
     async listen(channel, onNotify) {
       unlisten.push(await engine.run('follower', (pglite) => pglite.listen(channel, onNotify)));
     },
+    // Only a crash of the engine takes its locks.
+    abandon() {},
     async close() {
       // Only this process uses the connection, so its advisory locks can stay until the process ends.
       for (const stop of unlisten) if (!engine.crashed.aborted) await engine.run('follower', stop);

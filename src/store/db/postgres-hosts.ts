@@ -19,6 +19,8 @@ export type PostgresHosts = {
   noteError(client: pg.PoolClient, error: unknown): void;
   /** Returns the connection to its pool, or closes it if it is broken or from before a failover. */
   release(client: pg.PoolClient, isBroken: boolean): void;
+  /** The connection's server no longer answers: ends all connections, and goes on with the next host. */
+  abandon(client: pg.Client): void;
   /** Ends all connections at once, without waiting for the server. */
   cut(): void;
 };
@@ -28,6 +30,16 @@ const CONNECT_MS_MAX = 10_000;
 /** A shorter wait for each host if there is another one to try. */
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
 const READ_ONLY = '25006';
+/** The driver's error. The connection still waits for the answer. */
+const GIVEN_UP = 'Query read timeout';
+
+export const isGivenUp = (error: unknown): boolean => error instanceof Error && error.message === GIVEN_UP;
+
+/** A statement that fails if the answer takes longer. */
+export const limited = (text: string, msMax: number): pg.QueryConfig & { query_timeout: number } => ({
+  text,
+  query_timeout: msMax,
+});
 
 export function createPostgresHosts(
   url: string,
@@ -49,11 +61,15 @@ export function createPostgresHosts(
     if (mustWrite && !mayBeStandby) await requireWrites(client, choice);
   };
 
+  function cut(): void {
+    for (const socket of sockets) socket.destroy();
+  }
+
   async function verify(client: pg.PoolClient, done: (error?: Error) => void): Promise<void> {
     try {
       await check(client);
       // No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
-      if (keepsSessions) await client.query('set jit = off');
+      if (keepsSessions) await client.query(limited('set jit = off', CONNECT_MS_MAX));
     } catch (error) {
       done(error instanceof Error ? error : new Error(String(error)));
       return;
@@ -97,9 +113,12 @@ export function createPostgresHosts(
     noteError(client, error) {
       if (isReadOnly(error) && choice.isCurrent(client)) choice.retireAll(client);
     },
-    cut() {
-      for (const socket of sockets) socket.destroy();
+    abandon(client) {
+      if (!choice.isCurrent(client)) return;
+      choice.retireAll(client);
+      cut();
     },
+    cut,
     release: (client, isBroken) => client.release(isBroken || !choice.isCurrent(client)),
   };
 }
@@ -186,7 +205,7 @@ function hostClientOf(urls: readonly string[], choice: HostChoice): typeof pg.Cl
 
 /** The same check as in libpq: neither a standby nor a server that is set to read-only is accepted. */
 async function requireWrites(client: pg.ClientBase, choice: HostChoice): Promise<void> {
-  const { rows } = await client.query('show transaction_read_only');
+  const { rows } = await client.query(limited('show transaction_read_only', CONNECT_MS_MAX));
   if (rows[0]?.transaction_read_only !== 'on') return;
   choice.leave(client);
   throw Object.assign(new Error('the server is read-only'), { code: READ_ONLY });

@@ -3,15 +3,23 @@
  */
 import { randomInt } from 'node:crypto';
 import type pg from 'pg';
+import { waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { type Db, databaseError, type Session } from './db.ts';
-import type { PostgresHosts } from './postgres-hosts.ts';
+import { isGivenUp, limited, type PostgresHosts } from './postgres-hosts.ts';
 
 /** A busy pooler in transaction mode may by chance give each connection its own session, but not this many times in a row. */
 const SESSION_CHECKS = 12;
 /** A pooler in session mode without a second free connection would keep the check waiting longer. */
 const SESSION_CHECK_MS_MAX = 10_000;
 const LOCK_KEY_MAX = 2 ** 31;
+/**
+ * A session is asked this often whether its server still answers. Otherwise a session whose server vanished without closing it, as
+ * after a power cut, would seem to keep its locks.
+ */
+const CHECK_MS = 1_000;
+/** A server that doesn't answer for so long is gone. */
+const SILENT_MS_MAX = 5_000;
 
 /** Rejects with a Fault instead of the driver's error, if there is one for it. */
 export async function orFault<T>(work: Promise<T>): Promise<T> {
@@ -29,6 +37,22 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
   const listeners = new Map<string, (payload: string) => void>();
   client.on('error', () => lost.abort());
   client.on('end', () => lost.abort());
+  void watch();
+
+  async function watch(): Promise<void> {
+    for (;;) {
+      await waitMs(CHECK_MS, lost.signal);
+      if (lost.signal.aborted) return;
+      try {
+        await client.query(limited('select', SILENT_MS_MAX));
+      } catch (error) {
+        lost.abort();
+        if (isGivenUp(error)) hosts.abandon(client);
+        return;
+      }
+    }
+  }
+
   client.on('notification', ({ channel, payload }) => listeners.get(channel)?.(payload ?? ''));
   return {
     lost: lost.signal,
@@ -49,6 +73,10 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
     async listen(channel, onNotify) {
       listeners.set(channel, onNotify);
       await orFault(client.query(`listen ${channel}`));
+    },
+    abandon() {
+      lost.abort();
+      client.end().catch(() => {});
     },
     close: () => client.end(),
   };

@@ -13,7 +13,7 @@ import {
   type Share,
   type SharedDatabase,
 } from './db.ts';
-import { createPostgresHosts, type PostgresHosts } from './postgres-hosts.ts';
+import { createPostgresHosts, isGivenUp, type PostgresHosts } from './postgres-hosts.ts';
 import { openSession, orFault, requireSameDatabase, requireSessions } from './postgres-sessions.ts';
 import { requireVersion } from './postgres-version.ts';
 import type { ReplicaConnections } from './replica.ts';
@@ -28,8 +28,6 @@ const QUERY_MS_MAX = 120_000;
  */
 const SHARD_MS_MAX = 5_000;
 const limited: ReadonlySet<Share> = new Set(['api', 'delivery', 'settle']);
-/** The driver's error. The connection still waits for the answer. */
-const GIVEN_UP = 'Query read timeout';
 /** Two statements at a time record outcomes, unless that would leave delivery too few connections. */
 const SETTLE_CONNECTIONS = 2;
 const OTHER_CONNECTIONS_MIN = 2;
@@ -300,7 +298,7 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
     return result;
   } catch (error) {
     lender.noteError(client, error);
-    isBroken = isGivenUp(error);
+    isBroken = error instanceof Fault && isGivenUp(error.cause);
     // A rollback would wait for the statement that was given up.
     if (!isBroken)
       await client.query('rollback').catch(() => {
@@ -311,6 +309,3 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
     lender.release(client, isBroken);
   }
 }
-
-const isGivenUp = (error: unknown): boolean =>
-  error instanceof Fault && error.cause instanceof Error && error.cause.message === GIVEN_UP;

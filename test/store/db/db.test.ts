@@ -292,6 +292,31 @@ onPostgres(({ database, place }) => {
     await behind.close();
   });
 
+  test('a server that falls silent loses its session and all statements under way, and the next host is used', async () => {
+    const url = new URL(place().url);
+    const target = { host: url.hostname, port: Number(url.port) };
+    await using silent = await startTcpProxy(target);
+    await using next = await startTcpProxy(target);
+    const hosts = `127.0.0.1:${silent.port},127.0.0.1:${next.port}`;
+    const href = url.href.replace(url.host, hosts);
+    const behind = await openDatabase({ url: `${href}?target_session_attrs=read-write`, dataDir: '' });
+    const session = await behind.session();
+    const addressOf = async () => {
+      const [row] = await behind.query<{ port: number }>(sql`select inet_client_port() as port`);
+      return row?.port;
+    };
+    const before = await addressOf();
+    silent.freeze();
+    const waiting = behind.query(sql`select 1`);
+    await assert.rejects(waiting, isUnavailable);
+    assert.equal(session.lost.aborted, true);
+    assert.notEqual(await addressOf(), before);
+    const again = await behind.session();
+    assert.equal(await again.tryLock(1, 1), true);
+    await again.close();
+    await behind.close();
+  });
+
   test('a session that breaks while it begins to listen is a Fault', async () => {
     const session = await database().session();
     await database().query(endOthers);
