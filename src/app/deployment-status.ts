@@ -12,8 +12,8 @@ import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import { findLateWatchers, hasWaiting } from '../store/delivery/lateness.ts';
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { FailingWork, ReportedFailure } from '../store/deployment/processes.ts';
-import type { Absence, ProcessRegistry } from './process-registry.ts';
-import type { SeenProcess } from './process-watch.ts';
+import type { Absence, ProcessRegistry, Silence } from './process-registry.ts';
+import { LOST_MS, type SeenProcess } from './process-watch.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
 
 /** A problem that operators should act on. `holding`: no block is stored until it is solved. */
@@ -39,6 +39,8 @@ export type DeploymentStatus = {
   silentSince(): Date | undefined;
   /** Sets the gauges of the deployment, and removes those whose value is unknown. `own` is the trouble of following here. */
   refreshMetrics(now: Date, own: Trouble | undefined): Promise<void>;
+  /** Removes the gauges of the deployment, because the database doesn't answer. */
+  removeMetrics(): void;
 };
 
 /** The fields of /status while the database can't be read. */
@@ -84,7 +86,7 @@ export function createDeploymentStatus(options: Options): DeploymentStatus {
 
   return {
     read,
-    silentSince: deployment.silentSince,
+    silentSince: () => deployment.silence()?.since,
     async refreshMetrics(now, own) {
       const reading = await read(now).catch(() => undefined);
       const leads = deployment.leads();
@@ -96,6 +98,12 @@ export function createDeploymentStatus(options: Options): DeploymentStatus {
       if (deployment.leader() === undefined || reading === undefined) metrics.chainHeld.remove();
       else metrics.chainHeld.set(trouble?.state === 'holding' ? 1 : 0);
       setGauges(metrics, reading?.body);
+      // Without heartbeats of its own, it can't know.
+      if (deployment.silence() !== undefined) metrics.roleMissing.reset();
+    },
+    removeMetrics() {
+      metrics.chainHeld.remove();
+      setGauges(metrics, undefined);
     },
   };
 }
@@ -123,7 +131,8 @@ async function readDeployment(
       return [{ role, message: describeAbsence(role, absence), since: absence.since }];
     });
   const failingWork = deployment.failingWork().map((one) => ({ ...one, message: describeFailing(one) }));
-  const [first = troubleOfShards(lost) ?? outageOf(failures)] = missing;
+  const [first = troubleOfSilence(deployment.silence(), now) ?? troubleOfShards(lost) ?? outageOf(failures)] =
+    missing;
   const leader = deployment.leader();
   return {
     body: {
@@ -192,6 +201,12 @@ function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): 
   if (last.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat). Check that it runs, and read its log`;
   return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log. If another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
+}
+
+function troubleOfSilence(silence: Silence | undefined, now: Date) {
+  if (silence === undefined || now.getTime() - silence.since.getTime() < LOST_MS) return undefined;
+  const message = `a process can't store its heartbeat, so it doesn't know whether the others run: ${silence.reason}`;
+  return { message, since: silence.since };
 }
 
 /** On Citus. */

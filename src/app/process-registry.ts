@@ -7,7 +7,7 @@ import { hostname } from 'node:os';
 import { never } from '../core/abort.ts';
 import { firstOrLate } from '../core/bounded-wait.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault } from '../core/fault.ts';
+import { Fault, messageOf } from '../core/fault.ts';
 import type { Step } from '../core/loop.ts';
 import type { Database, Db } from '../store/db/db.ts';
 import {
@@ -48,6 +48,9 @@ type ProcessRegistryOptions = {
   failingWork?(): readonly FailingWork[];
 };
 
+/** Why this process can't store its heartbeat, and since when. */
+export type Silence = { since: Date; reason: string };
+
 export type ProcessRegistry = {
   readonly id: string;
   /** Whether this process is the leading follower. */
@@ -68,7 +71,7 @@ export type ProcessRegistry = {
   /** Undefined while a process has the role. */
   missing(role: string): Absence | undefined;
   /** Since when this process can't store its heartbeat; undefined while it can. */
-  silentSince(): Date | undefined;
+  silence(): Silence | undefined;
   /** Records that this process ended, as asked or because of a bug. Gives up when the database doesn't answer. */
   end(how: { isFailed: boolean }): Promise<void>;
 };
@@ -85,7 +88,7 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
   const watch = createProcessWatch(clock);
   let beats = 0;
   let didLead = false;
-  let silentSince: Date | undefined;
+  let silence: Silence | undefined;
   /** By role, so that `since` stays the same for as long as the role is missing. */
   const missingSince = new Map<string, Date>();
   let own: OwnReport | undefined;
@@ -93,7 +96,7 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
 
   async function look(db: Db): Promise<void> {
     own = await report();
-    watch.note(await listProcesses(db));
+    watch.note(await listProcesses(db), { isSilent: silence !== undefined });
   }
 
   function processes(): readonly SeenProcess[] {
@@ -121,14 +124,14 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
           await removeFormerProcesses(database, identity, LOST_MS);
         didLead = leads();
       } catch (error) {
-        silentSince ??= clock.now();
+        silence = { since: silence?.since ?? clock.now(), reason: messageOf(error) };
         throw error;
       }
-      silentSince = undefined;
+      silence = undefined;
       beats += 1;
       return 'idle';
     },
-    silentSince: () => silentSince,
+    silence: () => silence,
     idleMs: () => (database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS : HEARTBEAT_MS),
     look,
     processes,

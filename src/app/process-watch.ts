@@ -27,8 +27,11 @@ export type SeenProcess = StoredProcess & {
 };
 
 type ProcessWatch = {
-  /** Compares a new reading of the stored processes with the last one. */
-  note(processes: readonly StoredProcess[]): void;
+  /**
+   * Compares a new reading of the stored processes with the last one. While this process can't store its own heartbeat
+   * (`isSilent`), the silence of the others says nothing, so the time since the last reading doesn't count.
+   */
+  note(processes: readonly StoredProcess[], options?: { isSilent: boolean }): void;
   /** The processes of the last reading. */
   seen(): readonly SeenProcess[];
   /** How long this process has looked. */
@@ -60,9 +63,9 @@ export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>, lostMs = LOST
   }
 
   return {
-    note(processes) {
+    note(processes, { isSilent } = { isSilent: false }) {
       const nowMs = clock.steadyMs();
-      const gapMs = Math.min(nowMs - readMs, GAP_MS_MAX);
+      const gapMs = isSilent ? 0 : Math.min(nowMs - readMs, GAP_MS_MAX);
       readMs = nowMs;
       watchedMs += gapMs;
       tracks = new Map(processes.map((one) => [one.id, follow(one, gapMs)]));

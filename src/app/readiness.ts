@@ -29,7 +29,7 @@ export async function checkReadiness({
 }): Promise<Record<string, Check>> {
   const checks: Record<string, Check> = { database: await checkDatabase(database, clock) };
   if (nodes !== undefined) checks.nodes = checkNodes(nodes);
-  if (checks.database?.ok === true) checks.blocks = await checkTip(database);
+  if (checks.database?.ok === true) checks.blocks = await checkTip(database, clock);
   checks.writes = await checkWrites(writes);
   return checks;
 }
@@ -64,9 +64,12 @@ async function checkWrites(writes: Pick<WriteHealth, 'failures'>): Promise<Check
   return failures.length === 0 ? { ok: true, message: 'ok' } : { ok: false, message: messages.join(' ') };
 }
 
-async function checkTip(database: Database): Promise<Check> {
-  const tip = await findTipTimes(database).catch(() => undefined);
-  return tip === undefined
+async function checkTip(database: Database, clock: Clock): Promise<Check> {
+  const tip = findTipTimes(database).catch(() => undefined);
+  const read = await firstOrLate({ clock, signal: never }, [tip], DATABASE_MS_MAX);
+  if (read === 'late')
+    return { ok: false, message: 'no answer: a lock on the table block, or a slow database, holds it up' };
+  return read === undefined
     ? { ok: false, message: 'no block stored yet' }
-    : { ok: true, message: `block ${tip.number}` };
+    : { ok: true, message: `block ${read.number}` };
 }

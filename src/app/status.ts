@@ -80,6 +80,8 @@ export function createStatus(options: StatusOptions): Status {
   const following = createFollowingTrouble(nodes);
   /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
+  /** Scrapes share it, so that those that a slow database holds up don't take all connections. */
+  let refreshing: Promise<void> | undefined;
 
   /** The stored data, or the reason why it can't be read. */
   async function readStored(now: Date): Promise<Stored | { fault: Trouble }> {
@@ -92,6 +94,13 @@ export function createStatus(options: StatusOptions): Status {
       unreadSince ??= options.deployment?.silentSince() ?? now;
       return { fault: { state: 'degraded', message: describeUnread(error), since: unreadSince } };
     }
+  }
+
+  async function refresh(): Promise<void> {
+    const now = clock.now();
+    // Without the database, the nodes still give their part of the status.
+    const tip = nodes && (await findTipTimes(database).catch(() => undefined));
+    await refreshGauges(options, nodes && following.find(tip?.number), now);
   }
 
   async function readBody(): Promise<StatusBody> {
@@ -139,10 +148,13 @@ export function createStatus(options: StatusOptions): Status {
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
     async refreshMetrics() {
-      const now = clock.now();
-      // Without the database, the nodes still give their part of the status.
-      const tip = nodes && (await findTipTimes(database).catch(() => undefined));
-      await refreshGauges(options, nodes && following.find(tip?.number), now);
+      refreshing ??= refresh().finally(() => {
+        refreshing = undefined;
+      });
+      const outcome = await firstOrLate({ clock, signal: never }, [refreshing], DATABASE_MS_MAX);
+      if (outcome !== 'late') return;
+      removeStoredGauges(options.metrics);
+      options.deployment?.removeMetrics();
     },
   };
 }
@@ -228,11 +240,7 @@ async function refreshGauges(options: StatusOptions, own: Trouble | undefined, n
   metrics.missedBlocks.set(Math.max(0, ...lost.map(({ blocks }) => blocks)));
   const present = await withoutLost(withLimit(database, DATABASE_MS_MAX), lost);
   const queue = await queueStatistics(present, now).catch((error: unknown) => {
-    for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
-      gauge.remove();
-    removeNotificationMetrics(metrics);
-    metrics.priceAgeSeconds.reset();
-    metrics.priceStale.reset();
+    removeStoredGauges(metrics);
     throw error;
   });
   metrics.webhookWaiting.set(queue.waiting + queue.held + queue.deferred);
@@ -243,6 +251,15 @@ async function refreshGauges(options: StatusOptions, own: Trouble | undefined, n
   await refreshNotificationMetrics(config, { database: present, metrics });
   await refreshPriceMetrics(config, { database, metrics }, now);
   await refreshPairMetrics(config, { database, metrics }, now);
+}
+
+/** Removes the gauges that are read from the database. */
+function removeStoredGauges(metrics: Metrics): void {
+  for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
+    gauge.remove();
+  removeNotificationMetrics(metrics);
+  metrics.priceAgeSeconds.reset();
+  metrics.priceStale.reset();
 }
 
 /** Everything that /status shows from the database. @throws Fault when the database doesn't answer in time. */

@@ -4,7 +4,7 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 43,
+    likely: 154,
     problem: /settled .* although it had lost lane/,
   },
   {
@@ -15,7 +15,7 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 9,
+    likely: 45,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
@@ -26,7 +26,7 @@ testBugs([
   {
     name: 'a crash between moving a notification and waking its lane is found',
     bug: 'move before wake',
-    likely: 64,
+    likely: 4,
     problem: /^lane \d+ was forgotten$/,
   },
   {
@@ -38,7 +38,7 @@ testBugs([
   {
     name: 'changes of addresses that are pruned before the address filter has them are found',
     bug: 'early pruning',
-    likely: 35,
+    likely: 45,
     problem: /^there is no notification /,
   },
   {
@@ -49,13 +49,13 @@ testBugs([
   {
     name: 'retention that drops a day with its pending notifications is found',
     bug: 'drop of pending',
-    likely: 4,
+    likely: 37,
     problem: /^notification \d+ is deleted, and (waiting|held)$/,
   },
   {
     name: 'retention that drops a day with notifications of blocks that are not final is found',
     bug: 'drop before final',
-    likely: 4,
+    likely: 15,
     problem: /^notification \d+ is deleted, and block \d+ is not final$/,
   },
   {

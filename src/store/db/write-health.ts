@@ -1,6 +1,8 @@
 /**
  * Checks whether the database accepts writes. With a full disk, or once it is read-only, it still answers all queries.
  */
+import { never } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import { type Database, databaseError, READ_ONLY_ADVICE, type Tx } from './db.ts';
@@ -19,6 +21,8 @@ export type WriteHealth = {
 /** Loops retry within 15 s. A part that has not may have nothing to write, so only a probe can clear its failure. */
 const QUIET_MS = 20_000;
 const PROBE_PAUSE_MS = 1_000;
+/** Callers of `failures` wait no longer for a probe. */
+const PROBE_MS_MAX = 1_000;
 /** SQLSTATEs that a retry resolves and that say nothing about disk or server: serialization, locks, cancel. */
 const PASSING = /^(40|55P03|57014)/;
 /** Access denied, resources, operator intervention, system errors, internal errors, read-only. */
@@ -102,7 +106,8 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
       probing ??= probe().finally(() => {
         probing = undefined;
       });
-      await probing;
+      // A probe that waits for a lock says nothing about the writes.
+      await firstOrLate({ clock, signal: never }, [probing], PROBE_MS_MAX);
       return Array.from(failing, ([part, { error, since }]) => ({ part, message: describe(error), since }));
     },
   };

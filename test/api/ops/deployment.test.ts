@@ -242,6 +242,37 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await api.body()).problem?.since === since, false);
   });
 
+  test('a process that can only read calls no other one lost, and says why it doesn’t know', async () => {
+    const { start, startOn, pass } = createStory();
+    let isReadOnly = false;
+    const readable: Database = {
+      ...database(),
+      async query(statement) {
+        if (isReadOnly && /^\s*(insert|update|delete)/.test(statement.text))
+          throw new Fault('unavailable', 'database: it is read-only');
+        return database().query(statement);
+      },
+    };
+    const [api, follower] = [startOn(readable)('api'), start('follower', 'delivery')];
+    await pass(4, follower, api);
+    isReadOnly = true;
+    const rejected = { beat: () => assert.rejects(api.beat()) };
+    await pass(60, rejected);
+    const { processes, missing, problem, state } = await api.body();
+    assert.deepEqual(new Set(processes.map((one) => one.state)), new Set(['running']));
+    assert.deepEqual([missing, state], [[], 'degraded']);
+    assert.match(problem?.message ?? '', /can't store its heartbeat.*: database: it is read-only/);
+    assert.equal(await api.metric('chainbell_role_missing', { role: 'follower' }), undefined);
+    isReadOnly = false;
+    await pass(8, api);
+    assert.deepEqual((await api.body()).missing, []);
+    await pass(4, api);
+    assert.deepEqual(
+      (await api.body()).missing.map(({ role }) => role),
+      ['follower'],
+    );
+  });
+
   test('a stopped leader stays listed and named while another follower stands by, and the problem begins with its stop', async () => {
     const { clock, start, pass } = createStory();
     const [api, leader, standby] = [start('api'), start('follower'), start('follower')];
