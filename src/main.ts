@@ -6,6 +6,13 @@ import { exitCodes } from './cli/exit.ts';
 import { createProgram } from './cli/program.ts';
 import { messageOf } from './core/fault.ts';
 
+// A reader such as `head` may have enough before everything is written.
+if (process.argv[2] !== 'start')
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    process.exit();
+  });
+
 const program = await createProgram(process.argv[2]);
 
 try {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -42,4 +44,12 @@ test('the help of the program and of every command loads neither the API, a data
     const others = packages.filter((name) => !ALLOWED.includes(name));
     assert.deepEqual(others, [], `chainbell ${words.join(' ')}`);
   }
+});
+
+test('a command whose reader has enough ends without an error', async () => {
+  const child = spawn(process.execPath, [MAIN, 'openapi']);
+  const written = text(child.stderr);
+  child.stdout.once('data', () => child.stdout.destroy());
+  assert.deepEqual(await once(child, 'exit'), [0, null]);
+  assert.equal(await written, '');
 });
