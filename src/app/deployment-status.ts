@@ -98,7 +98,7 @@ export function createDeploymentStatus(options: Options): DeploymentStatus {
       if (deployment.leader() === undefined || reading === undefined) metrics.chainHeld.remove();
       else metrics.chainHeld.set(trouble?.state === 'holding' ? 1 : 0);
       setGauges(metrics, reading?.body);
-      // Without heartbeats of its own, it can't know.
+      // While it can't store its heartbeat, it can't know.
       if (deployment.silence() !== undefined) metrics.roleMissing.reset();
     },
     removeMetrics() {

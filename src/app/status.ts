@@ -80,8 +80,6 @@ export function createStatus(options: StatusOptions): Status {
   const following = createFollowingTrouble(nodes);
   /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
-  /** Scrapes share it, so that those that a slow database holds up don't take all connections. */
-  let refreshing: Promise<void> | undefined;
 
   /** The stored data, or the reason why it can't be read. */
   async function readStored(now: Date): Promise<Stored | { fault: Trouble }> {
@@ -94,13 +92,6 @@ export function createStatus(options: StatusOptions): Status {
       unreadSince ??= options.deployment?.silentSince() ?? now;
       return { fault: { state: 'degraded', message: describeUnread(error), since: unreadSince } };
     }
-  }
-
-  async function refresh(): Promise<void> {
-    const now = clock.now();
-    // Without the database, the nodes still give their part of the status.
-    const tip = nodes && (await findTipTimes(database).catch(() => undefined));
-    await refreshGauges(options, nodes && following.find(tip?.number), now);
   }
 
   async function readBody(): Promise<StatusBody> {
@@ -147,15 +138,7 @@ export function createStatus(options: StatusOptions): Status {
     },
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
-    async refreshMetrics() {
-      refreshing ??= refresh().finally(() => {
-        refreshing = undefined;
-      });
-      const outcome = await firstOrLate({ clock, signal: never }, [refreshing], DATABASE_MS_MAX);
-      if (outcome !== 'late') return;
-      removeStoredGauges(options.metrics);
-      options.deployment?.removeMetrics();
-    },
+    refreshMetrics: createRefresh(options, following),
   };
 }
 
@@ -225,6 +208,32 @@ function bodyOf(
     agreement: describeAgreement(options.agreement),
     pushed_heads: nodes?.isPushed() ?? false,
     database: database.kind,
+  };
+}
+
+/** Sets the gauges, in a limited time. Without the database, the nodes still give their part. */
+function createRefresh(
+  options: StatusOptions,
+  following: ReturnType<typeof createFollowingTrouble>,
+): () => Promise<void> {
+  const { database, nodes, clock, metrics, deployment } = options;
+  /** Scrapes share it, so that those that a slow database holds up don't take all connections. */
+  let refreshing: Promise<void> | undefined;
+
+  async function refresh(): Promise<void> {
+    const now = clock.now();
+    const tip = nodes && (await findTipTimes(database).catch(() => undefined));
+    await refreshGauges(options, nodes && following.find(tip?.number), now);
+  }
+
+  return async () => {
+    refreshing ??= refresh().finally(() => {
+      refreshing = undefined;
+    });
+    const outcome = await firstOrLate({ clock, signal: never }, [refreshing], DATABASE_MS_MAX);
+    if (outcome !== 'late') return;
+    removeStoredGauges(metrics);
+    deployment?.removeMetrics();
   };
 }
 

@@ -10,7 +10,6 @@ import { firstOrLate } from '../core/bounded-wait.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
 import type { Database, Session } from '../store/db/db.ts';
 import {
-  countWorkers,
   findNextDue,
   type Lane,
   leaseLanes,
@@ -23,6 +22,7 @@ import {
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
 } from '../store/delivery/lanes.ts';
+import { countWorkers } from '../store/delivery/workers.ts';
 import { createFairSlots } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createDueReader } from './reader.ts';

@@ -6,7 +6,8 @@ import { randomInt } from 'node:crypto';
 import { onAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Database, Session } from '../store/db/db.ts';
-import { countWorkers, freeAbandonedLanes, type Gone, WORKER_LOCK_SPACE } from '../store/delivery/lanes.ts';
+import { freeAbandonedLanes, type Gone } from '../store/delivery/lanes.ts';
+import { countWorkers, WORKER_LOCK_SPACE } from '../store/delivery/workers.ts';
 
 export type Worker = {
   /** The worker's number, locked for as long as its session lives: a new one for each session. */

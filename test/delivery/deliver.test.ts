@@ -7,7 +7,7 @@ import type { SendOutcome } from '../../src/delivery/send.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { Database, Session } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
-import { WORKER_LOCK_SPACE } from '../../src/store/delivery/lanes.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/delivery/workers.ts';
 import {
   addressOf,
   headerOf,

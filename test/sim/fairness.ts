@@ -10,7 +10,7 @@ import type { Send } from '../../src/delivery/send.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createDeferredWriter } from '../../src/ingest/deferred-writer.ts';
 import { sql } from '../../src/store/db/sql.ts';
-import { WORKER_LOCK_SPACE } from '../../src/store/delivery/lanes.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/delivery/workers.ts';
 import { addressOf, headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { emptyDatabase } from '../kit/empty-tables.ts';

@@ -5,7 +5,7 @@
 import { Fault } from '../../src/core/fault.ts';
 import type { Database, Session, Tx } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
-import { WORKER_LOCK_SPACE } from '../../src/store/delivery/lanes.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/delivery/workers.ts';
 import type { Bug } from './bugs.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
 

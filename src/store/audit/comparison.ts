@@ -10,9 +10,9 @@ import type { Database, Db } from '../db/db.ts';
 import { requireNoneLost } from '../db/lost-shards.ts';
 import { tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { runningWorkers } from '../delivery/lanes.ts';
 import { isOfTransaction, isOfTransactions } from '../delivery/notification-rows.ts';
 import { type TransferRow, toTransferFields } from '../delivery/transfer-columns.ts';
+import { runningWorkers } from '../delivery/workers.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
 

@@ -48,22 +48,13 @@ export function createPostgresHosts(
   { keepsSessions = true, mayBeStandby = false }: { keepsSessions?: boolean; mayBeStandby?: boolean } = {},
 ): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
-  const sockets = new Set<Socket>();
-  const stream = () => {
-    const socket = new Socket();
-    sockets.add(socket);
-    return socket.once('close', () => sockets.delete(socket));
-  };
+  const { stream, cut } = createSockets();
   const settings: pg.PoolConfig = { ...base, stream, connectionTimeoutMillis: CONNECT_MS_MAX };
   const choice = createHostChoice(urls.length);
   const HostClient = hostClientOf(urls, choice);
   const check = async (client: pg.ClientBase) => {
     if (mustWrite && !mayBeStandby) await requireWrites(client, choice);
   };
-
-  function cut(): void {
-    for (const socket of sockets) socket.destroy();
-  }
 
   async function verify(client: pg.PoolClient, done: (error?: Error) => void): Promise<void> {
     try {
@@ -120,6 +111,21 @@ export function createPostgresHosts(
     },
     cut,
     release: (client, isBroken) => client.release(isBroken || !choice.isCurrent(client)),
+  };
+}
+
+/** The sockets of all connections. */
+function createSockets(): { stream(): Socket; cut(): void } {
+  const sockets = new Set<Socket>();
+  return {
+    stream() {
+      const socket = new Socket();
+      sockets.add(socket);
+      return socket.once('close', () => sockets.delete(socket));
+    },
+    cut() {
+      for (const socket of sockets) socket.destroy();
+    },
   };
 }
 

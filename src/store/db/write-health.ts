@@ -144,5 +144,5 @@ function describe(error: Error): string {
   const advice = ADVICE.find(([pattern]) => pattern.test(codeOf(error)))?.[1] ?? OTHER_ADVICE;
   const message = messageOf(error);
   // databaseError has added what to do to some messages.
-  return message.includes('database.url') ? `${message}.` : `${message}. ${advice}`;
+  return /database\.url/.test(message) ? `${message}.` : `${message}. ${advice}`;
 }

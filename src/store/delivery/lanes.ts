@@ -9,6 +9,7 @@ import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { announceWaking, readNextDue, releaseReachable, withoutWaking } from './lanes-in-shards.ts';
 import { shardsOfWatcher } from './shards.ts';
+import { runningWorkers } from './workers.ts';
 
 /**
  * NOTIFY channel. The payload lists the lanes that have something due, or is `*` when there are too many to list. With
@@ -18,9 +19,6 @@ export const LANE_CHANNEL = 'chainbell_lane';
 export const REORG_PREFIX = 'reorg ';
 /** PostgreSQL limits a NOTIFY payload to 8,000 bytes. */
 const PAYLOAD_LANES_MAX = 500;
-/** Advisory lock space of delivery workers; the key is the worker's number. The lock ends when its worker does. */
-export const WORKER_LOCK_SPACE = 0x6362_0003;
-
 /** For a row that enters lane `l`: leases of that lane up to this epoch can't have sent the row. */
 export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epoch - 1 end`;
 
@@ -315,12 +313,6 @@ const isFreeVisit = (watcherId: Sql) => sql`
   (${watcherId} in (select watcher_id from visit)
     or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
 
-/** The numbers of the running workers: each holds its advisory lock. */
-const isWorkerLock = sql`
-  locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
-    and database = (select oid from pg_database where datname = current_database())`;
-export const runningWorkers = sql`select objid::bigint from pg_locks where ${isWorkerLock}`;
-
 /** The workers without a lock whose lanes may be freed. */
 export type Gone = readonly number[] | 'all' | 'none';
 
@@ -356,18 +348,6 @@ export async function freeAbandonedLanes(
     select owner from unlocked union all select null from freed`);
   const unlocked = rows.flatMap(({ owner }) => (owner === null ? [] : [owner]));
   return { freed: rows.length - unlocked.length, unlocked };
-}
-
-/** How many workers are running, and how many lanes all of them and this one have leased, in one snapshot. */
-export async function countWorkers(
-  db: Db,
-  owner: number,
-): Promise<{ workers: number; lanes: number; own: number }> {
-  const [counts] = await db.query<{ workers: number; lanes: number; own: number }>(sql`
-    select (select count(distinct pid) from pg_locks where ${isWorkerLock}) as workers, count(*) as lanes,
-      count(*) filter (where owner = ${owner}) as own
-    from lane where owner is not null`);
-  return counts ?? { workers: 0, lanes: 0, own: 0 };
 }
 
 /** When the next visit is due of any watcher that is neither suspended nor in `full`. */

@@ -7,8 +7,8 @@ import type { Database, Tx } from '../db/db.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { hasUncounted, lockSums } from '../delivery/count-deliveries.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
-import { runningWorkers } from '../delivery/lanes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
+import { runningWorkers } from '../delivery/workers.ts';
 import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
 import { markSuspended } from './watchers.ts';
 

@@ -21,7 +21,6 @@ import { hashOf, headerOf, later, mine, transferOf, watchAddress } from '../../k
 import { createTestClock } from '../../kit/clock.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { startTcpProxy } from '../../kit/tcp-proxy.ts';
-import { waitUntil } from '../../kit/wait.ts';
 import { createApiStory } from '../api-story.ts';
 
 const REFERENCE = new URL('../../../docs/reference/metrics.md', import.meta.url);
@@ -537,52 +536,6 @@ onPostgres(({ place }) => {
     await proxy.mend();
     assert.equal((await ask('GET', '/readyz')).status, 200);
     await database.close();
-  });
-});
-
-onPostgres(({ database }) => {
-  test('/readyz and /metrics answer within their time while a lock holds up the tables that they read', async () => {
-    await mine(database(), headerOf(1), []);
-    const { ask, metrics, status, clock } = createStory(database());
-    await readMetrics(metrics, status.refreshMetrics);
-    const locked = Promise.withResolvers<void>();
-    const answered = Promise.withResolvers<void>();
-    const holding = database().transaction(async (tx) => {
-      await tx.query(sql`lock table block, queue in access exclusive mode`);
-      locked.resolve();
-      await answered.promise;
-    });
-    await locked.promise;
-    /** Lets time pass until it has an outcome. */
-    async function inTime<Outcome>(work: Promise<Outcome>): Promise<Outcome> {
-      let isOver = false;
-      void work.finally(() => {
-        isOver = true;
-      });
-      await waitUntil(
-        () => {
-          clock.advance(4);
-          return isOver;
-        },
-        { describe: 'an answer' },
-      );
-      return work;
-    }
-    const ready = await inTime(ask('GET', '/readyz'));
-    const text = await inTime(readMetrics(metrics, status.refreshMetrics));
-    answered.resolve();
-    await holding;
-    assert.equal(ready.status, 503);
-    const { checks } = ready.json as { checks: Record<string, { ok: boolean; message: string }> };
-    assert.equal(checks['database']?.ok, true);
-    assert.match(checks['blocks']?.message ?? '', /^no answer: a lock on the table block/);
-    assert.match(text, /^chainbell_build_info/m);
-    assert.doesNotMatch(text, /^chainbell_webhook_due /m);
-    await waitUntil(
-      async () => /^chainbell_webhook_due /m.test(await inTime(readMetrics(metrics, status.refreshMetrics))),
-      { describe: 'the gauge' },
-    );
-    assert.equal((await ask('GET', '/readyz')).status, 200);
   });
 });
 

@@ -15,9 +15,9 @@ import {
   scheduleNextVisits,
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
-  WORKER_LOCK_SPACE,
   wakeLanes,
 } from '../../../src/store/delivery/lanes.ts';
+import { WORKER_LOCK_SPACE } from '../../../src/store/delivery/workers.ts';
 import { ensureLane, leaseDue, readDue } from '../../kit/attempts.ts';
 import {
   addWatchers,

@@ -6,13 +6,9 @@ import { SHARD_STEP } from '../../../src/domain/shard.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { findForgottenLanes } from '../../../src/store/delivery/lane-repair.ts';
-import {
-  findNextDue,
-  leaseLanes,
-  listSuspended,
-  WORKER_LOCK_SPACE,
-} from '../../../src/store/delivery/lanes.ts';
+import { findNextDue, leaseLanes, listSuspended } from '../../../src/store/delivery/lanes.ts';
 import { queueStatistics } from '../../../src/store/delivery/pending.ts';
+import { WORKER_LOCK_SPACE } from '../../../src/store/delivery/workers.ts';
 import { doOnce } from '../../../src/store/watchers/idempotency.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../../src/store/watchers/signing-secrets.ts';
 import { deleteWatchedAddress, insertWatchedAddress } from '../../../src/store/watchers/watched.ts';
