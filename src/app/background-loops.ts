@@ -66,13 +66,10 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
     run: start,
     runAside(name, step, timing) {
       const watched: Step = async (abort) => {
+        work.begin(name);
         const outcome = await step(abort);
         work.success(name);
         return outcome;
-      };
-      const onFault = (fault: Fault, retryMs: number) => {
-        work.fault(name);
-        logFault(name, fault, retryMs);
       };
       const limit = createLogLimit(clock, BUG_LOG_MS);
       const onBug = (err: unknown, retryMs: number) => {
@@ -81,7 +78,7 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
         const others = limit();
         if (others !== undefined) log.error({ loop: name, err, retryMs, others }, 'loop.bug');
       };
-      start(name, watched, { ...timing, onFault, onBug });
+      start(name, watched, { ...timing, onBug });
     },
     failing: work.failing,
     async ended(name) {

@@ -230,7 +230,7 @@ const degradedBy = ({ message, since }: { message: string; since: Date }): Troub
 const describeFailing = ({ work, process: id, isBug }: FailingWork & { process: string }) =>
   isBug
     ? `a bug stops the work "${work}" of process ${id}. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.bug); please report it`
-    : `the work "${work}" of process ${id} fails each time. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.fault)`;
+    : `the work "${work}" of process ${id} fails each time, or waits for an answer, for example because of a lock. It is tried again, and blocks and webhooks go on. The log of that process has each error (loop.fault)`;
 
 /** One failing receiver is its watcher's problem. When those of several watchers fail at once and no webhook is accepted, the deployment's network may be down. */
 function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureCounts) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { CALM_MS, createWorkWatch, FAULT_MS } from '../../src/app/work-watch.ts';
+import { CALM_MS, createWorkWatch, LASTING_MS } from '../../src/app/work-watch.ts';
 import { createTestClock } from '../kit/clock.ts';
 
 describe('work that fails', () => {
@@ -25,13 +25,15 @@ describe('work that fails', () => {
     assert.deepEqual(watch.failing(), []);
   });
 
-  test('Faults count once they have lasted, and no longer than until the first success', () => {
+  test('work without a success counts once that has lasted since a step began, and until the next success', () => {
     const clock = createTestClock();
     const watch = createWorkWatch(clock);
     const since = clock.now();
-    watch.fault('sums');
-    clock.advance(FAULT_MS - 1);
-    watch.fault('sums');
+    watch.begin('sums');
+    watch.begin('other');
+    watch.success('other');
+    clock.advance(LASTING_MS - 1);
+    watch.begin('sums');
     assert.deepEqual(watch.failing(), []);
     clock.advance(1);
     assert.deepEqual(watch.failing(), [{ work: 'sums', since, isBug: false }]);
@@ -39,7 +41,7 @@ describe('work that fails', () => {
     assert.deepEqual(watch.failing(), [{ work: 'sums', since: clock.now(), isBug: true }]);
     watch.success('sums');
     clock.advance(CALM_MS);
-    watch.fault('sums');
+    watch.begin('sums');
     assert.deepEqual(watch.failing(), []);
   });
 });

@@ -178,7 +178,7 @@ export const StatusBody = Type.Object(
       }),
       {
         description:
-          'Work beside blocks and webhooks that a bug stops on a process, or that has failed for 5 minutes. It is tried again.',
+          'Work beside blocks and webhooks that a bug stops on a process, or that has failed or waited for 5 minutes. It is tried again.',
       },
     ),
     clock_step: orNull(
