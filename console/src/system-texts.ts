@@ -36,8 +36,8 @@ export const systemTexts = {
   failing: (count: number) => `${count} failing`,
   allAnswer: 'all answer',
   nodes: 'Nodes',
-  otherFollows: 'followed by another process',
-  noNodes: 'This process follows no chain. Another one does.',
+  otherFollows: 'not followed by this process',
+  noNodes: 'This process follows no chain. That is for processes with the role follower.',
   quorum: (votes: number, needed: number, nodes: number) =>
     `${needed} of ${nodes} ${one(nodes, 'node', 'nodes')} must agree, votes now: ${votes}`,
   node: 'Node',

@@ -101,7 +101,7 @@ describe('problems', () => {
     await page.context().close();
   });
 
-  test('System of a process that follows no chain says that another one does', async () => {
+  test('System of a process that follows no chain says so', async () => {
     const page = await stage.open('/supply', { admin: ADMIN_TOKEN });
     await page.route(/admin.status$/, async (route) => {
       const response = await route.fetch();
@@ -109,7 +109,7 @@ describe('problems', () => {
       await route.fulfill({ json: { ...rest, data: { ...data, nodes: [] } } });
     });
     await page.goto(`${stage.service.apiUrl}/console/system`);
-    await page.locator('.station', { hasText: 'followed by another process' }).waitFor();
+    await page.locator('.station', { hasText: 'not followed by this process' }).waitFor();
     assert.equal(await page.getByText('0 of 0').count(), 0);
     await page.context().close();
   });

@@ -140,7 +140,10 @@ function Processes({ processes }: { processes: readonly Process[] }) {
         {processes.map((one) => (
           <tr key={one.id}>
             <th scope="row">
-              {one.host} <span class="quiet">pid {one.pid}</span>
+              {one.host}{' '}
+              <span class="quiet">
+                pid {one.pid}, {one.id}
+              </span>
             </th>
             <td>
               <State
