@@ -19,6 +19,8 @@ const TEXT_FIELDS = new Set(['message', 'error', 'limit_reason', 'last_reason', 
 const URL_TEXT = /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>|\\^`{}]*[^\s"'<>|\\^`{}.,;:!?)\]]/gi;
 /** A worker of Citus, in our messages and in those of Citus. */
 const WORKER_TEXT = /(?<=\b(?:worker|remote node) )[^\s,;]+:\d{1,5}/g;
+/** What PostgreSQL says of a login that it refuses. */
+const LOGIN_TEXT = /(?<=\b(?:user|role|database) ")[^"]*(?=")/g;
 const IPV4_TEXT = /(?<![\w.])\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?(?!\w|\.\d)/g;
 /** With `::` or at least five groups, because a time of day has three. */
 const IPV6_TEXT =
@@ -97,6 +99,7 @@ function createHide(config: Config): (text: string) => string {
     { pattern: IPV6_TEXT, label: HIDDEN },
     { pattern: IPV4_TEXT, label: HIDDEN },
     { pattern: HOST_TEXT, label: HIDDEN },
+    { pattern: LOGIN_TEXT, label: HIDDEN },
   ];
   return (text) => {
     const redacted = redactors.reduce((shown, redact) => redact(shown), text);

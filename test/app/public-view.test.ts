@@ -52,6 +52,9 @@ test('the public status names nodes by their position in the configuration and s
       'worker … did not answer, and the same for worker …',
     'connection to the remote node postgres@worker-1.example:5432 failed':
       'connection to the remote node … failed',
+    'password authentication failed for user "chainbell"; role "chainbell" is not permitted to log in':
+      'password authentication failed for user "…"; role "…" is not permitted to log in',
+    'database "prod" does not exist': 'database "…" does not exist',
     'getaddrinfo ENOTFOUND hooks.acme.example': 'getaddrinfo ENOTFOUND …',
     'getaddrinfo EAI_AGAIN receiver, connect to hooks.acme.example:8443':
       'getaddrinfo EAI_AGAIN …, connect to …',
