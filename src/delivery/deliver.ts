@@ -299,8 +299,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
   async function renew(owner: number, laneIds: readonly number[], now: Date): Promise<void> {
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
+    const entries = laneIds.map((id) => [id, lanes.get(id)] as const);
     const { kept, locked } = await renewLeases(database, { owner, laneIds, leaseUntil });
-    for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.run.lose();
+    // A lane that was given back meanwhile may have been leased again.
+    for (const [id, entry] of entries) if (!kept.has(id) && lanes.get(id) === entry) entry?.run.lose();
     unrenewed = locked;
   }
 

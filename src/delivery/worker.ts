@@ -54,6 +54,11 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
   const current = () => (own?.session.lost.aborted === false ? own.number : undefined);
   const isAtWork = (number: number) => atWork().some(({ owner }) => owner === number);
 
+  /** Until their outcomes are recorded, others must see that attempts under a former number are under way. */
+  async function lockFormer(session: Session): Promise<void> {
+    for (const one of former) if (isAtWork(one)) await session.tryLock(WORKER_LOCK_SPACE, one);
+  }
+
   /** Of which numbers without a lock, besides the former ones, the lanes may be freed now. */
   async function gone(number: number): Promise<Gone> {
     const nowMs = clock.steadyMs();
@@ -70,8 +75,7 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
     async number() {
       const session = await options.session();
       if (own?.session === session) return own.number;
-      // Until their outcomes are recorded, others must see that attempts under a former number are under way.
-      for (const one of former) if (isAtWork(one)) await session.tryLock(WORKER_LOCK_SPACE, one);
+      await lockFormer(session);
       for (;;) {
         const number = randomInt(1, 2 ** 31 - 1);
         if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
@@ -83,11 +87,14 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
           onLost();
         };
         onAbort(session.lost, lose);
+        if (session.lost.aborted) lose();
         return number;
       }
     },
     async freeAbandoned(now, except) {
       if (own === undefined) return 0;
+      // The server may have kept a lock of the old session until now.
+      if (current() !== undefined) await lockFormer(own.session);
       const others = await gone(own.number);
       const number = current();
       const ended = [...former].filter((one) => !isAtWork(one));

@@ -48,6 +48,8 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
       } catch (error) {
         lost.abort();
         if (isGivenUp(error)) hosts.abandon(client);
+        // Otherwise the server would keep the locks, and no session could take them again.
+        client.end().catch(() => {});
         return;
       }
     }
