@@ -125,14 +125,9 @@ export function databaseError(error: unknown): unknown {
   const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
   if (!mayRetry && !nested && !isBroken) return error;
   const message = messageOf(error);
-  const refusal = adviceOnRefusal(error);
-  const text = READ_ONLY.test(code)
-    ? `${message}. ${READ_ONLY_ADVICE}`
-    : nested || UNREACHABLE.test(code)
-      ? `no connection (${message}). ${UNREACHABLE_ADVICE}`
-      : refusal === undefined
-        ? message
-        : `${message}. ${refusal}`;
+  const advice = READ_ONLY.test(code) ? READ_ONLY_ADVICE : adviceOnRefusal(error);
+  const told = advice === undefined ? message : `${message}. ${advice}`;
+  const text = nested || UNREACHABLE.test(code) ? `no connection (${message}). ${UNREACHABLE_ADVICE}` : told;
   return new Fault('unavailable', `database: ${text}`, { cause: error });
 }
 

@@ -36,7 +36,7 @@ const GIVEN_UP = 'Query read timeout';
 export const isGivenUp = (error: unknown): boolean => error instanceof Error && error.message === GIVEN_UP;
 
 /** A statement that fails if the answer takes longer. */
-export const limited = (text: string, msMax: number): pg.QueryConfig & { query_timeout: number } => ({
+export const bounded = (text: string, msMax: number): pg.QueryConfig & { query_timeout: number } => ({
   text,
   query_timeout: msMax,
 });
@@ -60,7 +60,7 @@ export function createPostgresHosts(
     try {
       await check(client);
       // No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
-      if (keepsSessions) await client.query(limited('set jit = off', CONNECT_MS_MAX));
+      if (keepsSessions) await client.query(bounded('set jit = off', CONNECT_MS_MAX));
     } catch (error) {
       done(error instanceof Error ? error : new Error(String(error)));
       return;
@@ -211,7 +211,7 @@ function hostClientOf(urls: readonly string[], choice: HostChoice): typeof pg.Cl
 
 /** The same check as in libpq: neither a standby nor a server that is set to read-only is accepted. */
 async function requireWrites(client: pg.ClientBase, choice: HostChoice): Promise<void> {
-  const { rows } = await client.query(limited('show transaction_read_only', CONNECT_MS_MAX));
+  const { rows } = await client.query(bounded('show transaction_read_only', CONNECT_MS_MAX));
   if (rows[0]?.transaction_read_only !== 'on') return;
   choice.leave(client);
   throw Object.assign(new Error('the server is read-only'), { code: READ_ONLY });

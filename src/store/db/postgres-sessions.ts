@@ -6,7 +6,7 @@ import type pg from 'pg';
 import { waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { type Db, databaseError, type Session } from './db.ts';
-import { isGivenUp, limited, type PostgresHosts } from './postgres-hosts.ts';
+import { bounded, isGivenUp, type PostgresHosts } from './postgres-hosts.ts';
 
 /** A busy pooler in transaction mode may by chance give each connection its own session, but not this many times in a row. */
 const SESSION_CHECKS = 12;
@@ -44,15 +44,19 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
       await waitMs(CHECK_MS, lost.signal);
       if (lost.signal.aborted) return;
       try {
-        await client.query(limited('select', SILENT_MS_MAX));
+        await client.query(bounded('select', SILENT_MS_MAX));
       } catch (error) {
-        lost.abort();
         if (isGivenUp(error)) hosts.abandon(client);
-        // Otherwise the server would keep the locks, and no session could take them again.
-        client.end().catch(() => {});
+        abandon();
         return;
       }
     }
+  }
+
+  /** A connection that is only forgotten would keep its locks, and no session could take them again. */
+  function abandon(): void {
+    lost.abort();
+    client.end().catch(() => {});
   }
 
   client.on('notification', ({ channel, payload }) => listeners.get(channel)?.(payload ?? ''));
@@ -76,10 +80,7 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
       listeners.set(channel, onNotify);
       await orFault(client.query(`listen ${channel}`));
     },
-    abandon() {
-      lost.abort();
-      client.end().catch(() => {});
-    },
+    abandon,
     close: () => client.end(),
   };
 }

@@ -31,7 +31,6 @@ const LASTING = /^(08|28|53|57|58|XX|25006)/;
 const ADVICE: readonly [pattern: RegExp, advice: string][] = [
   [/^(53100|ENOSPC)/, 'The disk is full. Free space on the volume of the database.'],
   [/^25006/, `${READ_ONLY_ADVICE}.`],
-  [/^28/, 'The database refuses access. Check user and password in database.url.'],
   [/^53300/, 'The server has no connection left. Raise max_connections or stop other clients.'],
   [/^53200/, 'The server is out of memory.'],
   [/^(57P|08|E)/, 'The server is stopping, starting or cannot be reached. Check that it runs.'],

@@ -19,6 +19,7 @@ export const LANE_CHANNEL = 'chainbell_lane';
 export const REORG_PREFIX = 'reorg ';
 /** PostgreSQL limits a NOTIFY payload to 8,000 bytes. */
 const PAYLOAD_LANES_MAX = 500;
+
 /** For a row that enters lane `l`: leases of that lane up to this epoch can't have sent the row. */
 export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epoch - 1 end`;
 
