@@ -80,7 +80,9 @@ const Shown = Type.Object({
     waiting: Type.Integer({
       description: `Notifications that wait for an attempt, counted up to ${COUNT_MAX}.`,
     }),
-    due: Type.Integer({ description: 'Waiting notifications that are due now.' }),
+    due: Type.Integer({
+      description: 'Waiting notifications that are due now. Nothing of a suspended watcher is due.',
+    }),
     held: Type.Integer({
       description: 'Notifications that wait for confirmations or for an earlier one in strict order.',
     }),
@@ -128,7 +130,7 @@ const counts = {
 const shown = {
   ...watcher,
   keys: [{ id: 'k7Qm2x9RtLpA', created_at: '2026-01-31T12:00:00.000Z', revoked_at: null }],
-  queue: { waiting: 5, due: 5, held: 0, oldest_due_at: '2026-02-01T08:00:01.000Z', is_complete: true },
+  queue: { waiting: 5, due: 0, held: 0, oldest_due_at: null, is_complete: true },
   origins: [{ origin: 'https://hooks.example.com', at_work: false, next_due_at: '2026-02-01T08:00:01.000Z' }],
   counts,
 };
@@ -283,7 +285,7 @@ export async function showWatcher(
   const one = await findWatcher(database, id, now);
   if (one === undefined) return undefined;
   const keys = await listWatcherKeys(database, id, KEYS_MAX);
-  const { oldestDueAt, ...queue } = await watcherQueue(database, id, now);
+  const { oldestDueAt, ...queue } = await watcherQueue(database, one, now);
   const origins = await listOrigins(database, id);
   return {
     ...toWatcherJson(one),

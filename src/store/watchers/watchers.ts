@@ -33,6 +33,7 @@ export type Belongings = {
 
 /**
  * The undelivered notifications of a watcher: COUNT_MAX + 1 if there are more than COUNT_MAX. `due` covers only the counted ones.
+ * Nothing of a suspended watcher is due.
  */
 type WatcherQueue = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
 
@@ -77,15 +78,19 @@ export async function countBelongings(db: Db, watcherId: number): Promise<Belong
   return { ...counts, signingSecrets };
 }
 
-export async function watcherQueue(db: Db, watcherId: number, now: Date): Promise<WatcherQueue> {
-  const isOwn = isInShards(sql`shard_id`, await listShards(db, watcherId));
+export async function watcherQueue(
+  db: Db,
+  { id, suspendedAt }: Pick<Watcher, 'id' | 'suspendedAt'>,
+  now: Date,
+): Promise<WatcherQueue> {
+  const isOwn = isInShards(sql`shard_id`, await listShards(db, id));
+  const isDue = suspendedAt === undefined ? sql`due_at <= ${now}` : sql`false`;
   const waiting = (attempts: Sql) => sql`
     (select due_at from queue
     where ${isOwn} and state = 'waiting' and ${attempts} limit ${COUNT_MAX + 1})`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select ${count(sql`queue where state = 'held' and ${isOwn}`)} as held,
-      count(*) as waiting, count(*) filter (where due_at <= ${now}) as due,
-      min(due_at) filter (where due_at <= ${now}) as oldest
+      count(*) as waiting, count(*) filter (where ${isDue}) as due, min(due_at) filter (where ${isDue}) as oldest
     from (${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)} limit ${COUNT_MAX + 1}) as pending`);
   return {
     held: row?.held ?? 0,

@@ -147,7 +147,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
       assert.equal((await admin('GET', query)).status, 400, query);
   });
 
-  test('a watcher with any name is shown with its keys, queue and origins', async () => {
+  test('a watcher with any name is shown with its keys, queue and origins, and nothing of a suspended one is due', async () => {
     const { ask, admin, issue, clock } = createAdminStory(database());
     const name = 'Ünïcode "quoted" \u001b[31m名 ';
     const { key, keyId } = await issue('odd');
@@ -171,6 +171,9 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
       ...{ records: 1, notifications: 2, attempts: 0, answers: 0, signing_secrets: 0, origins: 1 },
       is_complete: true,
     });
+    assert.equal((await admin('POST', '/1/suspend')).status, 200);
+    const { queue } = dataOf((await admin('GET', '/1')).json);
+    assert.deepEqual([queue.waiting, queue.due, queue.oldest_due_at], [2, 0, null]);
   });
 
   test('keys of a suspended watcher are refused with the reason until it is resumed', async () => {

@@ -351,7 +351,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await attemptDue(database(), { now: later(1), succeeds: false });
     const { records: count, notifications, attempts, origins } = await countBelongings(database(), WATCHER);
     assert.deepEqual([count, notifications, attempts, origins], [4, 8, 8, 1]);
-    const { waiting, due, oldestDueAt } = await watcherQueue(database(), WATCHER, later(60_001));
+    const { waiting, due, oldestDueAt } = await watcherQueue(
+      database(),
+      { id: WATCHER, suspendedAt: undefined },
+      later(60_001),
+    );
     assert.deepEqual([waiting, due, oldestDueAt], [8, 8, later(60_001)]);
     assert.equal(await countPending(database(), WATCHER), 8);
     for (const { id } of records) {
