@@ -6,16 +6,23 @@ import type { Config } from '../config/schema.ts';
 import { Fault } from '../core/fault.ts';
 import { whyUnreadable } from '../core/file-fault.ts';
 import type { Log } from '../core/log.ts';
+import { certificatesProblem } from '../delivery/guard.ts';
 import type { Warning } from './chain-warnings.ts';
 
-/** The file `webhooks.caFile`. @throws Fault `invalid` */
+/** The file `webhooks.caFile`. @throws Fault `invalid` with one problem, if it can't be read or holds no certificates */
 export async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {
   if (caFile === null) return undefined;
-  try {
-    return await readFile(caFile, 'utf8');
-  } catch (error) {
-    throw new Fault('invalid', `webhooks.caFile cannot be read: ${whyUnreadable(error)}`, { cause: error });
-  }
+  const refuse = (reason: string) => {
+    const path = 'webhooks.caFile';
+    const message = `cannot use ${caFile}: ${reason}. Name a PEM file with certificate authorities, or remove this key`;
+    return new Fault('invalid', `${path}: ${message}`, { problems: [{ path, message }] });
+  };
+  const text = await readFile(caFile, 'utf8').catch((error: unknown) => {
+    throw refuse(whyUnreadable(error));
+  });
+  const problem = certificatesProblem(text);
+  if (problem !== undefined) throw refuse(problem);
+  return text;
 }
 
 /** Shown by `chainbell config check`. */

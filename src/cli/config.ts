@@ -38,14 +38,28 @@ type Output = { out(text: string): void; err(text: string): void };
 async function check(options: Options, output: Output): Promise<void> {
   const loaded = await load(options, output);
   if (loaded === undefined) return;
-  if (options.json === true) output.out(toJson([]));
-  const [{ chainWarnings }, { openingWarnings }] = await Promise.all([
+  const [{ chainWarnings }, { openingWarnings, readCaFile }, { Fault }] = await Promise.all([
     import('../app/chain-warnings.ts'),
     import('../app/webhook-opening.ts'),
+    import('../core/fault.ts'),
   ]);
-  const warnings = [...chainWarnings(loaded.config), ...openingWarnings(loaded.config)];
   const name = loaded.file ?? 'environment';
+  const problems = await readCaFile(loaded.config).then(
+    () => [],
+    (error: unknown) => {
+      if (error instanceof Fault) return error.problems;
+      throw error;
+    },
+  );
+  if (options.json === true) output.out(toJson(problems.map((one) => ({ ...one, file: loaded.file }))));
+  const warnings = [...chainWarnings(loaded.config), ...openingWarnings(loaded.config)];
   for (const { path, message } of warnings) output.err(`${name}: warning: ${path}: ${message}\n`);
+  if (problems.length > 0) {
+    process.exitCode = exitCodes.config;
+    if (options.json !== true)
+      for (const { path, message } of problems) output.err(`${name}  ${path}: ${message}\n`);
+    return;
+  }
   const count = warnings.length === 0 ? '' : `, ${counted(warnings.length, 'warning')}`;
   output.err(`${name}: no problems${count}\n`);
 }

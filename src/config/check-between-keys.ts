@@ -17,6 +17,7 @@ export function checkBetweenKeys(values: unknown): PointerProblem[] {
   return [
     ...checkSecret(values),
     ...checkFurtherUrls(values),
+    ...checkPorts(values),
     ...checkNodes(values),
     ...checkQuorum(values),
     ...checkUnprovedTypes(values),
@@ -51,6 +52,22 @@ function checkFurtherUrls(values: unknown): PointerProblem[] {
     message: 'is set, but database.url is not',
     suggestion: 'set database.url (DATABASE_URL) too',
   }));
+}
+
+/** Two servers can't listen on one port of the same address. 0 is a free port for each. */
+function checkPorts(values: unknown): PointerProblem[] {
+  const [host, port] = [findAt(values, '/http/host'), findAt(values, '/http/port')];
+  const other = findAt(values, '/metrics/host');
+  const overlap = host === other || [host, other].some((one) => one === '0.0.0.0' || one === '::');
+  return overlap && port !== 0 && port === findAt(values, '/metrics/port')
+    ? [
+        {
+          pointer: '/metrics/port',
+          message: `is ${port}, as http.port is, and one port can't serve both the API and metrics`,
+          suggestion: 'set metrics.port or http.port to another port',
+        },
+      ]
+    : [];
 }
 
 /** A node that is listed twice would confirm its own answers about the head and about the checks its chain honors. */

@@ -4,18 +4,23 @@
 
 const LINE_CHARACTERS_MAX = 110;
 
-/** The line and the caret line; none if the line is blank. `length` is in characters and may exceed the line. */
+/**
+ * The line and the caret line, and what stars mean if there are any; none if the line is blank. `length` is in characters and may
+ * exceed the line.
+ */
 export function excerpt(text: string, token: { line: number; col: number; length: number }): string[] {
   const line = text.split('\n')[token.line - 1]?.replace(/\r$/, '');
   if (line === undefined || line.trim() === '' || token.length === 0) return [];
   const start = line.length > LINE_CHARACTERS_MAX ? Math.max(0, token.col - 1 - LINE_CHARACTERS_MAX / 2) : 0;
-  const shown = starSecrets(line).slice(start, start + LINE_CHARACTERS_MAX);
+  const cut = (whole: string) => whole.slice(start, start + LINE_CHARACTERS_MAX);
+  const shown = cut(starSecrets(line));
   const before = shown.slice(0, token.col - 1 - start);
   const caretCount = Math.max(1, Math.min(token.length, shown.length - before.length));
   // Keep tabs, so that the caret stands under its token at any tab width.
   return [
     `${String(token.line).padStart(5)} | ${shown}`,
     `      | ${before.replace(/[^\t]/g, ' ')}${'^'.repeat(caretCount)}`,
+    ...(shown === cut(line) ? [] : ['      (* hides what may be secret)']),
   ];
 }
 

@@ -20,6 +20,7 @@ import { parseYaml, showVariables } from './parse-yaml.ts';
 import { childPointer } from './pointer.ts';
 import type { PointerProblem } from './problem.ts';
 import type { Place, Range, Settings } from './value-origins.ts';
+import { rangeOfSpan } from './value-range.ts';
 
 export type ReadDocument = {
   settings: Settings;
@@ -134,7 +135,12 @@ function readScalar(
   const replaced = interpolate(text, environment);
   if (replaced === undefined) return text;
   for (const name of replaced.names) names.add(name);
-  problems.push(...replaced.problems.map((problem) => ({ pointer, ...problem })));
+  for (const { span, ...problem } of replaced.problems) {
+    // The value has the variables replaced, so a span of it would lead elsewhere.
+    const range =
+      settings.source && rangeOfSpan(settings.source, { value: text, range: rangeOf(node), span });
+    problems.push({ pointer, ...problem, ...(range !== undefined && { range }) });
+  }
   settings.fromVariables.add(pointer);
   return replaced.text;
 }

@@ -3,6 +3,8 @@
  * once per connection. Every address must be allowed, the connection uses only these addresses, and the peer's address is checked
  * again before the first byte is sent.
  */
+
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
@@ -71,6 +73,20 @@ export function createGuard({ policy, resolve, resolveMsMax, secureContext }: Gu
 
 /** A name with a private address fails like an unknown name, so that watchers can't learn which internal names exist. */
 const notAllowed = ({ hostname }: Target) => new ConnectFailure(net.isIP(hostname) === 0 ? 'dns' : 'refused');
+
+/** Why the text can't be used as `caCertificates`; undefined if it can. TLS would silently ignore what it can't read. */
+export function certificatesProblem(text: string): string | undefined {
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];
+  if (blocks.length === 0) return 'it holds no PEM certificate';
+  const broken = blocks.findIndex((block) => {
+    try {
+      return new X509Certificate(block).raw.length === 0;
+    } catch {
+      return true;
+    }
+  });
+  return broken === -1 ? undefined : `its certificate ${broken + 1} is damaged`;
+}
 
 /**
  * The certificate authorities for TLS to receivers: Node's default ones (including those that the machine adds), and

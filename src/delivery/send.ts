@@ -2,14 +2,12 @@
  * One delivery attempt: a POST through the guard. The status line decides the outcome, and everything together may take 10 s
  * (spec 4.6, 6.2).
  */
-import assert from 'node:assert/strict';
-import { X509Certificate } from 'node:crypto';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 import { parseWebhookUrl, type WebhookPolicy } from '../domain/webhook-url.ts';
 import { type Connection, createConnections } from './connections.ts';
 import { createExcerpt } from './excerpt.ts';
-import { ConnectFailure, createGuard, createSecureContext } from './guard.ts';
+import { ConnectFailure, certificatesProblem, createGuard, createSecureContext } from './guard.ts';
 import { createResolver, type Resolver } from './resolver.ts';
 
 /** How an attempt ended. It is coarse on purpose, because watchers see it and must not use it to scan a network. */
@@ -104,7 +102,8 @@ const INTERIM_COUNT_MAX = 32;
  */
 export function createSender(options: SenderOptions): { send: Send; close(): Promise<void> } {
   const { policy, caCertificates, timeoutMs = TIMEOUT_MS } = options;
-  if (caCertificates !== undefined) checkCertificates(caCertificates);
+  const problem = caCertificates === undefined ? undefined : certificatesProblem(caCertificates);
+  if (problem !== undefined) throw new Fault('invalid', `the extra certificate authorities: ${problem}`);
   const secureContext = createSecureContext(caCertificates);
   const resolve = options.resolve ?? createResolver(policy);
   const resolveMsMax = Math.ceil(timeoutMs * RESOLVE_SHARE_MAX);
@@ -288,16 +287,4 @@ function outcomeOfStatus(status: number): SendOutcome {
 
 function outcomeOfError(error: unknown): SendOutcome {
   return error instanceof ConnectFailure ? error.outcome : 'network';
-}
-
-function checkCertificates(text: string): void {
-  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];
-  try {
-    assert(blocks.length > 0, 'it holds none');
-    for (const block of blocks) new X509Certificate(block);
-  } catch (error) {
-    throw new Fault('invalid', 'the file of extra certificate authorities must hold PEM certificates', {
-      cause: error,
-    });
-  }
 }

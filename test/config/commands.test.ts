@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, test } from 'node:test';
 import { Command } from 'commander';
 import { parse } from 'yaml';
 import { addConfigCommands } from '../../src/cli/config.ts';
+import { createAuthority } from '../kit/certificates.ts';
 import { writeConfig } from './write-config.ts';
 
 const GOOD = `chain: { id: 1, rpc: ["https://user:pw@node.example/v2/NODE-KEY"] }
@@ -53,6 +55,40 @@ test('config check warns about everything that the start warns about', async () 
   );
   assert.match(err, /: warning: webhooks\.allowCidrs: allows 10\.0\.0\.0\/8/);
   assert.match(err, /: no problems, 2 warnings\n$/);
+});
+
+test('config check reports a file of certificate authorities that is missing or holds none, as the start does', async () => {
+  const certificate = createAuthority().certificate;
+  using config = writeConfig(`${GOOD}webhooks: { caFile: ca.pem }\n`);
+  const caFile = join(config.folder, 'ca.pem');
+  for (const [content, reason] of [
+    [undefined, 'there is no such file'],
+    ['no certificate', 'it holds no PEM certificate'],
+    [certificate + certificate.replace(/\n.{8}/, '\nAAAAAAAA'), 'its certificate 2 is damaged'],
+  ] as const) {
+    if (content !== undefined) writeFileSync(caFile, content);
+    const message = `cannot use ${caFile}: ${reason}. Name a PEM file with certificate authorities, or remove this key`;
+    assert.deepEqual(await chainbell('config', 'check', '--config', config.file), {
+      ...{ out: '', err: `${config.file}  webhooks.caFile: ${message}\n`, exitCode: 78 },
+    });
+    const { out } = await chainbell('config', 'check', '--json', '--config', config.file);
+    assert.deepEqual(JSON.parse(out), [{ path: 'webhooks.caFile', message, file: config.file }]);
+  }
+  process.exitCode = 0;
+  writeFileSync(caFile, `${certificate}${certificate}`);
+  assert.equal((await chainbell('config', 'check', '--config', config.file)).exitCode, 0);
+});
+
+test('two ports may be equal on different addresses, and 0 is a free port for each', async () => {
+  for (const [http, metrics] of [
+    ['{ host: 10.0.0.1, port: 9464 }', '{ host: 127.0.0.1 }'],
+    ['{ port: 0 }', '{ port: 0 }'],
+  ]) {
+    using config = writeConfig(
+      `chain: { id: 1, rpc: [http://node.example] }\nhttp: ${http}\nmetrics: ${metrics}\n`,
+    );
+    assert.equal((await chainbell('config', 'check', '--config', config.file)).exitCode, 0);
+  }
 });
 
 test('a folder instead of a file is named in words, and a missing file too', async () => {

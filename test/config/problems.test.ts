@@ -219,6 +219,7 @@ http: { adminToken: '' }
 chainbell.yaml:4:21  http.adminToken: must be 32 to 200 characters without spaces, or null to turn the operator API off
     4 | http: { adminToken:*'' }
       |                     ^^
+      (* hides what may be secret)
 `,
   },
   {
@@ -233,6 +234,7 @@ http: { adminToken: hunter2 }
 chainbell.yaml:4:21  http.adminToken: must be 32 to 200 characters without spaces, or null to turn the operator API off
     4 | http: { adminToken: ********}
       |                     ^^^^^^^
+      (* hides what may be secret)
 `,
   },
   {
@@ -413,10 +415,27 @@ chain:
   rpc: ["https://node.example/v2/\${RPC_KEY}"]
 `,
     report: `
-chainbell.yaml:3:9  chain.rpc[0]: the variable RPC_KEY is not set
+chainbell.yaml:3:34  chain.rpc[0]: the variable RPC_KEY is not set
     3 |   rpc: ["https://node.example/**/\${RPC_KEY}"]
-      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      |                                  ^^^^^^^^^^
+      (* hides what may be secret)
       set it, or give a default: \${RPC_KEY:-default}
+`,
+  },
+  {
+    promise: 'one port for the API and for metrics, also if one of the two is the default',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http: { port: 9464 }
+metrics: { host: 0.0.0.0 }
+`,
+    report: `
+chainbell.yaml:5:1  metrics.port: is 9464, as http.port is, and one port can't serve both the API and metrics
+    5 | metrics: { host: 0.0.0.0 }
+      | ^^^^^^^
+      set metrics.port or http.port to another port
 `,
   },
   {
@@ -428,9 +447,9 @@ chain:
 dataDir: "\${HOME/data"
 `,
     report: `
-chainbell.yaml:4:10  dataDir: has a \${ that does not begin a variable
+chainbell.yaml:4:11  dataDir: has a \${ that does not begin a variable
     4 | dataDir: "\${HOME/data"
-      |          ^^^^^^^^^^^^^
+      |           ^^
       variables are written \${NAME} or \${NAME:-default}
 `,
   },
@@ -673,6 +692,7 @@ secret: c2hvcnQ=
 chainbell.yaml:4:9  secret: must be 32 bytes in base64
     4 | secret: ********
       |         ^^^^^^^^
+      (* hides what may be secret)
       generate one with: openssl rand -base64 32
 `,
   },
@@ -706,6 +726,7 @@ database:
 chainbell.yaml:5:8  database.url: must be a postgres:// or postgresql:// URL, or empty
     5 |   url: mysql://************@db.example/*********
       |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      (* hides what may be secret)
 `,
   },
   {
@@ -745,6 +766,7 @@ chain:
 chainbell.yaml:3:9  chain.rpc[0]: must be an http, https, ws or wss URL
     3 |   rpc: [htps://*******@node.example/**/***]
       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      (* hides what may be secret)
 `,
   },
   {
@@ -758,6 +780,7 @@ chain:
 chainbell.yaml:3:8  chain.rpc: must have at least one http or https URL: blocks are read over HTTP
     3 |   rpc: [wss://node.example/**/***]
       |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      (* hides what may be secret)
 `,
   },
   {
@@ -771,6 +794,7 @@ chain:
 chainbell.yaml:3:65  chain.rpc[2]: is the same node as chain.rpc[0]
     3 |   rpc: [https://node.example/**/***, wss://node.example/**/***, https://NODE.example:443/**/***]
       |                                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      (* hides what may be secret)
       remove one of the two: each URL has a vote, and a node must not confirm its own answers
 `,
   },
@@ -928,6 +952,7 @@ chainbell.yaml:10:19  prices.native.sources[0].timePath: must be a path into the
 chainbell.yaml:11:20  prices.native.sources[0].headers.x y: is not a valid name of an HTTP header
    11 |         headers: {*************
       |                    ^^^^^
+      (* hides what may be secret)
 chainbell.yaml:12:29  prices.native.sources[1].pair: no pair has the id 1
    12 |       - { type: pair, pair: 1, minutes: 5 }
       |                             ^
