@@ -153,7 +153,7 @@ async function fillReceipts(
   const calls = missing.map(({ hash }) => ({ method: SINGLE_RECEIPT, params: [hash] }));
   for (const [index, answer] of (await askAll(rpc, calls, plan.batch, signal)).entries()) {
     const hash = missing[index]?.hash;
-    if (hash !== undefined) known.set(hash, readSingleReceipt(rpc, { block, hash }, answer));
+    if (hash !== undefined) known.set(hash, readSingleReceipt(rpc, { block, hash, plan }, answer));
   }
   return [...known.values()];
 }
@@ -162,7 +162,7 @@ const SINGLE_RECEIPT = 'eth_getTransactionReceipt';
 
 function readSingleReceipt(
   rpc: Rpc,
-  { block, hash }: { block: ChainBlock; hash: Hash },
+  { block, hash, plan }: { block: ChainBlock; hash: Hash; plan: FetchPlan },
   answer: RpcAnswer,
 ): unknown {
   if (answer.ok && answer.result !== null) {
@@ -173,10 +173,14 @@ function readSingleReceipt(
     ? `${SINGLE_RECEIPT} returned null`
     : `${SINGLE_RECEIPT}: ${answer.message} (${answer.code})`;
   const { number, hash: blockHash } = block.header;
+  const advice =
+    lacksMethod(answer) && !plan.blockReceipts
+      ? 'The node serves no receipts, without which no block can be followed: enable eth_getBlockReceipts or eth_getTransactionReceipt on it, or replace it in chain.rpc'
+      : 'The block is held until a node has the receipt; add another node to chain.rpc if this one does not recover';
   // A node without the method will always lack it. Any other error may be temporary.
   throw new Fault(
     answer.ok || lacksMethod(answer) ? 'inconsistent' : 'unavailable',
-    `${rpc.name} has no receipt of transaction ${hash} in block ${number} (${blockHash}): ${why}. The block is held until a node has the receipt; add another node to chain.rpc if this one does not recover`,
+    `${rpc.name} has no receipt of transaction ${hash} in block ${number} (${blockHash}): ${why}. ${advice}`,
   );
 }
 

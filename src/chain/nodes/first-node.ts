@@ -4,6 +4,7 @@
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Metrics } from '../../core/metrics.ts';
+import { UnprovedFault } from '../proof/false-answer.ts';
 import type { ObservedRpc } from '../rpc/rpc.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import { attempt, byReadiness, isReady, type Node, noteLost, overdueMs } from './node.ts';
@@ -57,10 +58,18 @@ export function createFirstNode({ nodes, clock, metrics, rpcFor }: FirstNodeOpti
   };
 }
 
+const UNPROVED_ADVICE =
+  'No node in chain.rpc gives this block with data that proves it. If the chain has just had an upgrade, update Chainbell; until then, chain.verify: off follows it without proof. Otherwise the nodes give wrong or incomplete data: add a node of another operator to chain.rpc';
+
 /** One Fault for all nodes. `inconsistent` and `unavailable` take precedence over other codes. */
 function joinFaults(faults: readonly Fault[]): Fault {
   const code = (['inconsistent', 'unavailable'] as const).find((one) =>
     faults.some((fault) => fault.code === one),
   );
-  return new Fault(code ?? faults[0]?.code ?? 'unavailable', faults.map(messageOf).join('; '));
+  const messages = [...new Set(faults.map(messageOf))].join('; ');
+  const needsAdvice = faults.some((fault) => fault instanceof UnprovedFault && !fault.isAdvised);
+  return new Fault(
+    code ?? faults[0]?.code ?? 'unavailable',
+    needsAdvice ? `${messages}. ${UNPROVED_ADVICE}` : messages,
+  );
 }

@@ -2,9 +2,10 @@
  * Decides which proof checks a chain's blocks must pass. It observes recent blocks, and enforces the checks that they honor
  * ("Observed checks" in docs/explanation/architecture.md).
  */
-import { Fault } from '../../core/fault.ts';
+import type { Fault } from '../../core/fault.ts';
 import { quorumOf } from '../../domain/quorum.ts';
 import { type CheckName, type Checks, checkNames, type ProofMode } from './block-checks.ts';
+import { UnprovedFault } from './false-answer.ts';
 import { adviceOn, createTypes } from './unproved-types.ts';
 
 export type CheckState = 'enforced' | 'calibrating' | 'off';
@@ -173,7 +174,10 @@ function refusal(
   const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
   // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
   const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
-  return new Fault('inconsistent', `${name} is not proved: ${what}${advice}`, { isDisproof });
+  return new UnprovedFault(`${name} is not proved: ${what}${advice}`, {
+    isDisproof,
+    isAdvised: advice !== '',
+  });
 }
 
 function eachCheck<Value>(initial: (name: CheckName) => Value): Record<CheckName, Value> {

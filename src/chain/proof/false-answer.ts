@@ -16,6 +16,16 @@ export class LieFault extends Fault {
   }
 }
 
+/** A node's block can't be proved. `isAdvised`: its message says what to do. */
+export class UnprovedFault extends Fault {
+  readonly isAdvised: boolean;
+
+  constructor(message: string, { isDisproof, isAdvised }: { isDisproof: boolean; isAdvised: boolean }) {
+    super('inconsistent', message, { isDisproof });
+    this.isAdvised = isAdvised;
+  }
+}
+
 /** Nodes gave different answers about this block, and no quorum agrees. */
 export class DisputeFault extends Fault {
   readonly block: number;

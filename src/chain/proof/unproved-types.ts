@@ -96,8 +96,9 @@ export function adviceOn(types: readonly string[], mode: ProofMode): string {
   if (types.length === 0) return '';
   const named = types.map((type) => (type === UNSIGNED ? 'without a signature' : `of type ${type}`));
   const reason = `Chainbell can't encode transactions ${named.join(' or ')}`;
-  if (mode === 'strict') return `: ${reason}, and chain.verify is strict`;
   const key = `chain.unprovedTypes: [${types.map((type) => `"${type}"`).join(', ')}]`;
+  if (mode === 'strict')
+    return `: ${reason}, and chain.verify is strict. If the chain has them, set chain.verify to auto and ${key}; otherwise replace the node`;
   return `: ${reason}, and has not observed any on this chain. If the chain has them, set ${key}; otherwise replace the node`;
 }
 

@@ -317,7 +317,7 @@ export function lacksMethod(answer: RpcAnswer | undefined): boolean {
 
 /** Messages of nodes that use another error code. */
 const LACKS_METHOD =
-  /method.*(not (be )?(found|available|supported|exist|allowed)|unavailable)|(unsupported|unknown|invalid) method/i;
+  /method.*(not (be )?(found|available|supported|exist|allowed|enabled|permitted|whitelisted)|unavailable|disabled)|(unsupported|unknown|invalid) method/i;
 
 function parseAnswer(answer: Record<string, unknown>, redact: (text: string) => string): RpcAnswer {
   if (!isRecord(answer.error)) return { ok: true, result: answer.result };

@@ -170,6 +170,21 @@ test('a block whose receipt no method returns is refused, and the message names 
   }
 });
 
+test('a node that serves no receipts at all is named with the methods that it needs', async () => {
+  const { code, message } = await refusalOf(
+    (_, methods) => {
+      delete methods.eth_getBlockReceipts;
+      delete methods.eth_getTransactionReceipt;
+    },
+    { ...plain, blockReceipts: false },
+  );
+  assert.equal(code, 'inconsistent');
+  assert.match(
+    message,
+    /serves no receipts.* enable eth_getBlockReceipts or eth_getTransactionReceipt on it, or replace it in chain\.rpc/,
+  );
+});
+
 test('a receipt that is unavailable for a moment is requested again, and the follower does not hold', async () => {
   const { code, message } = await refusalOf((_, methods) => {
     methods.eth_getBlockReceipts = () => [];

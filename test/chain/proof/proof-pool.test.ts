@@ -233,6 +233,20 @@ testWithRealchain(
   },
 );
 
+test('a block that no node can prove is refused once for all nodes, with what the operator can do', async () => {
+  const blocks = [0, 1, 2].map((number) => makeNodeBlock(number));
+  await using first = await startScriptedNode(chainMethods(1, blocks));
+  await using second = await startScriptedNode(chainMethods(1, blocks));
+  const verifier = createVerifier({ ...fresh, mode: 'strict', nodeCount: 2 });
+  const nodes = openNodes(verifier, [first, second]);
+  await assert.rejects(nodes.bundles([2], signal), {
+    code: 'inconsistent',
+    message:
+      /^block 2 \(0x\w+\) is not proved: [^.;]+\. No node in chain\.rpc gives this block .* update Chainbell; .* chain\.verify: off .* add a node of another operator to chain\.rpc$/,
+  });
+  await Promise.all([nodes.close(), verifier.close()]);
+});
+
 test('two nodes that break the same check turn it off, even if only an old block shows it', async () => {
   // Nothing but the oldest block has transactions; the roots of the others hold.
   const blocks = Array.from({ length: 40 }, (_, number) => {

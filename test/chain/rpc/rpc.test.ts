@@ -374,6 +374,16 @@ test('a JSON-RPC error in an HTTP 400 that refuses a method is understood', () =
     assert.ok(lacksMethod(answer));
   }));
 
+test('providers say in many words that they do not serve a method', () => {
+  for (const message of [
+    'the method eth_getBlockReceipts does not exist/is not available',
+    'Method eth_getBlockReceipts is not whitelisted',
+    'rpc method is not enabled',
+    'this method is disabled on your plan',
+  ])
+    assert.ok(lacksMethod({ ok: false, code: -32_000, message }), message);
+});
+
 test('a node that refuses connections is unavailable', async () => {
   const node = await startScriptedNode();
   await node.close();
