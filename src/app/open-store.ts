@@ -14,7 +14,7 @@ import { openDatabase } from '../store/db/open.ts';
 import { serveDatabase } from '../store/db/socket-server.ts';
 import { requirePairs } from '../store/market/pairs.ts';
 import { openCommonClock } from './common-clock.ts';
-import { connectionsOf } from './connections.ts';
+import { connectionsOf, countConnections } from './connections.ts';
 import { openKeyRing } from './open-key-ring.ts';
 import type { Role } from './roles.ts';
 
@@ -38,7 +38,10 @@ export async function openStore(
   },
 ) {
   const { dataDir } = config;
-  const database = await openDatabase({ ...connectionsOf(config.database, roles), dataDir, onWait });
+  const database = await openDatabase({
+    ...connectionsOf(config.database, roles),
+    ...{ connectionsMax: countConnections(config.database, roles).direct, dataDir, onWait },
+  });
   try {
     await database.requireSessions();
     const applied = await migrate(database.for('follower'), migrations);

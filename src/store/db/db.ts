@@ -79,11 +79,11 @@ export type Connections = { follower: number; api: number; delivery: number };
 /**
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
  * operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
- * failover, a transaction that the server ended because it was idle for too long, and access that an operator changes: another
- * password, a role without login, a database that is renamed.
+ * failover, a transaction that the server ended because it took or was idle for too long, and access that an operator changes:
+ * another password, a role without login, a database that is renamed.
  */
 const RETRYABLE =
-  /^(08|28|3D000|53|57|58|25006|25P03|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+  /^(08|28|3D000|53|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
@@ -106,10 +106,25 @@ const NO_DATABASE = '3D000';
 
 /** What to do about a refused connection; undefined for other errors. */
 export function adviceOnRefusal(error: unknown): string | undefined {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const code = error instanceof Error ? codeOf(error) : '';
   if (code === NO_DATABASE) return 'Create this database, or change database.url (DATABASE_URL)';
   return REFUSED.test(code) ? 'Check user and password in database.url (DATABASE_URL)' : undefined;
 }
+
+const ADVICE: readonly [code: RegExp, advice: string][] = [
+  [READ_ONLY, READ_ONLY_ADVICE],
+  [
+    /^53300/,
+    "Raise the server's max_connections or the limit of this role or database, lower database.connections, or end other clients",
+  ],
+  [
+    /^(57014|25P04)/,
+    "If this server, database or role has a statement_timeout or transaction_timeout, set it to '120s' or more: alter role … set statement_timeout = '120s'",
+  ],
+];
+
+const codeOf = (error: Error): string =>
+  'code' in error && typeof error.code === 'string' ? error.code : '';
 
 /** The server is not there, or another one. */
 const UNREACHABLE = /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
@@ -118,14 +133,14 @@ const UNREACHABLE_ADVICE = 'Check that the server runs and that database.url (DA
 /** Turns a driver error into a Fault if a retry may succeed. Any other error is a bug and stays as it is. */
 export function databaseError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
+  const code = codeOf(error);
   const nested =
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
   const isBroken = code === INTERNAL && BROKEN_TEXT.test(error.message);
   const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
   if (!mayRetry && !nested && !isBroken) return error;
   const message = messageOf(error);
-  const advice = READ_ONLY.test(code) ? READ_ONLY_ADVICE : adviceOnRefusal(error);
+  const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1] ?? adviceOnRefusal(error);
   const told = advice === undefined ? message : `${message}. ${advice}`;
   const text = nested || UNREACHABLE.test(code) ? `no connection (${message}). ${UNREACHABLE_ADVICE}` : told;
   return new Fault('unavailable', `database: ${text}`, { cause: error });

@@ -12,6 +12,8 @@ export type DatabaseOptions = {
   dataDir: string;
   /** The default is enough for a command. */
   connections?: Connections;
+  /** All connections that the process opens, as its messages say. The default is that of a command. */
+  connectionsMax?: number;
   /** Called with the time that a statement or transaction waited for its connection. */
   onWait?(share: Share, waitMs: number): void;
   /** Opens an embedded database even if it has moved to a server. */
@@ -31,12 +33,12 @@ const COMMAND_CONNECTIONS: Connections = { follower: 2, api: 10, delivery: 2 };
 /** @throws Fault `unavailable` if the database can't be reached, `conflict` if another process has the folder. */
 export async function openDatabase(options: DatabaseOptions): Promise<SharedDatabase> {
   const { url, dataDir, connections = COMMAND_CONNECTIONS, onWait = () => {} } = options;
-  const { silentMsMax = SILENT_MS_MAX, sessionUrl = '' } = options;
+  const { silentMsMax = SILENT_MS_MAX, sessionUrl = '', connectionsMax = COMMAND_CONNECTIONS.api } = options;
   if (url === '') {
     const { openEmbedded } = await import('./embedded.ts');
     if (options.evenIfMoved !== true) await requireNotMoved(dataDir);
     return openEmbedded(dataDir, onWait);
   }
   const { openPostgres } = await import('./postgres.ts');
-  return openPostgres(url, { sessionUrl, connections, onWait, silentMsMax });
+  return openPostgres(url, { sessionUrl, connections, connectionsMax, onWait, silentMsMax });
 }

@@ -30,6 +30,7 @@ const CONNECT_MS_MAX = 10_000;
 /** A shorter wait for each host if there is another one to try. */
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
 const READ_ONLY = '25006';
+const FULL = '53300';
 /** The driver's error. The connection still waits for the answer. */
 const GIVEN_UP = 'Query read timeout';
 
@@ -44,13 +45,26 @@ export const bounded = (text: string, msMax: number): pg.QueryConfig & { query_t
 export function createPostgresHosts(
   url: string,
   base: pg.ClientConfig,
-  /** False behind a pooler that gives each transaction any session of the server. */
-  { keepsSessions = true, mayBeStandby = false }: { keepsSessions?: boolean; mayBeStandby?: boolean } = {},
+  {
+    connectionsMax,
+    keepsSessions = true,
+    mayBeStandby = false,
+  }: {
+    /** The most connections that this process opens, for the message when the server has none left. */
+    connectionsMax: number;
+    /** False behind a pooler that gives each transaction any session of the server. */
+    keepsSessions?: boolean;
+    mayBeStandby?: boolean;
+  },
 ): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
   const { stream, cut } = createSockets();
   const settings: pg.PoolConfig = { ...base, stream, connectionTimeoutMillis: CONNECT_MS_MAX };
   const choice = createHostChoice(urls.length);
+  const tryHosts: typeof choice.tryHosts = (attempt) =>
+    choice.tryHosts(attempt).catch((error: unknown) => {
+      throw isFull(error) ? countingConnections(error, connectionsMax) : error;
+    });
   const HostClient = hostClientOf(urls, choice);
   const check = async (client: pg.ClientBase) => {
     if (mustWrite && !mayBeStandby) await requireWrites(client, choice);
@@ -79,7 +93,7 @@ export function createPostgresHosts(
       return pool;
     },
     connect: (pool) =>
-      choice.tryHosts(async () => {
+      tryHosts(async () => {
         for (;;) {
           const client = await pool.connect();
           if (choice.isCurrent(client)) return client;
@@ -87,7 +101,7 @@ export function createPostgresHosts(
         }
       }),
     open: (queryMsMax) =>
-      choice.tryHosts(async () => {
+      tryHosts(async () => {
         const client = new HostClient({
           ...settings,
           ...(queryMsMax !== undefined && { query_timeout: queryMsMax }),
@@ -221,3 +235,12 @@ const isReadOnly = (error: unknown): boolean => {
   const source = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   return source instanceof Error && 'code' in source && source.code === READ_ONLY;
 };
+
+const isFull = (error: unknown): error is Error =>
+  error instanceof Error && 'code' in error && error.code === FULL;
+
+/** The server's message says only that it has no connection left, not how many this process needs. */
+const countingConnections = ({ message }: Error, connectionsMax: number): Error =>
+  Object.assign(new Error(`${message}. This process opens up to ${connectionsMax} connections`), {
+    code: FULL,
+  });

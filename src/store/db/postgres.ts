@@ -47,6 +47,8 @@ type PostgresOptions = {
   /** Leads to PostgreSQL itself if `url` leads to a pooler in transaction mode, which then serves only the API; else ''. */
   sessionUrl: string;
   connections: Connections;
+  /** All connections that the process opens to PostgreSQL itself. */
+  connectionsMax: number;
   onWait: (share: Share, waitMs: number) => void;
   silentMsMax: number;
 };
@@ -141,10 +143,12 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
 }
 
 /** The pool of each share. `apiHosts` differs from `hosts` if a pooler in transaction mode serves the API. */
-function createPools(url: string, { sessionUrl, connections }: PostgresOptions) {
+function createPools(url: string, { sessionUrl, connections, connectionsMax }: PostgresOptions) {
   const isPooled = sessionUrl !== '';
-  const hosts = createPostgresHosts(isPooled ? sessionUrl : url, SETTINGS);
-  const apiHosts = isPooled ? createPostgresHosts(url, SETTINGS, { keepsSessions: false }) : hosts;
+  const hosts = createPostgresHosts(isPooled ? sessionUrl : url, SETTINGS, { connectionsMax });
+  const apiHosts = isPooled
+    ? createPostgresHosts(url, SETTINGS, { connectionsMax: connections.api, keepsSessions: false })
+    : hosts;
   const settling = connections.delivery - SETTLE_CONNECTIONS < OTHER_CONNECTIONS_MIN ? 1 : SETTLE_CONNECTIONS;
   const pools: Record<Exclude<Share, 'operator'> | 'probe', pg.Pool> = {
     probe: hosts.pool(PROBE_CONNECTIONS),
@@ -161,7 +165,7 @@ function createPools(url: string, { sessionUrl, connections }: PostgresOptions) 
 
 /** Connections for reads from a replica. Opens none until the first statement, because the replica may be down. */
 export function openReplicaConnections(url: string, connectionsMax: number): ReplicaConnections {
-  const hosts = createPostgresHosts(url, SETTINGS, { mayBeStandby: true });
+  const hosts = createPostgresHosts(url, SETTINGS, { connectionsMax, mayBeStandby: true });
   const pool = hosts.pool(connectionsMax);
   const lender: Lender = {
     ...hosts,

@@ -31,7 +31,6 @@ const LASTING = /^(08|28|53|57|58|XX|25006)/;
 const ADVICE: readonly [pattern: RegExp, advice: string][] = [
   [/^(53100|ENOSPC)/, 'The disk is full. Free space on the volume of the database.'],
   [/^25006/, `${READ_ONLY_ADVICE}.`],
-  [/^53300/, 'The server has no connection left. Raise max_connections or stop other clients.'],
   [/^53200/, 'The server is out of memory.'],
   [/^(57P|08|E)/, 'The server is stopping, starting or cannot be reached. Check that it runs.'],
 ];
@@ -143,5 +142,5 @@ function describe(error: Error): string {
   const advice = ADVICE.find(([pattern]) => pattern.test(codeOf(error)))?.[1] ?? OTHER_ADVICE;
   const message = messageOf(error);
   // databaseError has added what to do to some messages.
-  return /database\.url/.test(message) ? `${message}.` : `${message}. ${advice}`;
+  return /database\.(url|connections)/.test(message) ? `${message}.` : `${message}. ${advice}`;
 }

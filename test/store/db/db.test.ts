@@ -365,6 +365,30 @@ onPostgres(({ database, place }) => {
     await database().script(`drop role ${role}`);
   });
 
+  test('without a connection left, and with a timeout of the server, the Fault says what to change', async () => {
+    const role = `limited_${randomUUID().replaceAll('-', '')}`;
+    await database().script(`create role ${role} login password 'right' connection limit 0`);
+    const url = Object.assign(new URL(place().url), { username: role, password: 'right' });
+    const open = () => openDatabase({ url: url.href, dataDir: '', connectionsMax: 15 });
+    const says = (pattern: RegExp) => (error: unknown) => isUnavailable(error) && pattern.test(String(error));
+    await assert.rejects(
+      open(),
+      says(
+        /too many connections.* This process opens up to 15 connections\. Raise .*max_connections.* lower database\.connections/,
+      ),
+    );
+    await database().script(
+      `alter role ${role} connection limit -1; alter role ${role} set statement_timeout = '1s'`,
+    );
+    const limited = await open();
+    await assert.rejects(
+      limited.query(sql`select pg_sleep(60)`),
+      says(/statement timeout\. If .* has a statement_timeout .* alter role/),
+    );
+    await limited.close();
+    await database().script(`drop role ${role}`);
+  });
+
   test('a wrong password and an unknown database are invalid, not unavailable, because only the operator can fix them', async () => {
     const wrongPassword = new URL(place().url);
     wrongPassword.password = 'wrong';
