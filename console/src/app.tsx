@@ -6,12 +6,13 @@ import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useErrorBoundary } from 'preact/hooks';
 import { ErrorBoundary, LocationProvider, Route, Router, useLocation } from 'preact-iso';
 import { Frame } from './frame.tsx';
-import { Empty } from './parts/page.tsx';
+import { Empty, PageHead } from './parts/page.tsx';
 import { NotFound } from './screens/not-found.tsx';
 import { Overview } from './screens/overview.tsx';
 import { SignIn } from './screens/sign-in.tsx';
 import { onDemand } from './state/lazy.ts';
-import { isOperator, session } from './state/session.ts';
+import { useProblemShown } from './state/problem-shown.ts';
+import { isOperator, linkWaits, session } from './state/session.ts';
 import { texts } from './texts.ts';
 
 const Deliveries = onDemand(() => import('./screens/deliveries.tsx').then((module) => module.Deliveries));
@@ -32,11 +33,33 @@ const Explain = onDemand(() => import('./screens/explain.tsx').then((module) => 
 
 /** A page for those who are signed in. Others get the form, at the same address. */
 function forWatchers(Page: ComponentType): ComponentType {
-  return () => (session.value.kind === 'visitor' ? <SignIn /> : <Page />);
+  return () => (session.value.kind === 'visitor' ? <SignInSoon /> : <Page />);
 }
 
 function forOperators(Page: ComponentType): ComponentType {
-  return () => (isOperator.value ? <Page /> : <SignIn />);
+  return () => (isOperator.value ? <Page /> : <SignInSoon />);
+}
+
+function SignInSoon() {
+  const reason = linkWaits.value;
+  return reason === undefined ? <SignIn /> : <LinkWaits reason={reason} />;
+}
+
+/** Stands in the place of the form while the key of a link can't be checked. */
+function LinkWaits({ reason }: { reason: string }) {
+  useProblemShown();
+  return (
+    <>
+      <PageHead title={texts.signIn.soon} note={texts.signIn.soonNote} />
+      <Empty text={reason}>
+        <div class="actions">
+          <a class="button" href="/console/sign-in">
+            {texts.signIn.otherKey}
+          </a>
+        </div>
+      </Empty>
+    </>
+  );
 }
 
 const OverviewPage = forWatchers(Overview);

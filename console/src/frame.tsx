@@ -16,6 +16,7 @@ import { announcement } from './state/announce.ts';
 import { now } from './state/clock.ts';
 import { isOutdated, onDemand } from './state/lazy.ts';
 import { switchTheme, zone } from './state/preferences.ts';
+import { isProblemShown } from './state/problem-shown.ts';
 import { forgetArrived, linkProblem, session, suspension } from './state/session.ts';
 import { useShortcut } from './state/shortcuts.ts';
 import { texts } from './texts.ts';
@@ -79,7 +80,7 @@ function Strip() {
     return <StripLine text={texts.outdated} button={texts.reload} onPress={() => location.reload()} />;
   if (since !== undefined)
     return <StripLine text={texts.unreachable(timeOf(since), formatAge(now.value - since))} />;
-  if ((cursor === null || state === 'holding') && problem != null)
+  if ((cursor === null || state === 'holding') && problem != null && !isProblemShown.value)
     return <StripLine text={texts.unavailable(problem.message, timeOf(Date.parse(problem.since)))} />;
   if (linkProblem.value !== undefined) {
     const giveUp = () => {

@@ -6,7 +6,15 @@ import { checkSession, signInWith } from './api/sign-in.ts';
 import { watchPage } from './api/stream.ts';
 import { App } from './app.tsx';
 import { applyPreferences } from './state/preferences.ts';
-import { forgetArrived, hasArrived, linkProblem, refusal, session, takeFragment } from './state/session.ts';
+import {
+  forgetArrived,
+  hasArrived,
+  linkProblem,
+  linkWaits,
+  refusal,
+  session,
+  takeFragment,
+} from './state/session.ts';
 import { listenForShortcuts } from './state/shortcuts.ts';
 import { texts } from './texts.ts';
 
@@ -18,7 +26,11 @@ listenForShortcuts();
 watchPage();
 addEventListener('hashchange', () => void enter());
 // Without a pause, the form would flash before the page of the key. A server that doesn't answer must not leave the page empty.
-await Promise.race([enter(), new Promise((resolve) => setTimeout(resolve, ENTER_MS_MAX))]);
+const isLate = await Promise.race([
+  enter().then(() => false),
+  new Promise<boolean>((resolve) => setTimeout(() => resolve(true), ENTER_MS_MAX)),
+]);
+if (isLate && session.value.kind === 'visitor') linkWaits.value = texts.signIn.slow;
 render(<App />, document.getElementById('app') ?? document.body);
 
 /** Signs in with the key of the address, or checks the one that this tab has kept. */
@@ -35,6 +47,7 @@ async function tryLink(token: string): ReturnType<typeof signInWith> {
   if (result !== 'later') forgetArrived();
   const isSignedIn = result !== 'in' && session.value.kind !== 'visitor';
   linkProblem.value = isSignedIn ? texts.signIn.links[result](refusal.value ?? '') : undefined;
+  linkWaits.value = result === 'later' && !isSignedIn ? refusal.value : undefined;
   return result;
 }
 

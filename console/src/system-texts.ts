@@ -47,6 +47,7 @@ export const systemTexts = {
   inFlight: 'In flight / limit',
   overtaken: 'Overtaken',
   disproved: 'Disproved',
+  lastDisproved: 'Last disproved',
   traces: 'Traces',
   nodeStates: {
     ok: 'OK',

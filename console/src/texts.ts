@@ -80,7 +80,7 @@ export const texts = {
   unreachable: (since: string, age: string) =>
     `No connection to Chainbell since ${since} (${age}). Figures may be older. The page tries again by itself.`,
   unavailable: (problem: string, since: string) =>
-    `Chainbell reports since ${since}: ${problem}. Figures may be older. The page tries again by itself.`,
+    `Chainbell reports since ${since}: ${problem.replace(/\.$/, '')}. Figures may be older. The page tries again by itself.`,
   brokenPage: 'This page can’t be shown. Its address may have a wrong value.',
   outdated: 'This part of the page could not be loaded. The service may have a newer console.',
   reload: 'Reload',
@@ -120,6 +120,10 @@ export const texts = {
     malformed: 'A key has no spaces and only ASCII characters. Check what you copied.',
     noAdmin: 'This is not an API key, and this server has no admin token (http.adminToken).',
     wrongToken: 'This is neither an API key (cb_live_…) nor the admin token of this server.',
+    soon: 'Signing in with your link',
+    soonNote: 'The key can’t be checked yet. This page tries again every few seconds.',
+    slow: 'Chainbell takes long to answer.',
+    otherKey: 'Sign in with another key',
     /** To somebody who is signed in and has opened a link with another key. */
     links: {
       refused: (why: string) => `The key of the link was refused, so you are signed in as before. ${why}`,

@@ -64,12 +64,16 @@ describe('problems', () => {
     await page.context().close();
   });
 
-  test('a follower that holds is named on each page, and System does not call it in sync', async () => {
+  test('a follower that holds is named once on each page, and System does not call it in sync', async () => {
     const page = await stage.open('/system', { admin: ADMIN_TOKEN });
     await page.getByText('in sync').waitFor();
-    await changeStatus(page, { state: 'holding', problem });
-    await page.locator('.strip', { hasText: MESSAGE }).waitFor();
+    await changeStatus(page, { state: 'holding', problem: { ...problem, message: `${MESSAGE}.` } });
+    await page.locator('.notice', { hasText: MESSAGE }).waitFor();
     await page.getByText('in sync').waitFor({ state: 'detached' });
+    await page.getByText('held at').waitFor();
+    assert.equal(await page.locator('.strip').count(), 0);
+    await page.getByRole('link', { name: 'Watchers', exact: true }).first().click();
+    await page.locator('.strip', { hasText: `: ${MESSAGE}. Figures` }).waitFor();
     await page.context().close();
   });
 

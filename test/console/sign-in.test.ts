@@ -273,6 +273,38 @@ describe('signing in', () => {
     await page.context().close();
   });
 
+  test('while the database is away, the operator’s link shows that instead of the form, and then signs in', async () => {
+    const page = await stage.open('/supply');
+    const problem = { message: 'database: no connection', since: new Date().toISOString() };
+    const held = Promise.withResolvers<void>();
+    let isAway = true;
+    await page.route(/\/status$/, async (route) => {
+      const answer = Object(await (await route.fetch()).json());
+      await route.fulfill({ json: isAway ? { ...answer, cursor: null, problem } : answer });
+    });
+    await page.route('**/api/admin/deployment', async (route) => {
+      await held.promise;
+      if (isAway) await route.fulfill({ status: 503, body: '{"statusMessage":"Service Unavailable"}' });
+      else await route.continue();
+    });
+    await page.goto('about:blank');
+    await page.goto(`${stage.service.apiUrl}/console/system#admin=${ADMIN_TOKEN}`);
+    await page.getByText('Chainbell takes long to answer').waitFor();
+    held.resolve();
+    await page.getByText('It reports: database: no connection').waitFor();
+    await page.getByText('This page tries again').waitFor();
+    assert.equal(await page.getByLabel('API key or admin token').count(), 0);
+    assert.equal(await page.locator('.strip').count(), 0);
+    await page.getByRole('link', { name: 'Sign in with another key' }).click();
+    await page.getByLabel('API key or admin token').waitFor();
+    await page.goBack();
+    isAway = false;
+    await page.getByRole('heading', { name: 'System' }).waitFor();
+    // What its routes still ask for has no reader then.
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+    await page.context().close();
+  });
+
   test('a link with a broken fragment or a broken filter shows a page', async () => {
     const broken = await stage.open('#key=%E0%A4%A');
     await broken.getByLabel('API key or admin token').waitFor();

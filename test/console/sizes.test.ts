@@ -218,6 +218,42 @@ describe('sizes', () => {
     await close(page);
   });
 
+  test('beside a node’s long error its state stays in view, and a disproved answer has its time', async () => {
+    const page = await stage.open('/supply', { admin: ADMIN_TOKEN, width: 390, height: 844 });
+    const message = `block 7 (0x${'5'.repeat(64)}) is not proved: its receipts root does not hold`;
+    await page.route(/\/status$/, async (route) => {
+      const answer = Object(await (await route.fetch()).json());
+      const data = answer.data ?? answer;
+      const [node] = data.nodes ?? [];
+      if (node !== undefined)
+        data.nodes = [
+          { ...node, name: `https://${'n'.repeat(60)}.example`, state: 'failing', error: message },
+          { ...node, disproved: { message, at: new Date(Date.now() - 3 * DAY_MS).toISOString() } },
+        ];
+      Object.assign(data, { state: 'holding', problem: { message, since: new Date().toISOString() } });
+      await route.fulfill({ json: answer });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/watchers`);
+    await page.locator('.strip', { hasText: 'is not proved' }).waitFor();
+    assert.deepEqual(await cutOf(page, 'html, .strip'), []);
+    await page.goto(`${stage.service.apiUrl}/console/system`);
+    await page.locator('.state', { hasText: 'Failing' }).waitFor();
+    assert.deepEqual(await cutOf(page, 'html, .table'), []);
+    await page.locator('.reason', { hasText: 'Last disproved' }).locator('time').waitFor();
+    await close(page);
+  });
+
+  test('a receiver’s reason and what waits for it are whole on a phone, and more than can be counted has a plus', async () => {
+    await paid('w'.repeat(30));
+    const page = await stage.open('/supply', { admin: ADMIN_TOKEN, ...PHONE });
+    const failing = { state: 'failing', last_status: 503, waiting: 1_000, waiting_is_complete: false };
+    await changeRows(page, /api.admin.receivers\?/, failing);
+    await page.goto(`${stage.service.apiUrl}/console/receivers`);
+    await page.locator('.below-line', { hasText: '1,000+ waiting' }).first().waitFor();
+    assert.deepEqual(await cutOf(page, '.below-line, .below-line > *'), []);
+    await close(page);
+  });
+
   test('the request of a test can be scrolled by keyboard', async () => {
     const { watcher } = await watching('tested');
     stage.receiver.setAnswer({ body: 'thanks' });

@@ -213,11 +213,11 @@ function ReceiverLines({ receivers }: { receivers: readonly Receiver[] }) {
                   ? texts.none
                   : texts.receivers.deliveredCount(formatCount(statistics.delivered))}
               </span>
-              <span class="below-line">
+              <span class="below-line wraps">
                 <span>{noteOf(receiver, word)}</span>
                 <span class={isTroubled(receiver) ? 'is-warn' : ''}>
                   {(receiver.waiting ?? 0) > 0
-                    ? texts.receivers.waitingCount(formatCount(receiver.waiting ?? 0))
+                    ? texts.receivers.waitingCount(waitingOf(receiver))
                     : statistics?.answer == null
                       ? ''
                       : `p95 ${formatDuration(statistics.answer.p95_ms)}`}
@@ -231,6 +231,10 @@ function ReceiverLines({ receivers }: { receivers: readonly Receiver[] }) {
     </Lines>
   );
 }
+
+/** A count that stopped at its limit ends with a plus. */
+const waitingOf = ({ waiting, waiting_is_complete: isComplete }: Receiver): string =>
+  `${formatCount(waiting ?? 0)}${isComplete === false ? '+' : ''}`;
 
 function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: string; isOpen: boolean }) {
   const { attempts = 0, failed_attempts: failed = 0, delivered, answer } = receiver.statistics ?? {};
@@ -262,8 +266,7 @@ function ReceiverRow({ receiver, href, isOpen }: { receiver: Receiver; href: str
         {receiver.under_way ?? texts.none} / {receiver.concurrency ?? texts.none}
       </td>
       <td class={`right ${(receiver.waiting ?? 0) === 0 ? 'quiet' : ''}`}>
-        {receiver.waiting === null ? texts.none : formatCount(receiver.waiting)}
-        {receiver.waiting_is_complete === false ? '+' : ''}
+        {receiver.waiting === null ? texts.none : waitingOf(receiver)}
       </td>
       <td class={`right ${isTroubled(receiver) ? 'is-warn' : 'quiet'}`}>
         <Age since={receiver.oldest_waiting_at} />

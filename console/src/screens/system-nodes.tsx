@@ -8,6 +8,7 @@ import { Empty } from '../parts/page.tsx';
 import { Section } from '../parts/section.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/values.tsx';
 import { systemTexts } from '../system-texts.ts';
 import { texts } from '../texts.ts';
 
@@ -56,12 +57,17 @@ function NodeRow({ node }: { node: Node }) {
   const errors = methods.reduce((sum, one) => sum + one.errors, 0);
   const duration = (ms: number | null | undefined) =>
     ms === null || ms === undefined ? texts.none : formatDuration(ms);
-  const note = error ?? limit ?? node.disproved?.message;
+  const note = error ?? limit;
   return (
     <tr>
       <th scope="row" class="medium">
         {node.name}
-        {note !== null && note !== undefined && <small class="reason">{note}</small>}
+        {note !== null && <small class="reason">{note}</small>}
+        {node.disproved !== null && (
+          <small class="reason">
+            {systemTexts.lastDisproved} <Time at={node.disproved.at} />: {node.disproved.message}
+          </small>
+        )}
       </th>
       <td>
         <NodeState state={node.state} />

@@ -15,6 +15,7 @@ import { Table } from '../parts/table.tsx';
 import { Address, Age, Copy, Time } from '../parts/values.tsx';
 import { now } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
+import { useProblemShown } from '../state/problem-shown.ts';
 import { systemTexts } from '../system-texts.ts';
 import { texts } from '../texts.ts';
 import { Nodes, Proof } from './system-nodes.tsx';
@@ -82,6 +83,7 @@ function Version({ status }: { status: Status | undefined }) {
 
 /** Everything that is wrong now, with its time. */
 function Problems({ status }: { status: Status }) {
+  useProblemShown();
   const found: { text: string; since: string | null }[] = [
     ...(status.problem === null ? [] : [{ text: status.problem.message, since: status.problem.since }]),
     ...status.write_failures.map(({ part, message, since }) => ({

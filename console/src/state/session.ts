@@ -20,6 +20,8 @@ export const session: Signal<Session> = signal(readStored());
 export const refusal: Signal<string | undefined> = signal(undefined);
 /** Why the key of a link didn't sign in, although somebody is signed in. */
 export const linkProblem: Signal<string | undefined> = signal(undefined);
+/** Why the key of a link isn't checked yet, although nobody is signed in. It is tried again. */
+export const linkWaits: Signal<string | undefined> = signal(undefined);
 /** Why the server takes no requests of this session now, although it knows the key. */
 export const suspension: Signal<string | undefined> = signal(undefined);
 
@@ -38,6 +40,7 @@ export function signIn(next: Session): void {
   session.value = next;
   refusal.value = undefined;
   linkProblem.value = undefined;
+  linkWaits.value = undefined;
   suspension.value = undefined;
   forgetArrived();
   if (next.kind === 'visitor') sessionStorage.removeItem(STORED);
