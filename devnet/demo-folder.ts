@@ -4,6 +4,8 @@
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { demoConfigFile } from '../src/config/config-file.ts';
+import { Fault } from '../src/core/fault.ts';
+import { whyUnreadable } from '../src/core/file-fault.ts';
 
 /** Absolute paths of one demo's data. Their names don't collide with other files in the folder. */
 export type DemoFolder = {
@@ -28,10 +30,18 @@ export type DemoNote = {
   genesisTime: number;
 };
 
-/** Creates the folder if it is missing. */
+/** Creates the folder if it is missing. @throws Fault `invalid` if that is not possible */
 export function openDemoFolder(path: string): DemoFolder {
   const folder = resolve(path);
-  mkdirSync(folder, { recursive: true });
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (error) {
+    const reason = whyUnreadable(error);
+    throw new Fault(
+      'invalid',
+      `cannot use the folder ${folder}: ${reason}. Name another one with --data-dir`,
+    );
+  }
   const chainFolder = join(folder, 'demo-chain');
   return {
     folder,

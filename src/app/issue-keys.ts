@@ -58,7 +58,10 @@ export async function rotateKey(
     const old = await findKey(tx, keyId);
     if (old === undefined) throw notFound(keyId);
     if (old.revokedAt !== undefined)
-      throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
+      throw new Fault(
+        'conflict',
+        `the key ${keyId} is already revoked. To issue a new one: chainbell keys create --watcher ${shellWord(old.watcherName)}`,
+      );
     const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
     if (overlapMs === 0) await endKey(tx, keyId, now);
     else await expireKey(tx, keyId, new Date(now.getTime() + overlapMs));

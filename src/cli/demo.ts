@@ -132,7 +132,8 @@ function listenForInterrupt(): { signal: AbortSignal; dispose(): void } {
 function report(error: unknown): void {
   if (!(error instanceof Fault)) throw error;
   process.stderr.write(`chainbell demo: ${messageOf(error)}\n`);
-  process.exitCode = error.code === 'conflict' ? exitCodes.config : exitCodes.unavailable;
+  process.exitCode =
+    error.code === 'conflict' || error.code === 'invalid' ? exitCodes.config : exitCodes.unavailable;
 }
 
 function factsOnTheWire({ chain, scene, watched, ...facts }: DemoFacts) {

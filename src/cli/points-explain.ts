@@ -7,7 +7,7 @@ import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { databasePlace, openForCommand } from '../store/db/command-database.ts';
+import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
 import { migrate } from '../store/db/migrate.ts';
 import { withConfigOrDemo } from './exit.ts';
 import { describeAward, describeLog } from './explained.ts';
@@ -35,6 +35,7 @@ async function explain(
   config: Config,
   { hash, flags, signal }: { hash: Hash; flags: Flags; signal: AbortSignal },
 ): Promise<void> {
+  requireDatabase(databasePlace(config));
   const database = await openForCommand(databasePlace(config));
   try {
     await migrate(database);
@@ -75,7 +76,7 @@ function reportMissing(hash: Hash, { awards, transaction }: Explanation): void {
   if (none)
     throw new Fault(
       'unavailable',
-      `no award is stored for ${hash}; ${message}. Add a node to chain.rpc that serves old blocks`,
+      `no award is stored for ${hash}; ${message}. Check that the nodes run, or add one to chain.rpc that serves old blocks`,
     );
   process.stderr.write(`chainbell: only awards are shown: ${message}\n`);
 }

@@ -8,6 +8,7 @@ import { type Clock, systemClock } from '../core/clock.ts';
 import { decimalText } from '../core/decimal.ts';
 import { Fault } from '../core/fault.ts';
 import { whyUnreadable } from '../core/file-fault.ts';
+import { counted } from '../core/plural.ts';
 import type { Award } from '../domain/award.ts';
 import { createBatchStore, dryRun, type StoreBatch } from '../store/points/award-import.ts';
 import type { ReadLine } from './award-file.ts';
@@ -56,7 +57,8 @@ type ImportFlags = Flags & { dryRun?: boolean };
 
 async function openFile(file: string): Promise<Readable> {
   if (file === '-') return process.stdin;
-  const refuse = (reason: string) => new Fault('not_found', `cannot read ${file}: ${reason}`);
+  const refuse = (reason: string) =>
+    new Fault('not_found', `cannot read ${file}: ${reason}. Name a readable file, or - for standard input`);
   const handle = await open(file).catch((error: unknown) => {
     throw refuse(whyUnreadable(error));
   });
@@ -181,8 +183,8 @@ function printReport(flags: ImportFlags, report: Report): void {
       problems,
     });
   const sentences = [
-    `${lineCount} lines: ${fineCount} fine, ${problems.length} wrong`,
-    `${addedCount} awards ${isDryRun ? 'would be added' : 'added'}, ${storedCount - addedCount} already stored`,
+    `${counted(lineCount, 'line')}: ${fineCount} fine, ${problems.length} wrong`,
+    `${counted(addedCount, 'award')} ${isDryRun ? 'would be added' : 'added'}, ${storedCount - addedCount} already stored`,
     ...(end === 'too many problems' ? ['too many problems: the rest of the file was not read'] : []),
     ...(problems.length > 0
       ? ['correct the file and import it again: awards that are already stored are skipped']

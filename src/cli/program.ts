@@ -32,7 +32,6 @@ export async function createProgram(name?: string): Promise<Command> {
       'Follows one EVM chain, sends webhooks for watched addresses, and answers requests about points, prices, pairs and supply.',
     )
     .version(packageJson.version)
-    .showHelpAfterError('(chainbell --help lists the commands)')
     .exitOverride()
     .addHelpText(
       'after',
@@ -42,5 +41,13 @@ export async function createProgram(name?: string): Promise<Command> {
   const named = Object.entries(adders).filter(([known]) => known === name);
   // The help and the error for an unknown command need all of them.
   for (const [, adder] of named.length > 0 ? named : Object.entries(adders)) (await adder())(program);
+  adviseAfterErrors(program, program.name());
   return program;
+}
+
+/** After wrong usage, names the help of the command that was used. */
+function adviseAfterErrors(command: Command, words: string): void {
+  const what = command.commands.length > 0 ? 'lists the commands' : 'shows how to use it';
+  command.showHelpAfterError(`(${words} --help ${what})`);
+  for (const one of command.commands) adviseAfterErrors(one, `${words} ${one.name()}`);
 }

@@ -169,6 +169,8 @@ function outcomeText(report: VerifyReport, { from, to }: { from: number; to: num
     case 'different':
       return `different: ${compared}, ${counted(differences, 'difference')}${leftCount === 0 ? '' : `, ${left}`}`;
     case 'not_compared':
+      if (report.undecided.before_start + report.undecided.after_tip === to - from + 1)
+        return `not compared: no block of ${from} to ${to} is stored. Choose other blocks: chainbell status shows the newest one`;
       if (blocks === 0) return `not compared: no block of ${from} to ${to} could be compared`;
       return leftCount > 0
         ? `incomplete: ${compared}, no differences, but ${left}`

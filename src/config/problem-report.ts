@@ -46,7 +46,8 @@ export function configError(settings: Settings, problems: readonly PointerProble
 
 /** The error for a file that could not be read at all. */
 export function unreadableFile(file: string, reason: string): ConfigError {
-  const problem = { file, path: '', message: reason };
+  const suggestion = 'name another file with --config (chainbell.example.yaml explains every key)';
+  const problem = { file, path: '', message: reason, suggestion };
   return new ConfigError([problem], formatProblem(problem, []));
 }
 

@@ -9,6 +9,7 @@ const REASONS: Record<string, string> = {
   ENOENT: NO_FILE,
   ENOTDIR: NO_FILE,
   EISDIR: 'it is a folder',
+  EEXIST: 'it is a file',
   EACCES: 'this user may not read it',
   EPERM: 'this user may not read it',
   ELOOP: 'it is a link that leads to itself',

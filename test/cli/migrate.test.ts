@@ -76,6 +76,27 @@ test('every command exits with 78 if the configuration has problems', async () =
   }
 });
 
+test('wrong usage names the help of the command that was used', async () => {
+  for (const [words, hint] of [
+    [['bogus'], 'chainbell --help lists the commands'],
+    [['keys', 'bogus'], 'chainbell keys --help lists the commands'],
+    [['keys', 'create'], 'chainbell keys create --help shows how to use it'],
+    [['verify', '--from', 'x'], 'chainbell verify --help shows how to use it'],
+  ] as const) {
+    const { code, err } = await chainbell(tmpdir(), {}, ...words);
+    assert.deepEqual([code, err.trimEnd().endsWith(`(${hint})`)], [64, true], err);
+  }
+});
+
+test('a folder of the demo that is a file is refused in words', async () => {
+  const { code, err } = await chainbell(tmpdir(), {}, 'demo', '--data-dir', process.execPath);
+  assert.equal(code, 78, err);
+  assert.match(
+    err,
+    /^chainbell demo: cannot use the folder .*: it is a file\. Name another one with --data-dir\n$/,
+  );
+});
+
 test('--help and --version exit with 0, and an unknown command with 64', async () => {
   const version = await chainbell(tmpdir(), {}, '--version');
   assert.equal(version.code, 0);

@@ -212,7 +212,8 @@ describe('points import on a server', () => {
       ['.', 'it is a folder'],
     ] as const) {
       const { code, out, err } = await runImport(name);
-      assert.deepEqual([code, out, err], [64, '', `chainbell: cannot read ${name}: ${reason}\n`]);
+      const advice = 'Name a readable file, or - for standard input';
+      assert.deepEqual([code, out, err], [64, '', `chainbell: cannot read ${name}: ${reason}. ${advice}\n`]);
     }
   });
 

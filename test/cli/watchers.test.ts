@@ -92,7 +92,10 @@ for (const kind of sampledKinds(import.meta.url))
       assert.equal(created.code, 0, created.err);
       const other = await keys('--watcher', 'large', '--slices', '8');
       assert.notEqual(other.code, 0);
-      assert.match(other.err, /the watcher large exists and has 4 slices.*chainbell watchers slices/);
+      assert.match(
+        other.err,
+        /the watcher large exists and has 4 slices.*chainbell watchers slices large 8$/m,
+      );
       assert.equal((await keys('--watcher', 'large')).code, 0);
       const { code, err } = await run('slices', 'large', '16');
       assert.deepEqual(
@@ -103,7 +106,7 @@ for (const kind of sampledKinds(import.meta.url))
       assert.match((await run('show', 'large')).out, /^slices {3}16$/m);
       const lower = await run('slices', 'large', '2');
       assert.notEqual(lower.code, 0);
-      assert.match(lower.err, /The watcher has 16 slices, and the number can't be lowered/);
+      assert.match(lower.err, /The watcher has 16 slices, and the number can't be lowered\. Give 16 or more/);
       for (const wrong of ['0', '257', 'x', '1.5'])
         assert.match(
           (await run('slices', 'large', wrong)).err,
@@ -188,7 +191,10 @@ for (const kind of sampledKinds(import.meta.url))
         assert.equal(code, 0);
         assert.match(out, /^state {4}deleting since /m);
         assert.match(out, /^left {5}0 watched addresses, [1-9][\d,]*\+? notifications/m);
-        assert.match((await run('resume', 'acme')).err, /The watcher is being deleted/);
+        assert.match(
+          (await run('resume', 'acme')).err,
+          /The watcher is being deleted\. Delete it again to finish that/,
+        );
         const refused = await chainbell(place.dataDir, env(), 'keys', 'create', '--watcher', 'acme');
         assert.deepEqual([refused.code, /acme is being deleted/.test(refused.err)], [78, true], refused.err);
       }

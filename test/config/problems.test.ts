@@ -1294,11 +1294,13 @@ for (const { promise, yaml, env = {}, report } of cases) {
   });
 }
 
-test('a missing file is reported as one problem', () => {
+const suggestion = 'name another file with --config (chainbell.example.yaml explains every key)';
+
+test('a missing file is reported as one problem, with what to do', () => {
   assert.throws(() => loadConfig({ file: 'nowhere/chainbell.yaml', env: {} }), {
     name: 'ConfigError',
-    message: 'nowhere/chainbell.yaml  there is no such file',
-    problems: [{ file: 'nowhere/chainbell.yaml', path: '', message: 'there is no such file' }],
+    message: `nowhere/chainbell.yaml  there is no such file\n      ${suggestion}`,
+    problems: [{ file: 'nowhere/chainbell.yaml', path: '', message: 'there is no such file', suggestion }],
   });
 });
 
@@ -1306,7 +1308,7 @@ test('an unreadable file is reported as one problem', () => {
   using config = writeConfig('');
   assert.throws(() => loadConfig({ file: config.folder, env: {} }), {
     name: 'ConfigError',
-    message: `${config.folder}  cannot be read: it is a folder`,
+    message: `${config.folder}  cannot be read: it is a folder\n      ${suggestion}`,
   });
 });
 
@@ -1314,7 +1316,7 @@ test('a file of more than 1 MiB is not read', () => {
   using config = writeConfig(`# ${'x'.repeat(1_048_576)}\n`);
   assert.throws(() => loadConfig({ file: config.file, env: {} }), {
     name: 'ConfigError',
-    message: `${config.file}  cannot be read: is larger than 1048576 bytes`,
+    message: `${config.file}  cannot be read: is larger than 1048576 bytes\n      ${suggestion}`,
   });
 });
 

@@ -412,7 +412,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.deepEqual([nothing.code, nothing.out], [69, '']);
   assert.match(
     nothing.err,
-    /^not comparable, after tip: 1\nnot compared: no block of \d+ to \d+ could be compared\n$/,
+    /^not comparable, after tip: 1\nnot compared: no block of \d+ to \d+ is stored\. Choose other blocks: chainbell status shows the newest one\n$/,
   );
   const [line = '', summary = ''] = (await runVerify('--json', ...words)).out.split('\n');
   const { message, ...fields } = JSON.parse(line);

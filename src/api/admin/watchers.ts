@@ -329,16 +329,22 @@ function upToMax<Counts extends Record<string, number>>(counts: Counts) {
 /** @throws Fault `not_found`, or `conflict` if the watcher is being deleted. */
 export function requireResumed(outcome: Awaited<ReturnType<typeof resumeWatcher>>): void {
   if (outcome === 'none') throw notFound();
-  if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
+  if (outcome === 'deleting') throw beingDeleted();
 }
 
 /** @throws Fault `not_found`, or `conflict` if the watcher has more slices or is being deleted. */
 export function requireRaised({ outcome, slices }: Awaited<ReturnType<typeof raiseSlices>>): void {
   if (outcome === 'none') throw notFound();
-  if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
+  if (outcome === 'deleting') throw beingDeleted();
   if (outcome === 'lower')
-    throw new Fault('conflict', `The watcher has ${slices} slices, and the number can't be lowered`);
+    throw new Fault(
+      'conflict',
+      `The watcher has ${slices} slices, and the number can't be lowered. Give ${slices} or more`,
+    );
 }
+
+const beingDeleted = () =>
+  new Fault('conflict', `${operations.resume.errors[409]}. Delete it again to finish that`);
 
 const notFound = () => new Fault('not_found', errors[404]);
 

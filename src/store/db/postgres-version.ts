@@ -31,7 +31,7 @@ export async function requireVersion(database: Db): Promise<void> {
   if (version < SERVER_VERSION_MIN) {
     throw new Fault(
       'invalid',
-      `database: PostgreSQL 15 or newer is required, but this server is version ${Math.floor(version / 10_000)}`,
+      `database: PostgreSQL 15 or newer is required, but this server is version ${Math.floor(version / 10_000)}. Upgrade it, or change database.url (DATABASE_URL)`,
     );
   }
 }

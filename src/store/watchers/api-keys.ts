@@ -4,6 +4,7 @@
 import { Fault } from '../../core/fault.ts';
 import { fromBytes } from '../../core/hex.ts';
 import { counted } from '../../core/plural.ts';
+import { shellWord } from '../../core/terminal-text.ts';
 import type { Sealed } from '../../domain/key-ring.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
@@ -40,11 +41,16 @@ export async function ensureWatcher(db: Db, name: string, now: Date, slices?: nu
       'conflict',
       `the watcher ${name} is being deleted. Finish that first, or choose another name`,
     );
-  if (slices !== undefined && row.slices !== slices)
+  if (slices !== undefined && row.slices !== slices) {
+    const advice =
+      row.slices < slices
+        ? `To raise the number: chainbell watchers slices ${shellWord(name)} ${slices}`
+        : "The number can't be lowered, so leave it out";
     throw new Fault(
       'conflict',
-      `the watcher ${name} exists and has ${counted(row.slices, 'slice')}. To raise the number: chainbell watchers slices`,
+      `the watcher ${name} exists and has ${counted(row.slices, 'slice')}. ${advice}`,
     );
+  }
   return row.id;
 }
 

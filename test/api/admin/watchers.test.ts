@@ -240,7 +240,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
       assert.deepEqual([status, dataOf(json).slices], [200, slices]);
     }
     const { status, json } = await put(255);
-    const statusMessage = "The watcher has 256 slices, and the number can't be lowered";
+    const statusMessage = "The watcher has 256 slices, and the number can't be lowered. Give 256 or more";
     assert.deepEqual([status, json], [409, { success: false, statusCode: 409, statusMessage }]);
     assert.equal(dataOf((await admin('GET', '/1')).json).slices, 256);
     assert.deepEqual((await admin('PUT', '/77/slices', { slices: 2 })).json, UNKNOWN);
