@@ -63,7 +63,7 @@ function checkPorts(values: unknown): PointerProblem[] {
     ? [
         {
           pointer: '/metrics/port',
-          message: `is ${port}, as http.port is, and one port can't serve both the API and metrics`,
+          message: `is ${String(port)}, as http.port is, and one port can't serve both the API and metrics`,
           suggestion: 'set metrics.port or http.port to another port',
         },
       ]

@@ -42,29 +42,25 @@ export const bounded = (text: string, msMax: number): pg.QueryConfig & { query_t
   query_timeout: msMax,
 });
 
+type HostsOptions = {
+  /** The most connections that this process opens, for the message when the server has none left. */
+  connectionsMax: number;
+  /** False behind a pooler that gives each transaction any session of the server. */
+  keepsSessions?: boolean;
+  mayBeStandby?: boolean;
+};
+
 export function createPostgresHosts(
   url: string,
   base: pg.ClientConfig,
-  {
-    connectionsMax,
-    keepsSessions = true,
-    mayBeStandby = false,
-  }: {
-    /** The most connections that this process opens, for the message when the server has none left. */
-    connectionsMax: number;
-    /** False behind a pooler that gives each transaction any session of the server. */
-    keepsSessions?: boolean;
-    mayBeStandby?: boolean;
-  },
+  { connectionsMax, keepsSessions = true, mayBeStandby = false }: HostsOptions,
 ): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
   const { stream, cut } = createSockets();
   const settings: pg.PoolConfig = { ...base, stream, connectionTimeoutMillis: CONNECT_MS_MAX };
   const choice = createHostChoice(urls.length);
-  const tryHosts: typeof choice.tryHosts = (attempt) =>
-    choice.tryHosts(attempt).catch((error: unknown) => {
-      throw isFull(error) ? countingConnections(error, connectionsMax) : error;
-    });
+  const tryHosts: HostChoice['tryHosts'] = (attempt) =>
+    choice.tryHosts(attempt).catch(sayingHowMany(connectionsMax));
   const HostClient = hostClientOf(urls, choice);
   const check = async (client: pg.ClientBase) => {
     if (mustWrite && !mayBeStandby) await requireWrites(client, choice);
@@ -236,11 +232,12 @@ const isReadOnly = (error: unknown): boolean => {
   return source instanceof Error && 'code' in source && source.code === READ_ONLY;
 };
 
-const isFull = (error: unknown): error is Error =>
-  error instanceof Error && 'code' in error && error.code === FULL;
-
-/** The server's message says only that it has no connection left, not how many this process needs. */
-const countingConnections = ({ message }: Error, connectionsMax: number): Error =>
-  Object.assign(new Error(`${message}. This process opens up to ${connectionsMax} connections`), {
-    code: FULL,
-  });
+/** Rethrows an error. The server says only that it has no connection left, not how many this process needs. */
+const sayingHowMany =
+  (connectionsMax: number) =>
+  (error: unknown): never => {
+    const isFull = error instanceof Error && 'code' in error && error.code === FULL;
+    if (!isFull) throw error;
+    const message = `${error.message}. This process opens up to ${connectionsMax} connections`;
+    throw Object.assign(new Error(message), { code: FULL });
+  };
