@@ -20,7 +20,7 @@ export const session: Signal<Session> = signal(readStored());
 export const refusal: Signal<string | undefined> = signal(undefined);
 /** Why the key of a link didn't sign in, although somebody is signed in. */
 export const linkProblem: Signal<string | undefined> = signal(undefined);
-/** Why the key of a link isn't checked yet, although nobody is signed in. It is tried again. */
+/** Why the key of a visitor's link isn't checked yet. It is tried again. */
 export const linkWaits: Signal<string | undefined> = signal(undefined);
 /** Why the server takes no requests of this session now, although it knows the key. */
 export const suspension: Signal<string | undefined> = signal(undefined);
