@@ -4,6 +4,7 @@
 import type { DeploymentDetails } from '../api/ops/deployment-body.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';
+import { ageSeconds } from '../core/age.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { countMissed } from '../store/blocks/missed-blocks.ts';
@@ -271,5 +272,3 @@ function reportOf({ follower }: SeenProcess): DeploymentReading['leader'] {
     trouble: state === 'ok' || problem === undefined ? undefined : { state, ...problem },
   };
 }
-
-const ageSeconds = (then: Date, now: Date) => Math.max(0, (now.getTime() - then.getTime()) / 1000);
