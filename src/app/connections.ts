@@ -9,10 +9,10 @@ type Settings = Pick<Config['database'], 'url' | 'sessionUrl' | 'replicaUrl' | '
 
 /** Without the role `api`: for metrics. */
 const API_MAX_WITHOUT_ROLE = 2;
-/** Without the roles that follow or read prices: the heartbeat and the clock. */
+/** Without the roles that follow or read prices: the clock. */
 const FOLLOWER_MAX_WITHOUT_ROLE = 1;
-/** One session holds advisory locks and listens. */
-const SESSIONS = 1;
+/** A session, which holds advisory locks and listens, and the connection of the heartbeat. */
+const SINGLE_CONNECTIONS = 2;
 
 /**
  * Where a process with these roles connects, and its limits. A process without the role `api` doesn't use the pooler, so it works
@@ -43,7 +43,7 @@ export function countConnections(
 ): { direct: number; pooler?: number; replica?: number } {
   const { sessionUrl, connections } = connectionsOf(settings, roles);
   const { follower, api, delivery } = connections;
-  const direct = follower + (roles.has('delivery') ? delivery : 0) + SESSIONS;
+  const direct = follower + (roles.has('delivery') ? delivery : 0) + SINGLE_CONNECTIONS;
   return {
     ...(sessionUrl === '' ? { direct: direct + api } : { direct, pooler: api }),
     ...(settings.replicaUrl !== '' && roles.has('api') && { replica: settings.connections.replica }),

@@ -119,7 +119,7 @@ async function readDeployment(
     hasWaiting(present),
     countFailures(database),
     findLateWatchers(present, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX }),
-    deployment.look(database),
+    deployment.look(),
   ]);
   const processes = deployment.processes();
   const hasFeeds = config.prices.native !== undefined || Object.keys(config.prices.tokens).length > 0;

@@ -27,6 +27,7 @@ import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
 import type { Elections } from './elections.ts';
 import type { Foundation } from './foundation.ts';
+import { createHoldUp, type HoldUp } from './hold-up.ts';
 import type { Status } from './status.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
@@ -34,6 +35,8 @@ type FollowerRole = {
   fullChecks: FullChecks;
   /** Whether this process is the leading follower. */
   leads(): boolean;
+  /** Since when the database has held up the storing of blocks; undefined while it doesn't. */
+  heldUpSince: HoldUp['since'];
   /** Resolves when a node on this chain has answered. @throws Fault as startService does. */
   run(status: Status): Promise<void>;
 };
@@ -76,13 +79,15 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   let leads = () => false;
   const checkWorkers = createWorkerCheck({ database, clock, log });
   const filter = openAddressFilter(base, () => leads());
+  const holdUp = createHoldUp(clock);
   const follower = createFollower({
-    ...{ database, nodes, clock, log, metrics, chainId, startBlock, confirmations, finalityDepth },
+    ...{ database: holdUp.watch(database), nodes, clock, log, metrics, chainId, startBlock, confirmations, finalityDepth },
     processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock: steadyClock, log, display }),
     checks: verifier,
-    ...{ filter, checkWorkers, onDeferred: () => deferredWake.ring() },
+    filter: { transaction: (work) => holdUp.during(() => filter.transaction(work)) },
+    ...{ checkWorkers, onDeferred: () => deferredWake.ring() },
     unhashedProof: {
       fullChecks,
       proverOf: createTransferProver({ voters: nodes, recover: verifier.recover, log }),
@@ -101,6 +106,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   return {
     fullChecks,
     leads: () => leads(),
+    heldUpSince: holdUp.since,
     async run(status) {
       // The API and delivery work meanwhile. Only a chain that doesn't match ends the start.
       const pin = status.watch(async (abort) => {

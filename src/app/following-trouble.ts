@@ -17,19 +17,23 @@ export type FollowingTrouble = {
   find(tipNumber: number | undefined): Trouble | undefined;
 };
 
-export function createFollowingTrouble(nodes: ChainNodes | undefined): FollowingTrouble {
+/** `heldUpSince`: since when the database has held up the follower. */
+export function createFollowingTrouble(
+  nodes: ChainNodes | undefined,
+  heldUpSince: () => Date | undefined = () => undefined,
+): FollowingTrouble {
   let failed: { fault: Fault; since: Date } | undefined;
   let shown: { kind: Kind; since: Date } | undefined;
+  const own = () => heldUp(heldUpSince()) ?? troubleOf(failed, nodes?.quorum());
 
   return {
     noteStep(fault, now) {
       failed = fault && { fault, since: failed?.since ?? now };
-      if (shown !== undefined && troubleOf(failed, nodes?.quorum()) === undefined) shown = undefined;
+      if (shown !== undefined && own() === undefined) shown = undefined;
     },
     find(tipNumber) {
-      const own = troubleOf(failed, nodes?.quorum());
       const found =
-        own ?? (nodes === undefined || tipNumber === undefined ? undefined : rollbackOf(nodes, tipNumber));
+        own() ?? (nodes === undefined || tipNumber === undefined ? undefined : rollbackOf(nodes, tipNumber));
       if (found === undefined) {
         if (tipNumber !== undefined) shown = undefined;
         return undefined;
@@ -40,6 +44,17 @@ export function createFollowingTrouble(nodes: ChainNodes | undefined): Following
       return { ...trouble, since };
     },
   };
+}
+
+/** Comes first, because the Fault of the step before says less about the cause. */
+function heldUp(since: Date | undefined): KindOfTrouble | undefined {
+  return (
+    since && {
+      ...{ kind: 'stopped', state: 'degraded', since },
+      message:
+        'the database does not answer the follower, so no block is stored: a lock on a table, or a slow statement, holds it up. PostgreSQL lists them in pg_stat_activity and pg_locks',
+    }
+  );
 }
 
 function troubleOf(

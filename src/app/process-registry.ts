@@ -9,7 +9,7 @@ import { firstOrLate } from '../core/bounded-wait.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Step } from '../core/loop.ts';
-import type { Database, Db } from '../store/db/db.ts';
+import type { Database } from '../store/db/db.ts';
 import {
   endProcess,
   type FailingWork,
@@ -34,6 +34,7 @@ export type Absence = { since: Date; last: SeenProcess | undefined; standby: See
 type OwnReport = Omit<FollowerReport, 'leads'>;
 
 type ProcessRegistryOptions = {
+  /** Its connections, which nothing else must hold up, or this process would seem lost. */
   database: Database;
   clock: Clock;
   roles: readonly string[];
@@ -59,7 +60,7 @@ export type ProcessRegistry = {
   beat: Step;
   idleMs(): number;
   /** Reads the other processes. */
-  look(db: Db): Promise<void>;
+  look(): Promise<void>;
   /** All processes as of the last look, this one first. */
   processes(): readonly SeenProcess[];
   /** Failing writes of the other processes that run. */
@@ -94,9 +95,9 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
   let own: OwnReport | undefined;
   const ownReport = () => own && { ...own, leads: leads() };
 
-  async function look(db: Db): Promise<void> {
+  async function look(): Promise<void> {
     own = await report();
-    watch.note(await listProcesses(db), { isSilent: silence !== undefined });
+    watch.note(await listProcesses(database), { isSilent: silence !== undefined });
   }
 
   function processes(): readonly SeenProcess[] {
@@ -117,7 +118,7 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
     leads,
     async beat() {
       try {
-        await look(database);
+        await look();
         await writeHeartbeat(database, identity, ownReport(), await failures(), failingWork());
         const beginsToLead = leads() && !didLead;
         if (beats % REMOVE_BEATS === 0 || beginsToLead)

@@ -112,7 +112,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   parts.defer(prices.close);
 
   const deployment = createProcessRegistry({
-    ...{ database: database.for('follower'), clock, roles: [...active], version },
+    ...{ database: database.for('heartbeat'), clock, roles: [...active], version },
     leads: follower.leads,
     report: () => status.follower(),
     failures: () => writes.failures(),
@@ -125,6 +125,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     ...{ reports: database.for('follower'), replica: replica?.state },
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
+    heldUpSince: follower.heldUpSince,
     ...{ recentStep: () => common?.recentStep(), onBug: (err) => log.error({ err }, 'status.bug') },
     agreement: follows ? () => withDoubts(nodes.agreement(), follower.fullChecks.doubts()) : undefined,
     deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),

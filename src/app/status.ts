@@ -7,7 +7,6 @@ import { never } from '../core/abort.ts';
 import { firstOrLate } from '../core/bounded-wait.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Step } from '../core/loop.ts';
-import { findTipTimes } from '../store/blocks/blocks.ts';
 import type { FollowerReport } from '../store/deployment/processes.ts';
 import type { DeploymentReading, Trouble } from './deployment-status.ts';
 import { bodyOf, describeProblem } from './describe-status.ts';
@@ -16,6 +15,7 @@ import { createOperatorView, createPublicView } from './public-view.ts';
 import { checkReadiness, DATABASE_MS_MAX } from './readiness.ts';
 import { createRefresh } from './status-gauges.ts';
 import { readAll, type StatusOptions, type Stored, unread } from './stored-status.ts';
+import { createTipReader } from './stored-tip.ts';
 
 export type Status = OpsSources & {
   /** Wraps the follower's step: its last Fault is shown until the step works again. */
@@ -29,7 +29,8 @@ export function createStatus(options: StatusOptions): Status {
   const { config, database, reports = database, nodes, clock } = options;
   const view = createPublicView(config);
   const hideSecrets = createOperatorView(config);
-  const following = createFollowingTrouble(nodes);
+  const following = createFollowingTrouble(nodes, options.heldUpSince);
+  const readTip = createTipReader(reports, clock);
   /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
 
@@ -71,7 +72,7 @@ export function createStatus(options: StatusOptions): Status {
     },
     async follower() {
       if (nodes === undefined) return undefined;
-      const tip = await findTipTimes(reports);
+      const tip = await readTip();
       const trouble = following.find(tip?.number);
       const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
       return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };

@@ -28,12 +28,14 @@ export type StatusOptions = {
   version: string;
   config: Config;
   database: Database;
-  /** The connections of the heartbeat, so that a busy API or its pooler doesn't make this process seem lost. */
+  /** The connections of the follower, for its report: the API or its pooler may be busy. */
   reports?: Database;
   /** Undefined where this process doesn't follow the chain. */
   nodes: ChainNodes | undefined;
   /** Undefined where this process doesn't follow the chain. */
   proof: Pick<Verifier, 'status'> | undefined;
+  /** Since when the database has held up the follower. */
+  heldUpSince?: (() => Date | undefined) | undefined;
   writes: Pick<WriteHealth, 'failures'>;
   recentStep: CommonClock['recentStep'];
   agreement?: Voters['agreement'] | undefined;

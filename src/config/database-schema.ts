@@ -32,7 +32,7 @@ const Connections = Type.Object(
   {
     ...closed,
     description:
-      'Maximum PostgreSQL connections of each part of a process. One more connection holds its locks. No part waits for a connection of another part.',
+      'Maximum PostgreSQL connections of each part of a process. Two more connections are for its locks and its heartbeat. No part waits for a connection of another part.',
   },
 );
 

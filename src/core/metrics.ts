@@ -230,7 +230,7 @@ const apiMetrics = ({ counter, histogram }: Factory) => ({
   ]),
   databaseWaitSeconds: histogram(
     'database_wait_seconds',
-    'Time that statements waited for a database connection, by share: follower, api, delivery, settle or operator.',
+    'Time that statements waited for a database connection, by share: follower, heartbeat, api, delivery, settle or operator.',
     [0.001, ...SECONDS],
     ['share'],
   ),

@@ -66,8 +66,9 @@ export type Capacity = {
 /** A step carries a load that uses at most this part of each rate and core. The rest is for peaks, backlogs and vacuum. */
 const USED_MAX = 0.5;
 const DAY_SECONDS = 86_400;
-/** Defaults of `database.connections`. Each process has one more, for locks and LISTEN. */
+/** Defaults of `database.connections`. Each process has two more: for its heartbeat, and for locks and LISTEN. */
 const connectionsOf = { follower: 2, delivery: 6, api: 6 } as const;
+const SINGLE_CONNECTIONS = 2;
 
 export function computeCapacity(load: Load): Capacity {
   const { addresses, deliveries, days } = load;
@@ -163,7 +164,7 @@ function partsOf(
   const cost = unitCosts;
   const blocks = 1 / blockSeconds;
   const connectionsTo = (part: keyof Processes) =>
-    isEmbedded ? 0 : connectionsOf[part] * Math.max(1, processes[part]) + processes[part];
+    isEmbedded ? 0 : connectionsOf[part] * Math.max(1, processes[part]) + SINGLE_CONNECTIONS * processes[part];
   const memoryOf = (part: keyof Processes) => processes[part] * cost.processMemory.value;
   const connections = connectionsTo('follower') + connectionsTo('delivery') + connectionsTo('api');
   return [

@@ -30,7 +30,7 @@ export type CommitOptions = {
   unhashedProof?: UnhashedProof;
   /** How many notifications one commit may write itself; `createDeferredWriter` writes the others. */
   deferral?: DeferralLimits;
-  filter?: AddressFilter | undefined;
+  filter?: Pick<AddressFilter, 'transaction'> | undefined;
 };
 
 type CommitTarget = {

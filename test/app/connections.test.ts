@@ -13,11 +13,11 @@ import { waitUntil } from '../kit/wait.ts';
 
 /** What docs/how-to/run-in-production.md says. */
 const documented: readonly { own: readonly Role[]; alone: number; direct: number; pooler?: number }[] = [
-  { own: roles, alone: 15, direct: 9, pooler: 6 },
-  { own: ['api'], alone: 8, direct: 2, pooler: 6 },
-  { own: ['delivery'], alone: 10, direct: 10 },
-  { own: ['follower'], alone: 5, direct: 5 },
-  { own: ['prices'], alone: 5, direct: 5 },
+  { own: roles, alone: 16, direct: 10, pooler: 6 },
+  { own: ['api'], alone: 9, direct: 3, pooler: 6 },
+  { own: ['delivery'], alone: 11, direct: 11 },
+  { own: ['follower'], alone: 6, direct: 6 },
+  { own: ['prices'], alone: 6, direct: 6 },
 ];
 
 test('a process opens the documented number of connections and never more', async () => {
@@ -35,8 +35,8 @@ test('a process opens the documented number of connections and never more', asyn
       const opened = await openDatabase({ ...connectionsOf(settings, active), dataDir: '' });
       const session = await opened.session();
       const shares = active.has('delivery')
-        ? (['follower', 'api', 'delivery', 'settle'] as const)
-        : (['follower', 'api'] as const);
+        ? (['follower', 'heartbeat', 'api', 'delivery', 'settle'] as const)
+        : (['follower', 'heartbeat', 'api'] as const);
       let isOver = false;
       const flood = shares.flatMap((share) =>
         Array.from({ length: 20 }, () => opened.for(share).query(sql`select pg_sleep(0.05)`)),

@@ -55,9 +55,10 @@ export type Database = Db & {
 /**
  * The parts of a process whose statements don't hold up each other. On a server each has separate connections; on the embedded
  * database they share one connection fairly. `settle` records outcomes of attempts, `delivery` is the rest of delivery.
+ * Only small statements on the table `process` use `heartbeat`, so that no other table's locks hold them up.
  * `operator` is for commands that run beside a service with the embedded database. On a server commands connect themselves.
  */
-export const shares = ['follower', 'settle', 'delivery', 'api', 'operator'] as const;
+export const shares = ['follower', 'heartbeat', 'settle', 'delivery', 'api', 'operator'] as const;
 export type Share = (typeof shares)[number];
 
 /** The database of a process. Used directly, it is the API's share, which commands use too. */
@@ -73,7 +74,7 @@ export type SharedDatabase = Database & {
   cut(): void;
 };
 
-/** Maximum number of connections per share. Up to two of `delivery` are for `settle`. */
+/** Maximum number of connections per share. Up to two of `delivery` are for `settle`. `heartbeat` has one. */
 export type Connections = { follower: number; api: number; delivery: number };
 
 /**

@@ -23,7 +23,7 @@ type FairQueue = {
  * may lease can read at once. The other shares have a handful of loops or commands.
  */
 const WAITING_MAX: Record<Share, number> = {
-  ...{ follower: 100, settle: 100, delivery: 5_000, api: 1_000, operator: 100 },
+  ...{ follower: 100, heartbeat: 100, settle: 100, delivery: 5_000, api: 1_000, operator: 100 },
 };
 /** One account may have this part of them. The work of a share that is for no account has no such limit. */
 const ACCOUNT_PART = 1 / 4;

@@ -31,6 +31,7 @@ const limited: ReadonlySet<Share> = new Set(['api', 'delivery', 'settle']);
 /** Two statements at a time record outcomes, unless that would leave delivery too few connections. */
 const SETTLE_CONNECTIONS = 2;
 const OTHER_CONNECTIONS_MIN = 2;
+const HEARTBEAT_CONNECTIONS = 1;
 /** Named statements of each connection. Statements composed of many parts could otherwise fill the server's memory. */
 const NAMES_MAX = 100;
 /**
@@ -153,6 +154,7 @@ function createPools(url: string, { sessionUrl, connections, connectionsMax }: P
   const pools: Record<Exclude<Share, 'operator'> | 'probe', pg.Pool> = {
     probe: hosts.pool(PROBE_CONNECTIONS),
     follower: hosts.pool(connections.follower),
+    heartbeat: hosts.pool(HEARTBEAT_CONNECTIONS),
     settle: hosts.pool(settling),
     delivery: hosts.pool(connections.delivery - settling),
     api: apiHosts.pool(connections.api),

@@ -1,0 +1,39 @@
+/**
+ * Locks hold up the follower of a deployment of two processes: it says so itself, and isn't taken for lost.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LOST_MS } from '../../src/app/process-watch.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { listProcesses } from '../../src/store/deployment/processes.ts';
+import { startChain } from '../kit/anvil.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { startTestService } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+test('while locks keep the follower from storing blocks, its heartbeats go on and name the cause, until it goes on', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const database = parts.use(await createTestDatabase('postgres'));
+  const operator = await database.open();
+  const common = { database, rpc: [chain.url] };
+  const follower = parts.use(await startTestService({ ...common, roles: ['follower', 'prices'] }));
+  await chain.mine();
+  await follower.inSync(chain);
+  const leader = async () =>
+    (await listProcesses(operator)).find(({ follower: report }) => report?.leads === true);
+  await waitUntil(async () => (await leader()) !== undefined);
+
+  const problem = await operator.transaction(async (tx) => {
+    await tx.query(sql`lock table block, notification, queue in access exclusive mode`);
+    await chain.mine();
+    return waitUntil(async () => {
+      const one = await leader();
+      assert.ok(one !== undefined && one.ageMs < LOST_MS, `no heartbeat for ${one?.ageMs} ms`);
+      return one.follower?.problem;
+    });
+  });
+  assert.match(problem.message, /^the database does not answer the follower, .* a lock on a table/);
+  await follower.inSync(chain);
+  await waitUntil(async () => (await leader())?.follower?.state === 'ok');
+});
