@@ -187,12 +187,14 @@ function setGauges(metrics: Metrics, body: Body | undefined): void {
 
 const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', prices: 'reads prices' };
 
-function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): string {
+function describeAbsence(role: keyof typeof verbs, { last, standby, unstarted }: Absence): string {
   const nothing = `no process ${verbs[role]}`;
   if (standby !== undefined && (last?.state === 'stopped' || last?.state === 'failed'))
     return `${nothing}: process ${last.id} ${last.state === 'failed' ? 'was ended by a bug' : 'was stopped'}, and process ${standby.id} doesn't lead yet. If this lasts, read its log`;
   if (standby !== undefined && last?.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat), and process ${standby.id} can't lead while PostgreSQL keeps the lock of the lost one. Continue or end the lost process. If it is cut off from the database, end its connection`;
+  if (standby === undefined && unstarted !== undefined)
+    return `${nothing}: the start of process ${unstarted.id} failed: ${unstarted.error}. Start one with the role ${role}`;
   if (last === undefined)
     return `${nothing}: none with the role ${role} has run since this one started. Start one`;
   if (last.state === 'stopped')
@@ -242,12 +244,12 @@ function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureC
 }
 
 export function describeProcess(
-  { id, roles, version, state, startedAt, seenAt, follower }: SeenProcess,
+  { id, roles, version, state, error, startedAt, seenAt, follower }: SeenProcess,
   leader: SeenProcess | undefined,
 ) {
   const problem = follower?.problem;
   return {
-    ...{ id, roles: [...roles], version, state },
+    ...{ id, roles: [...roles], version, state, error: error ?? null },
     started_at: startedAt.toISOString(),
     seen_at: seenAt.toISOString(),
     follower:

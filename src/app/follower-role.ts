@@ -81,7 +81,17 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const filter = openAddressFilter(base, () => leads());
   const holdUp = createHoldUp(clock);
   const follower = createFollower({
-    ...{ database: holdUp.watch(database), nodes, clock, log, metrics, chainId, startBlock, confirmations, finalityDepth },
+    ...{
+      database: holdUp.watch(database),
+      nodes,
+      clock,
+      log,
+      metrics,
+      chainId,
+      startBlock,
+      confirmations,
+      finalityDepth,
+    },
     processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock: steadyClock, log, display }),

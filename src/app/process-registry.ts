@@ -11,6 +11,7 @@ import { Fault, messageOf } from '../core/fault.ts';
 import type { Step } from '../core/loop.ts';
 import type { Database } from '../store/db/db.ts';
 import {
+  type Ending,
   endProcess,
   type FailingWork,
   type FollowerReport,
@@ -28,8 +29,16 @@ import {
   type SeenProcess,
 } from './process-watch.ts';
 
-/** `last` had the role most recently; `standby` runs with the role but doesn't lead. */
-export type Absence = { since: Date; last: SeenProcess | undefined; standby: SeenProcess | undefined };
+/**
+ * `last` had the role most recently; `standby` runs with the role but doesn't lead. `unstarted` was to take the role since then, and
+ * its start failed.
+ */
+export type Absence = {
+  since: Date;
+  last: SeenProcess | undefined;
+  standby: SeenProcess | undefined;
+  unstarted: SeenProcess | undefined;
+};
 
 type OwnReport = Omit<FollowerReport, 'leads'>;
 
@@ -73,8 +82,8 @@ export type ProcessRegistry = {
   missing(role: string): Absence | undefined;
   /** Since when this process can't store its heartbeat; undefined while it can. */
   silence(): Silence | undefined;
-  /** Records that this process ended, as asked or because of a bug. Gives up when the database doesn't answer. */
-  end(how: { isFailed: boolean }): Promise<void>;
+  /** Records that this process ended. Gives up when the database doesn't answer. */
+  end(how: Ending): Promise<void>;
 };
 
 /** Heartbeats between two removals of former processes. */
@@ -149,19 +158,21 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
       }
       const since = missingSince.get(role) ?? new Date(clock.now().getTime() - absentMs);
       missingSince.set(role, since);
-      return { since, last, standby: holders.find(({ state }) => state === 'running') };
+      const standby = holders.find(({ state }) => state === 'running');
+      const unstarted = holders.findLast(({ error, silentMs }) => error !== undefined && silentMs <= agoMs);
+      return { since, last, standby, unstarted };
     },
-    end: ({ isFailed }) => recordEnd(options, identity.id, isFailed),
+    end: (how) => recordEnd(options, identity.id, how),
   };
 }
 
 async function recordEnd(
   { database, clock }: Pick<ProcessRegistryOptions, 'database' | 'clock'>,
   id: string,
-  isFailed: boolean,
+  how: Ending,
 ): Promise<void> {
   try {
-    await firstOrLate({ clock, signal: never }, [endProcess(database, id, isFailed)], END_MS_MAX);
+    await firstOrLate({ clock, signal: never }, [endProcess(database, id, how)], END_MS_MAX);
   } catch (error) {
     // Without this record, the other processes report this one as lost.
     if (!(error instanceof Fault)) throw error;
@@ -188,7 +199,15 @@ function seenNow(
 ): SeenProcess {
   const { beat, follower, failingWork, leads, now } = current;
   return {
-    ...{ seenAt: now, ageMs: 0, beat, isStopped: false, isFailed: false, writeFailures: [] },
+    ...{
+      seenAt: now,
+      ageMs: 0,
+      beat,
+      isStopped: false,
+      isFailed: false,
+      error: undefined,
+      writeFailures: [],
+    },
     ...{ ...stored, ...identity },
     ...{ follower, failingWork, state: 'running', silentMs: 0 },
     leadMs: leads ? 0 : (stored?.leadMs ?? Infinity),

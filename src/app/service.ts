@@ -5,7 +5,7 @@ import type { IssuedKey } from '../api/context.ts';
 import { createMetricsServer } from '../api/ops/ops.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault } from '../core/fault.ts';
+import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import { createWake } from '../core/loop.ts';
 import type { SenderOptions } from '../delivery/send.ts';
@@ -16,6 +16,7 @@ import type { Database } from '../store/db/db.ts';
 import { createSessionKeeper, type SessionKeeper } from '../store/db/session-keeper.ts';
 import { ATTEMPT_CHANNEL } from '../store/delivery/attempt-events.ts';
 import { LANE_CHANNEL } from '../store/delivery/lanes.ts';
+import type { Ending } from '../store/deployment/processes.ts';
 import { startApi } from './api-role.ts';
 import { ASK_MS, createAttemptBell, type RingingBell } from './attempt-bell.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
@@ -132,18 +133,21 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
 
   const schema = createSchemaWatch(database.for('follower'), { loops, migrations });
-  const { failed, hasFailed } = watchFailure(base, schema);
-  parts.defer(() => deployment.end({ isFailed: hasFailed() }));
+  const { failed, ending, starting } = watchEnd(base, { schema, signal });
+  parts.defer(() => deployment.end(ending()));
   const drain = () => loops.end(() => delivery.stop(attemptsMsOf(config)));
   parts.defer(drain);
   startLoops(base, { delivery, prices, deployment, bell, schema });
   const inFlight = active.has('delivery') ? delivery.inFlight : undefined;
   const serving = { sender, contracts, ops: status, inFlight, attemptBell: bell, replica };
-  const apiUrl = active.has('api') ? await startApi(base, serving, parts) : '';
-  const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
-  parts.defer(() => closeServer(metricsServer));
-  const metricsUrl = `${await listen(metricsServer, { section: 'metrics', ...config.metrics })}/metrics`;
-  if (follows) await follower.run(status);
+  const { apiUrl, metricsUrl } = await starting(async () => {
+    const api = active.has('api') ? await startApi(base, serving, parts) : '';
+    const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
+    parts.defer(() => closeServer(metricsServer));
+    const origin = await listen(metricsServer, { section: 'metrics', ...config.metrics });
+    if (follows) await follower.run(status);
+    return { apiUrl: api, metricsUrl: `${origin}/metrics` };
+  });
   const about = {
     chain: config.chain.id,
     database: database.kind,
@@ -153,22 +157,39 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
   log.info({ api: apiUrl, metrics: metricsUrl, ...about }, 'service.started');
 
-  return serviceOf(base, { apiUrl, metricsUrl, failed }, { running: parts.move(), drain, hasFailed });
+  return serviceOf(
+    base,
+    { apiUrl, metricsUrl, failed },
+    { running: parts.move(), drain, hasFailed: () => ending().isFailed },
+  );
 }
 
-/** Logs why the service ends by itself. */
-function watchFailure(
+/** Logs why the service ends by itself, and keeps it, and an error of the start, for the record of its end. */
+function watchEnd(
   { loops, log }: Foundation,
-  schema: SchemaWatch,
-): { failed: Promise<Error>; hasFailed(): boolean } {
+  { schema, signal }: { schema: SchemaWatch; signal: AbortSignal },
+): { failed: Promise<Error>; ending(): Ending; starting<T>(work: () => Promise<T>): Promise<T> } {
   let hasFailed = false;
+  let startError: string | undefined;
   const failed = loops.failed.then(schema.explain).then((error) => {
     // With a Fault it ends as it should: another version has changed the schema.
     hasFailed = !(error instanceof Fault);
     log.error({ err: error }, 'service.failed');
     return error;
   });
-  return { failed, hasFailed: () => hasFailed };
+  return {
+    failed,
+    ending: () => ({ isFailed: hasFailed || startError !== undefined, error: startError }),
+    async starting(work) {
+      try {
+        return await work();
+      } catch (error) {
+        // A start that was aborted ends as asked.
+        if (!signal.aborted) startError = messageOf(error);
+        throw error;
+      }
+    },
+  };
 }
 
 /** Delivery, with the session that listens for it and the bell that it rings. */

@@ -58,10 +58,13 @@ export function processTable<P extends Process>(
     ['PROCESS', 'ROLES', 'STATE', 'VERSION', ...placeHeadings, 'STARTED', 'LAST SEEN', 'FOLLOWING'],
     ...processes.map((one) => [
       ...[one.id, one.roles.join(','), one.state, one.version, ...placeOf(one)],
-      ...[one.started_at, one.seen_at, one.state === 'running' ? describeFollower(one.follower) : ''],
+      ...[one.started_at, one.seen_at],
+      one.state === 'running' ? describeFollower(one.follower) : describeError(one.error),
     ]),
   ]);
 }
+
+const describeError = (error: string | null) => (error === null ? '' : `the start failed: ${error}`);
 
 function describeFollower(follower: Process['follower']): string {
   if (follower === null) return '';

@@ -164,7 +164,9 @@ function partsOf(
   const cost = unitCosts;
   const blocks = 1 / blockSeconds;
   const connectionsTo = (part: keyof Processes) =>
-    isEmbedded ? 0 : connectionsOf[part] * Math.max(1, processes[part]) + SINGLE_CONNECTIONS * processes[part];
+    isEmbedded
+      ? 0
+      : connectionsOf[part] * Math.max(1, processes[part]) + SINGLE_CONNECTIONS * processes[part];
   const memoryOf = (part: keyof Processes) => processes[part] * cost.processMemory.value;
   const connections = connectionsTo('follower') + connectionsTo('delivery') + connectionsTo('api');
   return [

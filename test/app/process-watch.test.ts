@@ -18,7 +18,7 @@ const processOf = ({
   isFailed = false,
 }: Parts): StoredProcess => ({
   ...{ id: 'a', roles: ['follower'], version: '1', host: 'one', pid: 1, startedAt: noon, seenAt: noon },
-  ...{ ageMs, beat, isStopped, isFailed, writeFailures: [], failingWork: [] },
+  ...{ ageMs, beat, isStopped, isFailed, error: undefined, writeFailures: [], failingWork: [] },
   follower: { leads, state: 'ok', head: 9, problem: undefined },
 });
 

@@ -30,19 +30,22 @@ describe('chainbell processes', () => {
     await writeHeartbeat(database, identity('bbbb', 'follower'), report(false));
     await writeHeartbeat(database, identity('cccc', 'delivery'), undefined);
     await writeHeartbeat(database, identity('dddd', 'follower'), report(true));
-    await endProcess(database, 'cccc', false);
+    await endProcess(database, 'cccc', { isFailed: false, error: undefined });
+    await writeHeartbeat(database, identity('eeee', 'prices'), undefined);
+    await endProcess(database, 'eeee', { isFailed: true, error: 'cannot listen' });
     // The command may take longer than the 10 s after which a process is lost.
     await database.query(sql`update process set seen_at = clock_timestamp() + interval '1 hour'`);
     await database.query(
       sql`update process set seen_at = clock_timestamp() - interval '11 seconds' where id = 'dddd'`,
     );
     const { code, out, err } = await list(place);
-    assert.deepEqual([code, err], [0, '2 of 4 known processes run; none has the role delivery\n']);
+    assert.deepEqual([code, err], [0, '2 of 5 known processes run; none has the role delivery\n']);
     assert.match(out, /^PROCESS +ROLES +STATE +VERSION +HOST +PID +STARTED +LAST SEEN +FOLLOWING$/m);
     assert.match(out, /^aaaa +follower,api +running .* leads, head 12$/m);
     assert.match(out, /^bbbb +follower +running .* on standby, head 12$/m);
     assert.match(out, /^cccc +delivery +stopped +0\.1\.0 +one\.example +7 +\S+ +\S+$/m);
     assert.match(out, /^dddd +follower +lost +0\.1\.0 +one\.example +7 +\S+ +\S+$/m);
+    assert.match(out, /^eeee +prices +failed .* the start failed: cannot listen$/m);
     const json = JSON.parse((await list(place, '--json')).out) as {
       id: string;
       state: string;
@@ -55,6 +58,7 @@ describe('chainbell processes', () => {
         ['bbbb', 'running', 'one.example'],
         ['cccc', 'stopped', 'one.example'],
         ['dddd', 'lost', 'one.example'],
+        ['eeee', 'failed', 'one.example'],
       ],
     );
   });

@@ -155,6 +155,7 @@ function Processes({ processes }: { processes: readonly Process[] }) {
                 tone={one.state === 'running' ? 'is-ok' : one.state === 'stopped' ? '' : 'is-bad'}
                 word={systemTexts.processStates[one.state]}
               />
+              {one.error !== null && <div class="second">{systemTexts.startError(one.error)}</div>}
             </td>
             <td class="second">{one.roles.join(', ')}</td>
             <td class="second">{one.follower?.leads === true ? systemTexts.following : texts.none}</td>

@@ -79,7 +79,7 @@ const operations = {
       data: {
         processes: [
           {
-            ...{ id: '1b9d6bcd', roles: ['api'], version: '0.1.0', state: 'running' },
+            ...{ id: '1b9d6bcd', roles: ['api'], version: '0.1.0', state: 'running', error: null },
             ...{ started_at: AT, seen_at: AT, follower: null, host: 'api-1', pid: 17 },
           },
         ],

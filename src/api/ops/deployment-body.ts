@@ -13,8 +13,9 @@ const Process = Type.Object({
   version: Type.String(),
   state: Type.Enum(['running', 'stopped', 'failed', 'lost'], {
     description:
-      '`stopped`: it ended as asked. `failed`: a bug ended it, and its log has the error (`service.failed`). `lost`: it has sent no heartbeat for 10 s.',
+      '`stopped`: it ended as asked. `failed`: its start failed, or a bug ended it, and its log has the error (`service.failed`). `lost`: it has sent no heartbeat for 10 s.',
   }),
+  error: orNull(Type.String({ description: 'Why its start failed.' })),
   started_at: Time,
   seen_at: Type.String({ description: "Time of its last heartbeat by the database's clock." }),
   follower: orNull(
@@ -84,12 +85,12 @@ const Example = Type.Object(deploymentFields);
 export const deploymentExample: Static<typeof Example> = {
   processes: [
     {
-      ...{ id: '1b9d6bcd', roles: ['api'], version: '0.1.0', state: 'running' },
+      ...{ id: '1b9d6bcd', roles: ['api'], version: '0.1.0', state: 'running', error: null },
       ...{ started_at: AT, seen_at: AT, follower: null },
     },
     {
       ...{ id: '9b1deb4d', roles: ['delivery', 'follower', 'prices'], version: '0.1.0', state: 'running' },
-      ...{ started_at: AT, seen_at: AT },
+      ...{ error: null, started_at: AT, seen_at: AT },
       follower: { leads: true, state: 'ok', head: 24_000_000, problem: null },
     },
   ],

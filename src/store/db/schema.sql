@@ -513,6 +513,7 @@ create table process (
   beat bigint not null,
   stopped boolean not null default false,
   failed boolean not null default false,
+  error text,
   leads boolean not null default false,
   follower_state text,
   head bigint,
@@ -524,7 +525,8 @@ create table process (
 );
 comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
 comment on column process.beat is 'Count of heartbeats, independent of the clock';
-comment on column process.failed is 'Whether a bug stopped it';
+comment on column process.failed is 'Whether a bug stopped it, or its start failed';
+comment on column process.error is 'Why its start failed';
 comment on column process.leads is 'Whether it is the leading follower. The columns up to problem_since are null for other roles';
 comment on column process.write_failures is 'Writes that were failing at its last heartbeat: part, message and since when';
 comment on column process.failing_work is 'Work beside blocks and webhooks that failed then: which, since when and whether by a bug';

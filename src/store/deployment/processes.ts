@@ -36,10 +36,12 @@ export type StoredProcess = ProcessIdentity & {
   ageMs: number;
   /** Number of its heartbeats. */
   beat: number;
-  /** Whether it shut down, as asked or because of a bug. */
+  /** Whether it shut down, as asked or not. */
   isStopped: boolean;
-  /** Whether a bug ended it. */
+  /** Whether a bug ended it, or its start failed. */
   isFailed: boolean;
+  /** Why its start failed. */
+  error: string | undefined;
   /** Undefined without the role `follower`. */
   follower: FollowerReport | undefined;
   writeFailures: readonly ReportedFailure[];
@@ -76,10 +78,12 @@ export async function writeHeartbeat(
       failing_work = excluded.failing_work`);
 }
 
-/** Records that the process shut down, as asked or because of a bug. */
-export async function endProcess(db: Db, id: string, isFailed: boolean): Promise<void> {
+/** How a process ended: as asked, because of a bug, or because its start failed with this error. */
+export type Ending = Pick<StoredProcess, 'isFailed' | 'error'>;
+
+export async function endProcess(db: Db, id: string, { isFailed, error }: Ending): Promise<void> {
   await db.query(sql`
-    update process set stopped = true, failed = ${isFailed}, beat = beat + 1, seen_at = clock_timestamp() where id = ${id}`);
+    update process set stopped = true, failed = ${isFailed}, error = ${error?.slice(0, MESSAGE_CHARACTERS_MAX) ?? null}, beat = beat + 1, seen_at = clock_timestamp() where id = ${id}`);
 }
 
 /**
@@ -104,7 +108,7 @@ export async function removeFormerProcesses(
 /** All known processes, by start time. If there are more than LISTED_MAX, the ones that were seen last. */
 export async function listProcesses(db: Db): Promise<StoredProcess[]> {
   const rows = await db.query<ProcessRow>(sql`
-    select id, roles, version, host, pid, started_at, seen_at, beat, stopped, failed, leads, follower_state, head, problem,
+    select id, roles, version, host, pid, started_at, seen_at, beat, stopped, failed, error, leads, follower_state, head, problem,
       problem_since, write_failures, failing_work, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
     from process
     order by seen_at desc, id
@@ -127,6 +131,7 @@ type ProcessRow = {
   beat: number;
   stopped: boolean;
   failed: boolean;
+  error: string | null;
   leads: boolean;
   follower_state: FollowerState | null;
   head: number | null;
@@ -144,6 +149,7 @@ function toProcess(row: ProcessRow): StoredProcess {
     ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
     isStopped: row.stopped,
     isFailed: row.failed,
+    error: row.error ?? undefined,
     writeFailures: entriesOf(row.write_failures, ['part', 'message']).map((one) => ({
       part: one.part,
       message: one.message,

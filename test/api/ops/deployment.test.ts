@@ -194,7 +194,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(database(), headerOf(9), []);
       await pass(4, follower, delivery, api);
       const sinceMs = clock.now().getTime();
-      if (state !== 'lost') await follower.end({ isFailed: state === 'failed' });
+      if (state !== 'lost') await follower.end({ isFailed: state === 'failed', error: undefined });
       await pass(8, api, delivery);
       assert.equal((await api.body()).state, 'ok', 'a moment is normal');
       await pass(4, api, delivery);
@@ -308,7 +308,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { clock, start, pass } = createStory();
     const [api, former] = [start('api'), start('follower')];
     await pass(60, former, api);
-    await former.end({ isFailed: false });
+    await former.end({ isFailed: false, error: undefined });
     const endedMs = clock.now().getTime();
     await pass(20, api);
     const next = start('follower');
@@ -463,6 +463,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       'roles',
       'version',
       'state',
+      'error',
       'started_at',
       'seen_at',
       'follower',

@@ -37,7 +37,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { seenAt: _seenAt, ageMs, ...rest } = first;
     assert.deepEqual(rest, {
       ...processOf('a'),
-      ...{ beat: 2, isStopped: false, isFailed: false, writeFailures: [], failingWork: [] },
+      ...{ beat: 2, isStopped: false, isFailed: false, error: undefined, writeFailures: [], failingWork: [] },
       follower: { leads: true, state: 'ok', head: 9, problem: undefined },
     });
     assert.ok(ageMs >= 0 && ageMs < 60_000, String(ageMs));
@@ -66,13 +66,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a process that shuts down is marked as stopped, and as failed after a bug, with a further heartbeat', async () => {
-    for (const isFailed of [false, true]) {
-      const id = `failed: ${isFailed}`;
+  test('a process that shuts down is marked as stopped, and as failed after a bug or a failed start, with a further heartbeat', async () => {
+    for (const [isFailed, error] of [
+      [false, undefined],
+      [true, undefined],
+      [true, 'http.port: 80 is in use'],
+    ] as const) {
+      const id = `${isFailed} ${error}`;
       await writeHeartbeat(database(), processOf(id), report);
-      await endProcess(database(), id, isFailed);
+      await endProcess(database(), id, { isFailed, error });
       const stored = (await listProcesses(database())).find((one) => one.id === id);
-      assert.deepEqual([stored?.isStopped, stored?.isFailed, stored?.beat], [true, isFailed, 2]);
+      assert.deepEqual(
+        [stored?.isStopped, stored?.isFailed, stored?.error, stored?.beat],
+        [true, isFailed, error, 2],
+      );
     }
   });
 
@@ -82,7 +89,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await writeHeartbeat(database(), processOf('elsewhere', { host: 'two' }), undefined);
     await writeHeartbeat(database(), processOf('other role', { roles: ['api'] }), undefined);
     for (const id of ['lost', 'elsewhere', 'other role']) await age(id, 11);
-    await endProcess(database(), 'stopped', false);
+    await endProcess(database(), 'stopped', { isFailed: false, error: undefined });
     await age('old', 90_000);
     await age('me', 90_000);
     await removeFormerProcesses(database(), processOf('me'), LOST_MS);

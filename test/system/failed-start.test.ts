@@ -1,0 +1,52 @@
+/**
+ * A process whose start fails after it has registered: the others say so, with the reason.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { StatusBody } from '../../src/api/ops/status-body.ts';
+import { startService } from '../../src/app/service.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { startChain } from '../kit/anvil.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { startTestService, testConfig } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+test('a process whose start fails is listed as failed with the reason, and one that was asked to end during its start as stopped', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const database = parts.use(await createTestDatabase('postgres'));
+  const common = { database, rpc: [chain.url] };
+  const api = parts.use(await startTestService({ ...common, roles: ['api'] }));
+  const status = async () => (await (await fetch(`${api.apiUrl}/status`)).json()) as StatusBody;
+  const processOf = async (role: string) =>
+    (await status()).processes.find(({ roles }) => roles.includes(role));
+
+  const taken = testConfig({ ...common, port: Number(new URL(api.apiUrl).port) });
+  await assert.rejects(startService(taken, { log: silentLog(), roles: ['api', 'follower'] }), {
+    code: 'conflict',
+  });
+  const failed = await waitUntil(() => processOf('follower'));
+  assert.equal(failed.state, 'failed');
+  assert.match(failed.error ?? '', /http\.port/);
+  const problem = await waitUntil(async () => (await status()).problem ?? undefined);
+  assert.match(
+    problem.message,
+    new RegExp(`^no process follows the chain: the start of process ${failed.id} failed: .*http\\.port`),
+  );
+
+  const asked = new AbortController();
+  const unreachable = testConfig({ ...common, rpc: ['http://127.0.0.1:1'] });
+  const starting = startService(unreachable, {
+    ...{ log: silentLog(), roles: ['follower', 'prices'], signal: asked.signal },
+  });
+  await waitUntil(() => processOf('prices'));
+  asked.abort();
+  await assert.rejects(starting);
+  assert.deepEqual(
+    await waitUntil(async () => {
+      const one = await processOf('prices');
+      return one?.state !== 'running' && [one?.state, one?.error];
+    }),
+    ['stopped', null],
+  );
+});
