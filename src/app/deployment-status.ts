@@ -10,9 +10,10 @@ import type { Metrics } from '../core/metrics.ts';
 import { countMissed } from '../store/blocks/missed-blocks.ts';
 import type { Database } from '../store/db/db.ts';
 import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
-import { findLateWatchers, hasWaiting } from '../store/delivery/lateness.ts';
+import { findLateWatchers, hasWaiting, type Lateness } from '../store/delivery/lateness.ts';
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { FailingWork, ReportedFailure } from '../store/deployment/processes.ts';
+import { createPartReader } from './part-reader.ts';
 import type { Absence, ProcessRegistry, Silence } from './process-registry.ts';
 import { LOST_MS, type SeenProcess } from './process-watch.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
@@ -31,26 +32,24 @@ export type DeploymentReading = {
   sideTrouble: Trouble | undefined;
   /** Failing writes of other processes. */
   writeFailures: readonly ReportedFailure[];
-  details: DeploymentDetails;
+  /** Undefined while the processes can't be read. */
+  details: DeploymentDetails | undefined;
+  /** Why parts can't be read. */
+  errors: readonly unknown[];
 };
 
 export type DeploymentStatus = {
+  /** Takes at most DATABASE_MS_MAX. */
   read(now: Date): Promise<DeploymentReading>;
   /** Since when this process can't store its heartbeat; undefined while it can. */
   silentSince(): Date | undefined;
   /** Sets the gauges of the deployment, and removes those whose value is unknown. `own` is the trouble of following here. */
   refreshMetrics(now: Date, own: Trouble | undefined): Promise<void>;
-  /** Removes the gauges of the deployment, because the database doesn't answer. */
-  removeMetrics(): void;
 };
 
-/** The fields of /status while the database can't be read. */
-export const noDeployment: Body = {
-  processes: [],
-  missing: [],
-  receivers: null,
-  late: null,
-  failing_work: [],
+/** The fields of /status without a reading. */
+export const unknownDeployment: Body = {
+  ...{ processes: null, missing: null, receivers: null, late: null, failing_work: null },
 };
 
 /** A webhook that has been due for longer counts as late. */
@@ -79,9 +78,6 @@ export function createDeploymentStatus(options: Options): DeploymentStatus {
     if (kept !== undefined && nowMs - kept.atMs < KEEP_MS) return kept.reading;
     const reading = readDeployment(options, now);
     kept = { reading, atMs: nowMs };
-    reading.catch(() => {
-      if (kept?.reading === reading) kept = undefined;
-    });
     return reading;
   }
 
@@ -89,100 +85,116 @@ export function createDeploymentStatus(options: Options): DeploymentStatus {
     read,
     silentSince: () => deployment.silence()?.since,
     async refreshMetrics(now, own) {
-      const reading = await read(now).catch(() => undefined);
+      const { body, leader } = await read(now);
       const leads = deployment.leads();
       if (!leads) {
         metrics.chainLagSeconds.remove();
         metrics.chainBlockNumber.reset();
       }
-      const trouble = leads ? own : reading?.leader?.trouble;
-      if (deployment.leader() === undefined || reading === undefined) metrics.chainHeld.remove();
+      const trouble = leads ? own : leader?.trouble;
+      if (deployment.leader() === undefined || body.processes === null) metrics.chainHeld.remove();
       else metrics.chainHeld.set(trouble?.state === 'holding' ? 1 : 0);
-      setGauges(metrics, reading?.body);
+      setGauges(metrics, body);
       // While it can't store its heartbeat, it can't know.
       if (deployment.silence() !== undefined) metrics.roleMissing.reset();
-    },
-    removeMetrics() {
-      metrics.chainHeld.remove();
-      setGauges(metrics, undefined);
     },
   };
 }
 
 async function readDeployment(
-  { config, database, deployment }: Options,
+  { config, database, deployment, clock }: Options,
   now: Date,
 ): Promise<DeploymentReading> {
-  const lost = await countMissed(database);
-  const present = await withoutLost(withLimit(database, DATABASE_MS_MAX), lost);
-  const [isWaiting, failures, lateness] = await Promise.all([
-    hasWaiting(present),
-    countFailures(database),
-    findLateWatchers(present, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX }),
-    deployment.look(),
+  const parts = createPartReader(clock);
+  const missed = countMissed(database);
+  const present = missed.then((lost) => withoutLost(withLimit(database, DATABASE_MS_MAX), lost));
+  const [lost = [], isWaiting = false, failures, lateness, processes] = await Promise.all([
+    parts.read(missed),
+    parts.read(present.then(hasWaiting)),
+    parts.read(countFailures(database)),
+    parts.read(
+      present.then((shards) => findLateWatchers(shards, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX })),
+    ),
+    parts.read(deployment.look().then(deployment.processes)),
   ]);
-  const processes = deployment.processes();
   const hasFeeds = config.prices.native !== undefined || Object.keys(config.prices.tokens).length > 0;
   const isNeeded = { follower: true, delivery: isWaiting, prices: hasFeeds };
   const missing = rolesNeeded
-    .filter((role) => isNeeded[role])
+    .filter((role) => processes !== undefined && isNeeded[role])
     .flatMap((role) => {
       const absence = deployment.missing(role);
       if (absence === undefined) return [];
       return [{ role, message: describeAbsence(role, absence), since: absence.since }];
     });
-  const failingWork = deployment.failingWork().map((one) => ({ ...one, message: describeFailing(one) }));
-  const [first = troubleOfSilence(deployment.silence(), now) ?? troubleOfShards(lost) ?? outageOf(failures)] =
-    missing;
-  const leader = deployment.leader();
+  const failingWork = (processes === undefined ? [] : deployment.failingWork()).map((one) => ({
+    ...one,
+    message: describeFailing(one),
+  }));
+  const [
+    first = troubleOfSilence(deployment.silence(), now) ??
+      troubleOfShards(lost) ??
+      (failures && outageOf(failures)),
+  ] = missing;
+  const leader = processes && deployment.leader();
   return {
     body: {
-      processes: processes.map((one) => describeProcess(one, leader)),
-      missing: missing.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
-      receivers: {
-        failing: failures.receivers,
-        watchers: failures.watchers,
-        since: failures.oldestSince?.toISOString() ?? null,
-      },
-      late: {
-        watchers: lateness.watchers,
-        seconds: lateness.oldestDueAt === undefined ? 0 : ageSeconds(lateness.oldestDueAt, now),
-      },
-      failing_work: failingWork.map(({ work, process, message, since }) => ({
-        ...{ work, process, message, since: since.toISOString() },
-      })),
+      ...unknownDeployment,
+      ...(processes && {
+        processes: processes.map((one) => describeProcess(one, leader)),
+        missing: missing.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
+        failing_work: failingWork.map(({ work, process, message, since }) => ({
+          ...{ work, process, message, since: since.toISOString() },
+        })),
+      }),
+      ...(failures && { receivers: describeReceivers(failures) }),
+      ...(lateness && { late: describeLateness(lateness, now) }),
     },
     leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
     trouble: first && degradedBy(first),
     sideTrouble: failingWork[0] && degradedBy(failingWork[0]),
-    writeFailures: deployment.writeFailures(),
-    details: {
+    writeFailures: processes === undefined ? [] : deployment.writeFailures(),
+    details: processes && {
       processes: processes.map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid })),
-      late_watchers: lateness.latest.map(({ watcherId, watcherName, oldestDueAt }) => ({
-        ...{ watcher_id: watcherId, watcher: watcherName, oldest_due_at: oldestDueAt.toISOString() },
-        seconds: ageSeconds(oldestDueAt, now),
-      })),
+      late_watchers: lateness === undefined ? null : describeLatest(lateness, now),
     },
+    errors: parts.errors,
   };
 }
 
-/** Without a body, as when the database can't be read, the gauges are removed rather than left at old values. */
-function setGauges(metrics: Metrics, body: Body | undefined): void {
+const describeReceivers = ({ receivers, watchers, oldestSince }: FailureCounts) => ({
+  ...{ failing: receivers, watchers, since: oldestSince?.toISOString() ?? null },
+});
+
+const describeLateness = ({ watchers, oldestDueAt }: Lateness, now: Date) => ({
+  ...{ watchers, seconds: oldestDueAt === undefined ? 0 : ageSeconds(oldestDueAt, now) },
+});
+
+const describeLatest = ({ latest }: Lateness, now: Date) =>
+  latest.map(({ watcherId, watcherName, oldestDueAt }) => ({
+    ...{ watcher_id: watcherId, watcher: watcherName, oldest_due_at: oldestDueAt.toISOString() },
+    seconds: ageSeconds(oldestDueAt, now),
+  }));
+
+/** Removes the gauges whose value is unknown, rather than leaving them at old ones. */
+function setGauges(metrics: Metrics, { processes, missing, receivers, late }: Body): void {
   metrics.processes.reset();
   metrics.roleMissing.reset();
   metrics.receiversFailing.remove();
   metrics.watchersFailing.remove();
   metrics.watchersLate.remove();
   metrics.webhookLateSeconds.remove();
-  if (body === undefined) return;
-  const { processes, missing, receivers, late } = body;
-  for (const { roles, state } of processes) for (const role of roles) metrics.processes.inc({ role, state });
-  for (const role of rolesNeeded)
-    metrics.roleMissing.set({ role }, missing.some((one) => one.role === role) ? 1 : 0);
-  metrics.receiversFailing.set(receivers?.failing ?? 0);
-  metrics.watchersFailing.set(receivers?.watchers ?? 0);
-  metrics.watchersLate.set(late?.watchers ?? 0);
-  metrics.webhookLateSeconds.set(late?.seconds ?? 0);
+  for (const { roles, state } of processes ?? [])
+    for (const role of roles) metrics.processes.inc({ role, state });
+  for (const role of missing === null ? [] : rolesNeeded)
+    metrics.roleMissing.set({ role }, missing?.some((one) => one.role === role) ? 1 : 0);
+  if (receivers !== null) {
+    metrics.receiversFailing.set(receivers.failing);
+    metrics.watchersFailing.set(receivers.watchers);
+  }
+  if (late !== null) {
+    metrics.watchersLate.set(late.watchers);
+    metrics.webhookLateSeconds.set(late.seconds);
+  }
 }
 
 const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', prices: 'reads prices' };

@@ -8,8 +8,9 @@ import type { ReplicaState } from '../store/db/replica.ts';
 import type { WriteFailure } from '../store/db/write-health.ts';
 import type { QueueStatistics } from '../store/delivery/pending.ts';
 import type { CommonClock } from './common-clock.ts';
-import { noDeployment, type Trouble } from './deployment-status.ts';
+import { type Trouble, unknownDeployment } from './deployment-status.ts';
 import { describeNode, describeSocket } from './node-status.ts';
+import { unknownNotifications } from './notification-status.ts';
 import type { StatusOptions, Stored } from './stored-status.ts';
 
 export function bodyOf(
@@ -17,7 +18,7 @@ export function bodyOf(
   { stored, trouble, now }: { stored: Stored; trouble: Trouble | undefined; now: Date },
 ): StatusBody {
   const { version, config, database, nodes, proof } = options;
-  const { tip, chain, queue, prices, pairs, writeFailures, deployment, notifications } = stored;
+  const { tip, chain, lostShards, queue, prices, pairs, writeFailures, deployment, notifications } = stored;
   const reportedHead = deployment?.leader?.head;
   // The leader's report may be older than the newest stored block.
   const leaderHead = reportedHead === undefined ? undefined : Math.max(reportedHead, tip?.number ?? 0);
@@ -39,19 +40,21 @@ export function bodyOf(
     lag_blocks: lagBlocks,
     lag_seconds: lagSeconds(lagBlocks, tip, now),
     problem: describeProblem(trouble, writeFailures),
-    write_failures: writeFailures.map(({ part, message, since }) => {
-      return { part, message, since: since.toISOString() };
-    }),
+    write_failures:
+      stored.hasUnknownFailures && writeFailures.length === 0
+        ? null
+        : writeFailures.map(({ part, message, since }) => ({ part, message, since: since.toISOString() })),
     clock_step: describeStep(options.recentStep()),
-    lost_shards: stored.lostShards.map(({ worker, since, blockNumber, blocks, transfers }) => {
-      return { worker, since: since.toISOString(), block: blockNumber, blocks, transfers };
-    }),
+    lost_shards:
+      lostShards?.map(({ worker, since, blockNumber, blocks, transfers }) => {
+        return { worker, since: since.toISOString(), block: blockNumber, blocks, transfers };
+      }) ?? null,
     replica: describeReplica(options.replica?.()),
     queue: queue === undefined ? null : describeQueue(queue, now),
-    ...(deployment?.body ?? noDeployment),
-    ...notifications,
-    prices,
-    pairs,
+    ...(deployment?.body ?? unknownDeployment),
+    ...(notifications ?? unknownNotifications),
+    prices: prices ?? null,
+    pairs: pairs ?? null,
     quorum: quorum === undefined ? null : describeQuorum(quorum, proof),
     nodes: (nodes?.status() ?? []).map(describeNode),
     web_sockets: (nodes?.sockets() ?? []).map(describeSocket),

@@ -22,7 +22,7 @@ export async function describeNotifications(config: Config, database: Db) {
   };
 }
 
-/** While the database can't be read. */
+/** While they can't be read. */
 export const unknownNotifications = { orphaned: null, watchers_over_pending_limit: null };
 
 /** Sets the gauges; the one of the pending limit only where there is a limit. */

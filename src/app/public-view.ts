@@ -51,7 +51,7 @@ export function createPublicView(config: Config): PublicView {
           ...one,
           name: socketLabels[index]?.label ?? HIDDEN,
         })),
-        lost_shards: body.lost_shards.map((one) => ({ ...one, worker: HIDDEN })),
+        lost_shards: body.lost_shards?.map((one) => ({ ...one, worker: HIDDEN })) ?? null,
       };
       return show(named) as StatusBody;
     },

@@ -3,8 +3,6 @@
  */
 import type { OpsSources } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
-import { never } from '../core/abort.ts';
-import { firstOrLate } from '../core/bounded-wait.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Step } from '../core/loop.ts';
 import type { FollowerReport } from '../store/deployment/processes.ts';
@@ -12,9 +10,9 @@ import type { DeploymentReading, Trouble } from './deployment-status.ts';
 import { bodyOf, describeProblem } from './describe-status.ts';
 import { createFollowingTrouble, type FollowingTrouble } from './following-trouble.ts';
 import { createOperatorView, createPublicView } from './public-view.ts';
-import { checkReadiness, DATABASE_MS_MAX } from './readiness.ts';
+import { checkReadiness } from './readiness.ts';
 import { createRefresh } from './status-gauges.ts';
-import { readAll, type StatusOptions, type Stored, unread } from './stored-status.ts';
+import { readStored, type StatusOptions, type Stored } from './stored-status.ts';
 import { createTipReader } from './stored-tip.ts';
 
 export type Status = OpsSources & {
@@ -34,28 +32,27 @@ export function createStatus(options: StatusOptions): Status {
   /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
 
-  /** The stored data, or the reason why it can't be read. */
-  async function readStored(now: Date): Promise<Stored | { fault: Trouble }> {
-    try {
-      const stored = await readAll(options, now);
-      unreadSince = undefined;
-      return stored;
-    } catch (error) {
-      if (!(error instanceof Fault)) options.onBug(error);
-      unreadSince ??= options.deployment?.silentSince() ?? now;
-      return { fault: { state: 'degraded', message: describeUnread(error), since: unreadSince } };
-    }
+  /** That something can't be read. */
+  function unreadTrouble({ errors, isUnreadable }: Stored, now: Date): Trouble | undefined {
+    const bug = errors.find((error) => !(error instanceof Fault));
+    if (bug !== undefined) options.onBug(bug);
+    const error = bug ?? errors[0];
+    unreadSince = error === undefined ? undefined : (unreadSince ?? options.deployment?.silentSince() ?? now);
+    return (
+      unreadSince && { state: 'degraded', message: describeUnread(error, isUnreadable), since: unreadSince }
+    );
   }
 
   async function readBody(): Promise<StatusBody> {
     const now = clock.now();
-    const read = await readStored(now);
-    const stored = 'fault' in read ? unread : read;
-    const { tip, deployment } = stored;
+    const stored = await readStored(options, now);
+    const { tip, deployment, hasUnknownFailures } = stored;
     const chainTrouble =
       deployment?.leader === undefined ? following.find(tip?.number) : deployment.leader.trouble;
+    const unread = unreadTrouble(stored, now);
+    const rest = deployment?.trouble;
     const sideTrouble = stored.writeFailures.length === 0 ? deployment?.sideTrouble : undefined;
-    const trouble = chainTrouble ?? ('fault' in read ? read.fault : (deployment?.trouble ?? sideTrouble));
+    const trouble = chainTrouble ?? (hasUnknownFailures ? (unread ?? rest) : (rest ?? unread)) ?? sideTrouble;
     return bodyOf(options, { stored, trouble, now });
   }
 
@@ -79,26 +76,31 @@ export function createStatus(options: StatusOptions): Status {
     },
     checks: async () => view.checks(await checkReadiness(options)),
     async details() {
-      const reading = await options.deployment?.read(clock.now());
-      return reading?.details ?? { processes: [], late_watchers: [] };
+      const read = await options.deployment?.read(clock.now());
+      if (read === undefined) return { processes: [], late_watchers: [] };
+      if (read.details === undefined) throw read.errors[0];
+      return read.details;
     },
     async deployment() {
-      const reading = options.deployment?.read(clock.now()).catch(() => undefined);
-      const read = reading && (await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX));
-      if (read === undefined || read === 'late') return undefined;
+      const read = await options.deployment?.read(clock.now());
+      if (read === undefined || read.body.processes === null) return undefined;
       const { state, message } = summaryOf(read, following);
       return { state, message: message === undefined ? null : view.text(message) };
     },
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
-    refreshMetrics: createRefresh(options, following),
+    refreshMetrics: createRefresh(options, async () => following.find((await readTip())?.number)),
   };
 }
 
-const describeUnread = (error: unknown): string =>
-  error instanceof Fault
-    ? `${messageOf(error)}. /status can't show what is stored: check that the database runs, and check database.url`
-    : "a bug: /status can't show what is stored. The log of this process has the error (status.bug); please report it";
+function describeUnread(error: unknown, isUnreadable: boolean): string {
+  if (!(error instanceof Fault))
+    return "a bug: /status can't show all that is stored. The log of this process has the error (status.bug); please report it";
+  const advice = isUnreadable
+    ? "/status can't show what is stored: check that the database runs, and check database.url"
+    : '/status has null for what it could not read: a lock on a table, or a slow statement, may hold it up';
+  return `${messageOf(error)}. ${advice}`;
+}
 
 /** The deployment's state in /readyz: the most important problem decides it. */
 function summaryOf(

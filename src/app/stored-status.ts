@@ -5,22 +5,20 @@ import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Config } from '../config/schema.ts';
-import { never } from '../core/abort.ts';
-import { firstOrLate } from '../core/bounded-wait.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { findChain, findTipTimes } from '../store/blocks/blocks.ts';
 import { countMissed } from '../store/blocks/missed-blocks.ts';
 import type { Database } from '../store/db/db.ts';
 import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import type { ReplicaState } from '../store/db/replica.ts';
-import type { WriteFailure, WriteHealth } from '../store/db/write-health.ts';
-import { type QueueStatistics, queueStatistics } from '../store/delivery/pending.ts';
+import type { WriteHealth } from '../store/db/write-health.ts';
+import { queueStatistics } from '../store/delivery/pending.ts';
 import type { CommonClock } from './common-clock.ts';
-import type { DeploymentReading, DeploymentStatus } from './deployment-status.ts';
-import { describeNotifications, unknownNotifications } from './notification-status.ts';
+import type { DeploymentStatus } from './deployment-status.ts';
+import { describeNotifications } from './notification-status.ts';
 import { describePairs } from './pair-status.ts';
+import { createPartReader } from './part-reader.ts';
 import { describePrices } from './price-status.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
 
@@ -49,42 +47,33 @@ export type StatusOptions = {
   metrics: Metrics;
 };
 
-/** Everything that /status shows from the database. @throws Fault when the database doesn't answer in time. */
-export async function readAll(options: StatusOptions, now: Date): Promise<Stored> {
+/** Undefined: unknown, because it can't be read now. */
+export type Stored = Awaited<ReturnType<typeof readStored>>;
+
+/** Everything that /status shows from the database. `errors` says why parts of it are unknown. */
+export async function readStored(options: StatusOptions, now: Date) {
   const { config, database, clock } = options;
+  const parts = createPartReader(clock);
   const lost = countMissed(database);
   const present = lost.then(async (some) => withoutLost(withLimit(database, DATABASE_MS_MAX), some));
-  const reading = Promise.all([
-    findTipTimes(database),
-    findChain(database),
-    lost,
-    present.then((shards) => queueStatistics(shards, now)),
-    describePrices(config, database, now),
-    describePairs(config, database, now),
-    options.writes.failures(),
+  const [tip, chain, lostShards, queue, prices, pairs, notifications, own, deployment] = await Promise.all([
+    parts.read(findTipTimes(database)),
+    parts.read(findChain(database)),
+    parts.read(lost),
+    parts.read(present.then((shards) => queueStatistics(shards, now))),
+    parts.read(describePrices(config, database, now)),
+    parts.read(describePairs(config, database, now)),
+    parts.read(present.then((shards) => describeNotifications(config, shards))),
+    parts.read(options.writes.failures()),
     options.deployment?.read(now),
-    present.then((shards) => describeNotifications(config, shards)),
   ]);
-  const read = await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX);
-  if (read === 'late')
-    throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
-  const [tip, chain, lostShards, queue, prices, pairs, own, deployment, notifications] = read;
-  const writeFailures = [...own, ...(deployment?.writeFailures ?? [])];
-  return { tip, chain, lostShards, queue, prices, pairs, writeFailures, deployment, notifications };
+  const writeFailures = [...(own ?? []), ...(deployment?.writeFailures ?? [])];
+  const errors = [...parts.errors, ...(deployment?.errors ?? [])];
+  return {
+    ...{ tip, chain, lostShards, queue, prices, pairs, notifications, deployment, errors, writeFailures },
+    /** Whether other processes may have failures that this one can't read. */
+    hasUnknownFailures: deployment?.body.processes === null,
+    /** Whether the database answers nothing. */
+    isUnreadable: [chain, queue, notifications, deployment?.details].every((part) => part === undefined),
+  };
 }
-
-export type Stored = {
-  tip: Awaited<ReturnType<typeof findTipTimes>>;
-  chain: Awaited<ReturnType<typeof findChain>>;
-  lostShards: Awaited<ReturnType<typeof countMissed>>;
-  queue: QueueStatistics | undefined;
-  prices: Awaited<ReturnType<typeof describePrices>>;
-  pairs: Awaited<ReturnType<typeof describePairs>>;
-  writeFailures: readonly WriteFailure[];
-  deployment: DeploymentReading | undefined;
-  notifications: Awaited<ReturnType<typeof describeNotifications>> | typeof unknownNotifications;
-};
-export const unread: Stored = {
-  ...{ tip: undefined, chain: undefined, queue: undefined, deployment: undefined },
-  ...{ lostShards: [], prices: [], pairs: [], writeFailures: [], notifications: unknownNotifications },
-};

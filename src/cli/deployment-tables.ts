@@ -9,7 +9,7 @@ import { table } from './table.ts';
 export function deploymentRows(status: StatusBody): string[][] {
   const { problem, missing, receivers, late } = status;
   const { watchers_over_pending_limit: overLimit, orphaned } = status;
-  const others = missing.filter(({ message }) => message !== problem?.message);
+  const others = (missing ?? []).filter(({ message }) => message !== problem?.message);
   return [
     ...others.map(({ role, message, since }) => ['missing', `${role}: ${message} (since ${since})`]),
     ['receivers', describeReceivers(receivers)],
@@ -46,7 +46,7 @@ function describeReceivers(receivers: StatusBody['receivers']): string {
   return `${counted(receivers.failing, 'receiver')} of ${counted(receivers.watchers, 'watcher')} ${receivers.failing === 1 ? 'is' : 'are'} failing, the longest since ${receivers.since}. To list them: chainbell receivers --failing`;
 }
 
-type Process = StatusBody['processes'][number];
+type Process = NonNullable<StatusBody['processes']>[number];
 
 /** `placeOf`: where a process runs, in cells under `placeHeadings`. */
 export function processTable<P extends Process>(

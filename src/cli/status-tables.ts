@@ -14,7 +14,7 @@ const SHORT_HASH_CHARACTERS = 10;
 export function renderStatus(status: StatusBody): string {
   const tables = [
     table(summaryRows(status)),
-    processTable(status.processes),
+    processTable(status.processes ?? []),
     ...priceTables(status),
     pairTable(status),
     nodeTable(status),
@@ -29,15 +29,16 @@ function summaryRows(status: StatusBody): string[][] {
   return [
     ['state', status.state],
     ...(problem === null ? [] : [['problem', `${problem.message} (since ${problem.since})`]]),
-    ...status.write_failures.map(({ part, message, since }) => [
+    ...(status.write_failures ?? []).map(({ part, message, since }) => [
       'writes',
       `${part} has stored nothing since ${since}: ${message}`,
     ]),
-    ...status.failing_work.map(({ message, since }) => ['work', `since ${since}: ${message}`]),
+    ...(status.failing_work ?? []).map(({ message, since }) => ['work', `since ${since}: ${message}`]),
     ['chain', `${chain.id}, head ${chain.head ?? 'unknown'}, final ${chain.finalized ?? 'unknown'}`],
     ['genesis', chain.genesis_hash ?? 'unknown'],
     ['cursor', describeCursor(status)],
     ['queue', describeQueue(status.queue)],
+    ...unknownRows(status),
     ...deploymentRows(status),
     [
       'quorum',
@@ -49,6 +50,22 @@ function summaryRows(status: StatusBody): string[][] {
     ['agreement', describeAgreement(status.agreement)],
     ['version', status.version],
   ];
+}
+
+/** Lists that can't be read now. Without this row, their tables would look empty. */
+const listed = [
+  'processes',
+  'missing',
+  'failing_work',
+  'write_failures',
+  'lost_shards',
+  'prices',
+  'pairs',
+] as const;
+
+function unknownRows(status: StatusBody): string[][] {
+  const unknown = listed.filter((name) => status[name] === null);
+  return unknown.length === 0 ? [] : [['unknown', unknown.join(', ')]];
 }
 
 function describeCursor(status: StatusBody): string {
@@ -71,7 +88,8 @@ function describeQueue(queue: StatusBody['queue']): string {
 }
 
 function priceTables({ prices }: StatusBody): string[] {
-  const sources = prices.flatMap(({ asset, sources: own }) =>
+  const known = prices ?? [];
+  const sources = known.flatMap(({ asset, sources: own }) =>
     own.map(({ source, verdict, price, observed_at, message }) => [
       ...[asset, source, verdict, price ?? '-', observed_at ?? '-', message ?? ''],
     ]),
@@ -79,7 +97,7 @@ function priceTables({ prices }: StatusBody): string[] {
   return [
     table([
       ['PRICE OF', 'USD', 'AGE', 'REMARK'],
-      ...prices.map(({ asset, price, age_seconds: age, stale }) => [
+      ...known.map(({ asset, price, age_seconds: age, stale }) => [
         ...[asset, price ?? '-', age === null ? '-' : `${Math.round(age)} s`],
         stale ? (price === null ? 'none yet' : 'stale') : '',
       ]),
@@ -91,7 +109,7 @@ function priceTables({ prices }: StatusBody): string[] {
 function pairTable({ pairs }: StatusBody): string {
   return table([
     ['PAIR', 'NAME', 'PRICE', 'CHANGED', 'OFF FEEDS', 'LP OFF FAIR', 'REMARK'],
-    ...pairs.map((pair) => [
+    ...(pairs ?? []).map((pair) => [
       ...[String(pair.id), pair.name, pair.price ?? '-', pair.updated_at ?? '-'],
       ...[percent(pair.price_deviation), percent(pair.lp_deviation)],
       [

@@ -70,7 +70,7 @@ test('the public status names nodes by their position in the configuration and s
 });
 
 test('price sources keep distinct names without a host', () => {
-  const [price] = STATUS_EXAMPLE.prices;
+  const price = STATUS_EXAMPLE.prices?.[0];
   assert.ok(price !== undefined);
   const [first] = price.sources;
   assert.ok(first !== undefined);
@@ -80,7 +80,7 @@ test('price sources keep distinct names without a host', () => {
   }));
   const { prices } = view.status({ ...STATUS_EXAMPLE, prices: [{ ...price, sources }] });
   assert.deepEqual(
-    prices[0]?.sources.map(({ source }) => source),
+    prices?.[0]?.sources.map(({ source }) => source),
     ['http:page1', 'http:page1#2', 'binance:ETHUSDT'],
   );
 });

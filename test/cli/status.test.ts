@@ -109,8 +109,8 @@ describe('status without a service', () => {
     chainbell('.', { ...chain, ...env }, 'status', ...words);
 
   test('prices, their sources and pairs have separate tables', async () => {
-    const [price] = STATUS_EXAMPLE.prices;
-    const [pair] = STATUS_EXAMPLE.pairs;
+    const price = STATUS_EXAMPLE.prices?.[0];
+    const pair = STATUS_EXAMPLE.pairs?.[0];
     assert.ok(price !== undefined && pair !== undefined);
     const none = { asset: 'SOL', price: null, age_seconds: null, stale: true, sources: [] };
     const old = { ...price, asset: 'XRP', age_seconds: 700.4, stale: true, sources: [] };
@@ -140,6 +140,20 @@ describe('status without a service', () => {
       /^6 +USDT\/ETH +- +- +- +- +the last 24 hours are still being read$/m,
     ])
       assert.match(out, line);
+  });
+
+  test('lists that the service cannot read are named', async () => {
+    const body = JSON.stringify({
+      ...STATUS_EXAMPLE,
+      processes: null,
+      missing: null,
+      prices: null,
+      pairs: null,
+    });
+    await using service = await startReceiver({ answer: { body } });
+    const { out } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
+    assert.match(out, /^unknown +processes, missing, prices, pairs$/m);
+    assert.doesNotMatch(out, /^PROCESS /m);
   });
 
   test('failing writes are shown with the next step, and nodes with how often they were outvoted and disproved', async () => {

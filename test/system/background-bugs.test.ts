@@ -4,12 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StatusBody } from '../../src/api/ops/status-body.ts';
 import { startService } from '../../src/app/service.ts';
 import { createLog } from '../../src/core/log.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import type { KnownStatus } from '../kit/known-status.ts';
 import { startReceiver } from '../kit/receiver.ts';
 import { createWatcher, freshAddress, startTestService, testConfig } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -31,7 +31,7 @@ test('webhooks go on while a bug stops the statistics, and /status of each proce
   const watcher = await createWatcher(api, 'acme');
   const address = freshAddress();
   await watcher.watch({ address, webhookUrl: `${receiver.url}/acme` });
-  const status = async () => (await (await fetch(`${api.apiUrl}/status`)).json()) as StatusBody;
+  const status = async () => (await (await fetch(`${api.apiUrl}/status`)).json()) as KnownStatus;
   await waitUntil(async () => (await status()).state === 'ok');
 
   await api.database.query(sql`alter table receiver_window rename to former_window`);
@@ -74,7 +74,7 @@ test('a process that a bug ended is reported as such, not as stopped on request'
   parts.defer(() => service.stop());
   const asked = parts.use(await startTestService({ ...common, roles: ['delivery'] }));
   const api = parts.use(await startTestService({ ...common, roles: ['api'] }));
-  const status = async () => (await (await fetch(`${api.apiUrl}/status`)).json()) as StatusBody;
+  const status = async () => (await (await fetch(`${api.apiUrl}/status`)).json()) as KnownStatus;
   await waitUntil(async () => (await status()).processes.length === 3);
   await api.database.query(sql`alter table block rename to former_block`);
   await chain.mine(1);

@@ -62,7 +62,7 @@ for (const { name, isDecided } of [
     await pay(near);
     const hasGoneOn = async () => {
       const { cursor, lost_shards: shards } = await status();
-      return shards.length > 0 && cursor?.number === (await chain.head()).number;
+      return shards !== null && shards.length > 0 && cursor?.number === (await chain.head()).number;
     };
     await waitUntil(hasGoneOn, { describe: 'the newest block, without the lost shards' });
     assert.equal(await held.isPrepared(), true);

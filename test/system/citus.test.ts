@@ -38,7 +38,7 @@ for (const { name, isKilled } of [
     for (const watcher of watchers) await pay(watcher);
     const hasGoneOn = async () => {
       const { cursor, lost_shards: shards } = await status();
-      return shards.length > 0 && cursor?.number === (await chain.head()).number;
+      return shards !== null && shards.length > 0 && cursor?.number === (await chain.head()).number;
     };
     await waitUntil(hasGoneOn, { describe: 'the newest block, without the lost shards', timeoutMs: 60_000 });
     receiver.setAnswer({ status: 200 });
@@ -51,13 +51,13 @@ for (const { name, isKilled } of [
     const lost = await status();
     assert.equal(lost.state, 'degraded');
     assert.match(lost.problem?.message ?? '', /^worker … did not answer, so its shards wait for blocks/);
-    assert.equal(lost.lost_shards.length, 1);
-    assert.equal(lost.lost_shards[0]?.worker, '…');
+    assert.equal(lost.lost_shards?.length, 1);
+    assert.equal(lost.lost_shards?.[0]?.worker, '…');
     const { lost_shards: named, problem } = await stage.operatorStatus();
-    const [{ worker } = { worker: '' }] = named;
+    const worker = named?.[0]?.worker ?? '';
     assert.ok(worker.endsWith(`:${cluster.workers[1]?.port}`));
     assert.ok(problem?.message.includes(worker), problem?.message);
-    assert.ok((lost.lost_shards[0]?.blocks ?? 0) > 0);
+    assert.ok((lost.lost_shards?.[0]?.blocks ?? 0) > 0);
     assert.notEqual(lost.cursor, null);
 
     // A process that is killed before it has recorded an outcome sends the webhook again.

@@ -3,11 +3,11 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StatusBody } from '../../src/api/ops/status-body.ts';
 import type { Role } from '../../src/app/roles.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import type { KnownStatus } from '../kit/known-status.ts';
 import { type Program, startProgram } from '../kit/program.ts';
 import { startReceiver } from '../kit/receiver.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -36,7 +36,7 @@ test('when the only follower is killed or stopped, every other process is degrad
   start('delivery');
   let follower = start('follower');
   const { api: url } = await started(api);
-  const status = async () => (await (await fetch(`${url}/status`)).json()) as StatusBody;
+  const status = async () => (await (await fetch(`${url}/status`)).json()) as KnownStatus;
   await chain.mine();
   const isFollowing = async () => {
     const body = await status();

@@ -3,11 +3,11 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StatusBody } from '../../src/api/ops/status-body.ts';
 import { startService } from '../../src/app/service.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import type { KnownStatus } from '../kit/known-status.ts';
 import { startTestService, testConfig } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -17,7 +17,7 @@ test('a process whose start fails is listed as failed with the reason, and one t
   const database = parts.use(await createTestDatabase('postgres'));
   const common = { database, rpc: [chain.url] };
   const api = parts.use(await startTestService({ ...common, roles: ['api'] }));
-  const status = async () => (await (await fetch(`${api.apiUrl}/status`)).json()) as StatusBody;
+  const status = async () => (await (await fetch(`${api.apiUrl}/status`)).json()) as KnownStatus;
   const processOf = async (role: string) =>
     (await status()).processes.find(({ roles }) => roles.includes(role));
 

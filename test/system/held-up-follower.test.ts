@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { StatusBody } from '../../src/api/ops/status-body.ts';
 import { LOST_MS } from '../../src/app/process-watch.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { listProcesses } from '../../src/store/deployment/processes.ts';
@@ -18,22 +19,33 @@ test('while locks keep the follower from storing blocks, its heartbeats go on an
   const operator = await database.open();
   const common = { database, rpc: [chain.url] };
   const follower = parts.use(await startTestService({ ...common, roles: ['follower', 'prices'] }));
+  const api = parts.use(await startTestService({ ...common, roles: ['api'] }));
   await chain.mine();
   await follower.inSync(chain);
   const leader = async () =>
     (await listProcesses(operator)).find(({ follower: report }) => report?.leads === true);
   await waitUntil(async () => (await leader()) !== undefined);
 
-  const problem = await operator.transaction(async (tx) => {
+  const { problem, status } = await operator.transaction(async (tx) => {
     await tx.query(sql`lock table block, notification, queue in access exclusive mode`);
     await chain.mine();
-    return waitUntil(async () => {
+    const shown = await waitUntil(async () => {
       const one = await leader();
       assert.ok(one !== undefined && one.ageMs < LOST_MS, `no heartbeat for ${one?.ageMs} ms`);
       return one.follower?.problem;
     });
+    const answer = await fetch(`${api.apiUrl}/status`);
+    return { problem: shown, status: (await answer.json()) as StatusBody };
   });
   assert.match(problem.message, /^the database does not answer the follower, .* a lock on a table/);
+  assert.deepEqual(
+    [status.state, status.problem?.message, status.queue],
+    ['degraded', problem.message, null],
+  );
+  assert.deepEqual(
+    [status.missing, status.processes?.map(({ state }) => state)],
+    [[], ['running', 'running']],
+  );
   await follower.inSync(chain);
   await waitUntil(async () => (await leader())?.follower?.state === 'ok');
 });

@@ -15,7 +15,7 @@ import { Age } from '../parts/values.tsx';
 import { texts } from '../texts.ts';
 
 export type Pair = Exact<Data<'GET /api/swap/pairs'>>[number];
-type Price = Status['prices'][number];
+type Price = NonNullable<Status['prices']>[number];
 
 const REFRESH_MS = 30_000;
 /** The pair whose price, times that of the native coin, is the price of the reward token (specification, price API). */
@@ -31,12 +31,12 @@ export function unitsOf({ name, usd_value_from: from }: Pick<Pair, 'name' | 'usd
 }
 
 /** The status, with the last known prices while the service can't read any. */
-function usePrices(): Loaded<Status> {
+function usePrices(): Loaded<Status & { prices: Price[] }> {
   const loaded = status.state.value;
-  const known = useRef<Status['prices']>([]);
+  const known = useRef<Price[]>([]);
   const { data } = loaded;
-  if (data === undefined) return loaded;
-  if (data.problem === null || data.prices.length > 0) known.current = data.prices;
+  if (data === undefined) return { ...loaded, data };
+  known.current = data.prices ?? known.current;
   return { ...loaded, data: { ...data, prices: known.current } };
 }
 

@@ -133,7 +133,7 @@ async function loadHistory(id: string, count: number, signal: AbortSignal): Prom
 
 function Summary({ pair }: { pair: Pair }) {
   const [first = '', second = ''] = pair.name.split('/');
-  const state = status.state.value.data?.pairs.find(({ id }) => String(id) === pair.id);
+  const state = status.state.value.data?.pairs?.find(({ id }) => String(id) === pair.id);
   return (
     <Figures>
       <Figure
@@ -181,7 +181,7 @@ function Summary({ pair }: { pair: Pair }) {
 function Facts({ pair }: { pair: Pair }) {
   const [first = '', second = ''] = pair.name.split('/');
   const { unit: valued } = unitsOf(pair);
-  const price = status.state.value.data?.prices.find(
+  const price = status.state.value.data?.prices?.find(
     ({ asset }) => asset.toLowerCase() === valued.toLowerCase(),
   );
   return (

@@ -86,11 +86,14 @@ function Problems({ status }: { status: Status }) {
   useProblemShown();
   const found: { text: string; since: string | null }[] = [
     ...(status.problem === null ? [] : [{ text: status.problem.message, since: status.problem.since }]),
-    ...status.write_failures.map(({ part, message, since }) => ({
+    ...(status.write_failures ?? []).map(({ part, message, since }) => ({
       text: systemTexts.writeFailure(part, message),
       since,
     })),
-    ...[...status.missing, ...status.failing_work].map(({ message, since }) => ({ text: message, since })),
+    ...[...(status.missing ?? []), ...(status.failing_work ?? [])].map(({ message, since }) => ({
+      text: message,
+      since,
+    })),
     ...(status.clock_step === null
       ? []
       : [{ text: systemTexts.clockStep(status.clock_step.seconds), since: status.clock_step.at }]),

@@ -34,20 +34,24 @@ const Process = Type.Object({
 });
 
 export const deploymentFields = {
-  processes: Type.Array(Process, {
-    description:
-      'The processes of the deployment: first the one that answers, then by last heartbeat, newest first.',
-  }),
-  missing: Type.Array(
-    Type.Object({
-      role: Type.Enum(['follower', 'delivery', 'prices']),
-      message: Type.String(),
-      since: Time,
-    }),
-    {
+  processes: orNull(
+    Type.Array(Process, {
       description:
-        'Roles that no process has had for 10 s. `follower` is always required, `delivery` while webhooks wait, and `prices` if price feeds are configured.',
-    },
+        'The processes of the deployment: first the one that answers, then by last heartbeat, newest first. Null while it cannot read them.',
+    }),
+  ),
+  missing: orNull(
+    Type.Array(
+      Type.Object({
+        role: Type.Enum(['follower', 'delivery', 'prices']),
+        message: Type.String(),
+        since: Time,
+      }),
+      {
+        description:
+          'Roles that no process has had for 10 s. `follower` is always required, `delivery` while webhooks wait, and `prices` if price feeds are configured. Null while it is unknown.',
+      },
+    ),
   ),
   receivers: orNull(
     Type.Object(
@@ -105,17 +109,19 @@ export const DeploymentDetails = Type.Object(
     processes: Type.Array(Type.Object({ ...Process.properties, host: Type.String(), pid: Type.Integer() }), {
       description: 'As in /status, with host and process id.',
     }),
-    late_watchers: Type.Array(
-      Type.Object({
-        watcher_id: Type.Integer(),
-        watcher: Type.String(),
-        oldest_due_at: Type.String({ description: 'When its most overdue webhook was due.' }),
-        seconds: Type.Number({ description: 'Seconds since then.' }),
-      }),
-      {
-        description:
-          'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The most overdue first, up to 100.',
-      },
+    late_watchers: orNull(
+      Type.Array(
+        Type.Object({
+          watcher_id: Type.Integer(),
+          watcher: Type.String(),
+          oldest_due_at: Type.String({ description: 'When its most overdue webhook was due.' }),
+          seconds: Type.Number({ description: 'Seconds since then.' }),
+        }),
+        {
+          description:
+            'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The most overdue first, up to 100. Null while it cannot be read.',
+        },
+      ),
     ),
   },
   { title: 'DeploymentDetails' },

@@ -161,25 +161,32 @@ export const StatusBody = Type.Object(
       }),
     ),
     problem: orNull(Type.Object({ message: Type.String(), since: Time })),
-    write_failures: Type.Array(
-      Type.Object({
-        part: Type.String({ description: '`follower`, `delivery`, `prices` or `api`.' }),
-        message: Type.String(),
-        since: Time,
-      }),
-      { description: 'Parts of any process whose last write failed. /readyz answers 503 meanwhile.' },
+    write_failures: orNull(
+      Type.Array(
+        Type.Object({
+          part: Type.String({ description: '`follower`, `delivery`, `prices` or `api`.' }),
+          message: Type.String(),
+          since: Time,
+        }),
+        {
+          description:
+            'Parts of any process whose last write failed. /readyz answers 503 meanwhile. Null while it is unknown.',
+        },
+      ),
     ),
-    failing_work: Type.Array(
-      Type.Object({
-        work: Type.String({ description: 'For example `statistics`.' }),
-        process: Type.String(),
-        message: Type.String(),
-        since: Time,
-      }),
-      {
-        description:
-          'Work beside blocks and webhooks that a bug stops on a process, or that has failed or waited for 5 minutes. It is tried again.',
-      },
+    failing_work: orNull(
+      Type.Array(
+        Type.Object({
+          work: Type.String({ description: 'For example `statistics`.' }),
+          process: Type.String(),
+          message: Type.String(),
+          since: Time,
+        }),
+        {
+          description:
+            'Work beside blocks and webhooks that a bug stops on a process, or that has failed or waited for 5 minutes. It is tried again. Null while it is unknown.',
+        },
+      ),
     ),
     clock_step: orNull(
       Type.Object(
@@ -204,23 +211,25 @@ export const StatusBody = Type.Object(
         },
       ),
     ),
-    lost_shards: Type.Array(
-      Type.Object({
-        worker: Type.String({
+    lost_shards: orNull(
+      Type.Array(
+        Type.Object({
+          worker: Type.String({
+            description:
+              'Host and port, as Citus knows them, for the operator (`/api/admin/status`); `…` for others.',
+          }),
+          since: Time,
+          block: Type.Integer({ description: 'The newest block that the shards have; -1 for none.' }),
+          blocks: Type.Integer({ description: 'Blocks that wait for them.' }),
+          transfers: Type.Integer({
+            description: 'Transfers of these blocks that may be of watched addresses.',
+          }),
+        }),
+        {
           description:
-            'Host and port, as Citus knows them, for the operator (`/api/admin/status`); `…` for others.',
-        }),
-        since: Time,
-        block: Type.Integer({ description: 'The newest block that the shards have; -1 for none.' }),
-        blocks: Type.Integer({ description: 'Blocks that wait for them.' }),
-        transfers: Type.Integer({
-          description: 'Transfers of these blocks that may be of watched addresses.',
-        }),
-      }),
-      {
-        description:
-          'Citus: workers whose shards blocks leave out because they did not answer. `queue` and the counts do not include these shards.',
-      },
+            'Citus: workers whose shards blocks leave out because they did not answer. `queue` and the counts do not include these shards.',
+        },
+      ),
     ),
     queue: orNull(
       Type.Object(
@@ -236,7 +245,7 @@ export const StatusBody = Type.Object(
         },
         {
           description:
-            'Null while the database cannot be read. `cursor`, `prices` and `pairs` are empty then.',
+            'Null while the database cannot be read, as are `cursor`, `prices`, `pairs` and each list that it holds.',
         },
       ),
     ),
@@ -259,8 +268,8 @@ export const StatusBody = Type.Object(
         },
       ),
     ),
-    prices: Type.Array(Price),
-    pairs: Type.Array(Pair),
+    prices: orNull(Type.Array(Price)),
+    pairs: orNull(Type.Array(Pair)),
     quorum: orNull(
       Type.Object({
         nodes: Type.Integer({ description: 'HTTP nodes that vote.' }),

@@ -8,7 +8,7 @@ import { isInShards, shardsOfWatcher } from './shards.ts';
 
 type LateWatcher = { watcherId: number; watcherName: string; oldestDueAt: Date };
 
-type Lateness = {
+export type Lateness = {
   watchers: number;
   /** The due time of the most overdue webhook of all. */
   oldestDueAt: Date | undefined;

@@ -23,6 +23,7 @@ import { attemptDue } from '../../kit/attempts.ts';
 import { addressOf, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../../kit/clock.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import type { KnownStatus } from '../../kit/known-status.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { createApiStory } from '../api-story.ts';
 
@@ -77,10 +78,11 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     async body() {
       const { status: code, json, text } = await ask('GET', '/status');
       assert.equal(code, 200, text);
-      return json as StatusBody;
+      return json as KnownStatus;
     },
     async metric(name: string, labels: Record<string, string> = {}) {
-      await status.refreshMetrics();
+      // As /metrics does: it rejects while the database can't be read.
+      await status.refreshMetrics().catch(() => {});
       const text = await metrics.registry.metrics();
       const shown = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
       const line = shown.length === 0 ? name : `${name}{${shown.join(',')}}`;
@@ -235,11 +237,47 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await assert.rejects(api.beat());
     clock.advance(600_000);
     await assert.rejects(api.beat());
-    const { state, problem, lag_blocks, lag_seconds } = await api.body();
+    const body: StatusBody = await api.body();
+    const { state, problem, lag_blocks, lag_seconds } = body;
     assert.deepEqual([state, problem?.since, lag_blocks, lag_seconds], ['degraded', since, null, null]);
+    const { processes, missing, failing_work, write_failures, receivers, queue } = body;
+    assert.deepEqual(
+      { processes, missing, failing_work, write_failures, receivers, queue },
+      {
+        ...{ processes: null, missing: null, failing_work: null, write_failures: null },
+        ...{ receivers: null, queue: null },
+      },
+      'an empty list would say that all is well',
+    );
+    assert.equal(await api.metric('chainbell_role_missing', { role: 'follower' }), undefined);
+    assert.equal((await api.ask('GET', '/readyz')).status, 503);
     isDown = false;
     await pass(4, api, start('follower'));
     assert.equal((await api.body()).problem?.since === since, false);
+  });
+
+  test('what cannot be read is null, and hides neither the processes nor their problems', async () => {
+    const { start, startOn, pass } = createStory();
+    const locked: Database = {
+      ...database(),
+      async query(statement) {
+        if (/\bqueue\b/.test(statement.text)) throw new Fault('unavailable', 'database: a lock');
+        return database().query(statement);
+      },
+    };
+    const [api, follower] = [startOn(locked)('api'), start('follower')];
+    await pass(4, follower, api);
+    const body: StatusBody = await api.body();
+    assert.deepEqual([body.queue, body.late, body.missing, body.processes?.length], [null, null, [], 2]);
+    assert.deepEqual([body.state, body.receivers], ['degraded', { failing: 0, watchers: 0, since: null }]);
+    assert.match(
+      body.problem?.message ?? '',
+      /^database: a lock\. \/status has null for what it could not read/,
+    );
+    assert.equal(await api.metric('chainbell_role_missing', { role: 'follower' }), '0');
+    assert.equal(await api.metric('chainbell_webhook_late_watchers'), undefined);
+    await pass(20, api);
+    assert.match((await api.body()).problem?.message ?? '', /^no process follows the chain: .* is lost/);
   });
 
   test('a process that can only read calls no other one lost, and says why it doesn’t know', async () => {
@@ -430,7 +468,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(!JSON.stringify(body).includes('secret.example'));
     const { late_watchers } = await api.status.details();
     assert.deepEqual(
-      late_watchers.map(({ watcher, seconds }) => [watcher, seconds]),
+      late_watchers?.map(({ watcher, seconds }) => [watcher, seconds]),
       [['acme', 80]],
     );
     assert.deepEqual(clock.now(), later(80_000));
