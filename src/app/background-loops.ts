@@ -33,8 +33,8 @@ export type Loops = {
 };
 
 const RETRY_MS_MAX = 15_000;
-/** A bug may come with every second item of the work. */
-const BUG_LOG_MS = 60_000;
+/** A bug may come with every second item of the work, or with each reading of /status. */
+export const BUG_LOG_MS = 60_000;
 /** Following and delivery resume this soon after a standby has taken over the database. */
 export const RESUME_MS_MAX = 2_000;
 

@@ -127,7 +127,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
     heldUpSince: follower.heldUpSince,
-    ...{ recentStep: () => common?.recentStep(), onBug: (err) => log.error({ err }, 'status.bug') },
+    recentStep: () => common?.recentStep(),
+    onBug: (err, others) => log.error({ err, others }, 'status.bug'),
     agreement: follows ? () => withDoubts(nodes.agreement(), follower.fullChecks.doubts()) : undefined,
     deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),
   });

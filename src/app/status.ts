@@ -4,8 +4,10 @@
 import type { OpsSources } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import { createLogLimit } from '../core/log-limit.ts';
 import type { Step } from '../core/loop.ts';
 import type { FollowerReport } from '../store/deployment/processes.ts';
+import { BUG_LOG_MS } from './background-loops.ts';
 import type { DeploymentReading, Trouble } from './deployment-status.ts';
 import { bodyOf, describeProblem } from './describe-status.ts';
 import { createFollowingTrouble, type FollowingTrouble } from './following-trouble.ts';
@@ -29,13 +31,15 @@ export function createStatus(options: StatusOptions): Status {
   const hideSecrets = createOperatorView(config);
   const following = createFollowingTrouble(nodes, options.heldUpSince);
   const readTip = createTipReader(reports, clock);
+  const limitBugs = createLogLimit(clock, BUG_LOG_MS);
   /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
 
   /** That something can't be read. */
   function unreadTrouble({ errors, isUnreadable }: Stored, now: Date): Trouble | undefined {
     const bug = errors.find((error) => !(error instanceof Fault));
-    if (bug !== undefined) options.onBug(bug);
+    const others = bug === undefined ? undefined : limitBugs();
+    if (others !== undefined) options.onBug(bug, others);
     const error = bug ?? errors[0];
     unreadSince = error === undefined ? undefined : (unreadSince ?? options.deployment?.silentSince() ?? now);
     return (

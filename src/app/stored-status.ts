@@ -41,8 +41,8 @@ export type StatusOptions = {
   replica?: (() => ReplicaState) | undefined;
   /** Without it, the status covers only this process. */
   deployment?: DeploymentStatus | undefined;
-  /** Called with an unexpected error of a statement of /status. */
-  onBug(error: unknown): void;
+  /** Called with an unexpected error of a statement of /status, at most once a minute. `others`: errors since the last call. */
+  onBug(error: unknown, others: number): void;
   clock: Clock;
   metrics: Metrics;
 };

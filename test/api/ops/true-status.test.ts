@@ -46,7 +46,7 @@ type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   /** From now on no statement is answered, and each fails with this error. */
   breakDatabase(error?: Error): void;
   /** What /status reported as bugs. */
-  bugs: unknown[];
+  bugs: [error: unknown, others: number][];
 };
 
 function withFollower(
@@ -66,14 +66,14 @@ function withFollower(
       });
       const writes = createWriteHealth(database, clock);
       let broken: Error | undefined;
-      const bugs: unknown[] = [];
+      const bugs: Stage['bugs'] = [];
       const seen: Database = {
         ...database,
         query: (statement) => (broken === undefined ? database.query(statement) : Promise.reject(broken)),
       };
       const chain = { ...config.chain, rpc: scripted.map(({ url }) => url) };
       const status = createStatus({
-        onBug: (error) => bugs.push(error),
+        onBug: (error, others) => bugs.push([error, others]),
         ...{
           version: '0',
           config: { ...config, chain },
@@ -220,14 +220,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     }));
 
-  test('a statement of /status that fails because of a bug is reported, and the rest is shown', () =>
-    withFollower(database(), 1, async ({ status, breakDatabase, bugs }) => {
+  test('a statement of /status that fails because of a bug is reported once a minute, and the rest is shown', () =>
+    withFollower(database(), 1, async ({ status, breakDatabase, bugs, clock }) => {
       const bug = new Error('relation "price" does not exist');
       breakDatabase(bug);
       const { state, problem, cursor, nodes } = await status();
       assert.deepEqual([state, cursor, nodes.length], ['degraded', null, 1]);
       assert.match(problem?.message ?? '', /^a bug: .*\(status\.bug\)/);
-      assert.deepEqual(bugs, [bug]);
+      assert.deepEqual(bugs, [[bug, 0]]);
+      for (let time = 0; time < 3; time += 1) await status();
+      assert.equal(bugs.length, 1);
+      clock.advance(60_000);
+      await status();
+      assert.deepEqual(bugs[1], [bug, 3]);
     }));
 
   test('if one of two nodes is stuck, following stops and the problem names that node', () =>

@@ -265,8 +265,9 @@ const EVENTS: Record<string, LogEvent> = {
   },
   'status.bug': {
     level: 'error',
-    fields: 'err',
-    meaning: '`/status` could not read what is stored, because of a bug. It shows the rest.',
+    fields: 'err, others',
+    meaning:
+      '`/status` could not read what is stored, because of a bug. It shows the rest. At most one line a minute; `others` counts the bugs since the line before.',
   },
   'http.failed': {
     level: 'error',
