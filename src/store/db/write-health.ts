@@ -18,8 +18,13 @@ export type WriteHealth = {
   failures(): Promise<readonly WriteFailure[]>;
 };
 
-/** Loops retry within 15 s. A part that has not may have nothing to write, so only a probe can clear its failure. */
-const QUIET_MS = 20_000;
+/**
+ * A part that has not tried again for this long may have nothing to write, such as a follower that stands by, so only a probe can clear
+ * its failure. Blocks and outcomes are tried again within 2 s.
+ */
+const QUIET_MS = 5_000;
+/** The same for a part that failed again after a probe had cleared it, so that its state doesn't alternate. All loops retry within 15 s. */
+const QUIET_AGAIN_MS = 20_000;
 const PROBE_PAUSE_MS = 1_000;
 /** Callers of `failures` wait no longer for a probe. */
 const PROBE_MS_MAX = 1_000;
@@ -36,10 +41,12 @@ const ADVICE: readonly [pattern: RegExp, advice: string][] = [
 ];
 const OTHER_ADVICE = "See the database server's log.";
 
-type Failing = { error: Error; since: Date; lastMs: number };
+type Failing = { error: Error; since: Date; lastMs: number; quietMs: number };
 
 export function createWriteHealth(database: Database, clock: Clock): WriteHealth {
   const failing = new Map<string, Failing>();
+  /** Parts whose last failure a probe cleared, without a write of theirs since then. */
+  const cleared = new Set<string>();
   let probing: Promise<void> | undefined;
   let probedMs = Number.NEGATIVE_INFINITY;
 
@@ -50,12 +57,16 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
       const result = await work((statement) => {
         isWriting ||= isWrite(statement);
       });
-      if (isWriting) failing.delete(part);
+      if (isWriting) {
+        failing.delete(part);
+        cleared.delete(part);
+      }
       return result;
     } catch (error) {
       if (isWriting && isLasting(error)) {
-        const { since } = failing.get(part) ?? { since: clock.now() };
-        failing.set(part, { error, since, lastMs: clock.steadyMs() });
+        const first = { since: clock.now(), quietMs: cleared.has(part) ? QUIET_AGAIN_MS : QUIET_MS };
+        const { since, quietMs } = failing.get(part) ?? first;
+        failing.set(part, { error, since, quietMs, lastMs: clock.steadyMs() });
       }
       throw error;
     }
@@ -86,7 +97,9 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
 
   /** Writes on behalf of each quiet part, because otherwise its failure would stay after the cause is gone. */
   async function probe(): Promise<void> {
-    const quiet = Array.from(failing).filter(([, { lastMs }]) => clock.steadyMs() - lastMs >= QUIET_MS);
+    const quiet = Array.from(failing).filter(
+      ([, { lastMs, quietMs }]) => clock.steadyMs() - lastMs >= quietMs,
+    );
     if (quiet.length === 0 || clock.steadyMs() - probedMs < PROBE_PAUSE_MS) return;
     probedMs = clock.steadyMs();
     try {
@@ -95,7 +108,11 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
       if (databaseError(error) instanceof Fault || isLasting(error)) return;
       throw error;
     }
-    for (const [part, { lastMs }] of quiet) if (failing.get(part)?.lastMs === lastMs) failing.delete(part);
+    for (const [part, { lastMs }] of quiet) {
+      if (failing.get(part)?.lastMs !== lastMs) continue;
+      failing.delete(part);
+      cleared.add(part);
+    }
   }
 
   return {

@@ -10,7 +10,8 @@ import { createTestClock } from '../../kit/clock.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { mountDisk } from '../../kit/full-disk.ts';
 
-const QUIET_MS = 20_000;
+const QUIET_MS = 5_000;
+const QUIET_AGAIN_MS = 20_000;
 const write = sql`update clock_state set probed_at = null`;
 const read = sql`select 1`;
 const disk = mountDisk();
@@ -109,6 +110,28 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await parts(), ['api']);
     fail(undefined);
     clock.advance(1_000);
+    assert.deepEqual(await parts(), []);
+  });
+
+  test('a part that fails again after a probe cleared it is probed later, until a write of it succeeds', async () => {
+    const { fail, health, parts, clock } = startStory();
+    const prices = health.watch('prices');
+    const failOnce = async () => {
+      fail('53100');
+      await assert.rejects(prices.query(write));
+      fail(undefined);
+    };
+    await failOnce();
+    clock.advance(QUIET_MS);
+    assert.deepEqual(await parts(), []);
+    for (let times = 0; times < 2; times += 1) {
+      await failOnce();
+      clock.advance(QUIET_AGAIN_MS - 1);
+      assert.deepEqual(await parts(), ['prices']);
+    }
+    await prices.query(write);
+    await failOnce();
+    clock.advance(QUIET_MS);
     assert.deepEqual(await parts(), []);
   });
 
