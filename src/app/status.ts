@@ -6,16 +6,18 @@ import type { StatusBody } from '../api/ops/status-body.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import { createLogLimit } from '../core/log-limit.ts';
 import type { Step } from '../core/loop.ts';
+import { findTipTimes } from '../store/blocks/blocks.ts';
 import type { FollowerReport } from '../store/deployment/processes.ts';
 import { BUG_LOG_MS } from './background-loops.ts';
 import type { DeploymentReading, Trouble } from './deployment-status.ts';
 import { bodyOf, describeProblem } from './describe-status.ts';
-import { createFollowingTrouble, type FollowingTrouble } from './following-trouble.ts';
+import { createFollowingTrouble } from './following-trouble.ts';
+import { createLastRead } from './last-read.ts';
 import { createOperatorView, createPublicView } from './public-view.ts';
 import { checkReadiness } from './readiness.ts';
+import { createStandstill } from './standstill.ts';
 import { createRefresh } from './status-gauges.ts';
 import { readStored, type StatusOptions, type Stored } from './stored-status.ts';
-import { createTipReader } from './stored-tip.ts';
 
 export type Status = OpsSources & {
   /** Wraps the follower's step: its last Fault is shown until the step works again. */
@@ -30,7 +32,9 @@ export function createStatus(options: StatusOptions): Status {
   const view = createPublicView(config);
   const hideSecrets = createOperatorView(config);
   const following = createFollowingTrouble(nodes, options.heldUpSince);
-  const readTip = createTipReader(reports, clock);
+  // A tip that was read earlier is never above the present one.
+  const readTip = createLastRead(clock, () => findTipTimes(reports));
+  const standstill = createStandstill(reports, clock);
   const limitBugs = createLogLimit(clock, BUG_LOG_MS);
   /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
@@ -47,12 +51,16 @@ export function createStatus(options: StatusOptions): Status {
     );
   }
 
+  /** The trouble of following the chain here. */
+  async function findOwn(tip: Awaited<ReturnType<typeof readTip>>): Promise<Trouble | undefined> {
+    return following.find(tip?.number) ?? standstill.find(tip, nodes?.headNumber());
+  }
+
   async function readBody(): Promise<StatusBody> {
     const now = clock.now();
     const stored = await readStored(options, now);
     const { tip, deployment, hasUnknownFailures } = stored;
-    const chainTrouble =
-      deployment?.leader === undefined ? following.find(tip?.number) : deployment.leader.trouble;
+    const chainTrouble = deployment?.leader === undefined ? await findOwn(tip) : deployment.leader.trouble;
     const unread = unreadTrouble(stored, now);
     const rest = deployment?.trouble;
     const sideTrouble = stored.writeFailures.length === 0 ? deployment?.sideTrouble : undefined;
@@ -73,8 +81,7 @@ export function createStatus(options: StatusOptions): Status {
     },
     async follower() {
       if (nodes === undefined) return undefined;
-      const tip = await readTip();
-      const trouble = following.find(tip?.number);
+      const trouble = await findOwn(await readTip());
       const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
       return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };
     },
@@ -88,12 +95,15 @@ export function createStatus(options: StatusOptions): Status {
     async deployment() {
       const read = await options.deployment?.read(clock.now());
       if (read === undefined || read.body.processes === null) return undefined;
-      const { state, message } = summaryOf(read, following);
+      const { state, message } = summaryOf(
+        read,
+        read.leader === undefined ? await findOwn(await readTip()) : read.leader.trouble,
+      );
       return { state, message: message === undefined ? null : view.text(message) };
     },
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
-    refreshMetrics: createRefresh(options, async () => following.find((await readTip())?.number)),
+    refreshMetrics: createRefresh(options, async () => findOwn(await readTip())),
   };
 }
 
@@ -109,10 +119,9 @@ function describeUnread(error: unknown, isUnreadable: boolean): string {
 /** The deployment's state in /readyz: the most important problem decides it. */
 function summaryOf(
   read: DeploymentReading,
-  following: FollowingTrouble,
+  chainTrouble: Trouble | undefined,
 ): { state: 'ok' | Trouble['state']; message: string | undefined } {
-  const trouble =
-    (read.leader === undefined ? following.find(undefined) : read.leader.trouble) ?? read.trouble;
+  const trouble = chainTrouble ?? read.trouble;
   if (trouble !== undefined) return trouble;
   const [failure] = read.writeFailures;
   const problem = failure && describeProblem(undefined, [failure]);
