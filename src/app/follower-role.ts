@@ -21,7 +21,7 @@ import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
 import { createPointsProcessor } from '../ingest/points/points.ts';
 import { createTransferProver } from '../ingest/prove-transfers.ts';
-import { createWorkerCheck } from '../ingest/worker-check.ts';
+import { createWorkerCheck, type WorkerCheck } from '../ingest/worker-check.ts';
 import { type AddressFilter, createAddressFilter } from '../store/matching/address-filter.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
@@ -66,7 +66,7 @@ const LOST_MS = 1_000;
 const FILTER_MS = 1_000;
 
 export function createFollowerRole(base: Foundation, needs: FollowerNeeds): FollowerRole {
-  const { config, log, metrics, clock, steadyClock, shares, loops, unlessStepped, atStart } = base;
+  const { config, log, metrics, clock, steadyClock, shares, loops, atStart } = base;
   const { access, contracts, headWake, elections } = needs;
   const { nodes, verifier } = access;
   const display = needs.display ?? logDisplay(steadyClock, log);
@@ -81,17 +81,8 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const filter = openAddressFilter(base, () => leads());
   const holdUp = createHoldUp(clock);
   const follower = createFollower({
-    ...{
-      database: holdUp.watch(database),
-      nodes,
-      clock,
-      log,
-      metrics,
-      chainId,
-      startBlock,
-      confirmations,
-      finalityDepth,
-    },
+    ...{ database: holdUp.watch(database), nodes, clock, log, metrics },
+    ...{ chainId, startBlock, confirmations, finalityDepth },
     processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock: steadyClock, log, display }),
@@ -126,7 +117,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       await atStart('nodes', () => pin(loops.signal));
       await atStart('nodes', () => checkContracts(access.nodes, { contracts, pairs, signal: loops.signal }));
       if (pairs.length > 0) runPairs(base, { access, contracts, pairs, led });
-      runUpkeep();
+      runUpkeep(base, { filter, checkWorkers, deferredWake, led });
       loops.run('follower', status.watch(follower.step), {
         idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
         wake: headWake,
@@ -136,22 +127,33 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       void loops.ended('follower').then(elections.resign);
     },
   };
+}
 
-  function runUpkeep(): void {
-    const writer = createDeferredWriter({ database, clock, metrics, confirmations });
-    const idleMs = () => DEFERRED_MS;
-    loops.run('deferred notifications', led(writer), {
-      ...{ idleMs, wake: deferredWake, retryMsMax: RESUME_MS_MAX },
-    });
-    if (database.isDistributed === true) {
-      const step = createCatchUp({ database, clock, log, metrics, confirmations, checkWorkers });
-      loops.run('lost shards', led(step), { idleMs: () => LOST_MS, retryMsMax: RESUME_MS_MAX });
-    }
-    loops.run('address filter', filter.step, { idleMs: () => FILTER_MS });
-    // Runs without configured pairs too, to prune data of pairs that are no longer configured.
-    const pruner = createPairPruner({ database, clock, ...config.retention });
-    loops.runAside('pair retention', led(unlessStepped(pruner)), { idleMs: () => PRUNE_MS });
+type Upkeep = {
+  filter: AddressFilter;
+  checkWorkers: WorkerCheck;
+  deferredWake: ReturnType<typeof createWake>;
+  /** The step for the process that leads. */
+  led(step: Step): Step;
+};
+
+function runUpkeep(base: Foundation, { filter, checkWorkers, deferredWake, led }: Upkeep): void {
+  const { config, shares, clock, log, metrics, loops, unlessStepped } = base;
+  const { confirmations } = config.chain;
+  const database = shares.follower;
+  const writer = createDeferredWriter({ database, clock, metrics, confirmations });
+  const idleMs = () => DEFERRED_MS;
+  loops.run('deferred notifications', led(writer), {
+    ...{ idleMs, wake: deferredWake, retryMsMax: RESUME_MS_MAX },
+  });
+  if (database.isDistributed === true) {
+    const step = createCatchUp({ database, clock, log, metrics, confirmations, checkWorkers });
+    loops.run('lost shards', led(step), { idleMs: () => LOST_MS, retryMsMax: RESUME_MS_MAX });
   }
+  loops.run('address filter', filter.step, { idleMs: () => FILTER_MS });
+  // Runs without configured pairs too, to prune data of pairs that are no longer configured.
+  const pruner = createPairPruner({ database, clock, ...config.retention });
+  loops.runAside('pair retention', led(unlessStepped(pruner)), { idleMs: () => PRUNE_MS });
 }
 
 function openAddressFilter(

@@ -134,7 +134,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
 
   const schema = createSchemaWatch(database.for('follower'), { loops, migrations });
-  const { failed, ending, starting } = watchEnd(base, { schema, signal });
+  const { failed, hasFailed, ending, starting } = watchEnd(base, { schema, signal });
   parts.defer(() => deployment.end(ending()));
   const drain = () => loops.end(() => delivery.stop(attemptsMsOf(config)));
   parts.defer(drain);
@@ -149,27 +149,34 @@ export async function startService(config: Config, options: ServiceOptions = {})
     if (follows) await follower.run(status);
     return { apiUrl: api, metricsUrl: `${origin}/metrics` };
   });
-  const about = {
-    chain: config.chain.id,
-    database: database.kind,
-    roles: [...active],
-    process: deployment.id,
-    ...(database.kind === 'postgres' && { connectionsMax: countConnections(config.database, active) }),
-  };
-  log.info({ api: apiUrl, metrics: metricsUrl, ...about }, 'service.started');
+  logStart(base, { api: apiUrl, metrics: metricsUrl, process: deployment.id });
 
-  return serviceOf(
-    base,
-    { apiUrl, metricsUrl, failed },
-    { running: parts.move(), drain, hasFailed: () => ending().isFailed },
-  );
+  return serviceOf(base, { apiUrl, metricsUrl, failed }, { running: parts.move(), drain, hasFailed });
+}
+
+function logStart(
+  { config, database, roles: active, log }: Foundation,
+  place: { api: string; metrics: string; process: string },
+): void {
+  const { api, metrics, process: id } = place;
+  const isServer = database.kind === 'postgres';
+  const about = {
+    ...{ api, metrics, chain: config.chain.id, database: database.kind, roles: [...active], process: id },
+    ...(isServer && { connectionsMax: countConnections(config.database, active) }),
+  };
+  log.info(about, 'service.started');
 }
 
 /** Logs why the service ends by itself, and keeps it, and an error of the start, for the record of its end. */
 function watchEnd(
   { loops, log }: Foundation,
   { schema, signal }: { schema: SchemaWatch; signal: AbortSignal },
-): { failed: Promise<Error>; ending(): Ending; starting<T>(work: () => Promise<T>): Promise<T> } {
+): {
+  failed: Promise<Error>;
+  hasFailed(): boolean;
+  ending(): Ending;
+  starting<T>(work: () => Promise<T>): Promise<T>;
+} {
   let hasFailed = false;
   let startError: string | undefined;
   const failed = loops.failed.then(schema.explain).then((error) => {
@@ -180,6 +187,7 @@ function watchEnd(
   });
   return {
     failed,
+    hasFailed: () => hasFailed,
     ending: () => ({ isFailed: hasFailed || startError !== undefined, error: startError }),
     async starting(work) {
       try {

@@ -95,10 +95,8 @@ export function createStatus(options: StatusOptions): Status {
     async deployment() {
       const read = await options.deployment?.read(clock.now());
       if (read === undefined || read.body.processes === null) return undefined;
-      const { state, message } = summaryOf(
-        read,
-        read.leader === undefined ? await findOwn(await readTip()) : read.leader.trouble,
-      );
+      const leader = read.leader ?? { trouble: await findOwn(await readTip()) };
+      const { state, message } = summaryOf(read, leader.trouble);
       return { state, message: message === undefined ? null : view.text(message) };
     },
     status: async () => view.status(await readBody()),

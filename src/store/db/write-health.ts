@@ -44,9 +44,7 @@ const OTHER_ADVICE = "See the database server's log.";
 type Failing = { error: Error; since: Date; lastMs: number; quietMs: number };
 
 export function createWriteHealth(database: Database, clock: Clock): WriteHealth {
-  const failing = new Map<string, Failing>();
-  /** Parts whose last failure a probe cleared, without a write of theirs since then. */
-  const cleared = new Set<string>();
+  const parts = createFailingParts(clock);
   let probing: Promise<void> | undefined;
   let probedMs = Number.NEGATIVE_INFINITY;
 
@@ -57,17 +55,10 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
       const result = await work((statement) => {
         isWriting ||= isWrite(statement);
       });
-      if (isWriting) {
-        failing.delete(part);
-        cleared.delete(part);
-      }
+      if (isWriting) parts.noteSuccess(part);
       return result;
     } catch (error) {
-      if (isWriting && isLasting(error)) {
-        const first = { since: clock.now(), quietMs: cleared.has(part) ? QUIET_AGAIN_MS : QUIET_MS };
-        const { since, quietMs } = failing.get(part) ?? first;
-        failing.set(part, { error, since, quietMs, lastMs: clock.steadyMs() });
-      }
+      if (isWriting && isLasting(error)) parts.noteFailure(part, error);
       throw error;
     }
   }
@@ -97,9 +88,7 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
 
   /** Writes on behalf of each quiet part, because otherwise its failure would stay after the cause is gone. */
   async function probe(): Promise<void> {
-    const quiet = Array.from(failing).filter(
-      ([, { lastMs, quietMs }]) => clock.steadyMs() - lastMs >= quietMs,
-    );
+    const quiet = parts.quiet();
     if (quiet.length === 0 || clock.steadyMs() - probedMs < PROBE_PAUSE_MS) return;
     probedMs = clock.steadyMs();
     try {
@@ -108,11 +97,7 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
       if (databaseError(error) instanceof Fault || isLasting(error)) return;
       throw error;
     }
-    for (const [part, { lastMs }] of quiet) {
-      if (failing.get(part)?.lastMs !== lastMs) continue;
-      failing.delete(part);
-      cleared.add(part);
-    }
+    parts.clear(quiet);
   }
 
   return {
@@ -123,7 +108,40 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
       });
       // A probe that waits for a lock says nothing about the writes.
       await firstOrLate({ clock, signal: never }, [probing], PROBE_MS_MAX);
-      return Array.from(failing, ([part, { error, since }]) => ({ part, message: describe(error), since }));
+      return Array.from(parts.failing, ([part, { error, since }]) => ({
+        part,
+        message: describe(error),
+        since,
+      }));
+    },
+  };
+}
+
+/** The parts whose last write failed, and which of them are quiet. */
+function createFailingParts(clock: Clock) {
+  const failing = new Map<string, Failing>();
+  /** Parts whose last failure a probe cleared, without a write of theirs since then. */
+  const cleared = new Set<string>();
+  return {
+    failing,
+    noteSuccess(part: string): void {
+      failing.delete(part);
+      cleared.delete(part);
+    },
+    noteFailure(part: string, error: Error): void {
+      const first = { since: clock.now(), quietMs: cleared.has(part) ? QUIET_AGAIN_MS : QUIET_MS };
+      const { since, quietMs } = failing.get(part) ?? first;
+      failing.set(part, { error, since, quietMs, lastMs: clock.steadyMs() });
+    },
+    /** Those that have not tried again for their time. */
+    quiet: () => Array.from(failing).filter(([, one]) => clock.steadyMs() - one.lastMs >= one.quietMs),
+    /** Clears those that have not failed since then. */
+    clear(quiet: readonly [string, Failing][]): void {
+      for (const [part, { lastMs }] of quiet) {
+        if (failing.get(part)?.lastMs !== lastMs) continue;
+        failing.delete(part);
+        cleared.add(part);
+      }
     },
   };
 }
