@@ -10,7 +10,7 @@ import type { Trouble } from './deployment-status.ts';
 type Kind = 'stopped' | 'ahead' | 'silent';
 type KindOfTrouble = Trouble & { kind: Kind };
 
-export type FollowingTrouble = {
+type FollowingTrouble = {
   /** Notes the Fault of the follower's last step; undefined after a step that worked. */
   noteStep(failed: Fault | undefined, now: Date): void;
   /** The present trouble. Without `tipNumber`, doesn't check whether the head is below the stored tip. */

@@ -416,21 +416,6 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     await follower.query(sql`update clock_state set probed_at = null`);
   });
 
-  test('/status and the heartbeat say that the chain stands still, and since when', async () => {
-    for (let number = 1; number <= 9; number += 1) await mine(database(), headerOf(number), []);
-    await database().query(
-      sql`update block set mined_at = ${noon}::timestamptz - (9 - number) * interval '500 s', stored_at = ${noon}`,
-    );
-    const { ask, clock, status } = createStory(database());
-    const read = async () => (await ask('GET', '/status')).json as StatusBody;
-    assert.equal((await read()).state, 'ok');
-    clock.advance(20 * 500_000);
-    const { state, problem } = await read();
-    assert.deepEqual([state, problem?.since], ['degraded', noon.toISOString()]);
-    assert.match(problem?.message ?? '', /^the chain stands still: .* no block above 9, .* one every 500 s/);
-    assert.equal((await status.follower())?.problem?.message, problem?.message);
-  });
-
   test('/status shows a step of the clock while pruning waits for it', async () => {
     const pruneFrom = later(86_400_000);
     const { ask } = createStory(database(), undefined, () => ({ ms: -3_600_500, at: noon, pruneFrom }));

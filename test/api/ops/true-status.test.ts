@@ -14,6 +14,7 @@ import { silentLog } from '../../../src/core/log.ts';
 import { createFollower } from '../../../src/ingest/follow.ts';
 import { extractNothing } from '../../../src/ingest/read-block.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { createWriteHealth } from '../../../src/store/db/write-health.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { noChecks } from '../../kit/follower.ts';
@@ -42,6 +43,8 @@ type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   /** Polls this many times, with a pause before each. */
   poll(times?: number): Promise<void>;
   status(): Promise<StatusBody>;
+  /** What the heartbeat says of following. */
+  report: ReturnType<typeof createStatus>['follower'];
   nodesCheck(): Promise<unknown>;
   /** From now on no statement is answered, and each fails with this error. */
   breakDatabase(error?: Error): void;
@@ -96,7 +99,7 @@ function withFollower(
       await poll(3);
       assert.equal((await status.status()).cursor?.number, 9);
       await work({
-        ...{ scripted, clock, metrics, poll, bugs, status: status.status },
+        ...{ scripted, clock, metrics, poll, bugs, status: status.status, report: status.follower },
         serve(chain, ...which) {
           const chosen = which.length === 0 ? chains : chains.filter((_, index) => which.includes(index));
           for (const one of chosen) one.splice(0, one.length, ...chain);
@@ -134,6 +137,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const { state: after, cursor } = await status();
       assert.deepEqual([after, cursor?.number], ['ok', 10]);
       assert.equal((await metrics.chainHeld.get()).values[0]?.value, 0);
+    }));
+
+  test('while all nodes name the same block for twenty block times, /status and the heartbeat say that the chain stands still', () =>
+    withFollower(database(), 3, async ({ serve, poll, status, report, clock }) => {
+      const since = clock.now();
+      await database().query(
+        sql`update block set mined_at = ${since}::timestamptz - (9 - number) * interval '500 s', stored_at = ${since}`,
+      );
+      await poll();
+      assert.equal((await status()).state, 'ok');
+      clock.advance(20 * 500_000);
+      await poll();
+      const { state, problem } = await status();
+      assert.deepEqual([state, problem?.since], ['degraded', since.toISOString()]);
+      assert.match(
+        problem?.message ?? '',
+        /^the chain stands still: .* no block above 9, .* one every 500 s/,
+      );
+      assert.equal((await report())?.problem?.message, problem?.message);
+      serve(chainTo(10));
+      await poll();
+      assert.equal((await status()).state, 'ok');
     }));
 
   test('a load balancer with a lagging back end changes only the head', () =>
