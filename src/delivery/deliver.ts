@@ -10,11 +10,8 @@ import { firstOrLate } from '../core/bounded-wait.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
 import type { Database, Session } from '../store/db/db.ts';
 import {
-  findNextDue,
   type Lane,
   leaseLanes,
-  listSuspended,
-  listWaitingWatchers,
   REORG_PREFIX,
   releaseLanes,
   renewLeases,
@@ -22,6 +19,7 @@ import {
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
 } from '../store/delivery/lanes.ts';
+import { findNextDue, listSuspended, listWaitingWatchers } from '../store/delivery/visits.ts';
 import { countWorkers } from '../store/delivery/workers.ts';
 import { createFairSlots } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
@@ -278,7 +276,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const now = clock.now();
     const owner = worker.current();
     // Before another worker takes them for those of a dead one.
-    if (owner !== undefined && unrenewed.length > 0) await renew(owner, unrenewed, now);
+    if (owner !== undefined) await renewDue(now);
     if ((await worker.freeAbandoned(now, unrenewed)) > 0) wake.ring();
     if (owner === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
@@ -289,21 +287,33 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     giveBackSurplus();
     await shareOut(owner);
     await rotate();
-    if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
-    const askedMs = clock.steadyMs();
-    await renew(owner, [...lanes.keys()], now);
-    // Leases count from the request, however late the response is.
-    renewedMs = askedMs;
     return 'idle';
   }
 
-  async function renew(owner: number, laneIds: readonly number[], now: Date): Promise<void> {
-    const leaseUntil = new Date(now.getTime() + LEASE_MS);
-    const entries = laneIds.map((id) => [id, lanes.get(id)] as const);
-    const { kept, locked } = await renewLeases(database, { owner, laneIds, leaseUntil });
+  async function renewDue(now: Date): Promise<void> {
+    const askedMs = clock.steadyMs();
+    const isDue = askedMs - renewedMs >= RENEW_MS;
+    const entries = [...lanes].filter(([id]) => isDue || unrenewed.includes(id));
+    // Leases count from the request, however late the response is.
+    if (isDue) renewedMs = askedMs;
+    if (entries.length === 0) return;
+    const { kept, locked } = await renewLeases(database, {
+      owners: [...new Set(entries.map(([, { owner }]) => owner))],
+      laneIds: entries.map(([id]) => id),
+      leaseUntil: new Date(now.getTime() + LEASE_MS),
+    });
     // A lane that was given back meanwhile may have been leased again.
-    for (const [id, entry] of entries) if (!kept.has(id) && lanes.get(id) === entry) entry?.run.lose();
+    for (const [id, entry] of entries) if (!kept.has(id) && lanes.get(id) === entry) entry.run.lose();
     unrenewed = locked;
+  }
+
+  /** While attempts are under way, the others must see that this worker runs, even if its session is lost. */
+  async function keepLocked(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted && lanes.size > 0) {
+      // Until the database is back.
+      await worker.number().catch(() => {});
+      await clock.wait(HEARTBEAT_MS, signal);
+    }
   }
 
   return {
@@ -336,7 +346,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     },
     async stop(graceMs = STOP_MS_MAX) {
       stopping.abort();
-      const finished = Promise.allSettled([...lanes.values()].map(({ run }) => run.done));
+      const ended = new AbortController();
+      const finished = Promise.allSettled([...lanes.values()].map(({ run }) => run.done)).finally(() =>
+        ended.abort(),
+      );
+      void keepLocked(ended.signal);
       await firstOrLate({ clock, signal: never }, [finished], graceMs);
       killed.abort();
       await finished;

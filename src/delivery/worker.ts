@@ -6,7 +6,7 @@ import { randomInt } from 'node:crypto';
 import { onAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Database, Session } from '../store/db/db.ts';
-import { freeAbandonedLanes, type Gone } from '../store/delivery/lanes.ts';
+import { freeAbandonedLanes, type Owners } from '../store/delivery/lanes.ts';
 import { countWorkers, WORKER_LOCK_SPACE } from '../store/delivery/workers.ts';
 
 export type Worker = {
@@ -29,13 +29,12 @@ type WorkerOptions = {
 };
 
 /**
- * After the database was away, each worker frees only its own former lanes for so long, and a new worker beside others frees none:
- * the others may wait for half of this time between two tries to get a session. Otherwise webhooks that they have under way would be
- * sent again.
+ * After the database was away, each worker frees only its own former lanes for so long, and as long the lanes of a running worker whose
+ * leases have ended: that one renews them as soon as the database allows it. Otherwise webhooks that are under way would be sent again.
  */
 const RESUME_MS = 4_000;
-/** Without an answer of the database for so long, leases may be over that their workers will renew at once. */
-const STALL_MS = 15_000;
+/** A worker that lost its session tries to get a new one at least this often. */
+const RETRY_MS = RESUME_MS / 2;
 /** A worker that lost only its own session has a new one sooner than this, and keeps its lanes. */
 const MISSING_MS = 1_000;
 
@@ -45,11 +44,10 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
   let resumedMs = Number.NEGATIVE_INFINITY;
   /** Whether it is new. It doesn't know then whether the database was away. */
   let isNew = false;
-  let freedMs = Number.POSITIVE_INFINITY;
   /** Numbers of this worker whose sessions have ended. */
   const former = new Set<number>();
-  /** When this worker first saw that these numbers own lanes but have no lock. */
-  let missing = new Map<number, number>();
+  /** When this worker first saw that these numbers own lanes but have no lock, and that a lease of these has ended. */
+  let [missing, overdue] = [new Map<number, number>(), new Map<number, number>()];
 
   const current = () => (own?.session.lost.aborted === false ? own.number : undefined);
   const isAtWork = (number: number) => atWork().some(({ owner }) => owner === number);
@@ -59,23 +57,26 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
     for (const one of former) if (isAtWork(one)) await session.tryLock(WORKER_LOCK_SPACE, one);
   }
 
-  /** Of which numbers without a lock, besides the former ones, the lanes may be freed now. */
-  async function gone(number: number): Promise<Gone> {
+  /** Of which numbers, besides the former ones, lanes may be freed now: because they have no lock, or because their leases have ended. */
+  async function othersLeft(number: number): Promise<{ gone: Owners; late: Owners }> {
+    // No other process can work on it.
+    if (database.kind === 'embedded') return { gone: 'all', late: 'all' };
     const nowMs = clock.steadyMs();
-    if (nowMs - freedMs >= STALL_MS) [resumedMs, isNew] = [nowMs, false];
-    if (nowMs - resumedMs >= RESUME_MS)
-      return [...missing].flatMap(([one, fromMs]) => (nowMs - fromMs >= MISSING_MS ? [one] : []));
-    // Running workers free what a dead one left. If there are none, waiting would only delay a restart.
+    const since = (seen: Map<number, number>, forMs: number) =>
+      [...seen].flatMap(([one, fromMs]) => (nowMs - fromMs >= forMs ? [one] : []));
+    const late = since(overdue, RESUME_MS);
+    if (nowMs - resumedMs >= RESUME_MS) return { gone: since(missing, MISSING_MS), late };
+    // Running workers free what a dead one left. If there are none, others that live get their sessions before this.
     const isAlone = isNew && (await countWorkers(database, number)).workers === 1;
-    return isAlone ? 'all' : 'none';
+    return { gone: isAlone ? since(missing, RETRY_MS) : [], late: [] };
   }
 
   return {
     current,
     async number() {
       const session = await options.session();
-      if (own?.session === session) return own.number;
       await lockFormer(session);
+      if (own?.session === session) return own.number;
       for (;;) {
         const number = randomInt(1, 2 ** 31 - 1);
         if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
@@ -95,17 +96,19 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
       if (own === undefined) return 0;
       // The server may have kept a lock of the old session until now.
       if (current() !== undefined) await lockFormer(own.session);
-      const others = await gone(own.number);
+      const others = await othersLeft(own.number);
       const number = current();
       const ended = [...former].filter((one) => !isAtWork(one));
-      const { freed, unlocked } = await freeAbandonedLanes(database, {
+      const { freed, ...left } = await freeAbandonedLanes(database, {
         ...{ now, stepsMs: clock.stepsMs(), except: [...except, ...atWork().map(({ id }) => id)] },
-        ...{ own: [...former], gone: number === undefined ? 'none' : others },
+        ...{ own: [...former], ...(number === undefined ? { gone: [], late: [] } : others) },
       });
-      freedMs = clock.steadyMs();
-      missing = new Map(unlocked.map((owner) => [owner, missing.get(owner) ?? freedMs]));
+      const nowMs = clock.steadyMs();
+      missing = new Map(left.unlocked.map((owner) => [owner, missing.get(owner) ?? nowMs]));
+      overdue = new Map(left.overdue.map((owner) => [owner, overdue.get(owner) ?? nowMs]));
       // The server lost the session without a word, so that nothing is left of its lock.
-      if (number !== undefined && number === current() && unlocked.includes(number)) own.session.abandon();
+      if (number !== undefined && number === current() && left.unlocked.includes(number))
+        own.session.abandon();
       for (const one of ended) {
         if (number !== undefined && number === current()) await own.session.unlock(WORKER_LOCK_SPACE, one);
         former.delete(one);

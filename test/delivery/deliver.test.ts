@@ -1,13 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { silentLog } from '../../src/core/log.ts';
-import { createMetrics } from '../../src/core/metrics.ts';
-import { createDeliverer } from '../../src/delivery/deliver.ts';
-import type { SendOutcome } from '../../src/delivery/send.ts';
-import { deriveKeyRing } from '../../src/domain/key-ring.ts';
-import type { Database, Session } from '../../src/store/db/db.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
-import { WORKER_LOCK_SPACE } from '../../src/store/delivery/workers.ts';
 import {
   addressOf,
   headerOf,
@@ -18,110 +12,23 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
+import {
+  AT_ONCE,
+  LEFT,
+  pay,
+  startLiving as startLivingWorker,
+  startWorker,
+} from '../kit/delivery-workers.ts';
 import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-/** Attempts that a lane has under way at first, and notifications that are left then. */
-const AT_ONCE = 4;
-const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
 /** A worker that gave away a watcher's lanes takes no lanes of that watcher for this long. */
 const LONGER_THAN_A_PAUSE_MS = 2_001;
-/** How long workers leave lanes to others: after the database was away, and after another has lost its session. */
-const [RESUME_MS, GRACE_MS] = [4_000, 1_000];
 const LONGER_THAN_A_LEASE_MS = 30_001;
 const MINUTE_MS = 60_000;
 /** Locked lanes are tried again at least this often. */
 const LOCKED_MS = 250;
-
-/** Creates watchers with due notifications. */
-async function pay(database: Database, clock: TestClock, watchers: number): Promise<void> {
-  for (let watcherId = 1; watcherId <= watchers; watcherId += 1) {
-    const address = addressOf(watcherId);
-    await watchAddress(database, { watcherId, address, url: `https://${watcherId}.example/hook` });
-    const payments = Array.from({ length: AT_ONCE + LEFT }, () => transferOf({ receiver: address }));
-    // A millisecond apart, because the lane that waits longest is leased first.
-    await mine(database, headerOf(watcherId), payments, { now: clock.now() });
-    clock.advance(1);
-  }
-}
-
-/** A deliverer whose attempts end when the test decides. Without a given session, it takes no real locks. */
-function startWorker(
-  database: Database,
-  {
-    clock,
-    lanesMax,
-    session,
-  }: { clock: TestClock; lanesMax?: number | undefined; session?(): Promise<Session> },
-) {
-  const lost = new AbortController();
-  const underWay: { url: string; end(outcome: SendOutcome): void }[] = [];
-  const unlocked: Session = {
-    tryLock: async () => true,
-    unlock: async () => {},
-    listen: async () => {},
-    abandon() {},
-    lost: lost.signal,
-    close: async () => {},
-  };
-  const metrics = createMetrics('test');
-  const settled: number[] = [];
-  const deliverer = createDeliverer({
-    onSettled: (watcherIds) => settled.push(...watcherIds),
-    ...{ database, clock, metrics, log: silentLog(), keyRing: deriveKeyRing(Buffer.alloc(32)) },
-    nativeSymbol: 'ETH',
-    retryMinutes: [1],
-    ...(lanesMax !== undefined && { lanesMax }),
-    session: session ?? (async () => unlocked),
-    send({ url }) {
-      const { promise, resolve } = Promise.withResolvers<SendOutcome>();
-      underWay.push({ url, end: resolve });
-      return promise.then((outcome) => ({
-        outcome,
-        status: 200,
-        durationMs: 1,
-        requestCount: 1,
-        mayHaveArrived: true,
-        responseText: undefined,
-      }));
-    },
-  });
-  const never = new AbortController().signal;
-  /** Ends all attempts under way, or only those to this URL. */
-  const end = (outcome: SendOutcome, url?: string) => {
-    for (const attempt of underWay.splice(0))
-      if (url === undefined || attempt.url === url) attempt.end(outcome);
-      else underWay.push(attempt);
-  };
-  return {
-    step: () => deliverer.step(never),
-    heartbeat: () => deliverer.heartbeat(never),
-    inFlight: deliverer.inFlight,
-    settled,
-    end,
-    loseSession: () => lost.abort(),
-    /** Waits until `count` attempts are under way, and returns their URLs. */
-    async underWay(count: number) {
-      const areThere = () => {
-        if (count > 8 * AT_ONCE) clock.advance(50);
-        return underWay.length >= count;
-      };
-      await waitUntil(areThere, { describe: `${count} attempts under way` });
-      return underWay.map(({ url }) => url);
-    },
-    async idle() {
-      const lanes = async () =>
-        /^chainbell_webhook_delivery_queues (\d+)$/m.exec(await metrics.registry.metrics())?.[1];
-      await waitUntil(async () => (await lanes()) === '0', { describe: 'all lanes to be given back' });
-    },
-    async stop() {
-      const stopped = deliverer.stop();
-      end('success');
-      await stopped;
-    },
-  };
-}
 
 /** Watchers with due notifications, and one worker. */
 async function startStory(
@@ -261,162 +168,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  const laneOwners = async () =>
-    (await database().query<{ owner: number | null }>(sql`select owner from lane order by id`)).map(
-      (row) => row.owner,
-    );
-
-  /** A worker that lives until the test ends. */
-  async function startLiving(context: TestContext, clock: TestClock, lanesMax?: number) {
-    let session = await database().session();
-    context.after(() => session.close());
-    const worker = startWorker(await place().open(), {
-      ...{ clock, lanesMax },
-      async session() {
-        if (session.lost.aborted) session = await database().session();
-        return session;
-      },
+  const startLiving = (context: TestContext, clock: TestClock, lanesMax?: number) =>
+    startLivingWorker(context, {
+      place: place(),
+      database: database(),
+      clock,
+      ...(lanesMax !== undefined && { lanesMax }),
     });
-    return {
-      ...worker,
-      /** Ends the session's locks, as a server does that loses it without a word. */
-      async loseLocks() {
-        for (const owner of await laneOwners())
-          if (owner !== null) await session.unlock(WORKER_LOCK_SPACE, owner);
-      },
-      /** Ends the session's connection, as a crash of the database does. */
-      async loseSession() {
-        const { promise, resolve } = Promise.withResolvers<void>();
-        session.lost.addEventListener('abort', () => resolve());
-        await session.close();
-        await promise;
-      },
-    };
-  }
-
-  /** Two workers with sessions, of which the first has all lanes and attempts under way in each. */
-  async function startTwo(context: TestContext) {
-    const clock = createTestClock();
-    await pay(database(), clock, 2);
-    const worker = await startLiving(context, clock);
-    await worker.step();
-    await worker.underWay(2 * AT_ONCE);
-    const other = await startLiving(context, clock);
-    await other.step();
-    return { clock, worker, other, owners: await laneOwners() };
-  }
-
-  const untilProcessed = (count: number) =>
-    waitUntil(
-      async () => {
-        const rows = await database().query(
-          sql`select from notification_status where state = 'processed' limit ${count + 1}`,
-        );
-        return rows.length === count;
-      },
-      { describe: `${count} recorded outcomes` },
-    );
-
-  test('after the database was away, attempts stay with their workers, however long they take', async (context) => {
-    const { clock, worker, other, owners } = await startTwo(context);
-    await Promise.all([worker.loseSession(), other.loseSession()]);
-    await other.step();
-    await other.heartbeat();
-    clock.advance(RESUME_MS - 1);
-    await other.heartbeat();
-    await worker.step();
-    for (const ms of [1, GRACE_MS, GRACE_MS]) {
-      clock.advance(ms);
-      await other.heartbeat();
-    }
-    await worker.heartbeat();
-    assert.deepEqual(await laneOwners(), owners);
-    worker.end('success', 'https://1.example/hook');
-    await untilProcessed(AT_ONCE);
-    await waitUntil(
-      async () => {
-        await worker.heartbeat();
-        return (await laneOwners()).includes(null);
-      },
-      { describe: 'the lane of these attempts to be free' },
-    );
-    await other.step();
-    assert.deepEqual(await other.underWay(LEFT), Array(LEFT).fill('https://1.example/hook'));
-    worker.end('success');
-    await untilProcessed(2 * AT_ONCE);
-    await Promise.all([worker.stop(), other.stop()]);
-  });
-
-  test('a worker that loses only its session keeps its lanes until it has been without one for a second', async (context) => {
-    const { clock, worker, other, owners } = await startTwo(context);
-    clock.advance(RESUME_MS);
-    await other.heartbeat();
-    await worker.loseSession();
-    await other.heartbeat();
-    clock.advance(GRACE_MS - 1);
-    await other.heartbeat();
-    assert.deepEqual(await laneOwners(), owners);
-    await worker.step();
-    clock.advance(GRACE_MS);
-    for (const _ of [1, 2]) await other.heartbeat();
-    assert.deepEqual(await laneOwners(), owners, 'after it has a new session');
-    await worker.loseSession();
-    await other.heartbeat();
-    clock.advance(GRACE_MS);
-    await other.heartbeat();
-    assert.deepEqual(await laneOwners(), [null, null]);
-    await Promise.all([worker.stop(), other.stop()]);
-  });
-
-  test('after a database that stood still for longer than a lease, workers renew their leases before others take the lanes', async (context) => {
-    const { clock, worker, other, owners } = await startTwo(context);
-    clock.advance(RESUME_MS);
-    for (const one of [worker, other]) await one.heartbeat();
-    clock.advance(LONGER_THAN_A_LEASE_MS);
-    for (const one of [other, worker]) await one.heartbeat();
-    clock.advance(RESUME_MS);
-    await other.heartbeat();
-    assert.deepEqual(await laneOwners(), owners);
-    await Promise.all([worker.stop(), other.stop()]);
-  });
-
-  test('a worker whose lock is gone without its notice abandons its session, and keeps its lanes', async (context) => {
-    const clock = createTestClock();
-    await pay(database(), clock, 1);
-    const worker = await startLiving(context, clock);
-    await worker.step();
-    await worker.underWay(AT_ONCE);
-    const owners = await laneOwners();
-    await worker.loseLocks();
-    await worker.heartbeat();
-    assert.deepEqual(await laneOwners(), owners);
-    await worker.step();
-    clock.advance(RESUME_MS);
-    await worker.heartbeat();
-    assert.deepEqual(await laneOwners(), owners);
-    worker.end('success');
-    await untilProcessed(AT_ONCE);
-    await worker.stop();
-  });
-
-  test('a worker that starts beside others frees no lanes at once, and does so where it is alone', async (context) => {
-    const clock = createTestClock();
-    await pay(database(), clock, 2);
-    const [worker, second] = [await startLiving(context, clock), await startLiving(context, clock)];
-    for (const one of [worker, second]) await one.step();
-    await worker.underWay(2 * AT_ONCE);
-    const before = await laneOwners();
-    await worker.loseSession();
-    const newcomer = await startLiving(context, clock);
-    await newcomer.step();
-    await newcomer.heartbeat();
-    assert.deepEqual(await laneOwners(), before);
-    await second.loseSession();
-    await newcomer.heartbeat();
-    await newcomer.step();
-    assert.equal((await newcomer.underWay(2 * AT_ONCE)).length, 2 * AT_ONCE);
-    await Promise.all([worker.stop(), second.stop(), newcomer.stop()]);
-  });
 
   test('lanes that have had their turn are shared among the living workers', async (context) => {
     const clock = createTestClock();

@@ -90,6 +90,8 @@ export function createSeat(options: SeatOptions): Database {
 
   return {
     ...database,
+    // Its processes work beside each other, as on a server.
+    kind: 'postgres',
     query,
     async transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
       if (await isApart(bug, work)) return work({ kind: 'transaction', query });

@@ -21,6 +21,8 @@ export type PostgresHosts = {
   release(client: pg.PoolClient, isBroken: boolean): void;
   /** The connection's server no longer answers: ends all connections, and goes on with the next host. */
   abandon(client: pg.Client): void;
+  /** Whether other connections go to another host now, because this one's became read-only or fell silent. */
+  isLeft(client: pg.Client): boolean;
   /** Ends all connections at once, without waiting for the server. */
   cut(): void;
 };
@@ -119,6 +121,7 @@ export function createPostgresHosts(
       choice.retireAll(client);
       cut();
     },
+    isLeft: choice.isLeft,
     cut,
     release: (client, isBroken) => client.release(isBroken || !choice.isCurrent(client)),
   };
@@ -147,6 +150,8 @@ type HostChoice = {
   assign(client: object): void;
   /** Whether no server has become read-only since the connection was opened. */
   isCurrent(client: object): boolean;
+  /** Whether it has been retired, and new connections go to another host. */
+  isLeft(client: object): boolean;
   /** Chooses the next host, unless another connection has already moved on from this one's. */
   leave(client: object): void;
   /** Chooses the next host and retires all connections, because any of them may lead to the read-only server. */
@@ -168,6 +173,10 @@ function createHostChoice(hostCount: number): HostChoice {
     current: () => current,
     assign: (client) => void origins.set(client, { host: current, generation }),
     isCurrent: (client) => origins.get(client)?.generation === generation,
+    isLeft(client) {
+      const origin = origins.get(client);
+      return origin !== undefined && origin.generation !== generation && origin.host !== current;
+    },
     leave,
     retireAll(client) {
       generation += 1;

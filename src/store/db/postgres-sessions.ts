@@ -43,6 +43,11 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
     for (;;) {
       await waitMs(CHECK_MS, lost.signal);
       if (lost.signal.aborted) return;
+      // Its locks are where the other connections don't see them.
+      if (hosts.isLeft(client)) {
+        abandon();
+        return;
+      }
       try {
         await client.query(bounded('select', SILENT_MS_MAX));
       } catch (error) {

@@ -221,14 +221,18 @@ export async function scheduleNextVisits(database: Database, watcherIds: readonl
 }
 
 /**
- * Extends the worker's leases on these lanes. `kept` are the lanes that it still owns. `locked` are those of them whose
+ * Extends the leases of a worker, by its present and former numbers, on these lanes. `kept` are the lanes that it still owns. `locked` are those of them whose
  * leases are not extended because another transaction has locked them. No other worker can take those until it ends.
  */
 export async function renewLeases(
   db: Db,
-  { owner, laneIds, leaseUntil }: { owner: number; laneIds: readonly number[]; leaseUntil: Date },
+  {
+    owners,
+    laneIds,
+    leaseUntil,
+  }: { owners: readonly number[]; laneIds: readonly number[]; leaseUntil: Date },
 ): Promise<{ kept: Set<number>; locked: number[] }> {
-  const isOwn = sql`owner = ${owner} and id = any(${laneIds}::bigint[])`;
+  const isOwn = sql`owner = any(${listOf(owners)}::bigint[]) and id = any(${laneIds}::bigint[])`;
   const rows = await db.query<{ id: number; is_extended: boolean }>(sql`
     with free as materialized (
       select id from lane where ${isOwn} order by id for update skip locked
@@ -314,30 +318,39 @@ const isFreeVisit = (watcherId: Sql) => sql`
   (${watcherId} in (select watcher_id from visit)
     or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
 
-/** The workers without a lock whose lanes may be freed. */
-export type Gone = readonly number[] | 'all' | 'none';
+/** Workers, by their numbers. */
+export type Owners = readonly number[] | 'all';
 
 /**
- * Frees the lanes of `own` numbers, and those of the `gone` ones whose session, and with it their advisory lock, has ended. Unless
- * that is `none`, also lanes whose lease has ended, but only if this process has followed all steps of the clock. It leaves lanes
- * that are locked, or whose watcher's visit is, to the next call, and never frees those in `except`. Returns how many lanes it freed,
- * and all numbers that own lanes and have no lock.
+ * Frees the lanes of `own` numbers, those of the `gone` ones whose session, and with it their advisory lock, has ended, and those of
+ * the `late` ones whose lease has ended. While this process misses a step of the clock it can't know which leases have ended. Leaves
+ * lanes that are locked, or whose watcher's visit is, to the next call, and never frees those in `except`. Returns how many lanes it
+ * freed, and all numbers that own lanes and have no lock (`unlocked`), or have one of which the lease has ended (`overdue`).
  */
 export async function freeAbandonedLanes(
   db: Db,
-  options: { now: Date; stepsMs?: number; except?: readonly number[]; own?: readonly number[]; gone?: Gone },
-): Promise<{ freed: number; unlocked: number[] }> {
-  const { now, stepsMs = 0, except = [], own = [], gone = 'all' } = options;
-  const isGone =
-    gone === 'all' ? sql`true` : sql`owner = any(${listOf(gone === 'none' ? [] : gone)}::bigint[])`;
-  const isOver = gone === 'none' ? sql`false` : sql`lease_until <= ${now} and ${hasFollowedClock(stepsMs)}`;
-  const rows = await db.query<{ owner: number | null }>(sql`
-    with unlocked as materialized (
-      select distinct owner from lane where owner is not null and owner not in (${runningWorkers})
+  options: {
+    now: Date;
+    stepsMs?: number;
+    except?: readonly number[];
+    own?: readonly number[];
+    gone?: Owners;
+    late?: Owners;
+  },
+): Promise<{ freed: number; unlocked: number[]; overdue: number[] }> {
+  const { now, stepsMs = 0, except = [], own = [], gone = 'all', late = 'all' } = options;
+  const isOneOf = (owners: Owners) =>
+    owners === 'all' ? sql`true` : sql`owner = any(${listOf(owners)}::bigint[])`;
+  const isFree = sql`owner is not null and id <> all(${listOf(except)}::bigint[])`;
+  const isOver = sql`lease_until <= ${now} and ${hasFollowedClock(stepsMs)}`;
+  const rows = await db.query<{ owner: number | null; is_unlocked: boolean; is_overdue: boolean }>(sql`
+    with holder as materialized (
+      select owner, owner not in (${runningWorkers}) as is_unlocked, bool_or(${isFree} and ${isOver}) as is_overdue
+      from lane where owner is not null group by owner
     ), abandoned as materialized (
       select id, watcher_id from lane
-      where owner is not null and id <> all(${listOf(except)}::bigint[])
-        and (owner = any(${listOf(own)}::bigint[]) or ${isGone} and owner in (select owner from unlocked) or ${isOver})
+      where ${isFree} and (owner = any(${listOf(own)}::bigint[]) or ${isOneOf(late)} and ${isOver}
+        or ${isOneOf(gone)} and owner in (select owner from holder where is_unlocked))
       order by id for update skip locked
     ), ${freeVisits(sql`select watcher_id from abandoned`)}, freed as (
       update lane l set owner = null, lease_until = null from abandoned
@@ -346,41 +359,13 @@ export async function freeAbandonedLanes(
     ), noted as (
       ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from freed group by watcher_id`)}
     )
-    select owner from unlocked union all select null from freed`);
-  const unlocked = rows.flatMap(({ owner }) => (owner === null ? [] : [owner]));
-  return { freed: rows.length - unlocked.length, unlocked };
-}
-
-/** When the next visit is due of any watcher that is neither suspended nor in `full`. */
-export async function findNextDue(db: Db, full: readonly number[] = []): Promise<Date | undefined> {
-  const [row] = await db.query<{ next_due: Date }>(sql`
-    select next_due from watcher_queue
-    where next_due is not null and not suspended and watcher_id <> all(${listOf(full)}::bigint[])
-    order by next_due limit 1`);
-  return row?.next_due;
-}
-
-/** The suspended ones among these watchers. */
-export async function listSuspended(db: Db, watcherIds: readonly number[]): Promise<number[]> {
-  if (watcherIds.length === 0) return [];
-  const rows = await db.query<{ watcher_id: number }>(sql`
-    select watcher_id from watcher_queue
-    where suspended and watcher_id = any(${listOf(watcherIds)}::bigint[])
-    order by watcher_id limit ${watcherIds.length}`);
-  return rows.map((row) => row.watcher_id);
-}
-
-/** The ones among these watchers that have due lanes which no worker has leased. */
-export async function listWaitingWatchers(
-  db: Db,
-  watcherIds: readonly number[],
-  now: Date,
-): Promise<number[]> {
-  if (watcherIds.length === 0) return [];
-  const rows = await db.query<{ watcher_id: number }>(sql`
-    select w.watcher_id from unnest(${listOf(watcherIds)}::bigint[]) as w (watcher_id)
-    where exists (
-      select from lane l where l.watcher_id = w.watcher_id and l.owner is null and l.next_due <= ${now})
-    order by w.watcher_id limit ${watcherIds.length}`);
-  return rows.map((row) => row.watcher_id);
+    select owner, is_unlocked, is_overdue from holder where is_unlocked or is_overdue
+    union all select null, false, false from freed`);
+  const ownersOf = (isOne: (row: (typeof rows)[number]) => boolean) =>
+    rows.flatMap((row) => (row.owner !== null && isOne(row) ? [row.owner] : []));
+  return {
+    freed: rows.filter(({ owner }) => owner === null).length,
+    unlocked: ownersOf((row) => row.is_unlocked),
+    overdue: ownersOf((row) => row.is_overdue),
+  };
 }

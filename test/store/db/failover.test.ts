@@ -53,14 +53,19 @@ describe('a primary and a standby', () => {
     }
   });
 
-  test('if any host is allowed, a write that reaches the standby fails, and the next connection goes to the primary', async () => {
+  test('if any host is allowed, a write that reaches the standby fails, and the next connections and sessions go to the primary', async () => {
     const database = await open(hosts('?target_session_attrs=any'));
     assert.deepEqual(await database.query(sql`select pg_is_in_recovery() as standby`), [{ standby: true }]);
+    const session = await database.session();
     await assert.rejects(
       database.transaction((tx) => tx.query(write)),
       isUnavailable,
     );
     for (const share of shares) await database.for(share).query(write);
+    await waitUntil(() => session.lost.aborted, { describe: 'the session on the standby to end' });
+    const next = await database.session();
+    await next.listen('story', () => {});
+    await next.close();
   });
 
   test('a read-only host is unavailable if the URL requires one that accepts writes', async () => {

@@ -158,7 +158,7 @@ onPostgres(({ database, place }) => {
   test('leases of other watchers are renewed, and those of the busy watcher stay and are renewed once its transaction ends', async () => {
     const impatient = await openImpatient(place(), database());
     const { busy, other } = await begin(database());
-    const wanted = { owner: 1, laneIds: [busy.id, other.id], leaseUntil: later(60_000) };
+    const wanted = { owners: [1], laneIds: [busy.id, other.id], leaseUntil: later(60_000) };
     const kept = new Set([busy.id, other.id]);
     const listEnds = async () => (await listLanes(database())).map((lane) => Number(lane.lease_until));
     await whileOpen(database(), lockAll, async () => {

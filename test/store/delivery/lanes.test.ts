@@ -4,12 +4,10 @@ import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import {
-  findNextDue,
   freeAbandonedLanes,
   LANE_CHANNEL,
   type Lane,
   leaseLanes,
-  listWaitingWatchers,
   releaseLanes,
   renewLeases,
   scheduleNextVisits,
@@ -17,6 +15,7 @@ import {
   VISIT_WATCHERS_MAX,
   wakeLanes,
 } from '../../../src/store/delivery/lanes.ts';
+import { findNextDue, listWaitingWatchers } from '../../../src/store/delivery/visits.ts';
 import { WORKER_LOCK_SPACE } from '../../../src/store/delivery/workers.ts';
 import { ensureLane, leaseDue, readDue } from '../../kit/attempts.ts';
 import {
@@ -154,7 +153,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const before = await listLanes(database());
     await releaseLanes(database(), [lost], noon);
     assert.deepEqual(
-      await renewLeases(database(), { owner: 1, laneIds: [lost.id], leaseUntil: later(99_000) }),
+      await renewLeases(database(), { owners: [1], laneIds: [lost.id], leaseUntil: later(99_000) }),
       { kept: new Set(), locked: [] },
     );
     assert.deepEqual(await listLanes(database()), before);
@@ -182,7 +181,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a renewed lease lasts longer', async () => {
     const lane = await leaseOne(database());
     assert.deepEqual(
-      await renewLeases(database(), { owner: 1, laneIds: [lane.id, 999], leaseUntil: later(60_000) }),
+      await renewLeases(database(), { owners: [1], laneIds: [lane.id, 999], leaseUntil: later(60_000) }),
       { kept: new Set([lane.id]), locked: [] },
     );
     await using _first = await live(database(), 1);

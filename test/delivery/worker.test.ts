@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { HEARTBEAT_MS, LEASE_MS } from '../../src/delivery/deliver.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/delivery/workers.ts';
+import { listLanes } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { AT_ONCE, LEFT, laneOwners, pay, startLiving } from '../kit/delivery-workers.ts';
+import { onPostgres } from '../kit/each-database.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** How long workers leave lanes to others: after the database was away, and after another has lost its session. */
+const [RESUME_MS, GRACE_MS] = [4_000, 1_000];
+/** A worker without a session tries to get one at least this often. */
+const RETRY_MS = 2_000;
+const LONGER_THAN_A_LEASE_MS = LEASE_MS + 1;
+const LONGER_THAN_A_RENEWAL_MS = 8_001;
+
+onPostgres(({ database, place }) => {
+  const owners = () => laneOwners(database());
+  async function start(context: TestContext, watchers: number) {
+    const clock = createTestClock();
+    await pay(database(), clock, watchers);
+    const startOne = () => startLiving(context, { place: place(), database: database(), clock });
+    return { clock, startOne, worker: await startOne() };
+  }
+
+  /** Two workers with sessions, of which the first has all lanes and attempts under way in each. */
+  async function startTwo(context: TestContext) {
+    const { clock, worker, startOne } = await start(context, 2);
+    await worker.step();
+    await worker.underWay(2 * AT_ONCE);
+    const other = await startOne();
+    await other.step();
+    return { clock, worker, other, startOne, before: await owners() };
+  }
+
+  const untilProcessed = (count: number) =>
+    waitUntil(
+      async () => {
+        const rows = await database().query(
+          sql`select from notification_status where state = 'processed' limit ${count + 1}`,
+        );
+        return rows.length === count;
+      },
+      { describe: `${count} recorded outcomes` },
+    );
+
+  test('after the database was away, attempts stay with their workers, however long they take', async (context) => {
+    const { clock, worker, other, before } = await startTwo(context);
+    await Promise.all([worker.loseSession(), other.loseSession()]);
+    await other.step();
+    await other.heartbeat();
+    clock.advance(RESUME_MS - 1);
+    await other.heartbeat();
+    await worker.step();
+    for (const ms of [1, GRACE_MS, GRACE_MS]) {
+      clock.advance(ms);
+      await other.heartbeat();
+    }
+    await worker.heartbeat();
+    assert.deepEqual(await owners(), before);
+    worker.end('success', 'https://1.example/hook');
+    await untilProcessed(AT_ONCE);
+    await waitUntil(
+      async () => {
+        await worker.heartbeat();
+        return (await owners()).includes(null);
+      },
+      { describe: 'the lane of these attempts to be free' },
+    );
+    await other.step();
+    assert.deepEqual(await other.underWay(LEFT), Array(LEFT).fill('https://1.example/hook'));
+    worker.end('success');
+    await untilProcessed(2 * AT_ONCE);
+    await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('a worker that loses only its session keeps its lanes until it has been without one for a second', async (context) => {
+    const { clock, worker, other, before } = await startTwo(context);
+    clock.advance(RESUME_MS);
+    await other.heartbeat();
+    await worker.loseSession();
+    await other.heartbeat();
+    clock.advance(GRACE_MS - 1);
+    await other.heartbeat();
+    assert.deepEqual(await owners(), before);
+    await worker.step();
+    clock.advance(GRACE_MS);
+    for (const _ of [1, 2]) await other.heartbeat();
+    assert.deepEqual(await owners(), before, 'after it has a new session');
+    await worker.loseSession();
+    await other.heartbeat();
+    clock.advance(GRACE_MS);
+    await other.heartbeat();
+    assert.deepEqual(await owners(), [null, null]);
+    await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('after a database that stood still for longer than a lease, workers renew their leases before others take the lanes', async (context) => {
+    const { clock, worker, other, before } = await startTwo(context);
+    for (const one of [worker, other]) await one.heartbeat();
+    clock.advance(LONGER_THAN_A_LEASE_MS);
+    await other.heartbeat();
+    clock.advance(RESUME_MS - 1);
+    for (const one of [other, worker, other]) await one.heartbeat();
+    clock.advance(RESUME_MS);
+    for (const _ of [1, 2]) await other.heartbeat();
+    assert.deepEqual(await owners(), before);
+    clock.advance(LONGER_THAN_A_LEASE_MS);
+    await other.heartbeat();
+    clock.advance(RESUME_MS);
+    await other.heartbeat();
+    assert.deepEqual(await owners(), [null, null], 'of a worker that hangs');
+    await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('a worker that lost its session renews the leases of attempts that are still under way', async (context) => {
+    const { clock, worker, other } = await startTwo(context);
+    await worker.loseSession();
+    await worker.step();
+    clock.advance(LONGER_THAN_A_RENEWAL_MS);
+    await worker.heartbeat();
+    const leases = (await listLanes(database())).map(
+      (lane) => Number(lane.lease_until) - Number(clock.now()),
+    );
+    assert.deepEqual(leases, [LEASE_MS, LEASE_MS]);
+    await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('a worker that loses its session while it stops keeps its lanes until its attempts have ended', async (context) => {
+    const { clock, worker, other, before } = await startTwo(context);
+    clock.advance(RESUME_MS);
+    await other.heartbeat();
+    const stopped = worker.drain();
+    await worker.loseSession();
+    const isLocked = async () => {
+      clock.advance(HEARTBEAT_MS);
+      const rows = await database().query(sql`
+        select from pg_locks where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and objid = ${before[0]}`);
+      return rows.length > 0;
+    };
+    await waitUntil(isLocked, { describe: 'the former number to be locked again' });
+    for (const _ of [1, 2, 3]) {
+      await other.heartbeat();
+      clock.advance(GRACE_MS);
+    }
+    assert.deepEqual(await owners(), before);
+    worker.end('success');
+    await stopped;
+    await untilProcessed(2 * AT_ONCE);
+    await other.stop();
+  });
+
+  test('a worker whose lock is gone without its notice abandons its session, and keeps its lanes', async (context) => {
+    const { clock, worker } = await start(context, 1);
+    await worker.step();
+    await worker.underWay(AT_ONCE);
+    const before = await owners();
+    await worker.loseLocks();
+    await worker.heartbeat();
+    assert.deepEqual(await owners(), before);
+    await worker.step();
+    clock.advance(RESUME_MS);
+    await worker.heartbeat();
+    assert.deepEqual(await owners(), before);
+    worker.end('success');
+    await untilProcessed(AT_ONCE);
+    await worker.stop();
+  });
+
+  test('a worker that starts beside others frees no lanes at once, and does so sooner where it is alone', async (context) => {
+    const { clock, worker, startOne } = await start(context, 2);
+    const second = await startOne();
+    for (const one of [worker, second]) await one.step();
+    await worker.underWay(2 * AT_ONCE);
+    const before = await owners();
+    await worker.loseSession();
+    const newcomer = await startOne();
+    await newcomer.step();
+    await newcomer.heartbeat();
+    clock.advance(RETRY_MS);
+    await newcomer.heartbeat();
+    assert.deepEqual(await owners(), before);
+    await second.loseSession();
+    // The server ends a session a moment after its connection.
+    const areFree = async () => {
+      await newcomer.heartbeat();
+      return (await owners()).every((owner) => owner === null);
+    };
+    await waitUntil(areFree, { describe: 'the lanes of both to be free' });
+    await newcomer.step();
+    assert.equal((await newcomer.underWay(2 * AT_ONCE)).length, 2 * AT_ONCE);
+    await Promise.all([worker.stop(), second.stop(), newcomer.stop()]);
+  });
+
+  test('a worker that starts while all others are without a session leaves them the time to get one', async (context) => {
+    const { clock, worker, startOne } = await start(context, 1);
+    await worker.step();
+    await worker.underWay(AT_ONCE);
+    const before = await owners();
+    await worker.loseSession();
+    const newcomer = await startOne();
+    await newcomer.step();
+    await newcomer.heartbeat();
+    clock.advance(RETRY_MS - 1);
+    await newcomer.heartbeat();
+    await worker.step();
+    clock.advance(RESUME_MS);
+    for (const _ of [1, 2]) await newcomer.heartbeat();
+    assert.deepEqual(await owners(), before);
+    await Promise.all([worker.stop(), newcomer.stop()]);
+  });
+});
