@@ -128,6 +128,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     fromMs: Number.NEGATIVE_INFINITY,
     untakenCount: 0,
   };
+  /** Whether lanes may be leased that are not at work, because the database didn't answer to a lease or a release. */
+  let mayHaveUnused = false;
   let polledMs = Number.NEGATIVE_INFINITY;
   let isCreditDue = false;
   const fair = createFairSlots({ clock, onCredit });
@@ -163,6 +165,22 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     wake.ring();
   }
 
+  async function noteUnused<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      mayHaveUnused = true;
+      throw error;
+    }
+  }
+
+  /** Otherwise nothing would be sent from such lanes until their leases have ended. */
+  async function freeUnused(now: Date): Promise<void> {
+    if (!mayHaveUnused) return;
+    mayHaveUnused = false;
+    await noteUnused(worker.freeUnused(now));
+  }
+
   async function step(): Promise<'worked' | 'idle'> {
     if (stopping.signal.aborted) return 'idle';
     const owner = await worker.number();
@@ -174,14 +192,17 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     }
     const watchersMax = Math.min(VISIT_WATCHERS_MAX, room);
     const lanesEach = Math.min(VISIT_LANES_MAX, Math.floor(room / watchersMax));
+    await freeUnused(now);
     const askedMs = clock.steadyMs();
-    const { leased, drained, visited } = await leaseLanes(database, {
-      ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
-      ...{ full: unwanted(), watchersMax, lanesEach },
-    });
+    const { leased, drained, visited } = await noteUnused(
+      leaseLanes(database, {
+        ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
+        ...{ full: unwanted(), watchersMax, lanesEach },
+      }),
+    );
     if (clock.steadyMs() - askedMs > RENEW_MS || worker.current() !== owner) {
       // The leases may be over, or the lock is gone, and the lanes another worker's.
-      if (leased.length > 0) await releaseLanes(database, leased, clock.now());
+      if (leased.length > 0) await noteUnused(releaseLanes(database, leased, clock.now()));
       return 'idle';
     }
     for (const lane of leased) begin(lane, owner);
@@ -260,12 +281,18 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   function begin(lane: Lane, owner: number): void {
     const { id } = lane;
     const signals = { stopping: stopping.signal, killed: killed.signal };
-    const run = runLane(lane, { ...options, settler, reader, fair, noteWait, release, ...signals });
+    let hasReleased = false;
+    const giveBack = async (own: Lane) => {
+      await release(own);
+      hasReleased = true;
+    };
+    const run = runLane(lane, { ...options, settler, reader, fair, noteWait, release: giveBack, ...signals });
     const entry = { run, startedMs: clock.steadyMs(), owner };
     lanes.set(id, entry);
     metrics.deliveryQueues.set(lanes.size);
     run.done.catch(bug.reject).finally(() => {
       if (lanes.get(id) === entry) lanes.delete(id);
+      mayHaveUnused ||= !hasReleased;
       metrics.deliveryQueues.set(lanes.size);
       // The lane may have become due again between its last read and its release.
       wake.ring();

@@ -275,7 +275,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     try {
       await options.release(lane);
     } catch (error) {
-      // The lease expires by itself, so this costs only a few seconds.
+      // The worker's next step frees it.
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.release_failed');
     }

@@ -16,6 +16,8 @@ export type Worker = {
   current(): number | undefined;
   /** Frees lanes that no worker works any more, but none in `except` or at work here. Returns how many. */
   freeAbandoned(now: Date, except: readonly number[]): Promise<number>;
+  /** Frees the worker's lanes that are not at work here. Call it while none is being leased. */
+  freeUnused(now: Date): Promise<void>;
 };
 
 type WorkerOptions = {
@@ -114,6 +116,13 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
         former.delete(one);
       }
       return freed;
+    },
+    async freeUnused(now) {
+      const number = current();
+      if (number === undefined) return;
+      await freeAbandonedLanes(database, {
+        ...{ now, except: atWork().map(({ id }) => id), own: [number], gone: [], late: [] },
+      });
     },
   };
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { Fault } from '../../src/core/fault.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import {
@@ -153,6 +154,50 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await story.step();
     assert.equal((await story.underWay(AT_ONCE)).length, AT_ONCE);
     await Promise.all([slow.stop(), story.stop()]);
+  });
+
+  test('lanes whose lease or release got no answer from the database are leased again with the next step', async () => {
+    const clock = createTestClock();
+    await pay(database(), clock, 1);
+    let isUnanswered = true;
+    const unanswered = () => {
+      if (!isUnanswered) return;
+      isUnanswered = false;
+      throw new Fault('unavailable', 'database: the connection broke');
+    };
+    const worker = startWorker(
+      {
+        ...database(),
+        async query<Row>(statement: Parameters<Database['query']>[0]) {
+          const rows = await database().query<Row>(statement);
+          if (statement.text.includes('epoch = epoch + 1')) unanswered();
+          return rows;
+        },
+        transaction: (work) =>
+          database().transaction((tx) => {
+            unanswered();
+            return work(tx);
+          }),
+      },
+      { clock },
+    );
+    await assert.rejects(worker.step(), Fault);
+    await worker.step();
+    await worker.underWay(AT_ONCE);
+    worker.end('success');
+    await worker.underWay(LEFT);
+    isUnanswered = true;
+    worker.end('timeout');
+    await worker.idle();
+    assert.notEqual((await listLanes(database()))[0]?.owner, null);
+    await worker.step();
+    const isFree = async () => {
+      // The step may have had the watcher's visit locked.
+      clock.advance(LOCKED_MS);
+      return (await listLanes(database()))[0]?.owner === null;
+    };
+    await waitUntil(isFree, { describe: 'the lane to be given back' });
+    await worker.stop();
   });
 
   test("lanes start no further attempt once the worker's session is lost, even before the next step", async () => {
