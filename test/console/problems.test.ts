@@ -36,8 +36,8 @@ describe('problems', () => {
       queue: null,
       receivers: null,
       late: null,
-      prices: [],
-      pairs: [],
+      prices: null,
+      pairs: null,
       problem,
     });
   const changeStatus = (page: Page, gone: object) =>
