@@ -48,8 +48,8 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
   let isNew = false;
   /** Numbers of this worker whose sessions have ended. */
   const former = new Set<number>();
-  /** When this worker first saw that these numbers own lanes but have no lock, and that a lease of these has ended. */
-  let [missing, overdue] = [new Map<number, number>(), new Map<number, number>()];
+  /** Numbers that own lanes and have no lock, and those of which a lease has ended. */
+  const [missing, overdue] = [createSightings(clock), createSightings(clock)];
 
   const current = () => (own?.session.lost.aborted === false ? own.number : undefined);
   const isAtWork = (number: number) => atWork().some(({ owner }) => owner === number);
@@ -63,14 +63,11 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
   async function othersLeft(number: number): Promise<{ gone: Owners; late: Owners }> {
     // No other process can work on it.
     if (database.kind === 'embedded') return { gone: 'all', late: 'all' };
-    const nowMs = clock.steadyMs();
-    const since = (seen: Map<number, number>, forMs: number) =>
-      [...seen].flatMap(([one, fromMs]) => (nowMs - fromMs >= forMs ? [one] : []));
-    const late = since(overdue, RESUME_MS);
-    if (nowMs - resumedMs >= RESUME_MS) return { gone: since(missing, MISSING_MS), late };
+    if (clock.steadyMs() - resumedMs >= RESUME_MS)
+      return { gone: missing.forAtLeast(MISSING_MS), late: overdue.forAtLeast(RESUME_MS) };
     // Running workers free what a dead one left. If there are none, others that live get their sessions before this.
     const isAlone = isNew && (await countWorkers(database, number)).workers === 1;
-    return { gone: isAlone ? since(missing, RETRY_MS) : [], late: [] };
+    return { gone: isAlone ? missing.forAtLeast(RETRY_MS) : [], late: [] };
   }
 
   return {
@@ -105,9 +102,8 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
         ...{ now, stepsMs: clock.stepsMs(), except: [...except, ...atWork().map(({ id }) => id)] },
         ...{ own: [...former], ...(number === undefined ? { gone: [], late: [] } : others) },
       });
-      const nowMs = clock.steadyMs();
-      missing = new Map(left.unlocked.map((owner) => [owner, missing.get(owner) ?? nowMs]));
-      overdue = new Map(left.overdue.map((owner) => [owner, overdue.get(owner) ?? nowMs]));
+      missing.note(left.unlocked);
+      overdue.note(left.overdue);
       // The server lost the session without a word, so that nothing is left of its lock.
       if (number !== undefined && number === current() && left.unlocked.includes(number))
         own.session.abandon();
@@ -123,6 +119,21 @@ export function createWorker({ database, clock, atWork, onLost, ...options }: Wo
       await freeAbandonedLanes(database, {
         ...{ now, except: atWork().map(({ id }) => id), own: [number], gone: [], late: [] },
       });
+    },
+  };
+}
+
+/** Since when each of some workers has been seen without a break. */
+function createSightings(clock: Pick<Clock, 'steadyMs'>) {
+  let seen = new Map<number, number>();
+  return {
+    note(numbers: readonly number[]): void {
+      const nowMs = clock.steadyMs();
+      seen = new Map(numbers.map((one) => [one, seen.get(one) ?? nowMs]));
+    },
+    forAtLeast(ms: number): number[] {
+      const nowMs = clock.steadyMs();
+      return [...seen].flatMap(([one, fromMs]) => (nowMs - fromMs >= ms ? [one] : []));
     },
   };
 }

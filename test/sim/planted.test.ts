@@ -15,24 +15,25 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 45,
+    likely: 187,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
+    likely: 26,
     problem: /was sent, and does not count as seen/,
   },
   {
     name: 'a crash between moving a notification and waking its lane is found',
     bug: 'move before wake',
-    likely: 4,
+    likely: 14,
     problem: /^lane \d+ was forgotten$/,
   },
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 22,
+    likely: 12,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
@@ -49,7 +50,7 @@ testBugs([
   {
     name: 'retention that drops a day with its pending notifications is found',
     bug: 'drop of pending',
-    likely: 37,
+    likely: 4,
     problem: /^notification \d+ is deleted, and (waiting|held)$/,
   },
   {
