@@ -15,6 +15,8 @@ export type Bug = {
   quorum?: number;
   /** A transaction that begins with such a statement is split: the actor can crash between its statements. */
   apart?: RegExp;
+  /** The chance, in each turn, that stalled processes go on. Lower for bugs that show only after a long stall. */
+  wakeChance?: number;
 };
 
 export const bugs = {
@@ -27,6 +29,7 @@ export const bugs = {
   'no fence': (): Bug => {
     const epochs = new Map<number, number>();
     return {
+      wakeChance: 0.005,
       note(text, rows) {
         if (!text.includes('epoch = epoch + 1')) return;
         for (const row of rows) if (isRecord(row)) epochs.set(Number(row.id), Number(row.epoch));

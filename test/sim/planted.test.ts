@@ -4,7 +4,8 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 154,
+    likely: 3,
+    steps: 2_000,
     problem: /settled .* although it had lost lane/,
   },
   {
@@ -39,7 +40,7 @@ testBugs([
   {
     name: 'changes of addresses that are pruned before the address filter has them are found',
     bug: 'early pruning',
-    likely: 45,
+    likely: 410,
     problem: /^there is no notification /,
   },
   {

@@ -54,6 +54,8 @@ type PlantedBug = {
   bug: BugName;
   /** A seed that showed the bug before. It is tried first, because most stories don't show a bug. */
   likely?: number;
+  /** The turns of its stories. More than usual where a bug shows rarely. */
+  steps?: number;
   problem: RegExp;
 };
 
@@ -65,17 +67,20 @@ export function testBugs(bugs: readonly PlantedBug[]): void {
   });
   after(() => stage[Symbol.asyncDispose]());
 
-  for (const { name, bug, likely, problem } of sampleOf(bugs))
-    test(name, async () => {
-      assert.match((await findBroken(stage, bug, likely))?.problem ?? '', problem);
+  for (const planted of sampleOf(bugs))
+    test(planted.name, async () => {
+      assert.match((await findBroken(stage, planted))?.problem ?? '', planted.problem);
     });
 }
 
 /** The first story that breaks a promise with a planted bug. */
-async function findBroken(stage: Stage, bug: BugName, likely = 1): Promise<Story | undefined> {
+async function findBroken(
+  stage: Stage,
+  { bug, likely = 1, steps }: Pick<PlantedBug, 'bug' | 'likely' | 'steps'>,
+): Promise<Story | undefined> {
   const others = Array.from({ length: SEEDS }, (_, index) => index + 1).filter((seed) => seed !== likely);
   for (const seed of [likely, ...others]) {
-    const story = await simulate(stage, { seed, bug });
+    const story = await simulate(stage, { seed, bug, ...(steps !== undefined && { steps }) });
     if (story.problem !== undefined) return story;
   }
   return undefined;

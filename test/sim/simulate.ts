@@ -3,7 +3,7 @@
  * nodes and receivers, changing watched addresses, leaps of time, lost sessions and crashes. Then the faults stop, and all
  * due work must complete.
  */
-import { type BugName, bugs } from './bugs.ts';
+import { type Bug, type BugName, bugs } from './bugs.ts';
 import { createCast } from './cast.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
 import { createHappenings, nextRetryMs } from './happenings.ts';
@@ -49,7 +49,8 @@ export async function simulate(
 ): Promise<Story> {
   const world = await createWorld(stage, seed);
   const cast = createCast(world, bug);
-  const happenings = createHappenings(world, cast, bugs[bug]());
+  const planted: Bug = bugs[bug]();
+  const happenings = createHappenings(world, cast, planted);
   const { scheduler, random, clock, chain } = world;
   let taken = 0;
   try {
@@ -57,7 +58,9 @@ export async function simulate(
     for (const watch of Array.from({ length: FIRST_RECORDS }, () => happenings.watch)) await watch();
     for (; taken < steps && world.problem() === undefined; taken += 1) {
       clock.advance(1);
-      const turn = random.chance(world.unheard.size > 0 ? 0.7 : 0.2) ? undefined : chooseTurn(world);
+      const turn = random.chance(world.unheard.size > 0 ? 0.7 : 0.2)
+        ? undefined
+        : chooseTurn(world, planted.wakeChance);
       if (turn === undefined) await happenings.next();
       else await scheduler.take(turn);
     }
@@ -79,8 +82,8 @@ export async function simulate(
 }
 
 /** Prefers a follower, and otherwise an actor in the middle of a step. */
-function chooseTurn({ scheduler, random, stalled }: World): Turn | undefined {
-  if (random.chance(0.03)) stalled.clear();
+function chooseTurn({ scheduler, random, stalled }: World, wakeChance = 0.03): Turn | undefined {
+  if (random.chance(wakeChance)) stalled.clear();
   const waiting = scheduler.waiting().filter(({ actor }) => !stalled.has(actor));
   const choices = [
     random.chance(0.4) ? waiting.filter(({ actor }) => actor.name.startsWith('follower')) : [],
