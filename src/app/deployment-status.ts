@@ -69,14 +69,18 @@ type Options = {
   metrics: Metrics;
 };
 
+/** Whether something waits for delivery, as last read. Until then, it is as if something did. */
+type Known = { isWaiting: boolean };
+
 export function createDeploymentStatus(options: Options): DeploymentStatus {
   const { deployment, clock, metrics } = options;
   let kept: { reading: Promise<DeploymentReading>; atMs: number } | undefined;
+  const known: Known = { isWaiting: true };
 
   function read(now: Date): Promise<DeploymentReading> {
     const nowMs = clock.steadyMs();
     if (kept !== undefined && nowMs - kept.atMs < KEEP_MS) return kept.reading;
-    const reading = readDeployment(options, now);
+    const reading = readDeployment(options, { now, known });
     kept = { reading, atMs: nowMs };
     return reading;
   }
@@ -103,12 +107,12 @@ export function createDeploymentStatus(options: Options): DeploymentStatus {
 
 async function readDeployment(
   { config, database, deployment, clock }: Options,
-  now: Date,
+  { now, known }: { now: Date; known: Known },
 ): Promise<DeploymentReading> {
   const parts = createPartReader(clock);
   const missed = countMissed(database);
   const present = missed.then((lost) => withoutLost(withLimit(database, DATABASE_MS_MAX), lost));
-  const [lost = [], isWaiting = false, failures, lateness, processes] = await Promise.all([
+  const [lost = [], isWaiting = known.isWaiting, failures, lateness, processes] = await Promise.all([
     parts.read(missed),
     parts.read(present.then(hasWaiting)),
     parts.read(countFailures(database)),
@@ -117,6 +121,7 @@ async function readDeployment(
     ),
     parts.read(deployment.look().then(deployment.processes)),
   ]);
+  known.isWaiting = isWaiting;
   const hasFeeds = config.prices.native !== undefined || Object.keys(config.prices.tokens).length > 0;
   const isNeeded = { follower: true, delivery: isWaiting, prices: hasFeeds };
   const missing = rolesNeeded
@@ -202,11 +207,11 @@ const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', pr
 function describeAbsence(role: keyof typeof verbs, { last, standby, unstarted }: Absence): string {
   const nothing = `no process ${verbs[role]}`;
   if (standby !== undefined && (last?.state === 'stopped' || last?.state === 'failed'))
-    return `${nothing}: process ${last.id} ${last.state === 'failed' ? 'was ended by a bug' : 'was stopped'}, and process ${standby.id} doesn't lead yet. If this lasts, read its log`;
+    return `${nothing}: ${describeEnd(last)}, and process ${standby.id} doesn't lead yet. If this lasts, read its log`;
   if (standby !== undefined && last?.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat), and process ${standby.id} can't lead while PostgreSQL keeps the lock of the lost one. Continue or end the lost process. If it is cut off from the database, end its connection`;
   if (standby === undefined && unstarted !== undefined)
-    return `${nothing}: the start of process ${unstarted.id} failed: ${unstarted.error}. Start one with the role ${role}`;
+    return `${nothing}: ${describeEnd(unstarted)}. Correct that, and start one with the role ${role}`;
   if (last === undefined)
     return `${nothing}: none with the role ${role} has run since this one started. Start one`;
   if (last.state === 'stopped')
@@ -216,6 +221,11 @@ function describeAbsence(role: keyof typeof verbs, { last, standby, unstarted }:
   if (last.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat). Check that it runs, and read its log`;
   return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log. If another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
+}
+
+function describeEnd({ id, state, error }: Pick<SeenProcess, 'id' | 'state' | 'error'>): string {
+  if (error !== undefined) return `the start of process ${id} failed: ${error}`;
+  return `process ${id} ${state === 'failed' ? 'was ended by a bug' : 'was stopped'}`;
 }
 
 function troubleOfSilence(silence: Silence | undefined, now: Date) {

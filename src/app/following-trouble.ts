@@ -17,14 +17,14 @@ type FollowingTrouble = {
   find(tipNumber: number | undefined): Trouble | undefined;
 };
 
-/** `heldUpSince`: since when the database has held up the follower. */
+/** `heldUpSince`: since when the database, which may be the embedded one, has held up the follower. */
 export function createFollowingTrouble(
   nodes: ChainNodes | undefined,
-  heldUpSince: () => Date | undefined = () => undefined,
+  { heldUpSince, isEmbedded }: { heldUpSince(): Date | undefined; isEmbedded: boolean },
 ): FollowingTrouble {
   let failed: { fault: Fault; since: Date } | undefined;
   let shown: { kind: Kind; since: Date } | undefined;
-  const own = () => heldUp(heldUpSince()) ?? troubleOf(failed, nodes?.quorum());
+  const own = () => heldUp(heldUpSince(), isEmbedded) ?? troubleOf(failed, nodes?.quorum());
 
   return {
     noteStep(fault, now) {
@@ -47,12 +47,14 @@ export function createFollowingTrouble(
 }
 
 /** Comes first, because the Fault of the step before says less about the cause. */
-function heldUp(since: Date | undefined): KindOfTrouble | undefined {
+function heldUp(since: Date | undefined, isEmbedded: boolean): KindOfTrouble | undefined {
+  const cause = isEmbedded
+    ? 'a long statement of another part or of a command holds it up'
+    : 'a lock on a table, or a slow statement, holds it up. PostgreSQL lists them in pg_stat_activity and pg_locks';
   return (
     since && {
       ...{ kind: 'stopped', state: 'degraded', since },
-      message:
-        'the database does not answer the follower, so no block is stored: a lock on a table, or a slow statement, holds it up. PostgreSQL lists them in pg_stat_activity and pg_locks',
+      message: `the database does not answer the follower, so no block is stored: ${cause}`,
     }
   );
 }

@@ -8,8 +8,15 @@ import { Fault } from '../core/fault.ts';
 
 const READ_MS_MAX = 500;
 
-/** Reads, one at a time. If that fails or takes READ_MS_MAX, returns what was read last; undefined before the first reading. */
-export function createLastRead<T>(clock: Clock, read: () => Promise<T>): () => Promise<T | undefined> {
+/**
+ * Reads, one at a time. If that fails or takes READ_MS_MAX, returns what was read last; undefined before the first reading. `onBug` gets
+ * unexpected errors, because they must not end the heartbeat.
+ */
+export function createLastRead<T>(
+  clock: Clock,
+  read: () => Promise<T>,
+  onBug: (error: unknown) => void,
+): () => Promise<T | undefined> {
   let last: T | undefined;
   let reading: Promise<void> | undefined;
 
@@ -17,7 +24,7 @@ export function createLastRead<T>(clock: Clock, read: () => Promise<T>): () => P
     try {
       last = await read();
     } catch (error) {
-      if (!(error instanceof Fault)) throw error;
+      if (!(error instanceof Fault)) onBug(error);
     } finally {
       reading = undefined;
     }

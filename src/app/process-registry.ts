@@ -228,7 +228,9 @@ function lastHolder(
   holders: readonly SeenProcess[],
   role: string,
 ): { last: SeenProcess | undefined; agoMs: number } {
-  const agoMsOf = ({ leadMs, silentMs }: SeenProcess) => (role === 'follower' ? leadMs : silentMs);
+  // A process whose start failed may have worked for moments, again and again.
+  const agoMsOf = ({ leadMs, silentMs, error }: SeenProcess) =>
+    role === 'follower' ? leadMs : error === undefined ? silentMs : Infinity;
   const agoMs = Math.min(...holders.map(agoMsOf));
   return { last: holders.find((one) => agoMsOf(one) === agoMs), agoMs };
 }

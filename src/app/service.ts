@@ -36,6 +36,7 @@ import { START_MS_MAX } from './open-store.ts';
 import { openPriceLoops, type PriceLoops } from './price-feeds.ts';
 import { createProcessRegistry, type ProcessRegistry } from './process-registry.ts';
 import { createProgramLog } from './program-log.ts';
+import { createPublicView } from './public-view.ts';
 import { quorumReader } from './quorum-reader.ts';
 import { openReplica } from './read-replica.ts';
 import { type Role, roles } from './roles.ts';
@@ -167,9 +168,15 @@ function logStart(
   log.info(about, 'service.started');
 }
 
+/** Other processes show it to everyone, and don't know the hosts of this one's configuration. */
+const describeStartError = (config: Config, error: unknown): string =>
+  error instanceof Fault
+    ? createPublicView(config).text(messageOf(error))
+    : 'a bug. Its log has the error; please report it';
+
 /** Logs why the service ends by itself, and keeps it, and an error of the start, for the record of its end. */
 function watchEnd(
-  { loops, log }: Foundation,
+  { config, loops, log }: Foundation,
   { schema, signal }: { schema: SchemaWatch; signal: AbortSignal },
 ): {
   failed: Promise<Error>;
@@ -194,7 +201,7 @@ function watchEnd(
         return await work();
       } catch (error) {
         // A start that was aborted ends as asked.
-        if (!signal.aborted) startError = messageOf(error);
+        if (!signal.aborted) startError = describeStartError(config, error);
         throw error;
       }
     },

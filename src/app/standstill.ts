@@ -3,7 +3,7 @@
  * stopped, or all nodes are stuck at the same block.
  */
 import type { Clock } from '../core/clock.ts';
-import { measurePace } from '../store/blocks/block-time.ts';
+import { measurePace, PACE_BLOCKS } from '../store/blocks/block-time.ts';
 import type { findTipTimes } from '../store/blocks/blocks.ts';
 import type { Db } from '../store/db/db.ts';
 import type { Trouble } from './deployment-status.ts';
@@ -22,17 +22,23 @@ export const STILL_MS_MIN = 60_000;
 const STILL_BLOCK_TIMES = 20;
 /** A chain that paused for that long more often makes blocks on demand, as a local chain or a rollup with few users does. */
 const PAUSES_MAX = 2;
-/** With less history, the pace of the chain is unknown: blocks on demand may have come evenly for minutes. */
+/** With less history and fewer blocks, the pace of the chain is unknown: blocks on demand may have come evenly for minutes. */
 const HISTORY_MS_MIN = 3_600_000;
 
-export function createStandstill(database: Db, clock: Clock): Standstill {
+export function createStandstill(
+  database: Db,
+  { clock, onBug }: { clock: Clock; onBug(error: unknown): void },
+): Standstill {
   let tipNumber = -1;
+  /** When this process first saw the newest block. A step of the clock must not make it older. */
+  let seen: { number: number; ms: number } | undefined;
   let known: { tipNumber: number; pace: Awaited<ReturnType<typeof measurePace>> } | undefined;
   const limits = { pauseMsMin: STILL_MS_MIN, pauseBlockTimes: STILL_BLOCK_TIMES };
-  const readPace = createLastRead(clock, async () => ({
-    tipNumber,
-    pace: await measurePace(database, limits),
-  }));
+  const readPace = createLastRead(
+    clock,
+    async () => ({ tipNumber, pace: await measurePace(database, limits) }),
+    onBug,
+  );
 
   /** The pace of the chain up to its newest block, which is measured once, because it may stay the newest for days. */
   async function paceUpTo(number: number) {
@@ -43,12 +49,16 @@ export function createStandstill(database: Db, clock: Clock): Standstill {
 
   return {
     async find(tip, head) {
-      if (tip === undefined || head === undefined || head > tip.number) return undefined;
+      if (tip === undefined || head === undefined) return undefined;
+      if (seen?.number !== tip.number) seen = { number: tip.number, ms: clock.steadyMs() };
+      if (head > tip.number) return undefined;
       // A block that was stored late, for example after an outage of this deployment, gets the same time for a successor.
-      const quietMs = clock.now().getTime() - Math.max(tip.minedAt.getTime(), tip.storedAt.getTime());
+      const sinceMs = clock.now().getTime() - Math.max(tip.minedAt.getTime(), tip.storedAt.getTime());
+      const quietMs = Math.min(sinceMs, clock.steadyMs() - seen.ms);
       if (quietMs < STILL_MS_MIN) return undefined;
       const pace = await paceUpTo(tip.number);
-      if (pace === undefined || pace.historyMs < HISTORY_MS_MIN || pace.pauses > PAUSES_MAX) return undefined;
+      if (pace === undefined || pace.pauses > PAUSES_MAX) return undefined;
+      if (pace.historyMs < HISTORY_MS_MIN && pace.blocks < PACE_BLOCKS) return undefined;
       if (quietMs < STILL_BLOCK_TIMES * pace.blockMs) return undefined;
       return {
         state: 'degraded',

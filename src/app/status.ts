@@ -30,26 +30,15 @@ export type Status = OpsSources & {
 export function createStatus(options: StatusOptions): Status {
   const { config, database, reports = database, nodes, clock } = options;
   const view = createPublicView(config);
+  const { noteBug, unreadTrouble } = createUnreadTrouble(options);
   const hideSecrets = createOperatorView(config);
-  const following = createFollowingTrouble(nodes, options.heldUpSince);
+  const following = createFollowingTrouble(nodes, {
+    heldUpSince: options.heldUpSince ?? (() => undefined),
+    isEmbedded: database.kind === 'embedded',
+  });
   // A tip that was read earlier is never above the present one.
-  const readTip = createLastRead(clock, () => findTipTimes(reports));
-  const standstill = createStandstill(reports, clock);
-  const limitBugs = createLogLimit(clock, BUG_LOG_MS);
-  /** Since when the database can't be read. */
-  let unreadSince: Date | undefined;
-
-  /** That something can't be read. */
-  function unreadTrouble({ errors, isUnreadable }: Stored, now: Date): Trouble | undefined {
-    const bug = errors.find((error) => !(error instanceof Fault));
-    const others = bug === undefined ? undefined : limitBugs();
-    if (others !== undefined) options.onBug(bug, others);
-    const error = bug ?? errors[0];
-    unreadSince = error === undefined ? undefined : (unreadSince ?? options.deployment?.silentSince() ?? now);
-    return (
-      unreadSince && { state: 'degraded', message: describeUnread(error, isUnreadable), since: unreadSince }
-    );
-  }
+  const readTip = createLastRead(clock, () => findTipTimes(reports), noteBug);
+  const standstill = createStandstill(reports, { clock, onBug: noteBug });
 
   /** The trouble of following the chain here. */
   async function findOwn(tip: Awaited<ReturnType<typeof readTip>>): Promise<Trouble | undefined> {
@@ -60,10 +49,13 @@ export function createStatus(options: StatusOptions): Status {
     const now = clock.now();
     const stored = await readStored(options, now);
     const { tip, deployment, hasUnknownFailures } = stored;
-    const chainTrouble = deployment?.leader === undefined ? await findOwn(tip) : deployment.leader.trouble;
-    const unread = unreadTrouble(stored, now);
+    const chainTrouble =
+      deployment?.leader === undefined ? await findOwn(tip ?? (await readTip())) : deployment.leader.trouble;
+    const hasWriteFailures = stored.writeFailures.length > 0;
+    const unreadable = unreadTrouble(stored, now);
+    const unread = hasWriteFailures && !stored.isUnreadable ? undefined : unreadable;
     const rest = deployment?.trouble;
-    const sideTrouble = stored.writeFailures.length === 0 ? deployment?.sideTrouble : undefined;
+    const sideTrouble = hasWriteFailures ? undefined : deployment?.sideTrouble;
     const trouble = chainTrouble ?? (hasUnknownFailures ? (unread ?? rest) : (rest ?? unread)) ?? sideTrouble;
     return bodyOf(options, { stored, trouble, now });
   }
@@ -105,13 +97,42 @@ export function createStatus(options: StatusOptions): Status {
   };
 }
 
+/** That something can't be read from the database. */
+function createUnreadTrouble({ clock, deployment, onBug }: StatusOptions) {
+  const limitBugs = createLogLimit(clock, BUG_LOG_MS);
+  /** Since when the database can't be read. */
+  let unreadSince: Date | undefined;
+
+  function noteBug(error: unknown): void {
+    const others = limitBugs();
+    if (others !== undefined) onBug(error, others);
+  }
+
+  return {
+    noteBug,
+    unreadTrouble({ errors, isUnreadable }: Stored, now: Date): Trouble | undefined {
+      const bug = errors.find((error) => !(error instanceof Fault));
+      if (bug !== undefined) noteBug(bug);
+      const error = bug ?? errors[0];
+      unreadSince = error === undefined ? undefined : (unreadSince ?? deployment?.silentSince() ?? now);
+      return (
+        unreadSince && { state: 'degraded', message: describeUnread(error, isUnreadable), since: unreadSince }
+      );
+    },
+  };
+}
+
+const HELD_UP = /no answer within|timeout/;
+
 function describeUnread(error: unknown, isUnreadable: boolean): string {
   if (!(error instanceof Fault))
     return "a bug: /status can't show all that is stored. The log of this process has the error (status.bug); please report it";
+  const message = messageOf(error);
+  const cause = HELD_UP.test(message) ? ': a lock on a table, or a slow statement, may hold it up' : '';
   const advice = isUnreadable
     ? "/status can't show what is stored: check that the database runs, and check database.url"
-    : '/status has null for what it could not read: a lock on a table, or a slow statement, may hold it up';
-  return `${messageOf(error)}. ${advice}`;
+    : `/status has null for what it could not read${cause}`;
+  return `${message}. ${advice}`;
 }
 
 /** The deployment's state in /readyz: the most important problem decides it. */

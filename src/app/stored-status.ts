@@ -72,7 +72,7 @@ export async function readStored(options: StatusOptions, now: Date) {
   return {
     ...{ tip, chain, lostShards, queue, prices, pairs, notifications, deployment, errors, writeFailures },
     /** Whether other processes may have failures that this one can't read. */
-    hasUnknownFailures: deployment?.body.processes === null,
+    hasUnknownFailures: own === undefined || deployment?.body.processes === null,
     /** Whether the database answers nothing. */
     isUnreadable: [chain, queue, notifications, deployment?.details].every((part) => part === undefined),
   };

@@ -94,10 +94,13 @@ const OVERDUE_MS = 10;
 /** How long a stop waits by default for responses before it aborts the attempts, which are repeated later. */
 const STOP_MS_MAX = 2_000;
 
+/** A lane at work. `owner`: the number under which it was leased. */
+type Entry = { run: LaneRun; startedMs: number; owner: number };
+
 // oxlint-disable-next-line max-lines-per-function -- One worker's leases and lanes; its short functions share them as state.
 export function createDeliverer(options: DelivererOptions): Deliverer {
   const { database, clock, log, metrics, lanesMax = LANES_MAX } = options;
-  const lanes = new Map<number, { run: LaneRun; startedMs: number; owner: number }>();
+  const lanes = new Map<number, Entry>();
   const stopping = new AbortController();
   const killed = new AbortController();
   const settler = createSettler({
@@ -161,7 +164,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   /** The number's lock ended with its session, so any worker may take its lanes now. */
   function loseAll(): void {
     for (const { run } of lanes.values()) run.lose();
-    // A new session soon, so that the attempts under way stay this worker's.
+    // A new session at once, so that the attempts under way stay this worker's. If that fails, the next step tries again.
+    void worker.number().catch(() => {});
     wake.ring();
   }
 
@@ -178,13 +182,14 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function freeUnused(now: Date): Promise<void> {
     if (!mayHaveUnused) return;
     mayHaveUnused = false;
-    await noteUnused(worker.freeUnused(now));
+    if ((await noteUnused(worker.freeUnused(now))) > 0) mayHaveUnused = true;
   }
 
   async function step(): Promise<'worked' | 'idle'> {
     if (stopping.signal.aborted) return 'idle';
     const owner = await worker.number();
     const [now, stepsMs] = [clock.now(), clock.stepsMs()];
+    await freeUnused(now);
     const room = lanesMax - lanes.size;
     if (room <= 0) {
       await makeRoom(now);
@@ -192,7 +197,6 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     }
     const watchersMax = Math.min(VISIT_WATCHERS_MAX, room);
     const lanesEach = Math.min(VISIT_LANES_MAX, Math.floor(room / watchersMax));
-    await freeUnused(now);
     const askedMs = clock.steadyMs();
     const { leased, drained, visited } = await noteUnused(
       leaseLanes(database, {
@@ -200,9 +204,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
         ...{ full: unwanted(), watchersMax, lanesEach },
       }),
     );
-    if (clock.steadyMs() - askedMs > RENEW_MS || worker.current() !== owner) {
+    if (clock.steadyMs() - askedMs > RENEW_MS || worker.current() !== owner || stopping.signal.aborted) {
       // The leases may be over, or the lock is gone, and the lanes another worker's.
-      if (leased.length > 0) await noteUnused(releaseLanes(database, leased, clock.now()));
+      mayHaveUnused = true;
+      if (leased.length > 0) await releaseLanes(database, leased, clock.now());
       return 'idle';
     }
     for (const lane of leased) begin(lane, owner);
@@ -304,7 +309,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const owner = worker.current();
     // Before another worker takes them for those of a dead one.
     if (owner !== undefined) await renewDue(now);
-    if ((await worker.freeAbandoned(now, unrenewed)) > 0) wake.ring();
+    if ((await worker.freeAbandoned(now)) > 0) wake.ring();
     if (owner === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
       polledMs = clock.steadyMs();
@@ -321,9 +326,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const askedMs = clock.steadyMs();
     const isDue = askedMs - renewedMs >= RENEW_MS;
     const entries = [...lanes].filter(([id]) => isDue || unrenewed.includes(id));
+    unrenewed = entries.length === 0 ? [] : await renew(entries, now);
     // Leases count from the request, however late the response is.
     if (isDue) renewedMs = askedMs;
-    if (entries.length === 0) return;
+  }
+
+  /** Returns the lanes whose leases others have locked. */
+  async function renew(entries: readonly [number, Entry][], now: Date): Promise<number[]> {
     const { kept, locked } = await renewLeases(database, {
       owners: [...new Set(entries.map(([, { owner }]) => owner))],
       laneIds: entries.map(([id]) => id),
@@ -331,7 +340,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     });
     // A lane that was given back meanwhile may have been leased again.
     for (const [id, entry] of entries) if (!kept.has(id) && lanes.get(id) === entry) entry.run.lose();
-    unrenewed = locked;
+    return locked;
   }
 
   /** While attempts are under way, the others must see that this worker runs, even if its session is lost. */

@@ -14,10 +14,10 @@ export type Worker = {
   number(): Promise<number>;
   /** The number while its lock is held. */
   current(): number | undefined;
-  /** Frees lanes that no worker works any more, but none in `except` or at work here. Returns how many. */
-  freeAbandoned(now: Date, except: readonly number[]): Promise<number>;
-  /** Frees the worker's lanes that are not at work here. Call it while none is being leased. */
-  freeUnused(now: Date): Promise<void>;
+  /** Frees lanes that no worker works any more, but none at work here. Returns how many. */
+  freeAbandoned(now: Date): Promise<number>;
+  /** Frees the worker's lanes that are not at work here. Call it while none is being leased. Returns how many are locked and left. */
+  freeUnused(now: Date): Promise<number>;
 };
 
 type WorkerOptions = {
@@ -40,85 +40,121 @@ const RETRY_MS = RESUME_MS / 2;
 /** A worker that lost only its own session has a new one sooner than this, and keeps its lanes. */
 const MISSING_MS = 1_000;
 
-export function createWorker({ database, clock, atWork, onLost, ...options }: WorkerOptions): Worker {
-  let own: { session: Session; number: number } | undefined;
-  /** Since when this worker leaves others the time to resume. */
-  let resumedMs = Number.NEGATIVE_INFINITY;
-  /** Whether it is new. It doesn't know then whether the database was away. */
-  let isNew = false;
-  /** Numbers of this worker whose sessions have ended. */
-  const former = new Set<number>();
+export function createWorker(options: WorkerOptions): Worker {
+  const { database, clock, atWork } = options;
+  const numbers = createNumbers(options);
+  const { current } = numbers;
   /** Numbers that own lanes and have no lock, and those of which a lease has ended. */
   const [missing, overdue] = [createSightings(clock), createSightings(clock)];
 
-  const current = () => (own?.session.lost.aborted === false ? own.number : undefined);
-  const isAtWork = (number: number) => atWork().some(({ owner }) => owner === number);
-
-  /** Until their outcomes are recorded, others must see that attempts under a former number are under way. */
-  async function lockFormer(session: Session): Promise<void> {
-    for (const one of former) if (isAtWork(one)) await session.tryLock(WORKER_LOCK_SPACE, one);
-  }
+  const leftOut = () => atWork().map(({ id }) => id);
 
   /** Of which numbers, besides the former ones, lanes may be freed now: because they have no lock, or because their leases have ended. */
   async function othersLeft(number: number): Promise<{ gone: Owners; late: Owners }> {
     // No other process can work on it.
     if (database.kind === 'embedded') return { gone: 'all', late: 'all' };
-    if (clock.steadyMs() - resumedMs >= RESUME_MS)
+    if (numbers.ageMs() >= RESUME_MS)
       return { gone: missing.forAtLeast(MISSING_MS), late: overdue.forAtLeast(RESUME_MS) };
     // Running workers free what a dead one left. If there are none, others that live get their sessions before this.
-    const isAlone = isNew && (await countWorkers(database, number)).workers === 1;
+    const isAlone = numbers.isFirst() && (await countWorkers(database, number)).workers === 1;
     return { gone: isAlone ? missing.forAtLeast(RETRY_MS) : [], late: [] };
   }
 
   return {
     current,
-    async number() {
-      const session = await options.session();
-      await lockFormer(session);
-      if (own?.session === session) return own.number;
-      for (;;) {
-        const number = randomInt(1, 2 ** 31 - 1);
-        if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
-        isNew = own === undefined;
-        own = { session, number };
-        resumedMs = clock.steadyMs();
-        const lose = () => {
-          former.add(number);
-          onLost();
-        };
-        onAbort(session.lost, lose);
-        if (session.lost.aborted) lose();
-        return number;
-      }
-    },
-    async freeAbandoned(now, except) {
-      if (own === undefined) return 0;
-      // The server may have kept a lock of the old session until now.
-      if (current() !== undefined) await lockFormer(own.session);
-      const others = await othersLeft(own.number);
+    number: numbers.lock,
+    async freeAbandoned(now) {
+      const latest = numbers.latest();
+      if (latest === undefined) return 0;
+      await numbers.lockFormer();
+      const others = await othersLeft(latest);
       const number = current();
-      const ended = [...former].filter((one) => !isAtWork(one));
-      const { freed, ...left } = await freeAbandonedLanes(database, {
-        ...{ now, stepsMs: clock.stepsMs(), except: [...except, ...atWork().map(({ id }) => id)] },
-        ...{ own: [...former], ...(number === undefined ? { gone: [], late: [] } : others) },
+      const ended = numbers.ended();
+      const { freed, left, unlocked, ...seen } = await freeAbandonedLanes(database, {
+        ...{ now, stepsMs: clock.stepsMs(), except: leftOut(), own: numbers.former() },
+        ...(number === undefined ? { gone: [], late: [] } : others),
       });
-      missing.note(left.unlocked);
-      overdue.note(left.overdue);
+      missing.note(unlocked);
+      overdue.note(seen.overdue);
       // The server lost the session without a word, so that nothing is left of its lock.
-      if (number !== undefined && number === current() && left.unlocked.includes(number))
-        own.session.abandon();
-      for (const one of ended) {
-        if (number !== undefined && number === current()) await own.session.unlock(WORKER_LOCK_SPACE, one);
-        former.delete(one);
-      }
+      if (number !== undefined && unlocked.includes(number)) numbers.abandon(number);
+      if (left === 0) await numbers.forget(ended);
       return freed;
     },
     async freeUnused(now) {
       const number = current();
-      if (number === undefined) return;
-      await freeAbandonedLanes(database, {
-        ...{ now, except: atWork().map(({ id }) => id), own: [number], gone: [], late: [] },
+      if (number === undefined) return 0;
+      const { left } = await freeAbandonedLanes(database, {
+        ...{ now, except: leftOut(), own: [number], gone: [], late: [] },
       });
+      return left;
+    },
+  };
+}
+
+/** The number of this worker, one for each session, and the former ones, of which attempts may be under way. */
+function createNumbers({ clock, session: open, atWork, onLost }: WorkerOptions) {
+  let own: { session: Session; number: number } | undefined;
+  let locking: Promise<number> | undefined;
+  /** Since when this worker leaves others the time to resume. */
+  let lockedMs = Number.NEGATIVE_INFINITY;
+  /** Whether the worker is new. It doesn't know then whether the database was away. */
+  let isFirst = false;
+  const former = new Set<number>();
+
+  const current = () => (own?.session.lost.aborted === false ? own.number : undefined);
+  const isAtWork = (number: number) => atWork().some(({ owner }) => owner === number);
+
+  async function lockFormerOf(session: Session): Promise<void> {
+    for (const one of former) if (isAtWork(one)) await session.tryLock(WORKER_LOCK_SPACE, one);
+  }
+
+  async function lockOwn(): Promise<number> {
+    const session = await open();
+    await lockFormerOf(session);
+    if (own?.session === session) return own.number;
+    for (;;) {
+      const number = randomInt(1, 2 ** 31 - 1);
+      if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
+      isFirst = own === undefined;
+      own = { session, number };
+      lockedMs = clock.steadyMs();
+      const lose = () => {
+        former.add(number);
+        onLost();
+      };
+      onAbort(session.lost, lose);
+      if (session.lost.aborted) lose();
+      return number;
+    }
+  }
+
+  return {
+    current,
+    latest: () => own?.number,
+    former: () => [...former],
+    /** Former numbers without attempts. */
+    ended: () => [...former].filter((one) => !isAtWork(one)),
+    isFirst: () => isFirst,
+    ageMs: () => clock.steadyMs() - lockedMs,
+    lock() {
+      locking ??= lockOwn().finally(() => {
+        locking = undefined;
+      });
+      return locking;
+    },
+    /** Until their outcomes are recorded, others must see that attempts are under way. The server may have kept the old session's lock. */
+    async lockFormer(): Promise<void> {
+      if (own !== undefined && current() !== undefined) await lockFormerOf(own.session);
+    },
+    abandon(number: number): void {
+      if (number === current()) own?.session.abandon();
+    },
+    async forget(ended: readonly number[]): Promise<void> {
+      for (const one of ended) {
+        if (current() !== undefined) await own?.session.unlock(WORKER_LOCK_SPACE, one);
+        former.delete(one);
+      }
     },
   };
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createStandstill, STILL_MS_MIN } from '../../src/app/standstill.ts';
+import { PACE_BLOCKS } from '../../src/store/blocks/block-time.ts';
 import { findTipTimes } from '../../src/store/blocks/blocks.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { noon } from '../kit/chain-story.ts';
@@ -19,12 +20,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ${noon}::timestamptz - seconds * interval '1 s', true, ${noon}::timestamptz
       from unnest(${seconds}::integer[]) with ordinality as t (seconds, number)`);
     const clock = createTestClock();
-    const standstill = createStandstill(database(), clock);
+    const standstill = createStandstill(database(), { clock, onBug: assert.ifError });
     const find = async (headAbove = 0) => {
       const tip = await findTipTimes(database());
       assert.ok(tip !== undefined);
       return standstill.find(tip, tip.number + headAbove);
     };
+    // The process sees the newest block now.
+    assert.equal(await find(), undefined);
     return { clock, find, head: seconds.length };
   }
   const evenly = (gapSeconds: number, count: number) => Array.from({ length: count }, () => gapSeconds);
@@ -46,6 +49,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       select number + 1, decode(lpad('1', 64, 'e'), 'hex'), hash, mined_at + interval '12 s', true, ${clock.now()}::timestamptz
       from block order by number desc limit 1`);
     assert.equal(await find(), undefined, 'a block that is mined long ago and stored now is new');
+  });
+
+  test('a clock that is set forward makes no chain stand still', async () => {
+    const { clock, find } = await startStory(evenly(12, HOUR_SECONDS / 12));
+    clock.step(86_400_000);
+    assert.equal(await find(), undefined);
+  });
+
+  test('a chain of several blocks a second stands still although its history is short', async () => {
+    const { clock, find } = await startStory(evenly(0, PACE_BLOCKS));
+    clock.advance(STILL_MS_MIN);
+    assert.equal((await find())?.state, 'degraded');
   });
 
   test('a chain of fast blocks stands still after a minute at the earliest', async () => {

@@ -13,7 +13,7 @@ const Process = Type.Object({
   version: Type.String(),
   state: Type.Enum(['running', 'stopped', 'failed', 'lost'], {
     description:
-      '`stopped`: it ended as asked. `failed`: its start failed, or a bug ended it, and its log has the error (`service.failed`). `lost`: it has sent no heartbeat for 10 s.',
+      '`stopped`: it ended as asked. `failed`: its start failed (`error` has the reason), or a bug ended it (`service.failed` in its log). `lost`: it has sent no heartbeat for 10 s.',
   }),
   error: orNull(Type.String({ description: 'Why its start failed.' })),
   started_at: Time,
@@ -64,7 +64,7 @@ export const deploymentFields = {
       },
       {
         description:
-          'Receivers of all watchers. Failing receivers do not change `state`. Null while the database cannot be read.',
+          'Receivers of all watchers. Failing receivers do not change `state`. Null while they cannot be read.',
       },
     ),
   ),

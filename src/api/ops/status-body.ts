@@ -245,7 +245,7 @@ export const StatusBody = Type.Object(
         },
         {
           description:
-            'Null while the database cannot be read, as are `cursor`, `prices`, `pairs` and each list that it holds.',
+            'Null while it cannot be read. `cursor`, `prices`, `pairs` and the lists from the database are null in the same way.',
         },
       ),
     ),
@@ -264,7 +264,7 @@ export const StatusBody = Type.Object(
         },
         {
           description:
-            'Transfers that a receiver acknowledged and a reorg orphaned afterwards, without a removal notice. The delivery log lists them. Null while the database cannot be read.',
+            'Transfers that a receiver acknowledged and a reorg orphaned afterwards, without a removal notice. The delivery log lists them. Null while they cannot be read.',
         },
       ),
     ),

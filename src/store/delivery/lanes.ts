@@ -325,7 +325,8 @@ export type Owners = readonly number[] | 'all';
  * Frees the lanes of `own` numbers, those of the `gone` ones whose session, and with it their advisory lock, has ended, and those of
  * the `late` ones whose lease has ended. While this process misses a step of the clock it can't know which leases have ended. Leaves
  * lanes that are locked, or whose watcher's visit is, to the next call, and never frees those in `except`. Returns how many lanes it
- * freed, and all numbers that own lanes and have no lock (`unlocked`), or have one of which the lease has ended (`overdue`).
+ * freed, how many lanes of `own` numbers it left, and all numbers that own lanes and have no lock (`unlocked`), or have one of which the
+ * lease has ended (`overdue`).
  */
 export async function freeAbandonedLanes(
   db: Db,
@@ -337,34 +338,39 @@ export async function freeAbandonedLanes(
     gone?: Owners;
     late?: Owners;
   },
-): Promise<{ freed: number; unlocked: number[]; overdue: number[] }> {
+): Promise<{ freed: number; left: number; unlocked: number[]; overdue: number[] }> {
   const { now, stepsMs = 0, except = [], own = [], gone = 'all', late = 'all' } = options;
   const isOneOf = (owners: Owners) =>
     owners === 'all' ? sql`true` : sql`owner = any(${listOf(owners)}::bigint[])`;
+  const isOwn = sql`owner = any(${listOf(own)}::bigint[])`;
   const isFree = sql`owner is not null and id <> all(${listOf(except)}::bigint[])`;
   const isOver = sql`lease_until <= ${now} and ${hasFollowedClock(stepsMs)}`;
-  const rows = await db.query<{ owner: number | null; is_unlocked: boolean; is_overdue: boolean }>(sql`
+  type Row = { owner: number; is_unlocked: boolean; is_overdue: boolean; freed: number; left: number };
+  const rows = await db.query<Row | (Row & { owner: null })>(sql`
     with holder as materialized (
       select owner, owner not in (${runningWorkers}) as is_unlocked, bool_or(${isFree} and ${isOver}) as is_overdue
       from lane where owner is not null group by owner
     ), abandoned as materialized (
       select id, watcher_id from lane
-      where ${isFree} and (owner = any(${listOf(own)}::bigint[]) or ${isOneOf(late)} and ${isOver}
+      where ${isFree} and (${isOwn} or ${isOneOf(late)} and ${isOver}
         or ${isOneOf(gone)} and owner in (select owner from holder where is_unlocked))
       order by id for update skip locked
     ), ${freeVisits(sql`select watcher_id from abandoned`)}, freed as (
       update lane l set owner = null, lease_until = null from abandoned
       where l.id = abandoned.id and ${isFreeVisit(sql`abandoned.watcher_id`)}
-      returning l.watcher_id, l.next_due
+      returning l.id, l.watcher_id, l.next_due
     ), noted as (
       ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from freed group by watcher_id`)}
     )
-    select owner, is_unlocked, is_overdue from holder where is_unlocked or is_overdue
-    union all select null, false, false from freed`);
-  const ownersOf = (isOne: (row: (typeof rows)[number]) => boolean) =>
+    select owner, is_unlocked, is_overdue, 0 as freed, 0 as left from holder where is_unlocked or is_overdue
+    union all select null, false, false, (select count(*) from freed),
+      (select count(*) from lane where ${isFree} and ${isOwn} and id not in (select id from freed))`);
+  const sums = rows.find(({ owner }) => owner === null);
+  const ownersOf = (isOne: (row: Row) => boolean) =>
     rows.flatMap((row) => (row.owner !== null && isOne(row) ? [row.owner] : []));
   return {
-    freed: rows.filter(({ owner }) => owner === null).length,
+    freed: sums?.freed ?? 0,
+    left: sums?.left ?? 0,
     unlocked: ownersOf((row) => row.is_unlocked),
     overdue: ownersOf((row) => row.is_overdue),
   };
