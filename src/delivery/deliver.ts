@@ -165,7 +165,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   function loseAll(): void {
     for (const { run } of lanes.values()) run.lose();
     // A new session at once, so that the attempts under way stay this worker's. If that fails, the next step tries again.
-    void worker.number().catch(() => {});
+    if (lanes.size > 0) void worker.number().catch(() => {});
     wake.ring();
   }
 

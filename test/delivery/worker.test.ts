@@ -5,7 +5,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { WORKER_LOCK_SPACE } from '../../src/store/delivery/workers.ts';
 import { listLanes } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { AT_ONCE, LEFT, laneOwners, pay, startLiving } from '../kit/delivery-workers.ts';
+import { AT_ONCE, LEFT, laneOwners, pay, startLiving, type Worker } from '../kit/delivery-workers.ts';
 import { onPostgres } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -35,6 +35,19 @@ onPostgres(({ database, place }) => {
     return { clock, worker, other, startOne, before: await owners() };
   }
 
+  const isLocked = async (number: number | null | undefined) => {
+    const rows = await database().query(sql`
+      select from pg_locks where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and objid = ${number}
+        and database = (select oid from pg_database where datname = current_database())`);
+    return rows.length > 0;
+  };
+
+  /** Ends the worker's session. The server ends it a moment after its connection, and with it the lock of the number. */
+  const loseSession = async (worker: Worker, number: number | null | undefined) => {
+    await worker.loseSession();
+    await waitUntil(async () => !(await isLocked(number)), { describe: 'the lock to end' });
+  };
+
   const untilProcessed = (count: number) =>
     waitUntil(
       async () => {
@@ -48,7 +61,7 @@ onPostgres(({ database, place }) => {
 
   test('after the database was away, attempts stay with their workers, however long they take', async (context) => {
     const { clock, worker, other, before } = await startTwo(context);
-    await Promise.all([worker.loseSession(), other.loseSession()]);
+    await Promise.all([loseSession(worker, before[0]), other.loseSession()]);
     await other.step();
     await other.heartbeat();
     clock.advance(RESUME_MS - 1);
@@ -80,7 +93,7 @@ onPostgres(({ database, place }) => {
     const { clock, worker, other, before } = await startTwo(context);
     clock.advance(RESUME_MS);
     await other.heartbeat();
-    await worker.loseSession();
+    await loseSession(worker, before[0]);
     await other.heartbeat();
     clock.advance(GRACE_MS - 1);
     await other.heartbeat();
@@ -89,7 +102,7 @@ onPostgres(({ database, place }) => {
     clock.advance(GRACE_MS);
     for (const _ of [1, 2]) await other.heartbeat();
     assert.deepEqual(await owners(), before, 'after it has a new session');
-    await worker.loseSession();
+    await loseSession(worker, before[0]);
     await other.heartbeat();
     clock.advance(GRACE_MS);
     await other.heartbeat();
@@ -116,8 +129,8 @@ onPostgres(({ database, place }) => {
   });
 
   test('a worker that lost its session renews the leases of attempts that are still under way', async (context) => {
-    const { clock, worker, other } = await startTwo(context);
-    await worker.loseSession();
+    const { clock, worker, other, before } = await startTwo(context);
+    await loseSession(worker, before[0]);
     await worker.step();
     clock.advance(LONGER_THAN_A_RENEWAL_MS);
     await worker.heartbeat();
@@ -133,14 +146,12 @@ onPostgres(({ database, place }) => {
     clock.advance(RESUME_MS);
     await other.heartbeat();
     const stopped = worker.drain();
-    await worker.loseSession();
-    const isLocked = async () => {
+    await worker.loseSession({ mayReconnect: true });
+    const isLockedAgain = async () => {
       clock.advance(HEARTBEAT_MS);
-      const rows = await database().query(sql`
-        select from pg_locks where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and objid = ${before[0]}`);
-      return rows.length > 0;
+      return isLocked(before[0]);
     };
-    await waitUntil(isLocked, { describe: 'the former number to be locked again' });
+    await waitUntil(isLockedAgain, { describe: 'the former number to be locked again' });
     for (const _ of [1, 2, 3]) {
       await other.heartbeat();
       clock.advance(GRACE_MS);
@@ -150,6 +161,38 @@ onPostgres(({ database, place }) => {
     await stopped;
     await untilProcessed(2 * AT_ONCE);
     await other.stop();
+  });
+
+  test('a worker that loses its session locks its number again although its step waits, as for a connection', async (context) => {
+    const { worker, other, before } = await startTwo(context);
+    await worker.loseSession({ mayReconnect: true });
+    await waitUntil(() => isLocked(before[0]), { describe: 'the former number to be locked again' });
+    await Promise.all([worker.stop(), other.stop()]);
+  });
+
+  test('a lane whose lease could not be renewed is freed when its session has ended and its outcomes are recorded', async (context) => {
+    const { clock, startOne } = await start(context, 1);
+    const worker = await startOne();
+    await worker.step();
+    await worker.underWay(AT_ONCE);
+    clock.advance(LONGER_THAN_A_RENEWAL_MS);
+    await database().transaction(async (tx) => {
+      await tx.query(sql`select from lane for update`);
+      await worker.heartbeat();
+    });
+    await loseSession(worker, (await owners())[0]);
+    worker.end('success');
+    await untilProcessed(AT_ONCE);
+    await worker.idle();
+    await worker.step();
+    await waitUntil(
+      async () => {
+        await worker.heartbeat();
+        return (await owners())[0] === null;
+      },
+      { describe: 'the lane to be free' },
+    );
+    await worker.stop();
   });
 
   test('a worker whose lock is gone without its notice abandons its session, and keeps its lanes', async (context) => {
@@ -175,7 +218,7 @@ onPostgres(({ database, place }) => {
     for (const one of [worker, second]) await one.step();
     await worker.underWay(2 * AT_ONCE);
     const before = await owners();
-    await worker.loseSession();
+    await loseSession(worker, before[0]);
     const newcomer = await startOne();
     await newcomer.step();
     await newcomer.heartbeat();
@@ -199,7 +242,7 @@ onPostgres(({ database, place }) => {
     await worker.step();
     await worker.underWay(AT_ONCE);
     const before = await owners();
-    await worker.loseSession();
+    await loseSession(worker, before[0]);
     const newcomer = await startOne();
     await newcomer.step();
     await newcomer.heartbeat();

@@ -2,6 +2,7 @@
  * Delivery workers whose attempts end when the test decides.
  */
 import type { TestContext } from 'node:test';
+import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createDeliverer } from '../../src/delivery/deliver.ts';
@@ -117,6 +118,8 @@ export async function laneOwners(database: Database): Promise<(number | null)[]>
   return rows.map((row) => row.owner);
 }
 
+export type Worker = Awaited<ReturnType<typeof startLiving>>;
+
 /** A worker with a session, which lives until the test ends. */
 export async function startLiving(
   context: TestContext,
@@ -129,10 +132,12 @@ export async function startLiving(
 ) {
   let session = await database.session();
   let opening = Promise.resolve(session);
+  let isCutOff = false;
   context.after(async () => (await opening).close());
   const worker = startWorker(await place.open(), {
     ...{ clock, lanesMax },
     async session() {
+      if (isCutOff) throw new Fault('unavailable', 'database: no connection');
       if (session.lost.aborted) {
         opening = database.session();
         session = await opening;
@@ -142,13 +147,18 @@ export async function startLiving(
   });
   return {
     ...worker,
+    step() {
+      isCutOff = false;
+      return worker.step();
+    },
     /** Ends the session's locks, as a server does that loses it without a word. */
     async loseLocks() {
       for (const owner of await laneOwners(database))
         if (owner !== null) await session.unlock(WORKER_LOCK_SPACE, owner);
     },
-    /** Ends the session's connection, as a crash of the database does. */
-    async loseSession() {
+    /** Ends the session's connection, as a crash of the database does. By default there is no other one until the next step. */
+    async loseSession({ mayReconnect = false } = {}) {
+      isCutOff = !mayReconnect;
       const { promise, resolve } = Promise.withResolvers<void>();
       session.lost.addEventListener('abort', () => resolve());
       await session.close();
