@@ -31,8 +31,9 @@ type WorkerOptions = {
 };
 
 /**
- * After the database was away, each worker frees only its own former lanes for so long, and as long the lanes of a running worker whose
- * leases have ended: that one renews them as soon as the database allows it. Otherwise webhooks that are under way would be sent again.
+ * After the database was away, each worker frees only its own former lanes for this long. It leaves lanes of a running worker alone for
+ * as long after it has seen that their leases have ended, because that worker renews them as soon as the database allows it. Otherwise
+ * webhooks that are under way would be sent again.
  */
 const RESUME_MS = 4_000;
 /** A worker that lost its session tries to get a new one at least this often. */

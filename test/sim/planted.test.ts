@@ -22,7 +22,7 @@ testBugs([
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
-    likely: 26,
+    likely: 49,
     problem: /was sent, and does not count as seen/,
   },
   {
@@ -34,7 +34,7 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 12,
+    likely: 74,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
