@@ -69,13 +69,13 @@ type Options = {
   metrics: Metrics;
 };
 
-/** Whether something waits for delivery, as last read. Until then, it is as if something did. */
+/** Whether something waits for delivery, as last read. */
 type Known = { isWaiting: boolean };
 
 export function createDeploymentStatus(options: Options): DeploymentStatus {
   const { deployment, clock, metrics } = options;
   let kept: { reading: Promise<DeploymentReading>; atMs: number } | undefined;
-  const known: Known = { isWaiting: true };
+  const known: Known = { isWaiting: false };
 
   function read(now: Date): Promise<DeploymentReading> {
     const nowMs = clock.steadyMs();
