@@ -257,7 +257,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(bugs.length, 1);
       clock.advance(60_000);
       await status();
-      assert.deepEqual(bugs[1], [bug, 3]);
+      // Without a newest block, each status tries to read it once more for the trouble of following.
+      assert.deepEqual(bugs[1], [bug, 1 + 3 * 2]);
     }));
 
   test('if one of two nodes is stuck, following stops and the problem names that node', () =>
