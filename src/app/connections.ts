@@ -2,6 +2,7 @@
  * How many PostgreSQL connections a process opens, by its roles, and whether through the pooler or directly.
  */
 import type { Config } from '../config/schema.ts';
+import { SINGLE_CONNECTIONS } from '../domain/capacity.ts';
 import type { Connections } from '../store/db/db.ts';
 import type { Role } from './roles.ts';
 
@@ -11,8 +12,6 @@ type Settings = Pick<Config['database'], 'url' | 'sessionUrl' | 'replicaUrl' | '
 const API_MAX_WITHOUT_ROLE = 2;
 /** Without the roles that follow or read prices: the clock. */
 const FOLLOWER_MAX_WITHOUT_ROLE = 1;
-/** A session, which holds advisory locks and listens, and the connection of the heartbeat. */
-const SINGLE_CONNECTIONS = 2;
 
 /**
  * Where a process with these roles connects, and its limits. A process without the role `api` doesn't use the pooler, so it works

@@ -3,7 +3,6 @@
  * once per connection. Every address must be allowed, the connection uses only these addresses, and the peer's address is checked
  * again before the first byte is sent.
  */
-
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import net from 'node:net';

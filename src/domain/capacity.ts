@@ -66,9 +66,10 @@ export type Capacity = {
 /** A step carries a load that uses at most this part of each rate and core. The rest is for peaks, backlogs and vacuum. */
 const USED_MAX = 0.5;
 const DAY_SECONDS = 86_400;
-/** Defaults of `database.connections`. Each process has two more: for its heartbeat, and for locks and LISTEN. */
+/** Defaults of `database.connections`. */
 const connectionsOf = { follower: 2, delivery: 6, api: 6 } as const;
-const SINGLE_CONNECTIONS = 2;
+/** Further connections of each process: a session, which holds advisory locks and listens, and the one of the heartbeat. */
+export const SINGLE_CONNECTIONS = 2;
 
 export function computeCapacity(load: Load): Capacity {
   const { addresses, deliveries, days } = load;

@@ -23,9 +23,9 @@ export async function measureBlockTime(db: Db): Promise<number | undefined> {
 }
 
 /**
- * The pace of the chain over the newest 20,000 stored blocks, by the times in their headers: the median time between blocks, how many they are,
- * how much time they cover, and how many pauses were longer than `pauseMsMin` and than `pauseBlockTimes` of these medians. Undefined with fewer
- * than two blocks.
+ * The pace of the chain over the newest 20,000 stored blocks, by the times in their headers: how many they are, the median time
+ * between them, how much time they cover, and how many pauses were longer than `pauseMsMin` and than `pauseBlockTimes` of these
+ * medians. Undefined with fewer than two blocks.
  */
 export async function measurePace(
   db: Db,

@@ -221,8 +221,9 @@ export async function scheduleNextVisits(database: Database, watcherIds: readonl
 }
 
 /**
- * Extends the leases of a worker, by its present and former numbers, on these lanes. `kept` are the lanes that it still owns. `locked` are those of them whose
- * leases are not extended because another transaction has locked them. No other worker can take those until it ends.
+ * Extends the leases of a worker, by its present and former numbers, on these lanes. `kept` are the lanes that it still owns.
+ * `locked` are those of them whose leases are not extended because another transaction has locked them. No other worker can take
+ * those until it ends.
  */
 export async function renewLeases(
   db: Db,
