@@ -17,6 +17,8 @@ export type TcpProxy = {
    * forwards only in the other direction.
    */
   freeze(what?: 'all' | 'requests' | 'answers'): void;
+  /** Forwards nothing on the connections that are open now, as if something on the way had forgotten them. New ones work. */
+  forget(): void;
   /** Forwards again, first what was sent since. */
   thaw(): void;
   /**
@@ -80,6 +82,12 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
       else from.pipe(to);
     }
   }
+  function forget(): void {
+    for (const pair of pairs) {
+      pairs.delete(pair);
+      for (const socket of pair) socket.unpipe().pause();
+    }
+  }
   const freeze: TcpProxy['freeze'] = (what = 'all') => {
     frozen = what;
     for (const pair of pairs) hold(pair);
@@ -94,6 +102,7 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     cut,
     mend: listen,
     freeze,
+    forget,
     thaw,
     cutAt: (text: string) => new Promise<void>((resolve) => traps.set(text, resolve)),
     [Symbol.asyncDispose]: cut,

@@ -4,6 +4,7 @@
 import { Socket } from 'node:net';
 import pg from 'pg';
 import { parseDatabaseUrl } from '../../core/database-url.ts';
+import { type Backend, createSilentConnections, OWN_BACKEND } from './silent-connections.ts';
 
 export type PostgresHosts = {
   /** A pool of at most `connectionsMax`. Each new connection goes to the host that worked last. */
@@ -17,6 +18,8 @@ export type PostgresHosts = {
   open(queryMsMax?: number): Promise<pg.Client>;
   /** Report each error here. After one says that the server is read-only, no connection from before is used again. */
   noteError(client: pg.PoolClient, error: unknown): void;
+  /** Waits for the answer to a statement, unless the connection turns out to be dead. @throws the driver's error */
+  answer<T>(client: pg.PoolClient, asked: Promise<T>): Promise<T>;
   /** Returns the connection to its pool, or closes it if it is broken or from before a failover. */
   release(client: pg.PoolClient, isBroken: boolean): void;
   /** The connection's server no longer answers: ends all connections, and goes on with the next host. */
@@ -31,6 +34,8 @@ export type PostgresHosts = {
 const CONNECT_MS_MAX = 10_000;
 /** A shorter wait for each host if there is another one to try. */
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
+/** How long a question about other connections waits for its answer. */
+const ASK_MS_MAX = 5_000;
 const READ_ONLY = '25006';
 const FULL = '53300';
 /** The driver's error. The connection still waits for the answer. */
@@ -68,11 +73,17 @@ export function createPostgresHosts(
     if (mustWrite && !mayBeStandby) await requireWrites(client, choice);
   };
 
+  const open: PostgresHosts['open'] = (queryMsMax) => {
+    const limit = queryMsMax !== undefined && { query_timeout: queryMsMax };
+    return tryHosts(() => connectChecked(new HostClient({ ...settings, ...limit }), check));
+  };
+
+  const silent = createSilentConnections((text, values) => ask(open, text, values));
+
   async function verify(client: pg.PoolClient, done: (error?: Error) => void): Promise<void> {
     try {
       await check(client);
-      // No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
-      if (keepsSessions) await client.query(bounded('set jit = off', CONNECT_MS_MAX));
+      if (keepsSessions) silent.add(client, await prepareSession(client));
     } catch (error) {
       done(error instanceof Error ? error : new Error(String(error)));
       return;
@@ -98,21 +109,8 @@ export function createPostgresHosts(
           client.release(true);
         }
       }),
-    open: (queryMsMax) =>
-      tryHosts(async () => {
-        const client = new HostClient({
-          ...settings,
-          ...(queryMsMax !== undefined && { query_timeout: queryMsMax }),
-        });
-        await client.connect();
-        try {
-          await check(client);
-        } catch (error) {
-          await client.end();
-          throw error;
-        }
-        return client;
-      }),
+    open,
+    answer: silent.answer,
     noteError(client, error) {
       if (isReadOnly(error) && choice.isCurrent(client)) choice.retireAll(client);
     },
@@ -125,6 +123,41 @@ export function createPostgresHosts(
     cut,
     release: (client, isBroken) => client.release(isBroken || !choice.isCurrent(client)),
   };
+}
+
+async function connectChecked(
+  client: pg.Client,
+  check: (client: pg.Client) => Promise<void>,
+): Promise<pg.Client> {
+  await client.connect();
+  try {
+    await check(client);
+  } catch (error) {
+    await client.end();
+    throw error;
+  }
+  return client;
+}
+
+/** The answer to a statement on a new connection. */
+async function ask<Row extends pg.QueryResultRow>(
+  open: PostgresHosts['open'],
+  text: string,
+  values: unknown[],
+): Promise<pg.QueryResult<Row>> {
+  const client = await open(ASK_MS_MAX);
+  try {
+    return await client.query<Row>(text, values);
+  } finally {
+    client.end().catch(() => {});
+  }
+}
+
+async function prepareSession(client: pg.ClientBase): Promise<Backend | undefined> {
+  // No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
+  await client.query(bounded('set jit = off', CONNECT_MS_MAX));
+  const { rows } = await client.query<Backend>(bounded(OWN_BACKEND, CONNECT_MS_MAX));
+  return rows[0];
 }
 
 /** The sockets of all connections. */

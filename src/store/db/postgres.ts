@@ -39,6 +39,9 @@ const NAMES_MAX = 100;
  */
 const EACH_WORK_MEM = '64MB';
 
+/** Firewalls forget connections without traffic, usually after some minutes. */
+const KEEP_ALIVE_MS = 30_000;
+
 const types: pg.CustomTypesConfig = {
   getTypeParser: (oid, format) =>
     oid === INT8_OID && format !== 'binary' ? parseInt8 : pg.types.getTypeParser(oid, format),
@@ -66,6 +69,7 @@ const SETTINGS = {
   types,
   query_timeout: QUERY_MS_MAX,
   keepAlive: true,
+  keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   application_name: 'chainbell',
 };
 
@@ -188,7 +192,7 @@ export function openReplicaConnections(url: string, connectionsMax: number): Rep
 type Names = (statement: Sql) => string | undefined;
 
 /** Lends the connections of one share. Each must be released. */
-type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & {
+type Lender = Pick<PostgresHosts, 'answer' | 'noteError' | 'release'> & {
   nameOf: Names;
   /** The statement that begins a transaction. */
   begin: string;
@@ -199,18 +203,17 @@ type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & {
 
 async function run<Row>(
   client: pg.PoolClient,
-  { nameOf, msMax }: Pick<Lender, 'nameOf' | 'msMax'>,
+  { answer, nameOf, msMax }: Pick<Lender, 'answer' | 'nameOf' | 'msMax'>,
   statement: Sql,
 ): Promise<Row[]> {
   const { text, values } = statement;
   const name = nameOf(statement);
-  const { rows } = await orFault(
-    client.query({
-      ...{ text, values: [...values] },
-      ...(name !== undefined && { name }),
-      ...(msMax !== undefined && { query_timeout: msMax }),
-    }),
-  );
+  const asked = client.query({
+    ...{ text, values: [...values] },
+    ...(name !== undefined && { name }),
+    ...(msMax !== undefined && { query_timeout: msMax }),
+  });
+  const { rows } = await orFault(answer(client, asked));
   return rows;
 }
 
@@ -265,7 +268,7 @@ async function unlessConflict<T>(work: () => Promise<T>): Promise<T> {
 /** PostgreSQL runs the statements of one simple query in one transaction. */
 const script = (lender: Lender, text: string): Promise<void> =>
   once(lender, async (client) => {
-    await orFault(client.query(text));
+    await orFault(lender.answer(client, client.query(text)));
   });
 
 function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
@@ -289,7 +292,7 @@ function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => v
       });
       client.query(query);
     });
-    await orFault(answered);
+    await orFault(lender.answer(client, answered));
     if (problem !== undefined) throw problem.error;
   });
 }
@@ -307,7 +310,7 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
     isBroken = error instanceof Fault && isGivenUp(error.cause);
     // A rollback would wait for the statement that was given up.
     if (!isBroken)
-      await client.query('rollback').catch(() => {
+      await lender.answer(client, client.query('rollback')).catch(() => {
         isBroken = true;
       });
     throw error;
