@@ -120,7 +120,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   });
   let renewedMs = Number.NEGATIVE_INFINITY;
   /** Lanes whose leases are still to be renewed, because others had them locked. */
-  let unrenewed: readonly number[] = [];
+  let unrenewed: ReadonlySet<number> = new Set();
   /** Watchers whose lanes were given to other workers, and how long this worker takes none of them. */
   let left: { watcherIds: readonly number[]; untilMs: number } = {
     watcherIds: [],
@@ -325,8 +325,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function renewDue(now: Date): Promise<void> {
     const askedMs = clock.steadyMs();
     const isDue = askedMs - renewedMs >= RENEW_MS;
-    const entries = [...lanes].filter(([id]) => isDue || unrenewed.includes(id));
-    unrenewed = entries.length === 0 ? [] : await renew(entries, now);
+    const entries = [...lanes].filter(([id]) => isDue || unrenewed.has(id));
+    unrenewed = new Set(entries.length === 0 ? [] : await renew(entries, now));
     // Leases count from the request, however late the response is.
     if (isDue) renewedMs = askedMs;
   }
@@ -347,7 +347,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function keepLocked(signal: AbortSignal): Promise<void> {
     while (!signal.aborted && lanes.size > 0) {
       // Until the database is back.
-      await worker.number().catch(() => {});
+      await worker
+        .number()
+        .then(() => renewDue(clock.now()))
+        .catch(() => {});
       await clock.wait(HEARTBEAT_MS, signal);
     }
   }

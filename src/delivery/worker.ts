@@ -38,6 +38,8 @@ type WorkerOptions = {
 const RESUME_MS = 4_000;
 /** A worker that lost its session tries to get a new one at least this often. */
 const RETRY_MS = RESUME_MS / 2;
+/** While the database doesn't answer, other workers can't show that they run. */
+const PAUSE_MS = 1_000;
 /** A worker that lost only its own session has a new one sooner than this, and keeps its lanes. */
 const MISSING_MS = 1_000;
 
@@ -160,17 +162,23 @@ function createNumbers({ clock, session: open, atWork, onLost }: WorkerOptions) 
   };
 }
 
-/** Since when each of some workers has been seen without a break. */
+/** For how long each of some workers has been seen without a break. Between two answers of the database this counts at most PAUSE_MS. */
 function createSightings(clock: Pick<Clock, 'steadyMs'>) {
   let seen = new Map<number, number>();
+  let notedMs = clock.steadyMs();
+  const sinceMs = () => Math.min(clock.steadyMs() - notedMs, PAUSE_MS);
   return {
     note(numbers: readonly number[]): void {
-      const nowMs = clock.steadyMs();
-      seen = new Map(numbers.map((one) => [one, seen.get(one) ?? nowMs]));
+      const ms = sinceMs();
+      seen = new Map(
+        numbers.map((one) => {
+          const before = seen.get(one);
+          return [one, before === undefined ? 0 : before + ms];
+        }),
+      );
+      notedMs = clock.steadyMs();
     },
-    forAtLeast(ms: number): number[] {
-      const nowMs = clock.steadyMs();
-      return [...seen].flatMap(([one, fromMs]) => (nowMs - fromMs >= ms ? [one] : []));
-    },
+    forAtLeast: (ms: number): number[] =>
+      [...seen].flatMap(([one, seenMs]) => (seenMs + sinceMs() >= ms ? [one] : [])),
   };
 }

@@ -4,13 +4,15 @@ import { HEARTBEAT_MS, LEASE_MS } from '../../src/delivery/deliver.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { WORKER_LOCK_SPACE } from '../../src/store/delivery/workers.ts';
 import { listLanes } from '../kit/chain-story.ts';
-import { createTestClock } from '../kit/clock.ts';
+import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { AT_ONCE, LEFT, laneOwners, pay, startLiving, type Worker } from '../kit/delivery-workers.ts';
 import { onPostgres } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** How long workers leave lanes to others: after the database was away, and after another has lost its session. */
 const [RESUME_MS, GRACE_MS] = [4_000, 1_000];
+/** What two answers of the database prove about the time between them, at most. */
+const PAUSE_MS = 1_000;
 /** A worker without a session tries to get one at least this often. */
 const RETRY_MS = 2_000;
 const LONGER_THAN_A_LEASE_MS = LEASE_MS + 1;
@@ -42,6 +44,14 @@ onPostgres(({ database, place }) => {
     return rows.length > 0;
   };
 
+  /** As if the database answered all the time. */
+  const pass = async (clock: TestClock, ms: number, worker: Worker) => {
+    for (let leftMs = ms; leftMs > 0; leftMs -= HEARTBEAT_MS) {
+      clock.advance(Math.min(HEARTBEAT_MS, leftMs));
+      await worker.heartbeat();
+    }
+  };
+
   /** Ends the worker's session. The server ends it a moment after its connection, and with it the lock of the number. */
   const loseSession = async (worker: Worker, number: number | null | undefined) => {
     await worker.loseSession();
@@ -64,8 +74,7 @@ onPostgres(({ database, place }) => {
     await Promise.all([loseSession(worker, before[0]), other.loseSession()]);
     await other.step();
     await other.heartbeat();
-    clock.advance(RESUME_MS - 1);
-    await other.heartbeat();
+    await pass(clock, RESUME_MS - 1, other);
     await worker.step();
     for (const ms of [1, GRACE_MS, GRACE_MS]) {
       clock.advance(ms);
@@ -115,15 +124,16 @@ onPostgres(({ database, place }) => {
     for (const one of [worker, other]) await one.heartbeat();
     clock.advance(LONGER_THAN_A_LEASE_MS);
     await other.heartbeat();
-    clock.advance(RESUME_MS - 1);
-    for (const one of [other, worker, other]) await one.heartbeat();
-    clock.advance(RESUME_MS);
-    for (const _ of [1, 2]) await other.heartbeat();
+    clock.advance(2 * RESUME_MS);
+    await other.heartbeat();
+    assert.deepEqual(await owners(), before, 'while the database stands still again');
+    await pass(clock, RESUME_MS - PAUSE_MS - 1, other);
+    for (const one of [worker, other]) await one.heartbeat();
+    await pass(clock, RESUME_MS, other);
     assert.deepEqual(await owners(), before);
     clock.advance(LONGER_THAN_A_LEASE_MS);
     await other.heartbeat();
-    clock.advance(RESUME_MS);
-    await other.heartbeat();
+    await pass(clock, RESUME_MS, other);
     assert.deepEqual(await owners(), [null, null], 'of a worker that hangs');
     await Promise.all([worker.stop(), other.stop()]);
   });
@@ -204,8 +214,7 @@ onPostgres(({ database, place }) => {
     await worker.heartbeat();
     assert.deepEqual(await owners(), before);
     await worker.step();
-    clock.advance(RESUME_MS);
-    await worker.heartbeat();
+    await pass(clock, RESUME_MS, worker);
     assert.deepEqual(await owners(), before);
     worker.end('success');
     await untilProcessed(AT_ONCE);
@@ -222,8 +231,7 @@ onPostgres(({ database, place }) => {
     const newcomer = await startOne();
     await newcomer.step();
     await newcomer.heartbeat();
-    clock.advance(RETRY_MS);
-    await newcomer.heartbeat();
+    await pass(clock, RETRY_MS, newcomer);
     assert.deepEqual(await owners(), before);
     await second.loseSession();
     // The server ends a session a moment after its connection.
@@ -246,11 +254,9 @@ onPostgres(({ database, place }) => {
     const newcomer = await startOne();
     await newcomer.step();
     await newcomer.heartbeat();
-    clock.advance(RETRY_MS - 1);
-    await newcomer.heartbeat();
+    await pass(clock, RETRY_MS - 1, newcomer);
     await worker.step();
-    clock.advance(RESUME_MS);
-    for (const _ of [1, 2]) await newcomer.heartbeat();
+    await pass(clock, RESUME_MS, newcomer);
     assert.deepEqual(await owners(), before);
     await Promise.all([worker.stop(), newcomer.stop()]);
   });

@@ -18,6 +18,8 @@ const LOCK_KEY_MAX = 2 ** 31;
  * after a power cut, would seem to keep its locks.
  */
 const CHECK_MS = 1_000;
+/** Checks in a row that find the session on another host than the other connections. */
+const LEFT_COUNT_MAX = 2;
 /** A server that doesn't answer for so long is gone. */
 const SILENT_MS_MAX = 5_000;
 
@@ -40,11 +42,13 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
   void watch();
 
   async function watch(): Promise<void> {
+    let leftCount = 0;
     for (;;) {
       await waitMs(CHECK_MS, lost.signal);
       if (lost.signal.aborted) return;
-      // Its locks are where the other connections don't see them.
-      if (hosts.isLeft(client)) {
+      // Its locks are where the other connections don't see them, unless those have only just left and come back.
+      leftCount = hosts.isLeft(client) ? leftCount + 1 : 0;
+      if (leftCount === LEFT_COUNT_MAX) {
         abandon();
         return;
       }

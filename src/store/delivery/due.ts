@@ -84,8 +84,8 @@ type DueRequest = {
 export type DueOfLane = DueNotification[] | 'lost' | Fault;
 
 /**
- * For each lane, up to `limit` due first attempts in order, then up to `limit` retries; 'lost' if the lane's lease has passed
- * to another worker. Also corrects rows whose watched address changed while they were written: cancels them if it was deleted,
+ * For each lane, up to `limit` due first attempts in order, then up to `limit` retries; 'lost' if the lane has been freed
+ * or has passed to another worker. Also corrects rows whose watched address changed while they were written: cancels them if it was deleted,
  * moves them if its webhook origin changed, and withdraws removal notices that it no longer wants.
  */
 export async function listDue(
@@ -113,7 +113,7 @@ export async function listDue(
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
     ) as leased (id, epoch)
-    join lane l on l.id = leased.id and l.epoch = leased.epoch
+    join lane l on l.id = leased.id and l.epoch = leased.epoch and l.owner is not null
     left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as q on true
     left join notification n on n.shard_id = q.shard_id and n.id = q.id and n.created_at = q.created_at
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
@@ -144,7 +144,7 @@ async function listDueInShards(
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
     ) as leased (id, epoch)
-    join lane l on l.id = leased.id and l.epoch = leased.epoch
+    join lane l on l.id = leased.id and l.epoch = leased.epoch and l.owner is not null
     order by l.id`),
   );
   const isReady = held[0]?.is_ready === true;

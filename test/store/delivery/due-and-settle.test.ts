@@ -271,6 +271,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await dueOf(database(), next, later(30_000))).length, 2);
   });
 
+  test('a worker whose lane was freed reads nothing more from it, and can still record an outcome', async () => {
+    const { lane, due } = await leaseWith(database());
+    await freeAbandonedLanes(database(), { now: noon });
+    const read = await listDue(database(), [lane], { now: noon, exclude: [], limit: 10 });
+    assert.equal(read.get(lane.id), 'lost');
+    const outcome = settlementOf(lane, due[0]);
+    assert.deepEqual(await settle(database(), [outcome]), new Map());
+  });
+
   test('a notification that was cancelled in flight is processed by a 2xx, and not retried after a failure', async () => {
     const { record, lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
@@ -358,7 +367,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await dueOf(database(), lane, later(5)), []);
     const moved = (await listLanes(database())).find(({ id }) => id !== lane.id);
     assert.deepEqual(moved?.next_due, later(5));
-    const [due] = await dueOf(database(), { ...lane, id: moved?.id ?? 0, epoch: 0 });
+    const leased = await leaseDue(database(), { owner: 1, now: later(5), limit: 2 });
+    const next = leased.find(({ id }) => id === moved?.id);
+    assert.ok(next !== undefined);
+    const [due] = await dueOf(database(), next, later(5));
     assert.equal(due?.webhookUrl, 'https://two.example/x');
   });
 
