@@ -77,8 +77,16 @@ function squash(name: string): string {
   return name.slice(PREFIX.length).replaceAll('_', '');
 }
 
-/** Reports only likely typos, because Kubernetes sets CHAINBELL_PORT and others for a service named chainbell. */
+/** Reports only names of sections and likely typos, because Kubernetes sets CHAINBELL_PORT and others for a service named chainbell. */
 function misspelt(name: string, candidates: string[]): PointerProblem[] {
+  const [first] = candidates.filter((one) => one.startsWith(`${name}_`));
+  if (first !== undefined)
+    return [
+      {
+        ...{ pointer: '', variable: name, message: 'is a section of the configuration, and has no variable' },
+        suggestion: `set its keys, for example ${first}`,
+      },
+    ];
   const candidate = closest(name, candidates);
   if (candidate === undefined) return [];
   return [

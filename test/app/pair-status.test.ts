@@ -25,10 +25,8 @@ const config = loadConfig({
     ...{ CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' },
     CHAINBELL_TOKENS: JSON.stringify({ USDT: { address: usdt, decimals: 0, usd: 1 } }),
     CHAINBELL_PAIRS: JSON.stringify([pairOf(2, usdt), pairOf(3, meme)]),
-    CHAINBELL_PRICES_NATIVE: JSON.stringify({
-      maxAgeSeconds: 600,
-      sources: [{ type: 'fixed', price: '2000' }],
-    }),
+    CHAINBELL_PRICES_NATIVE_MAX_AGE_SECONDS: '600',
+    CHAINBELL_PRICES_NATIVE_SOURCES: JSON.stringify([{ type: 'fixed', price: '2000' }]),
   },
 });
 
@@ -47,6 +45,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
     const { ask } = createApiStory(database(), status);
     const see = async () => {
+      // What was read before serves no further request.
+      clock.advance(1_000);
       const { pairs } = (await ask('GET', '/status')).json as { pairs: Record<string, unknown>[] };
       await status.refreshMetrics();
       const text = await metrics.registry.metrics();

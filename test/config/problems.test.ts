@@ -1222,6 +1222,19 @@ CHAINBELL_HTTP_PROT  unknown variable
 `,
   },
   {
+    promise: 'a variable named like a section, with one of its keys',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+`,
+    env: { CHAINBELL_PRICES_NATIVE: '{ sources: [] }' },
+    report: `
+CHAINBELL_PRICES_NATIVE  is a section of the configuration, and has no variable
+      set its keys, for example CHAINBELL_PRICES_NATIVE_EVERY_SECONDS
+`,
+  },
+  {
     promise: 'a list of maps in a variable that is not YAML',
     yaml: `
 chain:
