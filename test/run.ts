@@ -33,8 +33,11 @@ const [FILE_MS_MAX, CITUS_FILE_MS_MAX] = [600_000, 1_200_000];
 const FURTHER_FILE_MS_MAX = 60_000;
 const SLOW_MS = 5_000;
 const SLOW_FILES_MAX = 25;
-/** More files at once than processors, because many files wait for processes, timeouts and answers. */
-const WAITING_FILES = 1;
+/**
+ * More files at once than processors, because many files wait for processes, timeouts and answers. On Citus half as many, because each file
+ * keeps the servers busy, whose statements have a time limit.
+ */
+const [FILES, CITUS_FILES] = [availableParallelism() + 1, Math.ceil(availableParallelism() / 2)];
 
 type Outcome = { passed: number; skipped: number; skipReasons?: string[]; failed: string[] };
 
@@ -146,7 +149,7 @@ async function runAll(groups: string[][]): Promise<FileResult[]> {
       }
     }
   };
-  await Promise.all(Array.from({ length: availableParallelism() + WAITING_FILES }, work));
+  await Promise.all(Array.from({ length: flags.citus === true ? CITUS_FILES : FILES }, work));
   return results;
 }
 
