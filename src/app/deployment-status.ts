@@ -17,6 +17,7 @@ import { createPartReader } from './part-reader.ts';
 import type { Absence, ProcessRegistry, Silence } from './process-registry.ts';
 import { LOST_MS, type SeenProcess } from './process-watch.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
+import { shareReading } from './shared-reading.ts';
 
 /** A problem that operators should act on. `holding`: no block is stored until it is solved. */
 export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
@@ -55,8 +56,6 @@ export const unknownDeployment: Body = {
 /** A webhook that has been due for longer counts as late. */
 export const LATE_MS = 60_000;
 const LATE_LISTED_MAX = 100;
-/** `/status` needs no key, so many clients may request it at once. They share a reading for this long. */
-const KEEP_MS = 1_000;
 /** When receivers of this many watchers fail at once and no webhook is accepted, the cause is probably on this side. */
 const OUTAGE_WATCHERS_MIN = 3;
 const rolesNeeded = ['follower', 'delivery', 'prices'] as const;
@@ -74,16 +73,8 @@ type Known = { isWaiting: boolean };
 
 export function createDeploymentStatus(options: Options): DeploymentStatus {
   const { deployment, clock, metrics } = options;
-  let kept: { reading: Promise<DeploymentReading>; atMs: number } | undefined;
   const known: Known = { isWaiting: false };
-
-  function read(now: Date): Promise<DeploymentReading> {
-    const nowMs = clock.steadyMs();
-    if (kept !== undefined && nowMs - kept.atMs < KEEP_MS) return kept.reading;
-    const reading = readDeployment(options, { now, known });
-    kept = { reading, atMs: nowMs };
-    return reading;
-  }
+  const read = shareReading(clock, (now) => readDeployment(options, { now, known }));
 
   return {
     read,

@@ -15,6 +15,7 @@ import { createFollowingTrouble } from './following-trouble.ts';
 import { createLastRead } from './last-read.ts';
 import { createOperatorView, createPublicView } from './public-view.ts';
 import { checkReadiness } from './readiness.ts';
+import { shareReading } from './shared-reading.ts';
 import { createStandstill } from './standstill.ts';
 import { createRefresh } from './status-gauges.ts';
 import { readStored, type StatusOptions, type Stored } from './stored-status.ts';
@@ -38,6 +39,7 @@ export function createStatus(options: StatusOptions): Status {
   });
   // A tip that was read earlier is never above the present one.
   const readTip = createLastRead(clock, () => findTipTimes(reports), noteBug);
+  const read = shareReading(clock, (now) => readStored(options, now));
   const standstill = createStandstill(reports, { clock, onBug: noteBug });
 
   /** The trouble of following the chain here. */
@@ -47,7 +49,7 @@ export function createStatus(options: StatusOptions): Status {
 
   async function readBody(): Promise<StatusBody> {
     const now = clock.now();
-    const stored = await readStored(options, now);
+    const stored = await read(now);
     const { tip, deployment, hasUnknownFailures } = stored;
     const chainTrouble =
       deployment?.leader === undefined ? await findOwn(tip ?? (await readTip())) : deployment.leader.trouble;

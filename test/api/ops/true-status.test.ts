@@ -48,6 +48,7 @@ type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   nodesCheck(): Promise<unknown>;
   /** From now on no statement is answered, and each fails with this error. */
   breakDatabase(error?: Error): void;
+  countStatements(): number;
   /** What /status reported as bugs. */
   bugs: [error: unknown, others: number][];
 };
@@ -69,10 +70,14 @@ function withFollower(
       });
       const writes = createWriteHealth(database, clock);
       let broken: Error | undefined;
+      let statements = 0;
       const bugs: Stage['bugs'] = [];
       const seen: Database = {
         ...database,
-        query: (statement) => (broken === undefined ? database.query(statement) : Promise.reject(broken)),
+        query(statement) {
+          statements += 1;
+          return broken === undefined ? database.query(statement) : Promise.reject(broken);
+        },
       };
       const chain = { ...config.chain, rpc: scripted.map(({ url }) => url) };
       const status = createStatus({
@@ -99,6 +104,7 @@ function withFollower(
       await poll(3);
       assert.equal((await status.status()).cursor?.number, 9);
       await work({
+        countStatements: () => statements,
         ...{ scripted, clock, metrics, poll, bugs, status: status.status, report: status.follower },
         serve(chain, ...which) {
           const chosen = which.length === 0 ? chains : chains.filter((_, index) => which.includes(index));
@@ -106,6 +112,8 @@ function withFollower(
         },
         breakDatabase(error = new Fault('unavailable', 'database: connection refused')) {
           broken = error;
+          // What was read before serves no further request.
+          clock.advance(1_000);
         },
         nodesCheck: async () => (await status.checks()).nodes,
       });
@@ -243,6 +251,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         problem?.message ?? '',
         /^database: .*check that the database runs, and check database.url$/,
       );
+    }));
+
+  test('requests for /status within a second share one reading', () =>
+    withFollower(database(), 1, async ({ status, countStatements, clock }) => {
+      const read = async (requests: number) => {
+        clock.advance(1_000);
+        const before = countStatements();
+        await Promise.all(Array.from({ length: requests }, () => status()));
+        await status();
+        return countStatements() - before;
+      };
+      const one = await read(1);
+      assert.ok(one > 0);
+      assert.equal(await read(20), one);
     }));
 
   test('a statement of /status that fails because of a bug is reported once a minute, and the rest is shown', () =>
