@@ -68,6 +68,14 @@ function listLeaves(schema: TSchema, pointer: string): string[] {
   );
 }
 
+function listSections(schema: TSchema, pointer: string): string[] {
+  if (!Type.IsObject(schema)) return [];
+  const within = Object.entries(schema.properties).flatMap(([key, child]) =>
+    listSections(child, childPointer(pointer, key)),
+  );
+  return pointer === '' ? within : [pointer, ...within];
+}
+
 function variableName(pointer: string): string {
   const words = keysOf(pointer).map((key) => key.replace(/[A-Z]/g, (capital) => `_${capital}`));
   return PREFIX + words.join('_').toUpperCase();
@@ -79,7 +87,8 @@ function squash(name: string): string {
 
 /** Reports only names of sections and likely typos, because Kubernetes sets CHAINBELL_PORT and others for a service named chainbell. */
 function misspelt(name: string, candidates: string[]): PointerProblem[] {
-  const [first] = candidates.filter((one) => one.startsWith(`${name}_`));
+  const section = listSections(ConfigSchema, '').find((pointer) => variableName(pointer) === name);
+  const first = section === undefined ? undefined : candidates.find((one) => one.startsWith(`${name}_`));
   if (first !== undefined)
     return [
       {

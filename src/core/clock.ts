@@ -44,12 +44,6 @@ export function waitMs(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Calls `work` every `ms`, without keeping the process running, until the returned function is called. */
-export function everyMs(ms: number, work: () => void): () => void {
-  const timer = setInterval(work, ms).unref();
-  return () => clearInterval(timer);
-}
-
 /** The uptime has a resolution of 10 ms, so only a clearly larger difference counts as sleep. */
 const SLEEP_MS_MIN = 1_000;
 /** By how much the uptime is ahead of performance.now(), which stops while the machine sleeps. */

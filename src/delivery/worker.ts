@@ -38,8 +38,11 @@ type WorkerOptions = {
 const RESUME_MS = 4_000;
 /** A worker that lost its session tries to get a new one at least this often. */
 const RETRY_MS = RESUME_MS / 2;
-/** While the database doesn't answer, other workers can't show that they run. */
-const PAUSE_MS = 1_000;
+/**
+ * While the database doesn't answer, other workers can't show that they run. A little longer than from one heartbeat to the next, so that
+ * a second needs three of them.
+ */
+const PAUSE_MS = 600;
 /** A worker that lost only its own session has a new one sooner than this, and keeps its lanes. */
 const MISSING_MS = 1_000;
 

@@ -4,7 +4,7 @@
 import { Socket } from 'node:net';
 import pg from 'pg';
 import { parseDatabaseUrl } from '../../core/database-url.ts';
-import { type Backend, createSilentConnections, OWN_BACKEND } from './silent-connections.ts';
+import { createSilentConnections, reset, type SilentConnections } from './silent-connections.ts';
 
 export type PostgresHosts = {
   /** A pool of at most `connectionsMax`. Each new connection goes to the host that worked last. */
@@ -18,8 +18,8 @@ export type PostgresHosts = {
   open(queryMsMax?: number): Promise<pg.Client>;
   /** Report each error here. After one says that the server is read-only, no connection from before is used again. */
   noteError(client: pg.PoolClient, error: unknown): void;
-  /** Waits for the answer to a statement, unless the connection turns out to be dead. @throws the driver's error */
-  answer<T>(client: pg.PoolClient, asked: Promise<T>): Promise<T>;
+  /** Connections of pools that lead nowhere. */
+  silent: Pick<SilentConnections, 'answer' | 'check'>;
   /** Returns the connection to its pool, or closes it if it is broken or from before a failover. */
   release(client: pg.PoolClient, isBroken: boolean): void;
   /** The connection's server no longer answers: ends all connections, and goes on with the next host. */
@@ -34,8 +34,6 @@ export type PostgresHosts = {
 const CONNECT_MS_MAX = 10_000;
 /** A shorter wait for each host if there is another one to try. */
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
-/** How long a question about other connections waits for its answer. */
-const ASK_MS_MAX = 5_000;
 const READ_ONLY = '25006';
 const FULL = '53300';
 /** The driver's error. The connection still waits for the answer. */
@@ -63,27 +61,26 @@ export function createPostgresHosts(
   { connectionsMax, keepsSessions = true, mayBeStandby = false }: HostsOptions,
 ): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
-  const { stream, cut } = createSockets();
-  const settings: pg.PoolConfig = { ...base, stream, connectionTimeoutMillis: CONNECT_MS_MAX };
+  const sockets = createSockets();
+  const settings: pg.PoolConfig = { ...base, connectionTimeoutMillis: CONNECT_MS_MAX };
+  const silent = createSilentConnections();
+  // A pooler or balancer of replicas may give each statement another session.
+  const isWatching = keepsSessions && !mayBeStandby;
   const choice = createHostChoice(urls.length);
   const tryHosts: HostChoice['tryHosts'] = (attempt) =>
     choice.tryHosts(attempt).catch(sayingHowMany(connectionsMax));
-  const HostClient = hostClientOf(urls, choice);
+  const HostClient = hostClientOf(urls, { choice, sockets });
   const check = async (client: pg.ClientBase) => {
     if (mustWrite && !mayBeStandby) await requireWrites(client, choice);
   };
 
-  const open: PostgresHosts['open'] = (queryMsMax) => {
-    const limit = queryMsMax !== undefined && { query_timeout: queryMsMax };
-    return tryHosts(() => connectChecked(new HostClient({ ...settings, ...limit }), check));
-  };
-
-  const silent = createSilentConnections((text, values) => ask(open, text, values));
-
   async function verify(client: pg.PoolClient, done: (error?: Error) => void): Promise<void> {
     try {
       await check(client);
-      if (keepsSessions) silent.add(client, await prepareSession(client));
+      // No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
+      if (keepsSessions) await client.query(bounded('set jit = off', CONNECT_MS_MAX));
+      const socket = isWatching ? sockets.of(client) : undefined;
+      if (socket !== undefined) await silent.watch(client, socket, CONNECT_MS_MAX);
     } catch (error) {
       done(error instanceof Error ? error : new Error(String(error)));
       return;
@@ -109,18 +106,21 @@ export function createPostgresHosts(
           client.release(true);
         }
       }),
-    open,
-    answer: silent.answer,
+    open(queryMsMax) {
+      const limit = queryMsMax !== undefined && { query_timeout: queryMsMax };
+      return tryHosts(() => connectChecked(new HostClient({ ...settings, ...limit }), check));
+    },
     noteError(client, error) {
       if (isReadOnly(error) && choice.isCurrent(client)) choice.retireAll(client);
     },
     abandon(client) {
       if (!choice.isCurrent(client)) return;
       choice.retireAll(client);
-      cut();
+      sockets.cut();
     },
+    silent,
     isLeft: choice.isLeft,
-    cut,
+    cut: sockets.cut,
     release: (client, isBroken) => client.release(isBroken || !choice.isCurrent(client)),
   };
 }
@@ -139,38 +139,27 @@ async function connectChecked(
   return client;
 }
 
-/** The answer to a statement on a new connection. */
-async function ask<Row extends pg.QueryResultRow>(
-  open: PostgresHosts['open'],
-  text: string,
-  values: unknown[],
-): Promise<pg.QueryResult<Row>> {
-  const client = await open(ASK_MS_MAX);
-  try {
-    return await client.query<Row>(text, values);
-  } finally {
-    client.end().catch(() => {});
-  }
-}
-
-async function prepareSession(client: pg.ClientBase): Promise<Backend | undefined> {
-  // No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
-  await client.query(bounded('set jit = off', CONNECT_MS_MAX));
-  const { rows } = await client.query<Backend>(bounded(OWN_BACKEND, CONNECT_MS_MAX));
-  return rows[0];
-}
-
 /** The sockets of all connections. */
-function createSockets(): { stream(): Socket; cut(): void } {
+type Sockets = {
+  open(): Socket;
+  keep(client: object, socket: Socket): void;
+  of(client: object): Socket | undefined;
+  cut(): void;
+};
+
+function createSockets(): Sockets {
   const sockets = new Set<Socket>();
+  const byClient = new WeakMap<object, Socket>();
   return {
-    stream() {
+    open() {
       const socket = new Socket();
       sockets.add(socket);
       return socket.once('close', () => sockets.delete(socket));
     },
+    keep: (client, socket) => void byClient.set(client, socket),
+    of: (client) => byClient.get(client),
     cut() {
-      for (const socket of sockets) socket.destroy();
+      for (const socket of sockets) reset(socket);
     },
   };
 }
@@ -229,16 +218,21 @@ function createHostChoice(hostCount: number): HostChoice {
 }
 
 /** A client class that connects to the current host. A pool creates its clients itself, so only their class can choose. */
-function hostClientOf(urls: readonly string[], choice: HostChoice): typeof pg.Client {
+function hostClientOf(
+  urls: readonly string[],
+  { choice, sockets }: { choice: HostChoice; sockets: Sockets },
+): typeof pg.Client {
   const connectMsMax = urls.length > 1 ? CONNECT_MS_MAX_OF_SEVERAL : CONNECT_MS_MAX;
   return class HostClient extends pg.Client {
     constructor(config: pg.ClientConfig = {}) {
       const connectionString = urls[choice.current()];
+      const socket = sockets.open();
       super({
-        ...{ ...config, connectionTimeoutMillis: connectMsMax },
+        ...{ ...config, stream: () => socket, connectionTimeoutMillis: connectMsMax },
         ...(connectionString !== undefined && { connectionString }),
       });
       choice.assign(this);
+      sockets.keep(this, socket);
       // A connection may break at any time, even while it becomes ready. The next statement then fails.
       this.on('error', () => {});
     }

@@ -54,6 +54,7 @@ export async function openSession(hosts: PostgresHosts): Promise<Session> {
       }
       try {
         await client.query(bounded('select', SILENT_MS_MAX));
+        await hosts.silent.check((text, values) => client.query({ ...bounded(text, SILENT_MS_MAX), values }));
       } catch (error) {
         if (isGivenUp(error)) hosts.abandon(client);
         abandon();

@@ -192,7 +192,7 @@ export function openReplicaConnections(url: string, connectionsMax: number): Rep
 type Names = (statement: Sql) => string | undefined;
 
 /** Lends the connections of one share. Each must be released. */
-type Lender = Pick<PostgresHosts, 'answer' | 'noteError' | 'release'> & {
+type Lender = Pick<PostgresHosts, 'silent' | 'noteError' | 'release'> & {
   nameOf: Names;
   /** The statement that begins a transaction. */
   begin: string;
@@ -203,7 +203,7 @@ type Lender = Pick<PostgresHosts, 'answer' | 'noteError' | 'release'> & {
 
 async function run<Row>(
   client: pg.PoolClient,
-  { answer, nameOf, msMax }: Pick<Lender, 'answer' | 'nameOf' | 'msMax'>,
+  { silent, nameOf, msMax }: Pick<Lender, 'silent' | 'nameOf' | 'msMax'>,
   statement: Sql,
 ): Promise<Row[]> {
   const { text, values } = statement;
@@ -213,7 +213,7 @@ async function run<Row>(
     ...(name !== undefined && { name }),
     ...(msMax !== undefined && { query_timeout: msMax }),
   });
-  const { rows } = await orFault(answer(client, asked));
+  const { rows } = await orFault(silent.answer(client, asked));
   return rows;
 }
 
@@ -268,7 +268,7 @@ async function unlessConflict<T>(work: () => Promise<T>): Promise<T> {
 /** PostgreSQL runs the statements of one simple query in one transaction. */
 const script = (lender: Lender, text: string): Promise<void> =>
   once(lender, async (client) => {
-    await orFault(lender.answer(client, client.query(text)));
+    await orFault(lender.silent.answer(client, client.query(text)));
   });
 
 function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
@@ -292,7 +292,7 @@ function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => v
       });
       client.query(query);
     });
-    await orFault(lender.answer(client, answered));
+    await orFault(lender.silent.answer(client, answered));
     if (problem !== undefined) throw problem.error;
   });
 }
@@ -310,7 +310,7 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
     isBroken = error instanceof Fault && isGivenUp(error.cause);
     // A rollback would wait for the statement that was given up.
     if (!isBroken)
-      await lender.answer(client, client.query('rollback')).catch(() => {
+      await lender.silent.answer(client, client.query('rollback')).catch(() => {
         isBroken = true;
       });
     throw error;

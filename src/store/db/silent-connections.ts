@@ -2,94 +2,65 @@
  * Finds connections that no longer lead anywhere although the server runs, as when a firewall on the way has forgotten them. A time limit
  * for each statement would not do: one that is long enough for slow statements keeps a worker's lanes without renewal for too long.
  */
-import pg from 'pg';
-import { everyMs, machineSteadyMs } from '../../core/clock.ts';
+import type { Socket } from 'node:net';
+import type pg from 'pg';
+import { machineSteadyMs } from '../../core/clock.ts';
 
-/** A process of the server. Its id may be used again, but not with the same start. */
-export type Backend = { pid: number; started: string };
+/** A process of the server `server`. Its id may be used again, but not with the same start. */
+type Backend = { server: string; pid: number; started: string };
 
-type SilentConnections = {
-  /** Call it with each new connection that keeps its process of the server. Others are not watched. */
-  add(client: pg.ClientBase, backend: Backend | undefined): void;
-  /** Waits for an answer. If the server does nothing for it and sends none, the connection ends. @throws the driver's error */
+export type SilentConnections = {
+  /** Watches a new connection from now on, if it may know its process. `msMax`: how long the answer may take. */
+  watch(client: pg.ClientBase, socket: Socket, msMax: number): Promise<void>;
+  /** Waits for an answer. @throws the driver's error, also after the server did nothing for it and sent none */
   answer<T>(client: pg.ClientBase, asked: Promise<T>): Promise<T>;
+  /** Asks the server about connections whose answers are late, and ends those for which it does nothing. Call it every second. */
+  check(ask: Ask): Promise<void>;
 };
+
+type Ask = (text: string, values: unknown[]) => Promise<{ rows: unknown[] }>;
 
 /** After this wait the server is asked what it does for the connection, again and again. */
 const WAIT_MS = 4_000;
-const CHECK_MS = 1_000;
+/** Several sessions may check. */
+const CHECK_MS_MIN = 900;
 /** How often in a row it must do nothing: the first time, its answer may be under way. */
 const IDLE_COUNT = 2;
+
+type Wait = { fromMs: number; idleCount: number; bytesRead: number; hasEnded: boolean };
+type Watched = { backend: Backend; socket: Socket };
 
 const LOST =
   'Connection terminated: the server runs, but has no statement of this connection. The statement or its answer was lost on the way';
 
-type Wait = { fromMs: number; idleCount: number; hasEnded: boolean };
+/** The server by its start, because several may share an address. */
+const SERVER = 'extract(epoch from pg_postmaster_start_time())::text';
+const startOf = (alias: string) => `extract(epoch from ${alias}.backend_start)::text`;
 
-const startedText = 'extract(epoch from backend_start)::text';
+/** A pooler in session mode tells its clients other process ids than the server's. */
+const OWN_BACKEND = `
+  select ${SERVER} as server, a.pid, ${startOf('a')} as started from pg_stat_get_activity(pg_backend_pid()) a`;
 
-/** The Backend of the connection that asks. A pooler in session mode tells its clients other ids. */
-export const OWN_BACKEND = `select pid, ${startedText} as started from pg_stat_activity where pid = pg_backend_pid()`;
-
-/** For each process, whether it has ended, or waits for a statement or for the rest of one. */
+/** For each process, whether it has ended or does nothing. What a role may not see is null. */
 const ARE_IDLE = `
-  select a.pid is null or a.state like 'idle%' or a.state = 'active' and a.wait_event = 'ClientRead' as is_idle
+  select ${SERVER} as server, a.pid is null or ${startOf('a')} <> b.started or a.state like 'idle%' as is_idle
   from unnest($1::int[], $2::text[]) with ordinality as b (pid, started, position)
-  left join pg_stat_activity a on a.pid = b.pid and ${startedText} = b.started
+  left join lateral pg_stat_get_activity(b.pid) a on true
   order by b.position`;
 
-/** `ask` runs a statement on a new connection. */
-export function createSilentConnections(
-  ask: (text: string, values: unknown[]) => Promise<pg.QueryResult<{ is_idle: boolean | null }>>,
-): SilentConnections {
-  const backends = new WeakMap<pg.ClientBase, Backend>();
+export function createSilentConnections(): SilentConnections {
+  const watched = new WeakMap<pg.ClientBase, Watched>();
   const waits = new Map<pg.ClientBase, Wait>();
-  let stop: (() => void) | undefined;
-  let isAsking = false;
-
-  async function check(): Promise<void> {
-    const beforeMs = machineSteadyMs() - WAIT_MS;
-    const late = [...waits].flatMap(([client, wait]) => {
-      const backend = wait.fromMs > beforeMs ? undefined : backends.get(client);
-      return backend === undefined ? [] : [{ client, wait, backend }];
-    });
-    if (late.length === 0) return;
-    const { rows } = await ask(ARE_IDLE, [
-      late.map(({ backend }) => backend.pid),
-      late.map(({ backend }) => backend.started),
-    ]);
-    for (const [index, { client, wait }] of late.entries()) {
-      wait.idleCount = rows[index]?.is_idle === true ? wait.idleCount + 1 : 0;
-      if (wait.idleCount < IDLE_COUNT || waits.get(client) !== wait) continue;
-      wait.hasEnded = true;
-      // While an answer is awaited, the driver closes the socket at once.
-      if (client instanceof pg.Client) client.end().catch(() => {});
-    }
-  }
-
-  function tick(): void {
-    if (waits.size === 0) {
-      stop?.();
-      stop = undefined;
-    }
-    if (isAsking) return;
-    isAsking = true;
-    // If the server can't be reached, nothing is known.
-    check()
-      .catch(() => {})
-      .finally(() => {
-        isAsking = false;
-      });
-  }
+  let checkedMs = Number.NEGATIVE_INFINITY;
 
   return {
-    add(client, backend) {
-      if (backend !== undefined) backends.set(client, backend);
+    async watch(client, socket, msMax) {
+      const backend = await readBackend(client, msMax);
+      if (backend !== undefined) watched.set(client, { backend, socket });
     },
     async answer(client, asked) {
-      const wait: Wait = { fromMs: machineSteadyMs(), idleCount: 0, hasEnded: false };
+      const wait: Wait = { fromMs: machineSteadyMs(), idleCount: 0, bytesRead: 0, hasEnded: false };
       waits.set(client, wait);
-      stop ??= everyMs(CHECK_MS, tick);
       try {
         return await asked;
       } catch (error) {
@@ -98,5 +69,52 @@ export function createSilentConnections(
         if (waits.get(client) === wait) waits.delete(client);
       }
     },
+    async check(ask) {
+      const nowMs = machineSteadyMs();
+      if (nowMs - checkedMs < CHECK_MS_MIN) return;
+      checkedMs = nowMs;
+      const late = [...waits].flatMap(([client, wait]) => {
+        const found = nowMs - wait.fromMs < WAIT_MS ? undefined : watched.get(client);
+        return found === undefined ? [] : [{ client, wait, ...found }];
+      });
+      if (late.length === 0) return;
+      const pids = late.map(({ backend }) => backend.pid);
+      const starts = late.map(({ backend }) => backend.started);
+      const rows = (await ask(ARE_IDLE, [pids, starts])).rows as {
+        server: string;
+        is_idle: boolean | null;
+      }[];
+      for (const [index, { client, wait, socket, backend }] of late.entries()) {
+        const row = rows[index];
+        const isMoving = socket.bytesRead !== wait.bytesRead || socket.writableLength > 0;
+        const isIdle = row?.server === backend.server && row.is_idle === true && !isMoving;
+        wait.bytesRead = socket.bytesRead;
+        wait.idleCount = isIdle ? wait.idleCount + 1 : 0;
+        if (wait.idleCount < IDLE_COUNT || waits.get(client) !== wait) continue;
+        wait.hasEnded = true;
+        reset(socket);
+      }
+    },
   };
+}
+
+/** Undefined where the server doesn't say. */
+async function readBackend(client: pg.ClientBase, msMax: number): Promise<Backend | undefined> {
+  const isRefused = (error: unknown) =>
+    error instanceof Error && 'code' in error && String(error.code).startsWith('42');
+  try {
+    const { rows } = await client.query<Backend | (Backend & { started: null })>({
+      ...{ text: OWN_BACKEND, query_timeout: msMax },
+    });
+    return rows[0]?.started === null ? undefined : rows[0];
+  } catch (error) {
+    if (isRefused(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Closes a socket without sending again what may not have arrived: the server must not run it after it has been repeated. */
+export function reset(socket: Socket): void {
+  if (socket.connecting) socket.destroy();
+  else socket.resetAndDestroy();
 }

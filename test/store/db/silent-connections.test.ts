@@ -2,13 +2,19 @@
  * Connections that no longer lead anywhere although the server runs.
  */
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
+import { shardOfRecord } from '../../../src/domain/shard.ts';
+import type { Database, Session } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { watchAddress } from '../../kit/chain-story.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { startTcpProxy } from '../../kit/tcp-proxy.ts';
 import { waitUntil } from '../../kit/wait.ts';
+
+const LONGER_THAN_SILENT_S = 8;
 
 const isLost = (error: unknown) => error instanceof Fault && /was lost on the way/.test(error.message);
 
@@ -18,10 +24,12 @@ async function openBehindProxy() {
   const url = new URL(place.url);
   const proxy = parts.use(await startTcpProxy({ host: url.hostname, port: Number(url.port) }));
   url.port = String(proxy.port);
-  const database = await openDatabase({ url: url.href, dataDir: '' });
-  parts.defer(() => database.close());
+  const opened = await openDatabase({ url: url.href, dataDir: '' });
+  parts.defer(() => opened.close());
+  // On Citus, other shares have a time limit.
+  const database = opened.for('follower');
   const kept = parts.move();
-  return { proxy, database, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return { proxy, database, url, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
 test('a statement on a connection that leads nowhere fails, while the session stays and new connections work', async () => {
@@ -40,28 +48,59 @@ test('a statement on a connection that leads nowhere fails, while the session st
 test('a transaction whose connection leads nowhere fails, and its locks are free', async () => {
   await using place = await openBehindProxy();
   const { proxy, database } = place;
+  let session: Session | undefined;
   await database.query(sql`insert into watcher (name, created_at) values ('one', now())`);
   const lock = sql`select from watcher where name = 'one' for update`;
   const broken = database.transaction(async (tx) => {
     await tx.query(lock);
     proxy.forget();
+    session = await database.session();
     await tx.query(sql`update watcher set name = 'other'`);
   });
   await assert.rejects(broken, isLost);
   await waitUntil(async () => (await database.query(sql`${lock} skip locked`)).length === 1, {
     describe: 'the lock of the lost transaction',
   });
+  await session?.close();
 });
 
-test('statements that take long, and those that wait for others, are answered', async () => {
+test('statements that take long are answered, also those that wait for others and those whose state the server hides', async () => {
   await using place = await openBehindProxy();
   const { database } = place;
+  const session = await database.session();
+  const { id } = await watchAddress(database);
+  // On Citus, the coordinator waits for a worker.
+  const touch = sql`update watched_address set updated_at = now() where shard_id = ${shardOfRecord(1, id)} and id = ${id} returning 1`;
   const slow = database.transaction(async (tx) => {
-    await tx.query(sql`select pg_advisory_xact_lock(1)`);
-    // Longer than a connection may be silent.
-    await tx.query(sql`select pg_sleep(8)`);
+    await tx.query(touch);
+    await tx.query(sql`select pg_sleep(${LONGER_THAN_SILENT_S})`);
   });
-  const waiting = database.query(sql`select pg_advisory_xact_lock(1), 1 as one`);
-  await slow;
-  assert.equal((await waiting).length, 1);
+  await using hidden = await openAsOther(place);
+  const [waiting, unseen] = await Promise.all([
+    database.query(touch),
+    hidden.query(sql`select pg_sleep(${LONGER_THAN_SILENT_S})`),
+    slow,
+  ]);
+  assert.deepEqual([waiting.length, unseen.length], [1, 1]);
+  await session.close();
 });
+
+/** Connections whose role becomes another one, from which the server hides the state of the first. */
+async function openAsOther({ database, url }: { database: Database; url: URL }) {
+  const role = `login_${randomUUID().replaceAll('-', '')}`;
+  await database.script(`
+    create role ${role}_owner;
+    create role ${role} login password 'x' in role ${role}_owner;
+    alter role ${role} set role = '${role}_owner'`);
+  const own = Object.assign(new URL(url), { username: role, password: 'x' });
+  const opened = await openDatabase({ url: own.href, dataDir: '' });
+  const session = await opened.session();
+  return {
+    query: opened.for('follower').query,
+    async [Symbol.asyncDispose]() {
+      await session.close();
+      await opened.close();
+      await database.script(`drop role ${role}; drop role ${role}_owner`);
+    },
+  };
+}
