@@ -295,7 +295,7 @@ async function settleEndedOf(
 ): Promise<{ position: number; orderedId: string | null; failures: number | undefined }[]> {
   const outcomes = outcomesIn(shardId, own);
   const rows = await tx.query<{ position: number; id: number; is_ordered: boolean; failures: number }>(sql`
-    ${settleEnded(outcomes)} and n.shard_id = ${shardId}
+    ${settleEnded(outcomes, sql`${shardId}`)} and n.shard_id = ${shardId}
     returning s.position, n.id, n.sequence is not null and n.state = 'processed' as is_ordered, n.retry_count as failures`);
   const byPosition = new Map(own.map((one) => [one.position, one]));
   const toLate = ({ position, failures }: { position: number; failures: number }) => {

@@ -5,8 +5,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { distributeTables } from '../../../src/store/db/citus.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { deleteWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue } from '../../kit/attempts.ts';
-import { headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { citusUrl } from '../../kit/citus.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { onPostgres } from '../../kit/each-database.ts';
@@ -49,6 +50,23 @@ onPostgres(({ database }) => {
       );
       const [left] = await database().query<{ count: number }>(sql`select count(*) as count from queue`);
       assert.equal(left?.count, 0);
+    },
+  );
+
+  test(
+    'an outcome of a notification that was cancelled in flight touches one shard with each statement, so no other worker holds it up',
+    onCitus,
+    async () => {
+      const { id } = await watchAddress(database());
+      await mine(database(), headerOf(1), [transferOf()]);
+      const { plans, database: planned } = planAll(database());
+      const meanwhile = () => deleteWatchedAddress(database(), 1, id, { now: noon });
+      assert.equal((await attemptDue(planned, { now: noon, succeeds: true, meanwhile })).length, 1);
+      assert.deepEqual(await listStates(database()), ['processed']);
+      assert.deepEqual(
+        plans.filter((plan) => /Task Count: ([02-9]|\d\d)/.test(plan)),
+        [],
+      );
     },
   );
 });

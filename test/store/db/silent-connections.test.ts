@@ -69,15 +69,15 @@ test('statements that take long are answered, also those that wait for others an
   const { database } = place;
   const session = await database.session();
   const { id } = await watchAddress(database);
-  // On Citus, the coordinator waits for a worker.
-  const touch = sql`update watched_address set updated_at = now() where shard_id = ${shardOfRecord(1, id)} and id = ${id} returning 1`;
   const slow = database.transaction(async (tx) => {
-    await tx.query(touch);
-    await tx.query(sql`select pg_sleep(${LONGER_THAN_SILENT_S})`);
+    await tx.query(sql`select pg_advisory_xact_lock(1)`);
+    // On Citus, the coordinator waits for a worker.
+    await tx.query(sql`
+      select pg_sleep(${LONGER_THAN_SILENT_S}) from watched_address where shard_id = ${shardOfRecord(1, id)} and id = ${id}`);
   });
   await using hidden = await openAsOther(place);
   const [waiting, unseen] = await Promise.all([
-    database.query(touch),
+    database.query(sql`select pg_advisory_xact_lock(1)`),
     hidden.query(sql`select pg_sleep(${LONGER_THAN_SILENT_S})`),
     slow,
   ]);
