@@ -3,7 +3,7 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { tryEachShard } from '../db/shard-rows.ts';
+import { inReach, tryEachShard, within } from '../db/shard-rows.ts';
 import { frequent, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { isTransferMessage } from './message-kind.ts';
@@ -194,8 +194,10 @@ const failuresOf = (settlements: readonly Settlement[]) =>
 async function removeArrived(tx: Tx, untouched: readonly Settlement[], now: Date): Promise<void> {
   const settlements = untouched.filter(({ mayHaveArrived }) => mayHaveArrived);
   const ids = listOf(settlements.map(({ notificationId }) => notificationId));
-  const shards = listOf(settlements.map(({ lane }) => lane.shardId));
-  const arrived = sql`n.state = 'withdrawn' and ${isTransferMessage} and (n.shard_id, n.id) in (
-    select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
-  await advanceSequences(tx, await toRemovalNotices(tx, arrived, now), now);
+  const shardIds = settlements.map(({ lane }) => lane.shardId);
+  // On Citus, no worker of another shard holds this up.
+  const own = tx.isDistributed === true ? within(tx, [...new Set(shardIds)]) : tx;
+  const arrived = sql`n.state = 'withdrawn' and ${isTransferMessage}${inReach(own, sql`n.shard_id`)} and (n.shard_id, n.id) in (
+    select * from unnest(${listOf(shardIds)}::bigint[], ${ids}::bigint[]))`;
+  await advanceSequences(tx, await toRemovalNotices(own, arrived, now), now);
 }

@@ -12,6 +12,7 @@ import { citusUrl } from '../../kit/citus.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { onPostgres } from '../../kit/each-database.ts';
 import { planAll } from '../../kit/many-notifications.ts';
+import { rollbackTo } from '../../kit/rollback.ts';
 
 const onCitus = {
   skip: citusUrl() === undefined ? 'TEST_CITUS_URL is not set: run `npm run citus -- store/db/citus`' : false,
@@ -53,20 +54,36 @@ onPostgres(({ database }) => {
     },
   );
 
-  test(
-    'an outcome of a notification that was cancelled in flight touches one shard with each statement, so no other worker holds it up',
-    onCitus,
-    async () => {
-      const { id } = await watchAddress(database());
-      await mine(database(), headerOf(1), [transferOf()]);
-      const { plans, database: planned } = planAll(database());
-      const meanwhile = () => deleteWatchedAddress(database(), 1, id, { now: noon });
-      assert.equal((await attemptDue(planned, { now: noon, succeeds: true, meanwhile })).length, 1);
-      assert.deepEqual(await listStates(database()), ['processed']);
-      assert.deepEqual(
-        plans.filter((plan) => /Task Count: ([02-9]|\d\d)/.test(plan)),
-        [],
-      );
+  for (const { what, meanwhile, state } of [
+    {
+      what: 'cancelled',
+      meanwhile: (id: string) => deleteWatchedAddress(database(), 1, id, { now: noon }),
+      state: 'processed',
     },
-  );
+    {
+      what: 'orphaned and gets a removal notice',
+      meanwhile: () => rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: noon }),
+      state: 'waiting',
+    },
+  ])
+    test(
+      `an outcome of a notification that was ${what} in flight touches one shard with each statement, so no other worker holds it up`,
+      onCitus,
+      async () => {
+        const { id } = await watchAddress(database(), { settings: { removed: true } });
+        await mine(database(), headerOf(0), []);
+        await mine(database(), headerOf(1), [transferOf()]);
+        const { plans, database: planned } = planAll(database());
+        const attempted = await attemptDue(planned, {
+          ...{ now: noon, succeeds: true },
+          meanwhile: () => meanwhile(id),
+        });
+        assert.equal(attempted.length, 1);
+        assert.deepEqual(await listStates(database()), [state]);
+        assert.deepEqual(
+          plans.filter((plan) => /Task Count: ([02-9]|\d\d)/.test(plan)),
+          [],
+        );
+      },
+    );
 });
