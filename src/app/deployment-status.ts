@@ -56,6 +56,8 @@ export const unknownDeployment: Body = {
 /** A webhook that has been due for longer counts as late. */
 export const LATE_MS = 60_000;
 const LATE_LISTED_MAX = 100;
+/** How long requests share a reading. It changes slowly. */
+const KEEP_MS = 1_000;
 /** When receivers of this many watchers fail at once and no webhook is accepted, the cause is probably on this side. */
 const OUTAGE_WATCHERS_MIN = 3;
 const rolesNeeded = ['follower', 'delivery', 'prices'] as const;
@@ -74,7 +76,7 @@ type Known = { isWaiting: boolean };
 export function createDeploymentStatus(options: Options): DeploymentStatus {
   const { deployment, clock, metrics } = options;
   const known: Known = { isWaiting: false };
-  const read = shareReading(clock, (now) => readDeployment(options, { now, known }));
+  const read = shareReading((now) => readDeployment(options, { now, known }), { clock, keepMs: KEEP_MS });
 
   return {
     read,

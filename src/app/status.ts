@@ -39,7 +39,7 @@ export function createStatus(options: StatusOptions): Status {
   });
   // A tip that was read earlier is never above the present one.
   const readTip = createLastRead(clock, () => findTipTimes(reports), noteBug);
-  const read = shareReading(clock, (now) => readStored(options, now));
+  const read = shareReading((now) => readStored(options, now), { clock, keepMs: 0 });
   const standstill = createStandstill(reports, { clock, onBug: noteBug });
 
   /** The trouble of following the chain here. */

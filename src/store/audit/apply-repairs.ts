@@ -7,7 +7,7 @@ import { findTip, lockCommits } from '../blocks/blocks.ts';
 import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { requireNoneLost } from '../db/lost-shards.ts';
+import { requireAnswers, requireNoneLost } from '../db/lost-shards.ts';
 import { readJson, recordsOf, rowsOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
@@ -68,6 +68,7 @@ export async function applyRepairs(
   repairs: readonly Repair[],
   { confirmations, mayCreditTwice, now }: { confirmations: number; mayCreditTwice: boolean; now: Date },
 ): Promise<Set<Repair>> {
+  await requireAnswers(database, 'all', 'the repair');
   return database.transaction(async (tx) => {
     await lockCommits(tx);
     await requireNoneLost(tx);

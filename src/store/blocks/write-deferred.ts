@@ -2,7 +2,7 @@
  * Writes deferred notifications (deferred.ts) in transactions of bounded size, which alternate with the commits of blocks.
  */
 import type { Database } from '../db/db.ts';
-import { listLost, withoutLost } from '../db/lost-shards.ts';
+import { listLost, requireAnswers, withoutLost } from '../db/lost-shards.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import { recordKeys } from '../delivery/shards.ts';
@@ -30,6 +30,7 @@ export async function writeDeferred(
     limits: DeferralLimits;
   },
 ): Promise<{ notificationCount: number; watcherIds: number[] } | undefined> {
+  await requireAnswers(database, 'present', 'a transaction of deferred notifications');
   return database.transaction(async (all) => {
     await lockCommits(all);
     const tx = await withoutLost(all, await listLost(all));

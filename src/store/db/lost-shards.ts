@@ -140,7 +140,10 @@ const probing = new WeakMap<Database, Map<string, Promise<boolean>>>();
  * Whether the worker answers in time. Sends no second probe until the first has ended, because each would keep a connection, and
  * lets PostgreSQL end none: Citus would wait for the worker's answer to the cancellation.
  */
-export async function doesAnswer(database: Database, place: Place): Promise<boolean> {
+export async function doesAnswer(
+  database: Database,
+  place: Pick<Place, 'worker' | 'sample'>,
+): Promise<boolean> {
   const underWay = probing.get(database) ?? new Map<string, Promise<boolean>>();
   probing.set(database, underWay);
   let probe = underWay.get(place.worker);
@@ -151,7 +154,7 @@ export async function doesAnswer(database: Database, place: Place): Promise<bool
   return (await firstOrLate({ clock: systemClock(), signal: never }, [probe], PROBE_MS_MAX)) === true;
 }
 
-async function ask(database: Database, { sample }: Place): Promise<boolean> {
+async function ask(database: Database, { sample }: Pick<Place, 'sample'>): Promise<boolean> {
   const send = database.probe ?? database.query;
   for (let tries = 1; ; tries += 1) {
     try {
@@ -162,6 +165,44 @@ async function ask(database: Database, { sample }: Place): Promise<boolean> {
       if (tries === PROBE_TRIES) return false;
     }
   }
+}
+
+/**
+ * On Citus: asks the workers of all shards, or of those that are not lost, before work that holds locks of all watchers while it waits for
+ * them. @throws Fault `unavailable` if one doesn't answer
+ */
+export async function requireAnswers(
+  database: Database,
+  which: 'all' | 'present',
+  work: string,
+): Promise<void> {
+  if (database.isDistributed !== true) return;
+  const places = await listPlaces(database);
+  if (which === 'all')
+    for (const lost of await listLost(database)) places.push(...(await listPlacesOf(database, lost)));
+  for (const place of places)
+    if (!(await doesAnswer(database, place)))
+      throw new Fault('unavailable', `${work} waits, because worker ${place.worker} does not answer`);
+}
+
+/** On Citus: the elements of each worker, without those of lost shards whose worker doesn't answer. */
+export async function groupByWorker<T extends { shardId: number }>(
+  database: Database,
+  elements: readonly T[],
+): Promise<T[][]> {
+  const shardIds = [...new Set(elements.map(({ shardId }) => shardId))];
+  const rows = await database.query<{ shard_id: number; worker: string; is_lost: boolean }>(sql`
+    select l.shard_id, n.nodename || ':' || n.nodeport as worker, ${isLost(sql`l.shard_id`)} as is_lost
+    from unnest(${listOf(shardIds)}::bigint[]) as l (shard_id)
+    join pg_dist_placement p on p.shardid = get_shard_id_for_distribution_column('watched_address', l.shard_id)
+    join pg_dist_node n on n.groupid = p.groupid and n.noderole = 'primary' order by l.shard_id`);
+  const workerOf = new Map(rows.map((row) => [row.shard_id, row.worker]));
+  const lost = new Map(rows.filter((row) => row.is_lost).map((row) => [row.worker, row.shard_id]));
+  const silent = new Set<string>();
+  for (const [worker, sample] of lost)
+    if (!(await doesAnswer(database, { worker, sample }))) silent.add(worker);
+  const groups = Map.groupBy(elements, ({ shardId }) => workerOf.get(shardId) ?? '');
+  return [...groups].flatMap(([worker, own]) => (silent.has(worker) ? [] : [own]));
 }
 
 /** Whether the coordinator reports it, with a SQLSTATE. Otherwise the coordinator can't be reached, or has no connection left. */

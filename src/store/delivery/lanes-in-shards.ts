@@ -4,7 +4,8 @@
 import { Fault } from '../../core/fault.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { forEachShard, tryEachShard } from '../db/shard-rows.ts';
+import { groupByWorker } from '../db/lost-shards.ts';
+import { forEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
 /**
@@ -49,18 +50,24 @@ export async function readNextDue(tx: Tx, lanes: readonly { id: number; shardId:
     where r.id = l.id)`;
 }
 
-/** Gives lanes back, on Citus without those whose shard can't be reached. Returns the lanes that stay leased. */
+/**
+ * Gives lanes back. On Citus each worker's lanes in a separate transaction, which holds their locks while it asks the worker, and without
+ * those whose worker can't be reached. Returns the lanes that stay leased.
+ */
 export async function releaseReachable<T extends { shardId: number }>(
   database: Database,
   lanes: readonly T[],
   release: (lanes: readonly T[]) => Promise<Set<T>>,
 ): Promise<Set<T>> {
-  try {
-    return await release(lanes);
-  } catch (error) {
-    const isOneShard = lanes.every(({ shardId }) => shardId === lanes[0]?.shardId);
-    if (!(error instanceof Fault) || database.isDistributed !== true || isOneShard) throw error;
+  if (database.isDistributed !== true) return release(lanes);
+  const groups = await groupByWorker(database, lanes);
+  const results = await Promise.allSettled(groups.map(release));
+  const left = new Set(lanes);
+  for (const [index, result] of results.entries()) {
+    if (result.status === 'rejected' && !(result.reason instanceof Fault && groups.length > 1))
+      throw result.reason;
+    if (result.status === 'rejected') continue;
+    for (const lane of groups[index] ?? []) if (!result.value.has(lane)) left.delete(lane);
   }
-  const { found, failed } = await tryEachShard(lanes, async (_, own) => [...(await release(own))]);
-  return new Set([...found, ...lanes.filter(({ shardId }) => failed.has(shardId))]);
+  return left;
 }

@@ -5,7 +5,7 @@
 import type { Clock } from '../../core/clock.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { listLost, withoutLost } from '../db/lost-shards.ts';
+import { listLost, requireAnswers, withoutLost } from '../db/lost-shards.ts';
 import { inReach } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { timeSum } from '../db/time-sum.ts';
@@ -58,6 +58,7 @@ type NoticedStep = {
  * paused.
  */
 export async function followStep(database: Database, seen: NoticedStep): Promise<ClockState | undefined> {
+  await requireAnswers(database, 'all', 'a step of the clock');
   return database.transaction(async (tx) => {
     // Lock lanes first and by id, as `settle` does. An outcome that is settled before moves with the schedule, and one that
     // is settled after uses the new sum of steps.
@@ -114,6 +115,7 @@ export async function repairSchedule(
   database: Database,
   { clock, leaseMs, retryMinutes }: { clock: Clock; leaseMs: number; retryMinutes: readonly number[] },
 ): Promise<'repaired' | 'partly' | 'unchanged'> {
+  await requireAnswers(database, 'present', 'the repair of the schedule');
   return database.transaction(async (tx) => {
     // Read the time only once the transaction has its connection. Otherwise rows that others schedule meanwhile would seem too
     // far ahead.

@@ -4,6 +4,7 @@
  * time reads all of them. The default partitions hold the rows of all other days.
  */
 import type { Database, Db, Tx } from '../db/db.ts';
+import { requireAnswers } from '../db/lost-shards.ts';
 import { raw, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 
@@ -38,8 +39,10 @@ export async function maintainPartitions(
     const lengthMs = lengthOf(now.getTime() - before[table].getTime());
     const times = { nowMs: now.getTime(), lengthMs };
     const spans = await listSpans(database, table);
-    if ((await findMissing(database, table, { ...times, spans })).length > 0)
+    if ((await findMissing(database, table, { ...times, spans })).length > 0) {
+      await requireAnswers(database, 'all', 'the creation of partitions');
       await unlessLocked(database, (tx) => createMissing(tx, table, times));
+    }
     await analyzeNew(database, table);
     const old = spans.find(({ until }) => until <= before[table].getTime());
     if (old !== undefined) isDropped = (await dropSpan(database, table, old)) || isDropped;
@@ -141,6 +144,7 @@ async function createMissing(
 
 /** Keeps needed notifications in the default partition. Returns false if other transactions use the table. */
 async function dropSpan(database: Database, table: Partitioned, span: Span): Promise<boolean> {
+  await requireAnswers(database, 'all', 'retention');
   const name = nameOf(table, span);
   const isDone = await unlessLocked(database, async (tx) => {
     await lockPartitions(tx);

@@ -112,8 +112,6 @@ function withFollower(
         },
         breakDatabase(error = new Fault('unavailable', 'database: connection refused')) {
           broken = error;
-          // What was read before serves no further request.
-          clock.advance(1_000);
         },
         nodesCheck: async () => (await status.checks()).nodes,
       });
@@ -253,13 +251,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     }));
 
-  test('requests for /status within a second share one reading', () =>
-    withFollower(database(), 1, async ({ status, countStatements, clock }) => {
+  test('requests for /status at the same time share one reading', () =>
+    withFollower(database(), 1, async ({ status, countStatements }) => {
       const read = async (requests: number) => {
-        clock.advance(1_000);
         const before = countStatements();
         await Promise.all(Array.from({ length: requests }, () => status()));
-        await status();
         return countStatements() - before;
       };
       const one = await read(1);

@@ -4,10 +4,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { distributeTables } from '../../../src/store/db/citus.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { groupByWorker } from '../../../src/store/db/lost-shards.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
 import { deleteWatchedAddress } from '../../../src/store/watchers/watched.ts';
-import { attemptDue } from '../../kit/attempts.ts';
-import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { attemptDue, leaseDue } from '../../kit/attempts.ts';
+import {
+  headerOf,
+  listLanes,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
 import { citusUrl } from '../../kit/citus.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { onPostgres } from '../../kit/each-database.ts';
@@ -51,6 +62,31 @@ onPostgres(({ database }) => {
       );
       const [left] = await database().query<{ count: number }>(sql`select count(*) as count from queue`);
       assert.equal(left?.count, 0);
+    },
+  );
+
+  test(
+    'the lanes of each worker are given back in a separate transaction, so that one that hangs holds no locks of others',
+    onCitus,
+    async () => {
+      const watcherIds = [1, 2, 3, 4, 5, 6];
+      for (const watcherId of watcherIds) await watchAddress(database(), { watcherId });
+      await mine(database(), headerOf(1), [transferOf()]);
+      const lanes = await leaseDue(database(), { now: noon });
+      assert.equal(lanes.length, watcherIds.length);
+      const workers = await groupByWorker(database(), lanes);
+      assert.equal(workers.length, 2);
+      let transactions = 0;
+      const counted: Database = {
+        ...database(),
+        transaction(work) {
+          transactions += 1;
+          return database().transaction(work);
+        },
+      };
+      assert.equal((await releaseLanes(counted, lanes, noon)).size, 0);
+      assert.equal(transactions, workers.length);
+      assert.ok((await listLanes(database())).every(({ owner }) => owner === null));
     },
   );
 
