@@ -68,6 +68,7 @@ export async function applyRepairs(
   repairs: readonly Repair[],
   { confirmations, mayCreditTwice, now }: { confirmations: number; mayCreditTwice: boolean; now: Date },
 ): Promise<Set<Repair>> {
+  await requireNoneLost(database);
   await requireAnswers(database, 'all', 'the repair');
   return database.transaction(async (tx) => {
     await lockCommits(tx);

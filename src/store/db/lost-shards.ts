@@ -5,7 +5,7 @@
  */
 import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
-import { systemClock } from '../../core/clock.ts';
+import { machineSteadyMs, systemClock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
@@ -133,8 +133,8 @@ async function placesOf(db: Db, limit: Sql): Promise<Place[]> {
     where sample is not null order by worker`);
 }
 
-/** For each database, the workers whose probes are under way. */
-const probing = new WeakMap<Database, Map<string, Promise<boolean>>>();
+/** For each server, the workers whose probes are under way, and since when. All shares of a process have the same connections for probes. */
+const probing = new WeakMap<object, Map<string, { answer: Promise<boolean>; fromMs: number }>>();
 
 /**
  * Whether the worker answers in time. Sends no second probe until the first has ended, because each would keep a connection, and
@@ -144,14 +144,20 @@ export async function doesAnswer(
   database: Database,
   place: Pick<Place, 'worker' | 'sample'>,
 ): Promise<boolean> {
-  const underWay = probing.get(database) ?? new Map<string, Promise<boolean>>();
-  probing.set(database, underWay);
+  const server = database.probe ?? database;
+  const underWay = probing.get(server) ?? new Map<string, { answer: Promise<boolean>; fromMs: number }>();
+  probing.set(server, underWay);
   let probe = underWay.get(place.worker);
   if (probe === undefined) {
-    probe = ask(database, place).finally(() => underWay.delete(place.worker));
+    const answer = ask(database, place).finally(() => underWay.delete(place.worker));
+    probe = { answer, fromMs: machineSteadyMs() };
     underWay.set(place.worker, probe);
   }
-  return (await firstOrLate({ clock: systemClock(), signal: never }, [probe], PROBE_MS_MAX)) === true;
+  const leftMs = PROBE_MS_MAX - (machineSteadyMs() - probe.fromMs);
+  // Nobody else may wait for it.
+  probe.answer.catch(() => {});
+  if (leftMs <= 0) return false;
+  return (await firstOrLate({ clock: systemClock(), signal: never }, [probe.answer], leftMs)) === true;
 }
 
 async function ask(database: Database, { sample }: Pick<Place, 'sample'>): Promise<boolean> {
@@ -182,10 +188,10 @@ export async function requireAnswers(
     for (const lost of await listLost(database)) places.push(...(await listPlacesOf(database, lost)));
   for (const place of places)
     if (!(await doesAnswer(database, place)))
-      throw new Fault('unavailable', `${work} waits, because worker ${place.worker} does not answer`);
+      throw new Fault('unavailable', `${work} needs worker ${place.worker}, which does not answer`);
 }
 
-/** On Citus: the elements of each worker, without those of lost shards whose worker doesn't answer. */
+/** On Citus: the elements of each worker, without workers that have lost shards and don't answer. */
 export async function groupByWorker<T extends { shardId: number }>(
   database: Database,
   elements: readonly T[],

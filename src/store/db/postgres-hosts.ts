@@ -226,13 +226,18 @@ function hostClientOf(
   return class HostClient extends pg.Client {
     constructor(config: pg.ClientConfig = {}) {
       const connectionString = urls[choice.current()];
-      const socket = sockets.open();
+      const opened: Socket[] = [];
+      const stream = () => {
+        const socket = sockets.open();
+        opened.push(socket);
+        return socket;
+      };
       super({
-        ...{ ...config, stream: () => socket, connectionTimeoutMillis: connectMsMax },
+        ...{ ...config, stream, connectionTimeoutMillis: connectMsMax },
         ...(connectionString !== undefined && { connectionString }),
       });
       choice.assign(this);
-      sockets.keep(this, socket);
+      for (const socket of opened) sockets.keep(this, socket);
       // A connection may break at any time, even while it becomes ready. The next statement then fails.
       this.on('error', () => {});
     }

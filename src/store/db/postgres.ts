@@ -86,6 +86,8 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     lend: () => orFault(hosts.connect(pools.probe)),
   };
 
+  const probe = <Row>(statement: Sql) => query<Row>(prober, statement);
+
   function shareOf(share: Share, isDistributed: boolean): Database {
     const isApi = share === 'api' || share === 'operator';
     const own = isApi ? apiHosts : hosts;
@@ -106,7 +108,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       kind: 'postgres',
       isDistributed,
       query: (statement) => query(lender, statement),
-      ...(isDistributed && { probe: (statement: Sql) => query(prober, statement) }),
+      ...(isDistributed && { probe }),
       each: (statement, onRow) => each(lender, statement, onRow),
       transaction: (work) =>
         unlessConflict(() =>
@@ -164,7 +166,12 @@ function createPools(url: string, { sessionUrl, connections, connectionsMax }: P
     api: apiHosts.pool(connections.api),
   };
   const close = async () => {
-    await Promise.all(Object.values(pools).map((pool) => pool.end()));
+    const { probe, ...others } = pools;
+    await Promise.all(Object.values(others).map((pool) => pool.end()));
+    const ended = probe.end();
+    // A probe may wait for as long as its worker hangs.
+    if (probe.totalCount > probe.idleCount) hosts.cut();
+    await ended;
   };
   return { hosts, apiHosts, pools, close };
 }

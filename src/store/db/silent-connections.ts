@@ -113,8 +113,11 @@ async function readBackend(client: pg.ClientBase, msMax: number): Promise<Backen
   }
 }
 
-/** Closes a socket without sending again what may not have arrived: the server must not run it after it has been repeated. */
+/**
+ * Closes a socket without sending again what may not have arrived: the server must not run it after it has been repeated. Only a TCP
+ * connection can be reset, not one that is being made, nor one to a Unix domain socket.
+ */
 export function reset(socket: Socket): void {
-  if (socket.connecting) socket.destroy();
+  if (socket.remoteAddress === undefined) socket.destroy();
   else socket.resetAndDestroy();
 }

@@ -3,11 +3,17 @@
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { connect, createServer, Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
 import { shardOfRecord } from '../../../src/domain/shard.ts';
 import type { Database, Session } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
+import { reset } from '../../../src/store/db/silent-connections.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { watchAddress } from '../../kit/chain-story.ts';
 import { createTestDatabase } from '../../kit/database.ts';
@@ -83,6 +89,21 @@ test('statements that take long are answered, also those that wait for others an
   ]);
   assert.deepEqual([waiting.length, unseen.length], [1, 1]);
   await session.close();
+});
+
+test('a socket is closed at once, also one of a Unix domain and one that is not connected', async () => {
+  await using parts = new AsyncDisposableStack();
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-sockets-'));
+  parts.defer(() => rm(folder, { recursive: true }));
+  const server = createServer().listen(path.join(folder, 'server'));
+  parts.defer(() => void server.close());
+  await once(server, 'listening');
+  const connected = connect(path.join(folder, 'server'));
+  await once(connected, 'connect');
+  for (const socket of [connected, new Socket()]) {
+    reset(socket);
+    assert.equal(socket.destroyed, true);
+  }
 });
 
 /** Connections whose role becomes another one, from which the server hides the state of the first. */
