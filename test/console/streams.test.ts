@@ -83,8 +83,12 @@ describe('streams', () => {
     slow.resolve();
     await waitUntil(async () => (await attempted()) === 12);
     const page = await stage.open('', { key: watcher.key });
-    const newest = String([first, ...sentIds('overtaken').slice(0, 9)]);
-    await waitUntil(async () => String(await idsOf(page)) === newest);
+    await waitUntil(async () => String((await idsOf(page))[0]) === String(first));
+    // Outcomes of attempts at the same time may be recorded in another order than they arrived in.
+    const others = (await idsOf(page)).slice(1).map(String);
+    assert.equal(new Set(others).size, 9);
+    const sent = new Set(sentIds('overtaken').map(String));
+    assert.ok(others.every((id) => sent.has(id) && id !== String(first)));
     await page.context().close();
     stage.receiver.setAnswer({});
   });
