@@ -30,13 +30,7 @@ export function applyVariables(
     if (!name.startsWith(PREFIX) || text === undefined || text === '') continue;
     const pointer = pointerByName.get(squash(name));
     if (pointer === undefined) {
-      if (!names.has(name))
-        problems.push(
-          ...misspelt(
-            name,
-            variables.map((known) => known.name),
-          ),
-        );
+      if (!names.has(name)) problems.push(...misspelt(name, variables));
       continue;
     }
     const other = nameByPointer.get(pointer);
@@ -68,17 +62,15 @@ function listLeaves(schema: TSchema, pointer: string): string[] {
   );
 }
 
-function listSections(schema: TSchema, pointer: string): string[] {
-  if (!Type.IsObject(schema)) return [];
-  const within = Object.entries(schema.properties).flatMap(([key, child]) =>
-    listSections(child, childPointer(pointer, key)),
-  );
-  return pointer === '' ? within : [pointer, ...within];
-}
-
 function variableName(pointer: string): string {
   const words = keysOf(pointer).map((key) => key.replace(/[A-Z]/g, (capital) => `_${capital}`));
   return PREFIX + words.join('_').toUpperCase();
+}
+
+/** The pointers of the maps that contain the key, outermost first. */
+function sectionsOf(pointer: string): string[] {
+  const keys = keysOf(pointer).slice(0, -1);
+  return keys.map((_, index) => keys.slice(0, index + 1).reduce(childPointer, ''));
 }
 
 function squash(name: string): string {
@@ -86,17 +78,21 @@ function squash(name: string): string {
 }
 
 /** Reports only names of sections and likely typos, because Kubernetes sets CHAINBELL_PORT and others for a service named chainbell. */
-function misspelt(name: string, candidates: string[]): PointerProblem[] {
-  const section = listSections(ConfigSchema, '').find((pointer) => variableName(pointer) === name);
-  const first = section === undefined ? undefined : candidates.find((one) => one.startsWith(`${name}_`));
+function misspelt(name: string, known: { name: string; pointer: string }[]): PointerProblem[] {
+  const first = known.find(({ pointer }) =>
+    sectionsOf(pointer).some((section) => variableName(section) === name),
+  );
   if (first !== undefined)
     return [
       {
         ...{ pointer: '', variable: name, message: 'is a section of the configuration, and has no variable' },
-        suggestion: `set its keys, for example ${first}`,
+        suggestion: `set its keys, for example ${first.name}`,
       },
     ];
-  const candidate = closest(name, candidates);
+  const candidate = closest(
+    name,
+    known.map((one) => one.name),
+  );
   if (candidate === undefined) return [];
   return [
     { pointer: '', variable: name, message: 'unknown variable', suggestion: `did you mean "${candidate}"?` },

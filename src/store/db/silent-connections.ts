@@ -59,7 +59,8 @@ export function createSilentConnections(): SilentConnections {
       if (backend !== undefined) watched.set(client, { backend, socket });
     },
     async answer(client, asked) {
-      const wait: Wait = { fromMs: machineSteadyMs(), idleCount: 0, bytesRead: 0, hasEnded: false };
+      const bytesRead = watched.get(client)?.socket.bytesRead ?? 0;
+      const wait: Wait = { fromMs: machineSteadyMs(), idleCount: 0, bytesRead, hasEnded: false };
       waits.set(client, wait);
       try {
         return await asked;

@@ -64,10 +64,9 @@ export async function releaseReachable<T extends { shardId: number }>(
   const results = await Promise.allSettled(groups.map(release));
   const left = new Set(lanes);
   for (const [index, result] of results.entries()) {
-    if (result.status === 'rejected' && !(result.reason instanceof Fault && groups.length > 1))
-      throw result.reason;
-    if (result.status === 'rejected') continue;
-    for (const lane of groups[index] ?? []) if (!result.value.has(lane)) left.delete(lane);
+    if (result.status === 'fulfilled') {
+      for (const lane of groups[index] ?? []) if (!result.value.has(lane)) left.delete(lane);
+    } else if (!(result.reason instanceof Fault) || groups.length === 1) throw result.reason;
   }
   return left;
 }
