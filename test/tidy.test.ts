@@ -34,6 +34,7 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/chain/': 'deadlines and silence of sockets',
       'src/api/notifications/bulk.ts': "the silence of a stream's socket",
       'src/api/http/body-limit.ts': 'deadlines of bodies and lingering sockets',
+      'src/store/db/postgres-hosts.ts': 'time limit of a statement',
       'src/api/http/connection-limit.ts': 'the end of sockets during a stop',
       'src/delivery/send.ts': 'the deadline of an attempt, over real sockets',
       'src/delivery/resolver.ts': 'the deadline of a resolution',

@@ -36,6 +36,8 @@ const CONNECT_MS_MAX = 10_000;
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
 const READ_ONLY = '25006';
 const FULL = '53300';
+/** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
+const QUERY_MS_MAX = 120_000;
 /** The driver's error. The connection still waits for the answer. */
 const GIVEN_UP = 'Query read timeout';
 
@@ -46,6 +48,27 @@ export const bounded = (text: string, msMax: number): pg.QueryConfig & { query_t
   text,
   query_timeout: msMax,
 });
+
+type Done<T> = (error: Error | null | undefined, answer: T) => void;
+
+/** Sends a statement, and gives up if the answer takes longer. */
+export const ask = (client: pg.ClientBase, config: pg.QueryConfig, msMax?: number): Promise<pg.QueryResult> =>
+  answerOf((done) => client.query(config, done), msMax);
+
+/**
+ * Waits for the answer of what `send` sends with this callback. With the driver's own promise or time limit, which replace its callback
+ * later, V8 would keep each answer until a full collection of garbage, and small collections would take ten times as long.
+ */
+export function answerOf<T>(send: (done: Done<T>) => void, msMax = QUERY_MS_MAX): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(GIVEN_UP)), msMax);
+    send((error, answer) => {
+      clearTimeout(timer);
+      if (error) reject(error);
+      else resolve(answer);
+    });
+  });
+}
 
 type HostsOptions = {
   /** The most connections that this process opens, for the message when the server has none left. */
@@ -106,10 +129,8 @@ export function createPostgresHosts(
           client.release(true);
         }
       }),
-    open(queryMsMax) {
-      const limit = queryMsMax !== undefined && { query_timeout: queryMsMax };
-      return tryHosts(() => connectChecked(new HostClient({ ...settings, ...limit }), check));
-    },
+    open: (queryMsMax = QUERY_MS_MAX) =>
+      tryHosts(() => connectChecked(new HostClient({ ...settings, query_timeout: queryMsMax }), check)),
     noteError(client, error) {
       if (isReadOnly(error) && choice.isCurrent(client)) choice.retireAll(client);
     },

@@ -13,16 +13,14 @@ import {
   type Share,
   type SharedDatabase,
 } from './db.ts';
-import { createPostgresHosts, isGivenUp, type PostgresHosts } from './postgres-hosts.ts';
+import { answerOf, ask, createPostgresHosts, isGivenUp, type PostgresHosts } from './postgres-hosts.ts';
 import { openSession, orFault, requireSameDatabase, requireSessions } from './postgres-sessions.ts';
 import { requireVersion } from './postgres-version.ts';
 import type { ReplicaConnections } from './replica.ts';
 import { raw, type Sql } from './sql.ts';
 
-/** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
-const QUERY_MS_MAX = 120_000;
 /**
- * The same on Citus for shares whose statements are short: a worker that keeps its connections but doesn't answer would otherwise hold
+ * The time limit of statements on Citus for shares whose statements are short: a worker that keeps its connections but doesn't answer would otherwise hold
  * all connections of the share, which the other shards need too. PostgreSQL's own limit doesn't help: Citus then waits for the
  * worker's answer to the cancellation.
  */
@@ -67,7 +65,6 @@ const PROBE_MS_MAX = 2 ** 31 - 1;
 
 const SETTINGS = {
   types,
-  query_timeout: QUERY_MS_MAX,
   keepAlive: true,
   keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   application_name: 'chainbell',
@@ -215,12 +212,8 @@ async function run<Row>(
 ): Promise<Row[]> {
   const { text, values } = statement;
   const name = nameOf(statement);
-  const asked = client.query({
-    ...{ text, values: [...values] },
-    ...(name !== undefined && { name }),
-    ...(msMax !== undefined && { query_timeout: msMax }),
-  });
-  const { rows } = await orFault(silent.answer(client, asked));
+  const config = { ...{ text, values: [...values] }, ...(name !== undefined && { name }) };
+  const { rows } = await orFault(silent.answer(client, ask(client, config, msMax)));
   return rows;
 }
 
@@ -275,7 +268,7 @@ async function unlessConflict<T>(work: () => Promise<T>): Promise<T> {
 /** PostgreSQL runs the statements of one simple query in one transaction. */
 const script = (lender: Lender, text: string): Promise<void> =>
   once(lender, async (client) => {
-    await orFault(lender.silent.answer(client, client.query(text)));
+    await orFault(lender.silent.answer(client, ask(client, { text })));
   });
 
 function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
@@ -283,11 +276,8 @@ function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => v
     await run(client, lender, raw('set transaction read only'));
     await run(client, lender, raw(`set local work_mem = '${EACH_WORK_MEM}'`));
     let problem: { error: unknown } | undefined;
-    const answered = new Promise<void>((resolve, reject) => {
-      const query = new pg.Query({ text, values: [...values] }, (error) => {
-        if (error) reject(error);
-        else resolve();
-      });
+    const answered = answerOf<unknown>((done) => {
+      const query = new pg.Query({ text, values: [...values] }, done);
       query.on('row', (row, result) => {
         // The driver also collects the rows. Drop them to save memory.
         if (result !== undefined) result.rows.length = 0;
@@ -317,7 +307,7 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
     isBroken = error instanceof Fault && isGivenUp(error.cause);
     // A rollback would wait for the statement that was given up.
     if (!isBroken)
-      await lender.silent.answer(client, client.query('rollback')).catch(() => {
+      await lender.silent.answer(client, ask(client, { text: 'rollback' })).catch(() => {
         isBroken = true;
       });
     throw error;

@@ -2,7 +2,7 @@
  * Reads the due notifications of leased lanes. Spec 2.7, 3 and 6.2.
  */
 import { Fault } from '../../core/fault.ts';
-import { fromBytes, type Hash } from '../../core/hex.ts';
+import type { Address, Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
@@ -14,7 +14,7 @@ import { kindText, moveToEnded } from './notification-rows.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { advanceSequences } from './sequence.ts';
 import type { ShardKey } from './shards.ts';
-import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
+import type { TransferFields } from './transfer-columns.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
@@ -49,21 +49,24 @@ export type DueNotification = TransferFields & {
   isOrdered: boolean;
 };
 
-type DueRow = TransferRow & {
+type DueRow = {
   id: number;
   watched_address_id: string;
   watcher_id: number;
-  tx_hash: Uint8Array;
+  tx_hash: Hash;
   kind: string;
+  sender: Address;
+  receiver: Address | null;
+  amount: string;
+  token: Address | null;
   created_text: string;
-  created_at: Date;
   revision: number;
   retry_count: number;
   redelivery_count: number;
   next_retry_text: string | null;
   is_ordered: boolean;
   block_number: number;
-  block_hash: Uint8Array | null;
+  block_hash: Hash | null;
   replaces: number | null;
   webhook_url: string | null;
   record_lane_id: number | null;
@@ -104,11 +107,10 @@ export async function listDue(
     return listDueInShards(database, lanes, { now, stepsMs, exclude, limit });
   const rows = await database.query<LaneDueRow>(
     frequent(sql`
-    select l.id as lane, q.id, n.watched_address_id, l.watcher_id, n.tx_hash, ${kindText(sql`n.kind`)} as kind, n.sender,
-      n.receiver, n.amount, n.token, ${timeText(sql`n.created_at`)} as created_text, n.created_at,
+    select l.id as lane, q.id, l.watcher_id, ${kindText(sql`n.kind`)} as kind, ${transferTexts},
       q.revision, q.retry_count, q.redelivery_count,
       ${timeText(sql`q.next_retry_at`)} as next_retry_text,
-      q.sequence is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
+      q.sequence is not null as is_ordered, n.block_number, ${hexText(sql`coalesce(b.hash, o.hash)`)} as block_hash, n.replaces,
       w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
@@ -161,9 +163,8 @@ async function listDueInShards(
       limit ${limit})`;
     return database.query<DueRow & { lane: number; reorg_id: number | null }>(
       frequent(sql`
-      select l.id as lane, q.id, n.watched_address_id, n.tx_hash, ${kindText(sql`n.kind`)} as kind, n.sender,
-        n.receiver, n.amount, n.token, ${timeText(sql`n.created_at`)} as created_text, n.created_at,
-        q.revision, q.retry_count, q.redelivery_count, ${timeText(sql`q.next_retry_at`)} as next_retry_text,
+      select l.id as lane, q.id, ${kindText(sql`n.kind`)} as kind, ${transferTexts}, q.revision, q.retry_count, q.redelivery_count,
+        ${timeText(sql`q.next_retry_at`)} as next_retry_text,
         q.sequence is not null as is_ordered, n.block_number, q.reorg_id, n.replaces,
         w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
       from unnest(${listOf(inShard.map(({ id }) => id))}::bigint[]) as l (id)
@@ -209,13 +210,13 @@ type BlockRef = { block_number: number; reorg_id: number | null };
 async function readHashes(
   database: Database,
   refs: readonly BlockRef[],
-): Promise<(ref: BlockRef) => Uint8Array | null> {
+): Promise<(ref: BlockRef) => Hash | null> {
   const keyOf = ({ block_number: number, reorg_id: reorgId }: BlockRef) => `${number} ${reorgId ?? ''}`;
   const wanted = [...new Map(refs.map((ref) => [keyOf(ref), ref])).values()];
   if (wanted.length === 0) return () => null;
-  const rows = await database.query<BlockRef & { hash: Uint8Array | null }>(
+  const rows = await database.query<BlockRef & { hash: Hash | null }>(
     frequent(sql`
-    select r.number as block_number, r.reorg_id, coalesce(b.hash, o.hash) as hash
+    select r.number as block_number, r.reorg_id, ${hexText(sql`coalesce(b.hash, o.hash)`)} as hash
     from unnest(
       ${listOf(wanted.map((ref) => ref.block_number))}::bigint[], ${listOf(wanted.map((ref) => ref.reorg_id ?? 'null'))}::bigint[]
     ) as r (number, reorg_id)
@@ -238,20 +239,19 @@ export async function findAsDue(
   const notification = await rowsOf(
     db,
     sql`
-    select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
-      ${timeText(sql`n.created_at`)} as created_text, n.created_at, n.revision, n.retry_count, n.redelivery_count,
+    select n.id, n.watcher_id, n.kind, ${transferTexts}, n.revision, n.retry_count, n.redelivery_count,
       ${timeText(sql`n.next_retry_at`)} as next_retry_text, n.sequence is not null as is_ordered, n.block_number, n.reorg_id,
       n.replaces, w.webhook_url, w.lane_id
     from notification_status n
     join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     where n.shard_id = ${shardId} and n.id = ${id}`,
-    `id bigint, watched_address_id uuid, watcher_id bigint, tx_hash bytea, kind text, sender bytea, receiver bytea, amount numeric,
-      token bytea, created_text text, created_at timestamptz, revision integer, retry_count integer, redelivery_count integer,
+    `id bigint, watched_address_id uuid, watcher_id bigint, tx_hash text, kind text, sender text, receiver text, amount numeric,
+      token text, created_text text, revision integer, retry_count integer, redelivery_count integer,
       next_retry_text text, is_ordered boolean, block_number bigint, reorg_id bigint, replaces bigint, webhook_url text,
       lane_id bigint`,
   );
   const [row] = await db.query<DueRow & { lane_id: number; webhook_url: string }>(sql`
-    select n.*, coalesce(b.hash, o.hash) as block_hash
+    select n.*, ${hexText(sql`coalesce(b.hash, o.hash)`)} as block_hash
     from ${notification} as n
     left join block b on n.reorg_id is null and b.number = n.block_number
     left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number`);
@@ -260,6 +260,14 @@ export async function findAsDue(
 
 /** The format of times in webhooks (spec 2.7). */
 const timeText = (time: Sql): Sql => sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')`;
+
+/** Hex as webhooks have it. Bytes of the driver would need two more objects for each value. */
+const hexText = (bytes: Sql): Sql => sql`('0x' || encode(${bytes}, 'hex'))`;
+
+/** What a webhook shows of notification `n`. */
+const transferTexts = sql`n.watched_address_id, ${hexText(sql`n.tx_hash`)} as tx_hash,
+  ${hexText(sql`n.sender`)} as sender, ${hexText(sql`n.receiver`)} as receiver, n.amount, ${hexText(sql`n.token`)} as token,
+  ${timeText(sql`n.created_at`)} as created_text`;
 
 /**
  * Returns the rows that their watched addresses still want in this lane. The other rows' watched addresses changed after the
@@ -305,15 +313,18 @@ function toDue(row: DueRow, webhookUrl: string, lane: Pick<Lane, 'id' | 'shardId
     laneId: lane.id,
     watchedAddressId: row.watched_address_id,
     watcherId: row.watcher_id,
-    hash: fromBytes(row.tx_hash),
+    hash: row.tx_hash,
     type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
-    ...toTransferFields(row),
+    sender: row.sender,
+    receiver: row.receiver ?? undefined,
+    amount: BigInt(row.amount),
+    token: row.token ?? undefined,
     createdAt: row.created_text,
-    createdTime: row.created_at,
+    createdTime: new Date(`${row.created_text.slice(0, 10)}T${row.created_text.slice(11, 23)}Z`),
     webhookUrl,
     revision: row.revision,
     blockNumber: row.block_number,
-    blockHash: row.block_hash === null ? undefined : fromBytes(row.block_hash),
+    blockHash: row.block_hash ?? undefined,
     replaces: row.replaces ?? undefined,
     retryCount: row.retry_count,
     redeliveryCount: row.redelivery_count,
