@@ -18,13 +18,13 @@ export const unitCosts = {
   /** Processor time to add an attempt up for statistics, in microseconds. */
   statisticsProcessor: { value: 53.6, file: 'statistics', commit: 'f309db09d50c' },
   /** Processor time of a process for a webhook over HTTP, in microseconds. */
-  deliveryService: { value: 193, file: 'deliver', commit: 'f663e6358242' },
+  deliveryService: { value: 234.5, file: 'deliver', commit: '94689781c364' },
   /** Processor time of a process for a cached API response of 56 bytes, in microseconds. */
   cachedReadService: { value: 16.98, file: 'api', commit: '2cc8b3c52814' },
   /** Notifications per second that one connection commits. */
   commits: { value: 15740, file: 'storage', commit: 'd1b6fdb60b13' },
   /** Webhooks per second that one process sends over HTTP. */
-  processDeliveries: { value: 6513, file: 'deliver', commit: 'f663e6358242' },
+  processDeliveries: { value: 5258, file: 'deliver', commit: '94689781c364' },
   /** Cached API responses per second of one process. */
   processReads: { value: 60320, file: 'api', commit: '2cc8b3c52814' },
   /** Blocks with one webhook each per second with the embedded database. */
