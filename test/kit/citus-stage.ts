@@ -22,6 +22,8 @@ export type Payee = {
   paid: string[];
   /** Reads the watched address through the API. */
   read(): Promise<Response>;
+  /** Any other request of the watcher, below `/api/notifications`. */
+  ask(method: string, path: string): Promise<Response>;
 };
 export type Stage = {
   cluster: CitusCluster;
@@ -84,7 +86,11 @@ export async function setStage(
     const record = await watcher.watch({ address, webhookUrl: receiver.url });
     const { id } = watcher;
     const read = () => watcher.request('GET', `/${record.id}`);
-    watchers.push({ id, address, read, worker: await cluster.workerOf(id), paid: [] });
+    const ask = (method: string, path: string) =>
+      fetch(`${service.apiUrl}/api/notifications${path}`, {
+        ...{ method, headers: { authorization: `Bearer ${watcher.key}` } },
+      });
+    watchers.push({ id, address, read, ask, worker: await cluster.workerOf(id), paid: [] });
   }
   const answer = receiver.setAnswer;
   const setAnswer: Receiver['setAnswer'] = (given) =>

@@ -29,6 +29,14 @@ test('while a worker answers nothing, requests, blocks and webhooks of the other
   for (const watcher of watchers) await pay(watcher);
   await waitUntil(() => areTold(watchers), { describe: 'the first payments' });
 
+  // While partitions are created, every few days, a worker that stops answering would hold up all shards.
+  const hasPartitions = async () => {
+    const [row] = await cluster.ask(`
+      select count(distinct inhparent)::int as tables from pg_inherits join pg_class on pg_class.oid = inhrelid
+      where relname ~ '_[0-9]{8}_[0-9]{8}$'`);
+    return row?.tables === 3;
+  };
+  await waitUntil(hasPartitions, { describe: 'partitions of each table' });
   cluster.workers[1]?.freeze();
   const asked = Array.from({ length: REQUESTS }, () => other.read());
   for (const watcher of watchers) await pay(watcher);
@@ -50,6 +58,9 @@ test('while a worker answers nothing, requests, blocks and webhooks of the other
     const refused: Promise<Response>[] = Array.from({ length: REQUESTS }, () => other.read());
     const startedMs = performance.now();
     assert.equal((await one.read()).status, 200);
+    for (const path of ['/log', '/log?code=200&direction=in', '/log/count', '/receivers'])
+      assert.equal((await one.ask('GET', path)).status, 200, path);
+    assert.equal((await one.ask('POST', '/log/redeliver?from_block=1000000')).status, 200);
     await pay(one);
     await waitUntil(() => areTold([one]), { describe: 'a webhook while a worker is lost' });
     const tookMs = performance.now() - startedMs;

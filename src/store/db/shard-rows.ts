@@ -74,6 +74,19 @@ export async function forEachShard<T extends { shardId: number }, R>(
   return found;
 }
 
+/** The rows of a statement for each shard, as one JSON array. */
+export async function readJsonOfEach<T extends { shardId: number }>(
+  db: Db,
+  elements: readonly T[],
+  select: (shardId: number, own: readonly T[]) => Sql,
+): Promise<string> {
+  const parts = await forEachShard(elements, async (shardId, own) => [
+    await readJson(db, select(shardId, own)),
+  ]);
+  const rows = parts.map((json) => json.slice(1, -1)).filter((json) => json !== '');
+  return `[${rows.join()}]`;
+}
+
 /** Connections that work on several shards takes at once. Two record outcomes (postgres.ts). */
 const SHARDS_AT_ONCE = 2;
 

@@ -86,7 +86,7 @@ export async function listAttemptEvents(
       ${kindText(sql`n.kind`)} as kind, n.watched_address_id, w.address as watched_address, n.tx_hash, n.sender, n.receiver, n.token, n.amount,
       coalesce(q.state, e.state) as state, q.next_retry_at, later.is_newest and coalesce(q.revision, e.revision) = a.revision as is_current,
       case when later.is_newest and q.revision = a.revision and a.outcome <> 'success' then q.retry_count
-        else ${failuresUpTo} end as failures
+        else ${failuresUpTo(sql`a.shard_id`)} end as failures
     from counted left join chosen a on true
     left join lane l on l.id = a.lane_id
     left join lateral (
@@ -97,7 +97,7 @@ export async function listAttemptEvents(
     left join queue q on q.shard_id = n.shard_id and q.id = n.id
     left join ended e on e.shard_id = n.shard_id and e.id = n.id
     left join lateral (
-      select not exists (select from delivery_attempt p where ${isOfMessage} and p.id > a.id) as is_newest) later on true
+      select not exists (select from delivery_attempt p where ${isOfMessage(sql`a.shard_id`)} and p.id > a.id) as is_newest) later on true
     order by a.id`);
   const events = rows.flatMap((row) => (row.id === null ? [] : [toEvent({ ...row, id: row.id })]));
   const isCut = onlyFailures && events.length === limit;
@@ -119,7 +119,9 @@ async function readInShards(db: Db, examined: Sql, pageOf: (rows: Sql) => Sql): 
   const chosen = await db.query<{ id: number; shard_id: number }>(
     sql`with ${page} select id, shard_id from chosen order by id`,
   );
-  const isNewest = sql`not exists (select from delivery_attempt p where ${isOfMessage} and p.id > a.id)`;
+  const shards = [...new Set(chosen.map((row) => row.shard_id))];
+  const shardId = shards.length === 1 ? sql`${shards[0]}::bigint` : sql`a.shard_id`;
+  const isNewest = sql`not exists (select from delivery_attempt p where ${isOfMessage(shardId)} and p.id > a.id)`;
   const details = await rowsOf(
     db,
     sql`
@@ -127,13 +129,13 @@ async function readInShards(db: Db, examined: Sql, pageOf: (rows: Sql) => Sql): 
         w.address as watched_address, n.tx_hash, n.sender, n.receiver, n.token, n.amount, coalesce(q.state, e.state) as state, q.next_retry_at,
         ${isNewest} and coalesce(q.revision, e.revision) = a.revision as is_current,
         case when q.revision = a.revision and a.outcome <> 'success' and ${isNewest} then q.retry_count
-          else ${failuresUpTo} end as failures
+          else ${failuresUpTo(shardId)} end as failures
       from delivery_attempt a
       join notification n on n.shard_id = a.shard_id and n.id = a.notification_id and n.created_at <= a.started_at + interval '1 day'
       left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
       left join queue q on q.shard_id = n.shard_id and q.id = n.id
       left join ended e on e.shard_id = n.shard_id and e.id = n.id
-      where ${isInShards(sql`a.shard_id`, [...new Set(chosen.map((row) => row.shard_id))])}
+      where ${isInShards(sql`a.shard_id`, shards)}
         and a.id = any(${listOf(chosen.map(({ id }) => id))}::bigint[])`,
     DETAIL_COLUMNS,
   );
@@ -144,15 +146,17 @@ async function readInShards(db: Db, examined: Sql, pageOf: (rows: Sql) => Sql): 
     order by a.id`);
 }
 
-/** Whether attempt `p` sent the message of attempt `a`. */
-const isOfMessage = sql`p.shard_id = a.shard_id and p.notification_id = a.notification_id and p.revision = a.revision
+/** Whether attempt `p` sent the message of attempt `a`. `shardId`: theirs, a constant where it is known, so that Citus asks only that shard. */
+const isOfMessage = (
+  shardId: Sql,
+) => sql`p.shard_id = ${shardId} and p.notification_id = a.notification_id and p.revision = a.revision
   and p.started_at >= n.created_at - interval '1 day'`;
 
 /** Failures of the message up to attempt `a`, since its last success before that. */
-const failuresUpTo = sql`(
+const failuresUpTo = (shardId: Sql) => sql`(
   select count(*) from delivery_attempt p
-  where ${isOfMessage} and p.id <= a.id and p.outcome <> 'success' and p.id > coalesce((
-    select max(p.id) from delivery_attempt p where ${isOfMessage} and p.id < a.id and p.outcome = 'success'), 0))`;
+  where ${isOfMessage(shardId)} and p.id <= a.id and p.outcome <> 'success' and p.id > coalesce((
+    select max(p.id) from delivery_attempt p where ${isOfMessage(shardId)} and p.id < a.id and p.outcome = 'success'), 0))`;
 
 type EventRow = Omit<AttemptRow, 'id'> &
   TransferRow & {

@@ -91,9 +91,12 @@ export function createDeliveryCount({
   };
 }
 
-/** Waits until no sums are being written, and keeps them from being written until the transaction ends. */
-export async function lockSums(tx: Tx): Promise<void> {
-  await tx.query(sql`select pg_advisory_xact_lock(${STATISTICS_LOCK})`);
+/** Keeps sums from being written until the transaction ends. False if some are being written. */
+export async function tryLockSums(tx: Tx): Promise<boolean> {
+  const [lock] = await tx.query<{ is_free: boolean }>(
+    sql`select pg_try_advisory_xact_lock(${STATISTICS_LOCK}) as is_free`,
+  );
+  return lock?.is_free === true;
 }
 
 /** Whether attempts in these shards are not added yet. */
@@ -122,10 +125,7 @@ async function addNext(
   tx: Tx,
   { safeId, reachedAt, batchIds, attemptsMs, now, partReceivers }: Next,
 ): Promise<boolean> {
-  const [lock] = await tx.query<{ is_free: boolean }>(
-    sql`select pg_try_advisory_xact_lock(${STATISTICS_LOCK}) as is_free`,
-  );
-  if (lock?.is_free !== true) return false;
+  if (!(await tryLockSums(tx))) return false;
   const [state] = await tx.query<{ counted_id: number | null }>(sql`select counted_id from statistics_state`);
   const isRestart = typeof state?.counted_id !== 'number';
   if (isRestart) {

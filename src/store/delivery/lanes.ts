@@ -274,26 +274,25 @@ async function releaseTogether(database: Database, lanes: readonly Lane[], now: 
         ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
       ) as leased (id, epoch)
       join lane l on l.id = leased.id and l.epoch = leased.epoch`;
+    // On Citus, visits are locked after the shards have answered, because watchers have lanes of several workers.
+    const isDistributed = tx.isDistributed === true;
     const rows = await tx.query<{ id: number; is_free: boolean }>(sql`
       with free as materialized (
         select l.id, l.watcher_id from ${held} order by l.id for update of l skip locked
-      ), ${freeVisits(sql`select watcher_id from free`)}
-      select l.id, l.id in (select id from free) and ${isFreeVisit(sql`l.watcher_id`)} as is_free
+      ), ${freeVisits(isDistributed ? sql`null` : sql`select watcher_id from free`)}
+      select l.id, l.id in (select id from free) and ${isDistributed ? sql`true` : isFreeVisit(sql`l.watcher_id`)} as is_free
       from ${held} order by l.id`);
     const settled = await withoutWaking(tx, rows);
-    const own = rows.filter((row) => row.is_free && settled.has(row.id));
-    const owned = new Set(own.map(({ id }) => id));
-    const locked = new Set(rows.flatMap(({ id }) => (owned.has(id) ? [] : [id])));
-    const left = new Set(lanes.filter(({ id }) => locked.has(id)));
+    const free = new Set(rows.flatMap(({ id, is_free }) => (is_free && settled.has(id) ? [id] : [])));
+    const ready = lanes.filter(({ id }) => free.has(id));
+    const nextDue = isDistributed
+      ? await readNextDue(tx, ready)
+      : sql`(${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)})`;
+    const own = isDistributed ? await withFreeVisits(tx, ready) : ready;
+    const stillHeld = new Set(rows.map(({ id }) => id));
+    const owned = new Set(own);
+    const left = new Set(lanes.filter((lane) => stillHeld.has(lane.id) && !owned.has(lane)));
     if (own.length === 0) return left;
-    const released = new Set(own.map(({ id }) => id));
-    const nextDue =
-      tx.isDistributed === true
-        ? await readNextDue(
-            tx,
-            lanes.filter(({ id }) => released.has(id)),
-          )
-        : sql`(${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)})`;
     await tx.query(sql`
       with released as (
         update lane l set owner = null, lease_until = null, next_due = (
@@ -313,6 +312,16 @@ const freeVisits = (watcherIds: Sql) => sql`
   visit as materialized (
     select watcher_id from watcher_queue where watcher_id in (${watcherIds}) order by watcher_id for update skip locked
   )`;
+
+/** The lanes of watchers whose visits no other transaction has locked. Locks those. */
+async function withFreeVisits(tx: Tx, lanes: readonly Lane[]): Promise<Lane[]> {
+  const watcherIds = listOf([...new Set(lanes.map(({ watcherId }) => watcherId))]);
+  const rows = await tx.query<{ id: number }>(sql`
+    with ${freeVisits(sql`select unnest(${watcherIds}::bigint[])`)}
+    select id from unnest(${watcherIds}::bigint[]) as w (id) where ${isFreeVisit(sql`w.id`)} order by id`);
+  const free = new Set(rows.map(({ id }) => id));
+  return lanes.filter(({ watcherId }) => free.has(watcherId));
+}
 
 /** Whether `visitNotAfter` can write the watcher's visit without waiting for another transaction. */
 const isFreeVisit = (watcherId: Sql) => sql`

@@ -57,16 +57,18 @@ export function innerConditions({ hash, from, until, fromBlock, toBlock }: LogFi
   return conditions;
 }
 
-/** Conditions on the examined rows `n` of a page. */
-export const outerConditions = (filter: ShardFilter): Sql[] => listOuter(filter).map(({ is }) => is);
+/** Conditions on the examined rows `n` of a page. `shardId`: a constant if they have the same, so that Citus asks only that shard. */
+export const outerConditions = (filter: ShardFilter, shardId = sql`n.shard_id`): Sql[] =>
+  listOuter(filter, shardId).map(({ is }) => is);
 
 /** The columns of the view that those conditions need. */
-export const outerColumns = (filter: LogFilter): string[] => listOuter(filter).flatMap(({ of }) => of);
+export const outerColumns = (filter: LogFilter): string[] =>
+  listOuter(filter, sql`n.shard_id`).flatMap(({ of }) => of);
 
 /** A condition on examined rows `n`, and the columns of the view that it needs. */
 type OuterCondition = { is: Sql; of: string[] };
 
-function listOuter(filter: ShardFilter): OuterCondition[] {
+function listOuter(filter: ShardFilter, shardId: Sql): OuterCondition[] {
   const { state, type, status, token, minAmount, maxAmount, direction, origin, lastAnswer } = filter;
   const conditions: OuterCondition[] = [];
   const add = (is: Sql, ...of: string[]) => conditions.push({ is, of });
@@ -80,7 +82,7 @@ function listOuter(filter: ShardFilter): OuterCondition[] {
   if (maxAmount !== undefined) add(sql`n.amount <= ${String(maxAmount)}::numeric`, 'amount');
   if (direction !== undefined)
     add(
-      sql`(select w.address from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)
+      sql`(select w.address from watched_address w where w.shard_id = ${shardId} and w.id = n.watched_address_id)
         = ${direction === 'in' ? sql`n.receiver` : sql`n.sender`}`,
       ...['watched_address_id', direction === 'in' ? 'receiver' : 'sender'],
     );
@@ -89,7 +91,7 @@ function listOuter(filter: ShardFilter): OuterCondition[] {
   if (filter.laneIds !== undefined) add(sql`n.lane_id = any(${listOf(filter.laneIds)}::bigint[])`, 'lane_id');
   if (lastAnswer !== undefined) {
     const answer = typeof lastAnswer === 'number' ? sql`a.status` : sql`a.outcome`;
-    add(sql`(${lastAttemptOf(answer)}) = ${lastAnswer}`, 'created_at');
+    add(sql`(${lastAttemptOf(answer, shardId)}) = ${lastAnswer}`, 'created_at');
   }
   return conditions;
 }
@@ -116,10 +118,10 @@ const isOrphanedTransfer = sql`n.reorg_id is not null and ${isTransferMessage}`;
  * Columns of the last attempt `a` of notification `n`, which is never older than a day before the notification (clocks.md). The
  * offset keeps the planner from reading the shard's attempts backward until one of this notification comes.
  */
-export const lastAttemptOf = (columns: Sql): Sql => sql`
+export const lastAttemptOf = (columns: Sql, shardId = sql`n.shard_id`): Sql => sql`
   select ${columns} from (
     select * from delivery_attempt
-    where shard_id = n.shard_id and notification_id = n.id and started_at >= n.created_at - interval '1 day' offset 0
+    where shard_id = ${shardId} and notification_id = n.id and started_at >= n.created_at - interval '1 day' offset 0
   ) as a
   order by a.id desc limit 1`;
 

@@ -5,9 +5,10 @@
 import type { Hash } from '../../core/hex.ts';
 import type { TransferKind } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
-import type { Tx } from '../db/db.ts';
-import { inReach, readJson } from '../db/shard-rows.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import type { Db, Tx } from '../db/db.ts';
+import { inReach, readJson, readJsonOfEach } from '../db/shard-rows.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
+import type { ShardKey } from './shards.ts';
 
 /** The column `kind`, in one byte. */
 export const kindCode: Record<TransferKind, string> = { transaction: 'c', internal: 'i', token: 't' };
@@ -38,6 +39,41 @@ export const isOfReorg = (tx: Tx, reorgId: number): Sql => {
 export const storedColumns = `n.shard_id, n.id, n.lane_id, n.watched_address_id, n.watcher_id, n.kind, n.tx_hash, n.ordinal, n.occurrence,
   n.sender, n.receiver, n.amount, n.token, n.block_number, n.created_at, n.state, n.release_number, n.sequence, n.next_attempt_at,
   n.next_retry_at, n.retry_count, n.redelivery_count, n.revision, n.reorg_id, n.replaces, n.may_be_seen, n.unsent_epoch`;
+
+/** When notification `n` was processed, if it was, from `e` and `a`: its row of `ended`, and the end of its last success. */
+const processedAt = `case when n.state = 'processed' then coalesce(e.ended_at, a.ended_at) end as processed_at`;
+
+/** On Citus: the rows of the view with these keys, as JSON. Asks only their shards. */
+export const readStatuses = (db: Db, keys: readonly ShardKey<number>[]): Promise<string> =>
+  readJsonOfEach(db, keys, (shardId, own) => {
+    const ids = sql`any(${listOf(own.map(({ id }) => id))}::bigint[])`;
+    return sql`
+      select ${raw(`${storedColumns}, ${processedAt}`)}
+      from notification_status n
+      left join ended e on e.shard_id = ${shardId} and e.id = n.id
+      left join (
+        select notification_id, max(started_at + duration_ms * interval '1 ms') as ended_at from delivery_attempt
+        where shard_id = ${shardId} and notification_id = ${ids} and outcome = 'success' group by notification_id
+      ) as a on a.notification_id = n.id
+      where n.shard_id = ${shardId} and n.id = ${ids}`;
+  });
+
+/** A relation with these rows of the view. */
+export const statusesOf = (json: string): Sql =>
+  sql`(select * from jsonb_populate_recordset(null::notification_status, ${json}::jsonb))`;
+
+/** On Citus: a relation with the watched addresses of these rows. Asks only their shards. */
+export async function watchesOf(db: Db, statuses: Sql): Promise<Sql> {
+  const rows = await db.query<{ shard_id: number; id: string }>(sql`
+    select distinct shard_id, watched_address_id as id from ${statuses} as n`);
+  const json = await readJsonOfEach(
+    db,
+    rows.map(({ shard_id: shardId, id }) => ({ shardId, id })),
+    (shardId, own) => sql`
+      select * from watched_address where shard_id = ${shardId} and id = any(${listOf(own.map(({ id }) => id))}::uuid[])`,
+  );
+  return sql`(select * from jsonb_populate_recordset(null::watched_address, ${json}::jsonb))`;
+}
 
 /** The columns that `queue` and `ended` have in common, apart from the state. */
 const progressColumns = sql`shard_id, id, created_at, sequence, next_retry_at, retry_count, redelivery_count, revision,
@@ -78,6 +114,11 @@ export async function moveToEnded(
 export async function lockRows(tx: Tx, condition: Sql): Promise<void> {
   const rows = await tx.query<RowKey>(sql`
     select n.shard_id, n.id, n.created_at from notification_status n where ${condition}`);
+  await lockRowsOf(tx, rows);
+}
+
+/** The same for notifications with these keys. */
+export async function lockRowsOf(tx: Tx, rows: readonly RowKey[]): Promise<void> {
   if (rows.length === 0) return;
   if (tx.isDistributed !== true) return lockKeys(tx, rows, sql`k.shard_id`);
   const shards = [...Map.groupBy(rows, (row) => row.shard_id)].sort(([one], [other]) => one - other);

@@ -70,7 +70,8 @@ export async function listReceivers(db: Db, query: ReceiverQuery): Promise<Recei
   const retries = (of: Sql) => sql`
     select ${of} from queue n
     where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0`;
-  const inShards = db.isDistributed === true ? await readRetries(db, sql`true`) : undefined;
+  const isOwn = query.watcherId === undefined ? sql`true` : sql`f.watcher_id = ${query.watcherId}`;
+  const inShards = db.isDistributed === true ? await readRetries(db, isOwn) : undefined;
   const pending =
     inShards === undefined
       ? sql`

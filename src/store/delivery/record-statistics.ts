@@ -50,9 +50,12 @@ export async function recordStatistics(
       count(*) filter (where state = 'withdrawn') as withdrawn,
       count(*) filter (where state = 'cancelled') as cancelled,
       min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest_due_at,
-      (select max(s.processed_at) from (
+      (select max(coalesce(e.ended_at, a.started_at + a.duration_ms * interval '1 ms')) from (
         select id, created_at from counted where state = 'processed' order by id desc limit ${SUCCESSES_MAX}
-      ) as c join notification_status s on s.shard_id = ${shardId} and s.id = c.id and s.created_at = c.created_at
+      ) as c
+      left join ended e on e.shard_id = ${shardId} and e.id = c.id
+      left join delivery_attempt a on e.id is null and a.shard_id = ${shardId} and a.notification_id = c.id
+        and a.outcome = 'success' and a.started_at >= c.created_at - interval '1 day'
       ) as last_success_at,
       (select max(a.started_at) from counted c
       join delivery_attempt a on a.notification_id = c.id and a.shard_id = ${shardId} and a.outcome <> 'success'

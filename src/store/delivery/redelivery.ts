@@ -3,14 +3,15 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { readJson, recordsOf, tableOf } from '../db/shard-rows.ts';
+import { forEachShard, readJson, recordsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { lockLanes } from './lane-locks.ts';
 import { wakeLanes } from './lanes.ts';
 import { findKey } from './log.ts';
 import type { LogFilter } from './log-filter.ts';
 import { findScopedMatches, type Scope } from './log-of-all.ts';
 import { isRemovalNotice } from './message-kind.ts';
-import { lockRows } from './notification-rows.ts';
+import { lockRowsOf, readStatuses, statusesOf, watchesOf } from './notification-rows.ts';
 import { isOneOfNotifications, type ShardKey } from './shards.ts';
 
 /** Rows of one transaction. Outcomes of their lanes wait for it, some tens of milliseconds. */
@@ -60,30 +61,31 @@ type Wanted = { keys: readonly ShardKey<number>[]; startedAt: Date | undefined; 
 
 /**
  * Moves each notification to the current lane of its watched address. Skips notifications whose watched address is deleted,
- * because there is no URL to send them to. Locks lanes before rows, as `settle` does, so that the two can't deadlock.
+ * because there is no URL to send them to. Locks lanes before rows, as `settle` does, so that the two can't deadlock, and watchers last,
+ * because on Citus other workers' queues may share them.
  */
 async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
   const { keys, now } = wanted;
-  const found = await tx.query<{ shard_id: number; id: number; lane_id: number }>(sql`
-    select n.shard_id, n.id, w.lane_id
-    from notification_status n join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+  const sources = await sourcesOf(tx, keys);
+  const found = await tx.query<{ shard_id: number; id: number; created_at: Date; lane_id: number }>(sql`
+    select n.shard_id, n.id, n.created_at, w.lane_id
+    from ${sources.statuses} n join ${sources.watches} w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     where ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, keys)} and ${isWanted(wanted)}
     order by n.id
     limit ${keys.length}`);
-  await wakeLanes(tx, [...new Set(found.map((row) => row.lane_id))], now);
+  if (found.length === 0) return 0;
+  const laneIds = found.map((row) => row.lane_id);
+  await lockLanes(tx, laneIds);
+  await lockRowsOf(tx, found);
   const foundKeys = found.map(({ shard_id: shardId, id }) => ({ shardId, id }));
-  const isChanged = sql`${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, foundKeys)} and ${isWanted(wanted)}`;
-  await lockRows(tx, isChanged);
   const redelivered = (statuses: Sql) => sql`
       select n.*, t.lane_id as new_lane_id
       from unnest(
         ${listOf(found.map((row) => row.id))}::bigint[],
-        ${listOf(found.map((row) => row.lane_id))}::bigint[]
+        ${listOf(laneIds)}::bigint[]
       ) as t (id, lane_id)
       join ${statuses} n on n.id = t.id
-      where ${isChanged}`;
-  const resume = (from: Sql) => sql`
-      delete from ended e using ${from} r where e.shard_id = r.shard_id and e.id = r.id`;
+      where ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, foundKeys)} and ${isWanted(wanted)}`;
   const enqueue = (from: Sql) => sql`
     insert into queue as q (shard_id, id, created_at, watched_address_id, lane_id, state, due_at, sequence, next_retry_at,
       retry_count, redelivery_count, revision, reorg_id, tx_hash, may_be_seen, unsent_epoch)
@@ -96,19 +98,39 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
     on conflict (shard_id, id) do update set lane_id = excluded.lane_id, due_at = excluded.due_at,
       next_retry_at = excluded.next_retry_at, may_be_seen = excluded.may_be_seen
     returning q.id`;
-  if (tx.isDistributed !== true) {
-    const changed = await tx.query(sql`
-      with redelivered as materialized (${redelivered(sql`notification_status`)}), resumed as (${resume(sql`redelivered`)})
+  const run = async () => {
+    if (tx.isDistributed !== true)
+      return tx.query(sql`
+      with redelivered as materialized (${redelivered(sql`notification_status`)}), resumed as (
+        delete from ended e using redelivered r where e.shard_id = r.shard_id and e.id = r.id)
       ${enqueue(sql`redelivered`)}`);
-    return changed.length;
-  }
-  const statuses = await tableOf(tx, 'notification_status', { alias: 'n', where: isChanged });
-  const json = await readJson(tx, redelivered(statuses));
-  if (json === '[]') return 0;
-  const rows = recordsOf(json, REDELIVERED_COLUMNS);
-  await tx.query(resume(rows));
-  const changed = await tx.query(enqueue(rows));
+    const json = await readJson(tx, redelivered(statusesOf(await readStatuses(tx, foundKeys))));
+    const rows = recordsOf(json, REDELIVERED_COLUMNS);
+    const changed = await tx.query<{ shard_id: number; id: number }>(
+      sql`select shard_id, id from ${rows} as r`,
+    );
+    return forEachShard(
+      changed.map(({ shard_id: shardId, id }) => ({ shardId, id })),
+      async (shardId, own) => {
+        const isOwn = sql`shard_id = ${shardId} and id = any(${listOf(own.map(({ id }) => id))}::bigint[])`;
+        await tx.query(sql`delete from ended where ${isOwn}`);
+        return tx.query(enqueue(sql`(select * from ${rows} as r where ${isOwn})`));
+      },
+    );
+  };
+  const changed = await run();
+  await wakeLanes(tx, [...new Set(laneIds)], now);
   return changed.length;
+}
+
+/** The view and the watched addresses, or on Citus the rows of these notifications. */
+async function sourcesOf(
+  tx: Tx,
+  keys: readonly ShardKey<number>[],
+): Promise<{ statuses: Sql; watches: Sql }> {
+  if (tx.isDistributed !== true) return { statuses: sql`notification_status`, watches: sql`watched_address` };
+  const statuses = statusesOf(await readStatuses(tx, keys));
+  return { statuses, watches: await watchesOf(tx, statuses) };
 }
 
 const REDELIVERED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, watched_address_id uuid, lane_id bigint,

@@ -39,9 +39,10 @@ export async function maintainPartitions(
     const lengthMs = lengthOf(now.getTime() - before[table].getTime());
     const times = { nowMs: now.getTime(), lengthMs };
     const spans = await listSpans(database, table);
-    if ((await findMissing(database, table, { ...times, spans })).length > 0) {
+    const missing = await findMissing(database, table, { ...times, spans });
+    if (missing.length > 0) {
       await requireAnswers(database, 'all', 'the creation of partitions');
-      await unlessLocked(database, (tx) => createMissing(tx, table, times));
+      await unlessLocked(database, (tx) => createPartitions(tx, table, missing));
     }
     await analyzeNew(database, table);
     const old = spans.find(({ until }) => until <= before[table].getTime());
@@ -78,21 +79,24 @@ async function findMissing(
 
 /** The consecutive days without a row in the default partition. */
 async function freeSpans(db: Db, table: Partitioned, { from, until }: Span): Promise<Span[]> {
-  const column = timeColumn[table];
   const days = Array.from({ length: (until - from) / DAY_MS }, (_, index) => from + index * DAY_MS);
-  const fallback = raw(`${table}_default`);
   const spans: Span[] = [];
   for (const day of days) {
     // One statement for each day, because Citus refuses a list of days here.
-    const [low, high] = [day, day + DAY_MS].map((time) => sql`${new Date(time)}::timestamptz`);
-    const rows = await db.query(sql`
-      select 1 from ${fallback} where ${column} >= ${low} and ${column} < ${high} limit 1`);
-    if (rows.length > 0) continue;
+    if (await hasDefaultRows(db, table, { from: day, until: day + DAY_MS })) continue;
     const last = spans.at(-1);
     if (last?.until === day) last.until += DAY_MS;
     else spans.push({ from: day, until: day + DAY_MS });
   }
   return spans;
+}
+
+async function hasDefaultRows(db: Db, table: Partitioned, { from, until }: Span): Promise<boolean> {
+  const column = timeColumn[table];
+  const [low, high] = [from, until].map((time) => sql`${new Date(time)}::timestamptz`);
+  const rows = await db.query(sql`
+    select 1 from ${raw(`${table}_default`)} where ${column} >= ${low} and ${column} < ${high} limit 1`);
+  return rows.length > 0;
 }
 
 const nameOf = (table: Partitioned, { from, until }: Span): string =>
@@ -125,16 +129,15 @@ async function analyzeNew(database: Database, table: Partitioned): Promise<void>
   for (const { name } of rows) await database.query(raw(`analyze ${name}`));
 }
 
-async function createMissing(
-  tx: Tx,
-  table: Partitioned,
-  times: { nowMs: number; lengthMs: number },
-): Promise<void> {
+/** Creates these partitions, except those that overlap others or have rows in the default partition by now. */
+async function createPartitions(tx: Tx, table: Partitioned, missing: readonly Span[]): Promise<void> {
   await lockPartitions(tx);
   // Otherwise another transaction could commit a row of these days between the look and the creation.
   await tx.query(raw(`lock table ${table}_default in access exclusive mode`));
-  const spans = await listSpans(tx, table);
-  for (const span of await findMissing(tx, table, { ...times, spans })) {
+  const known = await listSpans(tx, table);
+  for (const span of missing) {
+    const isTaken = known.some(({ from, until }) => from < span.until && span.from < until);
+    if (isTaken || (await hasDefaultRows(tx, table, span))) continue;
     const bounds = [span.from, span.until].map((time) => `('${new Date(time).toISOString()}')`);
     await tx.query(
       raw(`create table ${nameOf(table, span)} partition of ${table} for values from ${bounds.join(' to ')}`),

@@ -5,7 +5,7 @@
 import { lockCommits } from '../blocks/blocks.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
-import { hasUncounted, lockSums } from '../delivery/count-deliveries.ts';
+import { hasUncounted, tryLockSums } from '../delivery/count-deliveries.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { runningWorkers } from '../delivery/workers.ts';
@@ -119,13 +119,14 @@ async function deleteSome(tx: Tx, statement: Sql): Promise<boolean> {
 
 /**
  * Deletes lanes, and after the last of them the watcher. Holds the commit lock, because an open block commit that has read a
- * watched address may still insert notifications for it, and the lock of the sums, because attempts may be being added up.
+ * watched address may still insert notifications for it, and the lock of the sums, because attempts may be being added up. Blocks
+ * must not wait for that, so this lock comes first.
  */
 async function finishRemoval(database: Database, id: number): Promise<Wait | 'more' | 'gone'> {
   return database.transaction(async (tx) => {
+    if (!(await tryLockSums(tx))) return 'uncounted';
     await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
-    await lockSums(tx);
     const shards = await listShards(tx, id);
     const wait = await findWait(tx, shards);
     if (wait !== undefined) return wait;

@@ -22,8 +22,10 @@ import {
 import { citusUrl } from '../../kit/citus.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { onPostgres } from '../../kit/each-database.ts';
+import { countWaiting } from '../../kit/in-line.ts';
 import { planAll } from '../../kit/many-notifications.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 const onCitus = {
   skip: citusUrl() === undefined ? 'TEST_CITUS_URL is not set: run `npm run citus -- store/db/citus`' : false,
@@ -87,6 +89,25 @@ onPostgres(({ database }) => {
       assert.equal((await releaseLanes(counted, lanes, noon)).size, 0);
       assert.equal(transactions, workers.length);
       assert.ok((await listLanes(database())).every(({ owner }) => owner === null));
+    },
+  );
+
+  test(
+    'lanes that wait for their shard to be given back hold no visit, which blocks need',
+    onCitus,
+    async () => {
+      await watchAddress(database());
+      await mine(database(), headerOf(1), [transferOf()]);
+      const lanes = await leaseDue(database(), { now: noon });
+      const released = await database().transaction(async (tx) => {
+        await tx.query(sql`lock table queue in access exclusive mode`);
+        const releasing = releaseLanes(database(), lanes, noon);
+        await waitUntil(async () => (await countWaiting(database())) > 0);
+        const visits = await tx.query(sql`select watcher_id from watcher_queue for update nowait`);
+        assert.equal(visits.length, 1);
+        return { releasing };
+      });
+      assert.equal((await released.releasing).size, 0);
     },
   );
 
