@@ -34,8 +34,8 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/chain/': 'deadlines and silence of sockets',
       'src/api/notifications/bulk.ts': "the silence of a stream's socket",
       'src/api/http/body-limit.ts': 'deadlines of bodies and lingering sockets',
-      'src/store/db/postgres-hosts.ts': 'time limit of a statement',
       'src/api/http/connection-limit.ts': 'the end of sockets during a stop',
+      'src/store/db/postgres-hosts.ts': 'the time limit of a statement',
       'src/delivery/send.ts': 'the deadline of an attempt, over real sockets',
       'src/delivery/resolver.ts': 'the deadline of a resolution',
       'src/cli/': 'how long a command may take to stop',
@@ -96,6 +96,16 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/cli/': 'the output of commands',
       'src/main.ts': 'an error before there is a log',
       'src/core/log.ts': 'the log itself',
+    },
+  },
+  {
+    what: 'sends a statement to the driver without a time limit of its share',
+    pattern: /\bclient\.query\(/,
+    places: {
+      'src/store/db/postgres-hosts.ts': 'it sets the limit, and checks new connections',
+      'src/store/db/postgres-sessions.ts': 'sessions have a limit for all statements',
+      'src/store/db/silent-connections.ts': 'it has a limit',
+      'src/store/db/postgres.ts': 'a statement whose rows are read one by one, inside answerOf',
     },
   },
   {

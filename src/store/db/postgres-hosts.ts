@@ -38,37 +38,43 @@ const READ_ONLY = '25006';
 const FULL = '53300';
 /** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
 const QUERY_MS_MAX = 120_000;
-/** The driver's error. The connection still waits for the answer. */
+/** The driver's message, which `answerOf` uses too. The connection still waits for the answer. */
 const GIVEN_UP = 'Query read timeout';
 
 export const isGivenUp = (error: unknown): boolean => error instanceof Error && error.message === GIVEN_UP;
 
-/** A statement that fails if the answer takes longer. */
-export const bounded = (text: string, msMax: number): pg.QueryConfig & { query_timeout: number } => ({
-  text,
-  query_timeout: msMax,
-});
-
 type Done<T> = (error: Error | null | undefined, answer: T) => void;
 
-/** Sends a statement, and gives up if the answer takes longer. */
+/** Sends a statement, and gives up if the answer takes longer. Close the connection then. */
 export const ask = (client: pg.ClientBase, config: pg.QueryConfig, msMax?: number): Promise<pg.QueryResult> =>
   answerOf((done) => client.query(config, done), msMax);
 
 /**
- * Waits for the answer of what `send` sends with this callback. With the driver's own promise or time limit, which replace its callback
- * later, V8 would keep each answer until a full collection of garbage, and small collections would take ten times as long.
+ * Waits for the answer of what `send` sends with this callback. If the driver has to set a callback later, for a promise or a time limit, V8
+ * keeps each answer until a full collection of garbage, and small collections take ten times as long.
  */
 export function answerOf<T>(send: (done: Done<T>) => void, msMax = QUERY_MS_MAX): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(GIVEN_UP)), msMax);
-    send((error, answer) => {
+    const done: Done<T> = (error, answer) => {
       clearTimeout(timer);
       if (error) reject(error);
       else resolve(answer);
-    });
+    };
+    try {
+      send(done);
+    } catch (error) {
+      clearTimeout(timer);
+      throw error;
+    }
   });
 }
+
+/** A statement with the driver's time limit, for sessions and for connections that are not lent yet, which send few. */
+export const bounded = (text: string, msMax: number): pg.QueryConfig & { query_timeout: number } => ({
+  text,
+  query_timeout: msMax,
+});
 
 type HostsOptions = {
   /** The most connections that this process opens, for the message when the server has none left. */

@@ -28,7 +28,10 @@ export async function orFault<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    throw databaseError(error);
+    const known = databaseError(error);
+    // The driver makes its errors in a callback of the socket. The stack of a bug must lead to its statement.
+    if (known === error && error instanceof Error) Error.captureStackTrace(error);
+    throw known;
   }
 }
 

@@ -20,9 +20,9 @@ import type { ReplicaConnections } from './replica.ts';
 import { raw, type Sql } from './sql.ts';
 
 /**
- * The time limit of statements on Citus for shares whose statements are short: a worker that keeps its connections but doesn't answer would otherwise hold
- * all connections of the share, which the other shards need too. PostgreSQL's own limit doesn't help: Citus then waits for the
- * worker's answer to the cancellation.
+ * The time limit of statements on Citus for shares whose statements are short: a worker that keeps its connections but doesn't answer
+ * would otherwise hold all connections of the share, which the other shards need too. PostgreSQL's own limit doesn't help: Citus then
+ * waits for the worker's answer to the cancellation.
  */
 const SHARD_MS_MAX = 5_000;
 const limited: ReadonlySet<Share> = new Set(['api', 'delivery', 'settle']);
@@ -213,9 +213,19 @@ async function run<Row>(
   const { text, values } = statement;
   const name = nameOf(statement);
   const config = { ...{ text, values: [...values] }, ...(name !== undefined && { name }) };
-  const { rows } = await orFault(silent.answer(client, ask(client, config, msMax)));
-  return rows;
+  if (givenUp.has(client))
+    throw new Fault('unavailable', 'database: an earlier statement of the transaction had no answer');
+  try {
+    const { rows } = await orFault(silent.answer(client, ask(client, config, msMax)));
+    return rows;
+  } catch (error) {
+    if (error instanceof Fault && isGivenUp(error.cause)) givenUp.add(client);
+    throw error;
+  }
 }
+
+/** Connections that still wait for an answer that was given up. The driver would send further statements after it. */
+const givenUp = new WeakSet<pg.ClientBase>();
 
 /** Names frequent statements, so that the server keeps them parsed and planned. After NAMES_MAX it names no further ones. */
 function createNames(): Names {
@@ -304,10 +314,10 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
     return result;
   } catch (error) {
     lender.noteError(client, error);
-    isBroken = error instanceof Fault && isGivenUp(error.cause);
+    isBroken = givenUp.has(client) || (error instanceof Fault && isGivenUp(error.cause));
     // A rollback would wait for the statement that was given up.
     if (!isBroken)
-      await lender.silent.answer(client, ask(client, { text: 'rollback' })).catch(() => {
+      await lender.silent.answer(client, ask(client, { text: 'rollback' }, lender.msMax)).catch(() => {
         isBroken = true;
       });
     throw error;

@@ -1,5 +1,5 @@
 /**
- * The answers of statements become garbage that small collections free. The driver's own promise would keep each until a full one.
+ * Small collections of garbage free the answers of statements. With the driver's promises only full ones did.
  */
 import assert from 'node:assert/strict';
 import { constants, PerformanceObserver } from 'node:perf_hooks';
