@@ -279,11 +279,13 @@ async function releaseTogether(database: Database, lanes: readonly Lane[], now: 
     const rows = await tx.query<{ id: number; is_free: boolean }>(sql`
       with free as materialized (
         select l.id, l.watcher_id from ${held} order by l.id for update of l skip locked
-      ), ${freeVisits(isDistributed ? sql`null` : sql`select watcher_id from free`)}
+      )${isDistributed ? sql`` : sql`, ${freeVisits(sql`select watcher_id from free`)}`}
       select l.id, l.id in (select id from free) and ${isDistributed ? sql`true` : isFreeVisit(sql`l.watcher_id`)} as is_free
       from ${held} order by l.id`);
-    const settled = await withoutWaking(tx, rows);
-    const free = new Set(rows.flatMap(({ id, is_free }) => (is_free && settled.has(id) ? [id] : [])));
+    const free = await withoutWaking(
+      tx,
+      rows.filter((row) => row.is_free),
+    );
     const ready = lanes.filter(({ id }) => free.has(id));
     const nextDue = isDistributed
       ? await readNextDue(tx, ready)

@@ -1,13 +1,14 @@
 /**
  * Pages of the delivery log on Citus, where a page of several shards is one statement: Citus merges the first rows of each.
  */
+import { fromBytes } from '../../core/hex.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { readJsonOfEach, recordsOf } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { all, innerConditions, type LogFilter, outerConditions, toShardFilter } from './log-filter.ts';
 import { isPendingOnly, queueCondition } from './log-pending.ts';
-import { readStatuses, statusesOf, storedColumns, watchesOf } from './notification-rows.ts';
+import { isOfTransactions, readStatuses, statusesOf, storedColumns, watchesOf } from './notification-rows.ts';
 import { isInShards, type ShardKey } from './shards.ts';
 
 type Matches = { keys: ShardKey<number>[]; next: number | undefined };
@@ -80,12 +81,16 @@ export async function readSources(db: Db, keys: readonly ShardKey<number>[]): Pr
         (array_agg(status order by id desc))[1] as status
       from delivery_attempt where shard_id = ${shardId} and notification_id = ${idsOf(own)} group by shard_id, notification_id`,
   );
+  // Only an orphaned notification can have one, which is of the same transaction.
+  const orphaned = await db.query<{ shard_id: number; id: number; tx_hash: Uint8Array }>(sql`
+    select n.shard_id, n.id, n.tx_hash from ${statuses} as n where n.reorg_id is not null`);
   const replacements = await readJsonOfEach(
     db,
-    keys,
+    orphaned.map(({ shard_id: shardId, id, tx_hash: hash }) => ({ shardId, id, hash: fromBytes(hash) })),
     (shardId, own) => sql`
       select ${raw(storedColumns)} from notification_status n
-      where n.shard_id = ${shardId} and n.replaces = ${idsOf(own)} and n.reorg_id is null`,
+      where n.shard_id = ${shardId} and n.replaces = ${idsOf(own)} and n.reorg_id is null
+        and ${isOfTransactions(own.map(({ hash }) => hash))}`,
   );
   return {
     statuses,

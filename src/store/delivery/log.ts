@@ -120,13 +120,11 @@ export async function findLogged(
   watcherId: number,
   id: number,
 ): Promise<LoggedNotification | undefined> {
-  const shards = await listShards(db, watcherId);
-  const sources = await sourcesOf(
-    db,
-    shards.map((shardId) => ({ shardId, id })),
-  );
+  const key = await findKey(db, watcherId, id);
+  if (key === undefined) return undefined;
+  const sources = await sourcesOf(db, [key]);
   const [row] = await db.query<LogRow>(sql`
-    select ${columnsFrom(sources)} from ${sourceFrom(sources)} where ${isInShards(sql`n.shard_id`, shards)} and n.id = ${id}`);
+    select ${columnsFrom(sources)} from ${sourceFrom(sources)} where n.shard_id = ${key.shardId} and n.id = ${id}`);
   return row && toLogged(row);
 }
 

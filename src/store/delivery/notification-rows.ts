@@ -40,8 +40,8 @@ export const storedColumns = `n.shard_id, n.id, n.lane_id, n.watched_address_id,
   n.sender, n.receiver, n.amount, n.token, n.block_number, n.created_at, n.state, n.release_number, n.sequence, n.next_attempt_at,
   n.next_retry_at, n.retry_count, n.redelivery_count, n.revision, n.reorg_id, n.replaces, n.may_be_seen, n.unsent_epoch`;
 
-/** When notification `n` was processed, if it was, from `e` and `a`: its row of `ended`, and the end of its last success. */
-const processedAt = `case when n.state = 'processed' then coalesce(e.ended_at, a.ended_at) end as processed_at`;
+/** When notification `n` was processed, if it was: by its row `e` of `ended`, or `a`, its last success. */
+const processedAt = `case when n.state = 'processed' then case when e.id is null then a.ended_at else e.ended_at end end as processed_at`;
 
 /** On Citus: the rows of the view with these keys, as JSON. Asks only their shards. */
 export const readStatuses = (db: Db, keys: readonly ShardKey<number>[]): Promise<string> =>

@@ -50,12 +50,16 @@ export async function recordStatistics(
       count(*) filter (where state = 'withdrawn') as withdrawn,
       count(*) filter (where state = 'cancelled') as cancelled,
       min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest_due_at,
-      (select max(coalesce(e.ended_at, a.started_at + a.duration_ms * interval '1 ms')) from (
+      (select max(case when e.id is null then a.ended_at else e.ended_at end) from (
         select id, created_at from counted where state = 'processed' order by id desc limit ${SUCCESSES_MAX}
       ) as c
       left join ended e on e.shard_id = ${shardId} and e.id = c.id
-      left join delivery_attempt a on e.id is null and a.shard_id = ${shardId} and a.notification_id = c.id
-        and a.outcome = 'success' and a.started_at >= c.created_at - interval '1 day'
+      left join lateral (
+        select max(started_at + duration_ms * interval '1 ms') as ended_at from (
+          select * from delivery_attempt
+          where shard_id = ${shardId} and notification_id = c.id and started_at >= c.created_at - interval '1 day' offset 0
+        ) as own where outcome = 'success'
+      ) as a on true
       ) as last_success_at,
       (select max(a.started_at) from counted c
       join delivery_attempt a on a.notification_id = c.id and a.shard_id = ${shardId} and a.outcome <> 'success'

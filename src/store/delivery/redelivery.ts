@@ -3,7 +3,7 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
-import { forEachShard, readJson, recordsOf } from '../db/shard-rows.ts';
+import { readJson, recordsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanes } from './lane-locks.ts';
 import { wakeLanes } from './lanes.ts';
@@ -35,11 +35,9 @@ export async function redeliverStep(
   filter: LogFilter,
   { startedAt, after, now }: RedeliveryCursor & { now: Date },
 ): Promise<{ count: number; next: number | undefined }> {
-  return database.transaction(async (tx) => {
-    const page = { order: 'oldest first', after, limit: STEP_ROWS } as const;
-    const { keys, next } = await findScopedMatches(tx, scope, filter, page);
-    return { count: await redeliver(tx, { keys, startedAt, now }), next };
-  });
+  const page = { order: 'oldest first', after, limit: STEP_ROWS } as const;
+  const { keys, next } = await findScopedMatches(database, scope, filter, page);
+  return { count: await redeliverAll(database, { keys, startedAt, now }), next };
 }
 
 /** Redelivers one notification. False if there was nothing to change. */
@@ -49,20 +47,29 @@ export async function redeliverOne(
   id: number,
   now: Date,
 ): Promise<boolean> {
-  return database.transaction(async (tx) => {
-    const key = await findKey(tx, watcherId, id);
-    if (key === undefined) return false;
-    const count = await redeliver(tx, { keys: [key], startedAt: undefined, now });
-    return count > 0;
-  });
+  const key = await findKey(database, watcherId, id);
+  if (key === undefined) return false;
+  const count = await redeliverAll(database, { keys: [key], startedAt: undefined, now });
+  return count > 0;
 }
 
 type Wanted = { keys: readonly ShardKey<number>[]; startedAt: Date | undefined; now: Date };
 
+/** On Citus with a transaction for each shard, so that none holds locks of a worker's queues while it asks another one. */
+async function redeliverAll(database: Database, wanted: Wanted): Promise<number> {
+  const { keys } = wanted;
+  const isSplit = database.isDistributed === true;
+  const groups = isSplit ? Map.groupBy(keys, ({ shardId }) => shardId).values() : [keys];
+  let count = 0;
+  for (const own of groups)
+    count += await database.transaction((tx) => redeliver(tx, { ...wanted, keys: own }));
+  return count;
+}
+
 /**
  * Moves each notification to the current lane of its watched address. Skips notifications whose watched address is deleted,
  * because there is no URL to send them to. Locks lanes before rows, as `settle` does, so that the two can't deadlock, and watchers last,
- * because on Citus other workers' queues may share them.
+ * because on Citus other workers' queues may share them. There the keys are of one shard.
  */
 async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
   const { keys, now } = wanted;
@@ -106,17 +113,11 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
       ${enqueue(sql`redelivered`)}`);
     const json = await readJson(tx, redelivered(statusesOf(await readStatuses(tx, foundKeys))));
     const rows = recordsOf(json, REDELIVERED_COLUMNS);
-    const changed = await tx.query<{ shard_id: number; id: number }>(
-      sql`select shard_id, id from ${rows} as r`,
-    );
-    return forEachShard(
-      changed.map(({ shard_id: shardId, id }) => ({ shardId, id })),
-      async (shardId, own) => {
-        const isOwn = sql`shard_id = ${shardId} and id = any(${listOf(own.map(({ id }) => id))}::bigint[])`;
-        await tx.query(sql`delete from ended where ${isOwn}`);
-        return tx.query(enqueue(sql`(select * from ${rows} as r where ${isOwn})`));
-      },
-    );
+    const [{ shardId } = { shardId: 0 }] = foundKeys;
+    await tx.query(sql`
+      delete from ended where shard_id = ${shardId} and id = any(${listOf(foundKeys.map(({ id }) => id))}::bigint[])
+        and id in (select id from ${rows} as r)`);
+    return tx.query(enqueue(rows));
   };
   const changed = await run();
   await wakeLanes(tx, [...new Set(laneIds)], now);

@@ -60,18 +60,13 @@ const calls: Record<string, (database: Database, story: Story) => Promise<unknow
   statistics: (database) => readStatistics(database, { watcherId: WATCHER }, { period: '24h', now: noon }),
   'pending notifications': (database) => countPending(database, WATCHER),
   receivers: (database) => listReceivers(database, { watcherId: WATCHER, failing: false, limit: 10 }),
-  'a redelivery': (database, { id }) => redeliverOne(database, WATCHER, id, later(60_000)),
-  'a redelivery of all': (database) =>
-    redeliverStep(
-      database,
-      WATCHER,
-      {},
-      {
-        startedAt: later(60_000),
-        after: undefined,
-        now: later(60_000),
-      },
-    ),
+  'a redelivery': async (database, { id }) =>
+    assert.equal(await redeliverOne(database, WATCHER, id, later(60_000)), true),
+  'a redelivery of all': async (database) => {
+    const [startedAt, now] = [later(60_000), later(60_000)];
+    const step = await redeliverStep(database, WATCHER, {}, { startedAt, after: undefined, now });
+    assert.equal(step.count, 1);
+  },
   'a record': (database, { recordId }) => findWatchedAddress(database, WATCHER, recordId),
   records: (database) => listWatchedAddresses(database, WATCHER, { after: undefined, limit: 10 }),
   'an update': (database, { recordId }) =>
