@@ -27,6 +27,7 @@ import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
 import type { Elections } from './elections.ts';
 import type { Foundation } from './foundation.ts';
+import { createHeadWatch } from './head-watch.ts';
 import { createHoldUp, type HoldUp } from './hold-up.ts';
 import type { Status } from './status.ts';
 import { valuedPairs } from './valued-pairs.ts';
@@ -55,6 +56,8 @@ type FollowerNeeds = {
 /** How often nodes are polled without pushed heads, and as a watchdog with them. */
 const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
+/** How often to look whether the follower still reads the head. */
+const HEAD_MS = 1_000;
 /** How soon after a block its pair data is completed, such as the supply after a mint, or a first price. */
 const PAIRS_MS = 1_000;
 /** How often to look for deferred notifications. A commit that leaves some wakes the loop at once. */
@@ -80,8 +83,9 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const checkWorkers = createWorkerCheck({ database, clock, log });
   const filter = openAddressFilter(base, () => leads());
   const holdUp = createHoldUp(clock);
+  const headWatch = createHeadWatch(nodes, clock);
   const follower = createFollower({
-    ...{ database: holdUp.watch(database), nodes, clock, log, metrics },
+    ...{ database: holdUp.watch(database), nodes: { ...nodes, head: headWatch.head }, clock, log, metrics },
     ...{ chainId, startBlock, confirmations, finalityDepth },
     processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
@@ -124,6 +128,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
         // A hold must end with the poll after the nodes agree again. Each failing node has a separate back-off.
         retryMsMax: RESUME_MS_MAX,
       });
+      loops.run('head', headWatch.step, { idleMs: () => HEAD_MS });
       void loops.ended('follower').then(elections.resign);
     },
   };

@@ -3,6 +3,7 @@
  */
 import type { OpsSources } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
+import { ageSeconds } from '../core/age.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import { createLogLimit } from '../core/log-limit.ts';
 import type { Step } from '../core/loop.ts';
@@ -95,8 +96,24 @@ export function createStatus(options: StatusOptions): Status {
     },
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
-    refreshMetrics: createRefresh(options, async () => findOwn(await readTip())),
+    refreshMetrics: createRefresh(options, async () => {
+      const tip = await readTip();
+      setLag(options, tip);
+      return findOwn(tip);
+    }),
   };
+}
+
+/** Sets the gauges of the head and the lag, which the follower doesn't while the database holds it up. */
+function setLag(
+  { nodes, metrics, clock }: StatusOptions,
+  tip: Awaited<ReturnType<typeof findTipTimes>>,
+): void {
+  const head = nodes?.headNumber();
+  if (head === undefined) return;
+  metrics.chainBlockNumber.set({ stage: 'head' }, head);
+  if (tip === undefined) return;
+  metrics.chainLagSeconds.set(tip.number < head ? ageSeconds(tip.minedAt, clock.now()) : 0);
 }
 
 /** That something can't be read from the database. */

@@ -9,6 +9,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { listProcesses } from '../../src/store/deployment/processes.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import { countWaiting } from '../kit/in-line.ts';
 import { startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -49,4 +50,34 @@ test('while locks keep the follower from storing blocks, its heartbeats go on an
   );
   await follower.inSync(chain);
   await waitUntil(async () => (await leader())?.follower?.state === 'ok');
+});
+
+test('while a lock keeps blocks from being stored, the status and the metrics show how far they are behind the head', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const database = parts.use(await createTestDatabase('postgres'));
+  const operator = await database.open();
+  const service = parts.use(await startTestService({ database, rpc: [chain.url] }));
+  await chain.mine();
+  await service.inSync(chain);
+  const stored = (await chain.head()).number;
+  const status = async () => (await (await fetch(`${service.apiUrl}/status`)).json()) as StatusBody;
+
+  await operator.transaction(async (tx) => {
+    await tx.query(sql`lock table queue in access exclusive mode`);
+    await chain.mine();
+    await waitUntil(async () => (await countWaiting(operator)) > 0, { describe: 'a commit that waits' });
+    for (let blocks = 0; blocks < 5; blocks += 1) await chain.mine();
+    const { number } = await chain.head();
+    await waitUntil(async () => {
+      const { chain: shown, cursor, lag_blocks: lag } = await status();
+      return shown.head === number && cursor?.number === stored && lag === number - stored;
+    });
+    await waitUntil(
+      async () => (await service.metric('chainbell_chain_block_number\\{stage="head"\\}')) === number,
+    );
+    await waitUntil(async () => (await service.metric('chainbell_chain_lag_seconds')) > 0);
+  });
+  await service.inSync(chain);
+  await waitUntil(async () => (await status()).lag_blocks === 0);
 });
