@@ -128,7 +128,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
         // A hold must end with the poll after the nodes agree again. Each failing node has a separate back-off.
         retryMsMax: RESUME_MS_MAX,
       });
-      loops.run('head', headWatch.step, { idleMs: () => HEAD_MS });
+      loops.runAside('head', headWatch.step, { idleMs: () => HEAD_MS });
       void loops.ended('follower').then(elections.resign);
     },
   };

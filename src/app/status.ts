@@ -97,23 +97,24 @@ export function createStatus(options: StatusOptions): Status {
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
     refreshMetrics: createRefresh(options, async () => {
+      const head = nodes?.headNumber();
       const tip = await readTip();
-      setLag(options, tip);
+      if (options.heldUpSince?.() !== undefined) setLag(options, head, tip);
       return findOwn(tip);
     }),
   };
 }
 
-/** Sets the gauges of the head and the lag, which the follower doesn't while the database holds it up. */
+/** Sets the gauges of the head and the lag. The follower doesn't while the database holds it up. */
 function setLag(
-  { nodes, metrics, clock }: StatusOptions,
+  { metrics, clock }: StatusOptions,
+  head: number | undefined,
   tip: Awaited<ReturnType<typeof findTipTimes>>,
 ): void {
-  const head = nodes?.headNumber();
   if (head === undefined) return;
   metrics.chainBlockNumber.set({ stage: 'head' }, head);
-  if (tip === undefined) return;
-  metrics.chainLagSeconds.set(tip.number < head ? ageSeconds(tip.minedAt, clock.now()) : 0);
+  if (tip !== undefined && tip.number < head)
+    metrics.chainLagSeconds.set(ageSeconds(tip.minedAt, clock.now()));
 }
 
 /** That something can't be read from the database. */

@@ -66,7 +66,10 @@ test('while a lock keeps blocks from being stored, the status and the metrics sh
   await operator.transaction(async (tx) => {
     await tx.query(sql`lock table queue in access exclusive mode`);
     await chain.mine();
-    await waitUntil(async () => (await countWaiting(operator)) > 0, { describe: 'a commit that waits' });
+    // The follower has read this head, and waits with its block.
+    await waitUntil(
+      async () => (await status()).chain.head === stored + 1 && (await countWaiting(operator)) > 0,
+    );
     for (let blocks = 0; blocks < 5; blocks += 1) await chain.mine();
     const { number } = await chain.head();
     await waitUntil(async () => {

@@ -29,8 +29,8 @@ export async function orFault<T>(work: Promise<T>): Promise<T> {
     return await work;
   } catch (error) {
     const known = databaseError(error);
-    // The driver makes its errors in a callback of the socket. The stack of a bug must lead to its statement.
-    if (known === error && error instanceof Error) Error.captureStackTrace(error);
+    // The driver makes the server's errors in a callback of the socket. The stack of a bug must lead to its statement.
+    if (known === error && error instanceof Error && 'code' in error) Error.captureStackTrace(error);
     throw known;
   }
 }

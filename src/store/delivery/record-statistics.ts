@@ -58,7 +58,7 @@ export async function recordStatistics(
         select max(started_at + duration_ms * interval '1 ms') as ended_at from (
           select * from delivery_attempt
           where shard_id = ${shardId} and notification_id = c.id and started_at >= c.created_at - interval '1 day' offset 0
-        ) as own where outcome = 'success'
+        ) as own where outcome = 'success' and e.id is null
       ) as a on true
       ) as last_success_at,
       (select max(a.started_at) from counted c

@@ -1,6 +1,7 @@
 /**
  * Redelivery on a watcher's request: the same rows with the same ids, on a new schedule.
  */
+import { machineSteadyMs } from '../../core/clock.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { readJson, recordsOf } from '../db/shard-rows.ts';
@@ -27,7 +28,7 @@ type RedeliveryCursor = {
 /**
  * One step through the notifications that match the filter, oldest first. Processed ones start over with a first attempt,
  * waiting ones become due now, all others stay as they are. Returns how many it changed, and the id after which to continue,
- * undefined at the end. Repeating a step changes nothing twice.
+ * undefined at the end. Repeating a step changes nothing twice. On Citus a Fault may leave a part of the step done.
  */
 export async function redeliverStep(
   database: Database,
@@ -55,14 +56,23 @@ export async function redeliverOne(
 
 type Wanted = { keys: readonly ShardKey<number>[]; startedAt: Date | undefined; now: Date };
 
+/** The time goes on from the given one, because one that is seconds old would make successes since then seem earlier (see isWanted). */
+const movingFrom = (now: Date): (() => Date) => {
+  const begunMs = machineSteadyMs();
+  return () => new Date(now.getTime() + Math.round(machineSteadyMs() - begunMs));
+};
+
 /** On Citus with a transaction for each shard, so that none holds locks of a worker's queues while it asks another one. */
 async function redeliverAll(database: Database, wanted: Wanted): Promise<number> {
   const { keys } = wanted;
+  const now = movingFrom(wanted.now);
   const isSplit = database.isDistributed === true;
   const groups = isSplit ? Map.groupBy(keys, ({ shardId }) => shardId).values() : [keys];
   let count = 0;
-  for (const own of groups)
-    count += await database.transaction((tx) => redeliver(tx, { ...wanted, keys: own }));
+  for (const own of groups) {
+    const group = { ...wanted, keys: own, now: now() };
+    count += await database.transaction((tx) => redeliver(tx, group));
+  }
   return count;
 }
 
@@ -113,9 +123,8 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
       ${enqueue(sql`redelivered`)}`);
     const json = await readJson(tx, redelivered(statusesOf(await readStatuses(tx, foundKeys))));
     const rows = recordsOf(json, REDELIVERED_COLUMNS);
-    const [{ shardId } = { shardId: 0 }] = foundKeys;
     await tx.query(sql`
-      delete from ended where shard_id = ${shardId} and id = any(${listOf(foundKeys.map(({ id }) => id))}::bigint[])
+      delete from ended where shard_id = ${found[0]?.shard_id} and id = any(${listOf(foundKeys.map(({ id }) => id))}::bigint[])
         and id in (select id from ${rows} as r)`);
     return tx.query(enqueue(rows));
   };

@@ -7,13 +7,8 @@ import { answerOf, isGivenUp } from '../../../src/store/db/postgres-hosts.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { onPostgres } from '../../kit/each-database.ts';
 
-test('a statement without an answer is given up after its limit, and a later answer changes nothing', async () => {
-  let answer: (error: undefined, answer: number) => void = () => {};
-  const asked = answerOf<number>((done) => {
-    answer = done;
-  }, 10);
-  await assert.rejects(asked, isGivenUp);
-  answer(undefined, 1);
+test('a statement without an answer is given up after its limit', async () => {
+  const asked = answerOf(() => {}, 10);
   await assert.rejects(asked, isGivenUp);
 });
 
