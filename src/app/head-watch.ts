@@ -11,7 +11,7 @@ import type { Step } from '../core/loop.ts';
 type HeadWatch = {
   /** For the follower. */
   head: ChainNodes['head'];
-  /** Reads the head if nobody else has for HEAD_MS. Run it every second. */
+  /** Reads the head if it has not been read for HEAD_MS. Run it every second. */
   step: Step;
 };
 

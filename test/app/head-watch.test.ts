@@ -54,7 +54,7 @@ test('the head is read for the follower only after it has read one, and has not 
   assert.equal(reads.length, 2);
 });
 
-test('while the follower reads the head, nobody else does', async () => {
+test('while the follower reads the head, the watch does not', async () => {
   const stage = createStage();
   const { clock, reads, watch } = stage;
   await followerReads(stage);
