@@ -1,6 +1,6 @@
 /**
  * On Citus, what one watcher asks about its own records and notifications touches only its shard, so that a worker which answers nothing
- * holds up nobody else. Without Citus, this file only runs the calls.
+ * holds up no other watcher. Without Citus, this file only runs the calls.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
