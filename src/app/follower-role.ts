@@ -57,7 +57,7 @@ type FollowerNeeds = {
 const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
 /** How often to look whether the follower still reads the head. */
-const HEAD_MS = 1_000;
+const HEAD_WATCH_MS = 1_000;
 /** How soon after a block its pair data is completed, such as the supply after a mint, or a first price. */
 const PAIRS_MS = 1_000;
 /** How often to look for deferred notifications. A commit that leaves some wakes the loop at once. */
@@ -128,7 +128,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
         // A hold must end with the poll after the nodes agree again. Each failing node has a separate back-off.
         retryMsMax: RESUME_MS_MAX,
       });
-      loops.runAside('head', headWatch.step, { idleMs: () => HEAD_MS });
+      loops.runAside('head', headWatch.step, { idleMs: () => HEAD_WATCH_MS });
       void loops.ended('follower').then(elections.resign);
     },
   };

@@ -60,8 +60,12 @@ export async function tableOf(
     db,
     sql`select ${raw(columns)} from ${raw(`${table} ${alias}`)} where ${where}`,
   );
-  return sql`(select * from jsonb_populate_recordset(null::${raw(table)}, ${json}::jsonb))`;
+  return rowsFrom(table, json);
 }
+
+/** A relation with these rows of the table, or view, as `readJson` returns them. */
+export const rowsFrom = (table: ShardedTable, json: string): Sql =>
+  sql`(select * from jsonb_populate_recordset(null::${raw(table)}, ${json}::jsonb))`;
 
 /** Calls `work` for the elements of each shard, one shard after the other, in the order of the shards. */
 export async function forEachShard<T extends { shardId: number }, R>(

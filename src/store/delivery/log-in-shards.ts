@@ -4,11 +4,11 @@
 import { fromBytes } from '../../core/hex.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
-import { readJsonOfEach, recordsOf } from '../db/shard-rows.ts';
+import { readJsonOfEach, recordsOf, rowsFrom } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { all, innerConditions, type LogFilter, outerConditions, toShardFilter } from './log-filter.ts';
 import { isPendingOnly, queueCondition } from './log-pending.ts';
-import { isOfTransactions, readStatuses, statusesOf, storedColumns, watchesOf } from './notification-rows.ts';
+import { isOfTransactions, readStatuses, storedColumns, watchesOf } from './notification-rows.ts';
 import { isInShards, type ShardKey } from './shards.ts';
 
 type Matches = { keys: ShardKey<number>[]; next: number | undefined };
@@ -69,7 +69,7 @@ const ATTEMPT_COLUMNS = `shard_id bigint, notification_id bigint, id bigint, sta
   outcome text, status integer`;
 
 export async function readSources(db: Db, keys: readonly ShardKey<number>[]): Promise<LogSources> {
-  const statuses = statusesOf(await readStatuses(db, keys));
+  const statuses = await readStatuses(db, keys);
   const watches = await watchesOf(db, statuses);
   const idsOf = (own: readonly ShardKey<number>[]) => sql`any(${listOf(own.map(({ id }) => id))}::bigint[])`;
   const attempts = await readJsonOfEach(
@@ -96,6 +96,6 @@ export async function readSources(db: Db, keys: readonly ShardKey<number>[]): Pr
     statuses,
     watches,
     attempts: recordsOf(attempts, ATTEMPT_COLUMNS),
-    replacements: statusesOf(replacements),
+    replacements: rowsFrom('notification_status', replacements),
   };
 }

@@ -6,7 +6,7 @@ import type { Hash } from '../../core/hex.ts';
 import type { TransferKind } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
-import { inReach, readJson, readJsonOfEach } from '../db/shard-rows.ts';
+import { inReach, readJson, readJsonOfEach, rowsFrom } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import type { ShardKey } from './shards.ts';
 
@@ -43,9 +43,9 @@ export const storedColumns = `n.shard_id, n.id, n.lane_id, n.watched_address_id,
 /** When notification `n` was processed, if it was: by its row `e` of `ended`, or `a`, its last success. */
 const processedAt = `case when n.state = 'processed' then case when e.id is null then a.ended_at else e.ended_at end end as processed_at`;
 
-/** On Citus: the rows of the view with these keys, as JSON. Asks only their shards. */
-export const readStatuses = (db: Db, keys: readonly ShardKey<number>[]): Promise<string> =>
-  readJsonOfEach(db, keys, (shardId, own) => {
+/** On Citus: a relation with the rows of the view with these keys. Asks only their shards. */
+export async function readStatuses(db: Db, keys: readonly ShardKey<number>[]): Promise<Sql> {
+  const json = await readJsonOfEach(db, keys, (shardId, own) => {
     const ids = sql`any(${listOf(own.map(({ id }) => id))}::bigint[])`;
     return sql`
       select ${raw(`${storedColumns}, ${processedAt}`)}
@@ -57,10 +57,8 @@ export const readStatuses = (db: Db, keys: readonly ShardKey<number>[]): Promise
       ) as a on a.notification_id = n.id
       where n.shard_id = ${shardId} and n.id = ${ids}`;
   });
-
-/** A relation with these rows of the view. */
-export const statusesOf = (json: string): Sql =>
-  sql`(select * from jsonb_populate_recordset(null::notification_status, ${json}::jsonb))`;
+  return rowsFrom('notification_status', json);
+}
 
 /** On Citus: a relation with the watched addresses of these rows. Asks only their shards. */
 export async function watchesOf(db: Db, statuses: Sql): Promise<Sql> {
@@ -72,7 +70,7 @@ export async function watchesOf(db: Db, statuses: Sql): Promise<Sql> {
     (shardId, own) => sql`
       select * from watched_address where shard_id = ${shardId} and id = any(${listOf(own.map(({ id }) => id))}::uuid[])`,
   );
-  return sql`(select * from jsonb_populate_recordset(null::watched_address, ${json}::jsonb))`;
+  return rowsFrom('watched_address', json);
 }
 
 /** The columns that `queue` and `ended` have in common, apart from the state. */
@@ -101,7 +99,7 @@ export async function moveToEnded(
   const json = await readJson(tx, sql`select n.* from queue n where ${condition}`);
   if (json === '[]') return [];
   await tx.query(sql`delete from queue n where ${condition}`);
-  const gone = sql`(select * from jsonb_populate_recordset(null::queue, ${json}::jsonb))`;
+  const gone = rowsFrom('queue', json);
   await tx.query(insert(gone));
   return tx.query<GoneRow>(sql`select ${summary} from ${gone} as g`);
 }

@@ -12,7 +12,7 @@ import { findKey } from './log.ts';
 import type { LogFilter } from './log-filter.ts';
 import { findScopedMatches, type Scope } from './log-of-all.ts';
 import { isRemovalNotice } from './message-kind.ts';
-import { lockRowsOf, readStatuses, statusesOf, watchesOf } from './notification-rows.ts';
+import { lockRowsOf, readStatuses, watchesOf } from './notification-rows.ts';
 import { isOneOfNotifications, type ShardKey } from './shards.ts';
 
 /** Rows of one transaction. Outcomes of their lanes wait for it, some tens of milliseconds. */
@@ -121,11 +121,10 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
       with redelivered as materialized (${redelivered(sql`notification_status`)}), resumed as (
         delete from ended e using redelivered r where e.shard_id = r.shard_id and e.id = r.id)
       ${enqueue(sql`redelivered`)}`);
-    const json = await readJson(tx, redelivered(statusesOf(await readStatuses(tx, foundKeys))));
+    const json = await readJson(tx, redelivered(await readStatuses(tx, foundKeys)));
     const rows = recordsOf(json, REDELIVERED_COLUMNS);
     await tx.query(sql`
-      delete from ended where shard_id = ${found[0]?.shard_id} and id = any(${listOf(foundKeys.map(({ id }) => id))}::bigint[])
-        and id in (select id from ${rows} as r)`);
+      delete from ended where shard_id = ${found[0]?.shard_id} and id in (select id from ${rows} as r)`);
     return tx.query(enqueue(rows));
   };
   const changed = await run();
@@ -139,7 +138,7 @@ async function sourcesOf(
   keys: readonly ShardKey<number>[],
 ): Promise<{ statuses: Sql; watches: Sql }> {
   if (tx.isDistributed !== true) return { statuses: sql`notification_status`, watches: sql`watched_address` };
-  const statuses = statusesOf(await readStatuses(tx, keys));
+  const statuses = await readStatuses(tx, keys);
   return { statuses, watches: await watchesOf(tx, statuses) };
 }
 
