@@ -50,8 +50,8 @@ export const ask = (client: pg.ClientBase, config: pg.QueryConfig, msMax?: numbe
   answerOf((done) => client.query(config, done), msMax);
 
 /**
- * Waits for the answer of what `send` sends with this callback. If the driver has to set a callback later, for a promise or a time limit, V8
- * keeps each answer until a full collection of garbage, and small collections take ten times as long.
+ * Waits for the answer of what `send` sends with this callback. If the driver has to set a callback later, for a promise or a time limit,
+ * V8 keeps each answer until a full collection of garbage, and small collections take many times as long.
  */
 export function answerOf<T>(send: (done: Done<T>) => void, msMax = QUERY_MS_MAX): Promise<T> {
   return new Promise((resolve, reject) => {
