@@ -15,11 +15,17 @@ import { refreshPriceMetrics } from './price-status.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
 import type { StatusOptions } from './stored-status.ts';
 
-/** Sets the gauges, in a limited time. Without the database, the nodes still give their part. `findOwn`: the trouble of following here. */
-export function createRefresh(
-  options: StatusOptions,
-  findOwn: () => Promise<Trouble | undefined>,
-): () => Promise<void> {
+type States = {
+  /** The trouble of following here. */
+  findOwn(): Promise<Trouble | undefined>;
+  /** The state of all processes together, if it can be known. */
+  findState(): Promise<(typeof states)[number] | undefined>;
+};
+
+const states = ['ok', 'degraded', 'holding'] as const;
+
+/** Sets the gauges, in a limited time. Without the database, the nodes still give their part. */
+export function createRefresh(options: StatusOptions, { findOwn, findState }: States): () => Promise<void> {
   const { nodes, clock, metrics, deployment } = options;
   /** Scrapes share it, so that those that a slow database holds up don't take all connections. */
   let refreshing: Promise<void> | undefined;
@@ -28,6 +34,9 @@ export function createRefresh(
     const own = nodes && (await findOwn().catch(() => undefined));
     await deployment?.refreshMetrics(now, own);
     if (deployment === undefined) metrics.chainHeld.set(own?.state === 'holding' ? 1 : 0);
+    const current = await findState().catch(() => undefined);
+    if (current === undefined) metrics.state.reset();
+    else for (const state of states) metrics.state.set({ state }, state === current ? 1 : 0);
   }
 
   return async () => {

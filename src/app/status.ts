@@ -63,6 +63,13 @@ export function createStatus(options: StatusOptions): Status {
     return bodyOf(options, { stored, trouble, now });
   }
 
+  /** The state of all processes together; undefined while they can't be read. */
+  async function summarize(): Promise<Summary | undefined> {
+    const read = await options.deployment?.read(clock.now());
+    if (read === undefined || read.body.processes === null) return undefined;
+    return summaryOf(read, read.leader === undefined ? await findOwn(await readTip()) : read.leader.trouble);
+  }
+
   return {
     watch: (step) => async (signal) => {
       try {
@@ -88,19 +95,21 @@ export function createStatus(options: StatusOptions): Status {
       return read.details;
     },
     async deployment() {
-      const read = await options.deployment?.read(clock.now());
-      if (read === undefined || read.body.processes === null) return undefined;
-      const leader = read.leader ?? { trouble: await findOwn(await readTip()) };
-      const { state, message } = summaryOf(read, leader.trouble);
+      const summary = await summarize();
+      if (summary === undefined) return undefined;
+      const { state, message } = summary;
       return { state, message: message === undefined ? null : view.text(message) };
     },
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
-    refreshMetrics: createRefresh(options, async () => {
-      const head = nodes?.headNumber();
-      const tip = await readTip();
-      if (options.heldUpSince?.() !== undefined) setLag(options, head, tip);
-      return findOwn(tip);
+    refreshMetrics: createRefresh(options, {
+      async findOwn() {
+        const head = nodes?.headNumber();
+        const tip = await readTip();
+        if (options.heldUpSince?.() !== undefined) setLag(options, head, tip);
+        return findOwn(tip);
+      },
+      findState: async () => (await summarize())?.state,
     }),
   };
 }
@@ -155,11 +164,10 @@ function describeUnread(error: unknown, isUnreadable: boolean): string {
   return `${message}. ${advice}`;
 }
 
+type Summary = { state: 'ok' | Trouble['state']; message: string | undefined };
+
 /** The deployment's state in /readyz: the most important problem decides it. */
-function summaryOf(
-  read: DeploymentReading,
-  chainTrouble: Trouble | undefined,
-): { state: 'ok' | Trouble['state']; message: string | undefined } {
+function summaryOf(read: DeploymentReading, chainTrouble: Trouble | undefined): Summary {
   const trouble = chainTrouble ?? read.trouble;
   if (trouble !== undefined) return trouble;
   const [failure] = read.writeFailures;

@@ -179,6 +179,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { state, problem: shown } = await api.body();
     assert.deepEqual([state, shown?.message], ['holding', 'block 8 of chain.rpc[0] is not proved']);
     assert.equal(await api.metric('chainbell_chain_held'), '1');
+    assert.equal(await api.metric('chainbell_state', { state: 'holding' }), '1');
+    assert.equal(await api.metric('chainbell_state', { state: 'ok' }), '0');
   });
 
   for (const [how, state, pattern] of [
@@ -209,6 +211,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         assert.equal(processes.find(({ id }) => id === follower.id)?.state, state);
         assert.equal(await one.metric('chainbell_role_missing', { role: 'follower' }), '1');
         assert.equal(await one.metric('chainbell_chain_held'), undefined);
+        assert.equal(await one.metric('chainbell_state', { state: 'degraded' }), '1');
       }
       const { status, json } = await api.ask('GET', '/readyz');
       assert.equal(status, 200, 'it can answer');
@@ -250,6 +253,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       'an empty list would say that all is well',
     );
     assert.equal(await api.metric('chainbell_role_missing', { role: 'follower' }), undefined);
+    assert.equal(await api.metric('chainbell_state', { state: 'ok' }), undefined);
     assert.equal((await api.ask('GET', '/readyz')).status, 503);
     isDown = false;
     await pass(4, api, start('follower'));

@@ -63,6 +63,7 @@ const METRIC_NAMES = [
   'chainbell_rpc_hedges_total',
   'chainbell_rpc_request_duration_seconds',
   'chainbell_rpc_requests_total',
+  'chainbell_state',
   'chainbell_watchers_over_pending_limit',
   'chainbell_webhook_attempt_duration_seconds',
   'chainbell_webhook_attempts_total',
