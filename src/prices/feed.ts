@@ -9,6 +9,7 @@ import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Step } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { storedText } from '../core/stored-text.ts';
 import { decidePrice } from '../domain/price-decision.ts';
 import type { Database } from '../store/db/db.ts';
 import {
@@ -56,7 +57,7 @@ export function createPriceFeed(
   { database, clock, log, metrics, isLeader }: PriceFeedOptions,
   { asset, everyMs, maxAgeMs, sources }: PriceFeed,
 ): { step: Step; idleMs(): number } {
-  const report = createRoundReport({ asset, log, metrics });
+  const { report, forget } = createRoundReport({ asset, log, metrics });
   let waitMs = STANDBY_MS;
 
   /** A round in the future (this clock was set back) does not delay the next one. */
@@ -68,7 +69,10 @@ export function createPriceFeed(
 
   const step: Step = async (signal) => {
     waitMs = STANDBY_MS;
-    if (!(await isLeader())) return 'idle';
+    if (!(await isLeader())) {
+      forget();
+      return 'idle';
+    }
     const lastRoundAt = await findLastRoundAt(database, asset);
     waitMs = untilDue(lastRoundAt);
     if (waitMs > 0) return 'idle';
@@ -94,7 +98,7 @@ async function ask(source: PriceSource, timeoutMs: number, parent: AbortSignal):
     return { source, quote: await source.read(limit.signal) };
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    return { source, message: messageOf(error).slice(0, MESSAGE_CHARACTERS_MAX) };
+    return { source, message: storedText(messageOf(error), MESSAGE_CHARACTERS_MAX) };
   } finally {
     limit.release();
   }
@@ -135,11 +139,11 @@ function createRoundReport({
   asset,
   log,
   metrics,
-}: { asset: string } & Pick<PriceFeedOptions, 'log' | 'metrics'>): (round: DecidedRound) => void {
+}: { asset: string } & Pick<PriceFeedOptions, 'log' | 'metrics'>) {
   const verdicts = new Map<string, SourceReport['verdict']>();
   let isAlarmed = false;
 
-  return ({ price, reports, isDisputed }) => {
+  function report({ price, reports, isDisputed }: DecidedRound): void {
     metrics.priceDisputed.set({ asset }, isDisputed ? 1 : 0);
     for (const { source, verdict, message } of reports) {
       metrics.priceObservations.inc({ asset, source, verdict });
@@ -156,5 +160,15 @@ function createRoundReport({
     const decided = price === undefined ? null : decimalText(price);
     if (isAlarmed && !wasAlarmed) log.warn({ asset, price: decided, isDisputed }, 'price.alarm');
     else log.debug({ asset, price: decided }, 'price.decided');
+  }
+
+  return {
+    report,
+    /** Another process reports now. */
+    forget(): void {
+      metrics.priceDisputed.remove({ asset });
+      verdicts.clear();
+      isAlarmed = false;
+    },
   };
 }

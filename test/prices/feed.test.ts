@@ -54,7 +54,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const long = '100.123456789012345678901234567890123456';
     const { step, clock } = createStory(database(), {
       one: long,
-      two: 'no answer',
+      two: 'no\0answer',
       three: '100',
       four: '120',
     });
@@ -82,7 +82,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ['one', 'used', long],
         ['three', 'used', '100'],
         ['four', 'outlier', '120'],
-        ['two', 'failed', 'no answer'],
+        ['two', 'failed', 'no\ufffdanswer'],
       ],
     );
   });
@@ -147,6 +147,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await story.step(signal);
     assert.deepEqual(await listPrices(database()), ['100.5', '100']);
     assert.match(await story.metrics.registry.metrics(), /price_disputed\{asset="BELL"\} 1\n/);
+    story.isLeader = false;
+    await story.step(signal);
+    assert.doesNotMatch(await story.metrics.registry.metrics(), /price_disputed\{/, 'another process reports it');
+    story.isLeader = true;
     story.said = { one: 'no answer', two: 'no answer' };
     for (let elapsedMs = 0; elapsedMs <= MAX_AGE_MS; elapsedMs += EVERY_MS) {
       story.clock.advance(EVERY_MS);

@@ -1,6 +1,7 @@
 /**
  * The processes of a deployment, as each reports itself. Ages are measured with the database's clock.
  */
+import { storedText } from '../../core/stored-text.ts';
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
@@ -63,14 +64,14 @@ export async function writeHeartbeat(
 ): Promise<void> {
   const problem = follower?.problem;
   const failures = writeFailures.map(({ part, message, since }) => ({
-    ...{ part, message: message.slice(0, MESSAGE_CHARACTERS_MAX), since: since.toISOString() },
+    ...{ part, message: storedText(message, MESSAGE_CHARACTERS_MAX), since: since.toISOString() },
   }));
   await db.query(sql`
     insert into process as p (id, roles, version, host, pid, started_at, seen_at, beat, leads, follower_state, head, problem,
       problem_since, write_failures, failing_work)
     values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt}, clock_timestamp(), 1,
       ${follower?.leads ?? false}, ${follower?.state ?? null}, ${follower?.head ?? null},
-      ${problem?.message.slice(0, MESSAGE_CHARACTERS_MAX) ?? null}, ${problem?.since ?? null},
+      ${problem === undefined ? null : storedText(problem.message, MESSAGE_CHARACTERS_MAX)}, ${problem?.since ?? null},
       ${JSON.stringify(failures)}::jsonb, ${JSON.stringify(failingWork)}::jsonb)
     on conflict (id) do update set seen_at = excluded.seen_at, beat = p.beat + 1, leads = excluded.leads,
       follower_state = excluded.follower_state, head = excluded.head, problem = excluded.problem,
@@ -82,8 +83,10 @@ export async function writeHeartbeat(
 export type Ending = Pick<StoredProcess, 'isFailed' | 'error'>;
 
 export async function endProcess(db: Db, id: string, { isFailed, error }: Ending): Promise<void> {
+  const stored = error === undefined ? null : storedText(error, MESSAGE_CHARACTERS_MAX);
   await db.query(sql`
-    update process set stopped = true, failed = ${isFailed}, error = ${error?.slice(0, MESSAGE_CHARACTERS_MAX) ?? null}, beat = beat + 1, seen_at = clock_timestamp() where id = ${id}`);
+    update process set stopped = true, failed = ${isFailed}, error = ${stored}, beat = beat + 1, seen_at = clock_timestamp()
+    where id = ${id}`);
 }
 
 /**

@@ -44,6 +44,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([second.id, second.beat, second.follower], ['b', 1, undefined]);
     await writeHeartbeat(database(), processOf('a'), report);
     assert.deepEqual((await listProcesses(database()))[0]?.follower, report);
+    const odd = 'NUL \0 and half a pair \ud83d';
+    const stored = 'NUL \ufffd and half a pair \ufffd';
+    await writeHeartbeat(database(), processOf('a'), { ...report, problem: { message: odd, since: noon } }, [
+      { part: 'delivery', message: odd, since: noon },
+    ]);
+    const [withOdd] = await listProcesses(database());
+    assert.deepEqual(
+      [withOdd?.follower?.problem?.message, withOdd?.writeFailures[0]?.message],
+      [stored, stored],
+      'a node’s text',
+    );
     const failures = [{ part: 'delivery', message: 'no space left', since: noon }];
     const work = [
       { work: 'statistics', since: noon, isBug: true },
