@@ -45,7 +45,7 @@ export function createBackfill(options: { clock: Clock; log: Log; display: Backf
     advance({ block, head, blocks, transfers }) {
       if (run === undefined) {
         if (head - block < BEHIND_BLOCKS_MIN) return false;
-        const startedMs = clock.now().getTime();
+        const startedMs = clock.steadyMs();
         run = {
           from: block,
           startedMs,
@@ -64,7 +64,7 @@ export function createBackfill(options: { clock: Clock; log: Log; display: Backf
         return true;
       }
       display.end();
-      const seconds = (clock.now().getTime() - run.startedMs) / 1000;
+      const seconds = (clock.steadyMs() - run.startedMs) / 1000;
       log.info({ blocks: block - run.from, transfers: run.count, seconds, head }, 'backfill.done');
       run = undefined;
       return true;
@@ -89,10 +89,10 @@ const LINE_MS = 10_000;
 
 /** Logs progress every 10 seconds. */
 export function logDisplay(clock: Clock, log: Log): BackfillDisplay {
-  let shownMs = clock.now().getTime();
+  let shownMs = clock.steadyMs();
   return {
     show(progress) {
-      const nowMs = clock.now().getTime();
+      const nowMs = clock.steadyMs();
       if (nowMs - shownMs < LINE_MS) return;
       shownMs = nowMs;
       const { block, head, share, blocksPerSecond, transfersPerSecond, secondsLeft } = progress;

@@ -23,9 +23,8 @@ export function createNodeComparison({
 }: NodeComparisonOptions): (heldSinceMs: number | undefined, signal: AbortSignal) => Promise<void> {
   let comparedMs = Number.NEGATIVE_INFINITY;
   return async (heldSinceMs, signal) => {
-    const nowMs = clock.now().getTime();
-    const elapsedMs = nowMs - comparedMs;
-    if (elapsedMs >= 0 && elapsedMs < COMPARE_MS) return;
+    const nowMs = clock.steadyMs();
+    if (nowMs - comparedMs < COMPARE_MS) return;
     comparedMs = nowMs;
     const readStored = async () => {
       const [first, tip] = [await findFirst(database), await findTip(database)];

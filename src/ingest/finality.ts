@@ -55,7 +55,7 @@ export function createFinality({
      * is not stored yet, `finalityDepth` below the tip is a safe substitute, because it is older than the tagged block.
      */
     async refresh(tip, signal) {
-      const nowMs = clock.now().getTime();
+      const nowMs = clock.steadyMs();
       if (nowMs - refreshedMs < REFRESH_MS) return;
       const tagged = await nodes.finalized(signal);
       const deep = { number: tip.number - finalityDepth, hash: undefined };

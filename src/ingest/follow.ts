@@ -239,9 +239,9 @@ function cacheHead(
   clock: Clock,
 ): (isFarBehind: boolean, signal: AbortSignal) => Promise<BlockId> {
   let last: BlockId | undefined;
-  let readMs = 0;
+  let readMs = Number.NEGATIVE_INFINITY;
   return async (isFarBehind, signal) => {
-    const nowMs = clock.now().getTime();
+    const nowMs = clock.steadyMs();
     if (last !== undefined && isFarBehind && nowMs - readMs < HEAD_MS_MAX) return last;
     last = await nodes.head(signal);
     readMs = nowMs;

@@ -133,7 +133,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     scrutiny: BundleOptions['scrutiny'],
     signal: AbortSignal,
   ): Promise<Read | 'too large'> {
-    const startedMs = clock.now().getTime();
+    const startedMs = clock.steadyMs();
     const countBefore = tooLargeCount;
     const isAlone = size.requests === 1;
     const request = { ...callbacks, isAlone, ...(scrutiny && { scrutiny }) };
@@ -141,7 +141,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     if (fetched === 'too large') return fetched;
     const { bundles, bytes } = fetched;
     if (!signal.aborted && tooLargeCount === countBefore)
-      size = sizeAfter(clock.now().getTime() - startedMs, { blocks: bundles.length, bytes });
+      size = sizeAfter(clock.steadyMs() - startedMs, { blocks: bundles.length, bytes });
     return { blocks: bundles.map((bundle) => readBlock(bundle, extract, scrutiny === 'full')), bytes };
   }
 

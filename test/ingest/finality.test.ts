@@ -92,6 +92,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     clock.advance(10_000);
     assert.equal(await follower.step(signal), 'idle');
     assert.equal(await readFinal(), 15);
+    clock.step(-3_600_000);
+    tag = 16;
+    clock.advance(10_000);
+    await follower.step(signal);
+    assert.equal(await readFinal(), 16, 'a clock that was set back does not hold up finality');
   });
 
   test('a stored block that the tag names is final, and no block above it', async () => {

@@ -149,7 +149,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(await story.metrics.registry.metrics(), /price_disputed\{asset="BELL"\} 1\n/);
     story.isLeader = false;
     await story.step(signal);
-    assert.doesNotMatch(await story.metrics.registry.metrics(), /price_disputed\{/, 'another process reports it');
+    assert.doesNotMatch(
+      await story.metrics.registry.metrics(),
+      /price_disputed\{/,
+      'another process reports it',
+    );
     story.isLeader = true;
     story.said = { one: 'no answer', two: 'no answer' };
     for (let elapsedMs = 0; elapsedMs <= MAX_AGE_MS; elapsedMs += EVERY_MS) {

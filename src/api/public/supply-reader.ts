@@ -99,7 +99,8 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
     throw new Fault('unavailable', `no node gives the balance of ${address}`);
   }
 
-  const isYoung = (at: Date, now: Date) => now.getTime() - at.getTime() <= maxAgeMs;
+  /** A time in the future is as uncertain as one in the past: the clock was set back. */
+  const isYoung = (at: Date, now: Date) => Math.abs(now.getTime() - at.getTime()) <= maxAgeMs;
 
   async function readInTime(): Promise<SupplyReading> {
     underWay ??= readNow().finally(() => {

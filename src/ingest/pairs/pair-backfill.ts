@@ -39,13 +39,13 @@ const LINE_MS = 10_000;
 export function createPairBackfill({ database, nodes, clock, log, pairs }: PairBackfillOptions): Step {
   const ids = pairs.map(({ id }) => id);
   let stepBlocks = 1;
-  let loggedMs = clock.now().getTime();
+  let loggedMs = clock.steadyMs();
 
   return async (signal) => {
     if (ids.length === 0) return 'idle';
     const work = await findBackfill(database, ids);
     if (work === undefined) return 'idle';
-    const startedAt = clock.now().getTime();
+    const startedMs = clock.steadyMs();
     const lowest = Math.max(work.lowest, work.number - stepBlocks + 1);
     const numbers = Array.from({ length: work.number - lowest + 1 }, (_, index) => lowest + index);
     const wanted = stepBlocks;
@@ -56,7 +56,7 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
     const { bundles } = fetched;
     requireLinked(bundles, work);
     await store(bundles, work);
-    const tookMs = clock.now().getTime() - startedAt;
+    const tookMs = clock.steadyMs() - startedMs;
     const fitting = Math.floor(wanted * Math.min(2, STEP_MS_TARGET / Math.max(1, tookMs)));
     stepBlocks = Math.max(1, Math.min(fitting, STEP_BLOCKS_MAX));
     return 'worked';
@@ -86,10 +86,10 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
   }
 
   function logProgress(pairIds: readonly number[], block: number, minedAt: Date, isDone: boolean): void {
-    const nowMs = clock.now().getTime();
+    const nowMs = clock.steadyMs();
     if (!isDone && nowMs - loggedMs < LINE_MS) return;
     loggedMs = nowMs;
-    const hours = Number(((nowMs - minedAt.getTime()) / 3_600_000).toFixed(1));
+    const hours = Number(((clock.now().getTime() - minedAt.getTime()) / 3_600_000).toFixed(1));
     log.info({ pairs: pairIds, block, hours }, isDone ? 'pairs.backfill_done' : 'pairs.backfill_progress');
   }
 }

@@ -34,14 +34,14 @@ const FEE_MS = 60_000;
  */
 export function createPairReadings(options: PairReadingOptions): Step {
   const { database, nodes, clock, log, pairs } = options;
-  let feesReadAt = Number.NEGATIVE_INFINITY;
+  let feesReadMs = Number.NEGATIVE_INFINITY;
   /** The block at which there was nothing to read. */
   let settledAt: string | undefined;
 
   return async (signal) => {
     const tip = await findTipHeader(database);
     if (tip === undefined) return 'idle';
-    const areFeesDue = clock.now().getTime() - feesReadAt >= FEE_MS;
+    const areFeesDue = clock.steadyMs() - feesReadMs >= FEE_MS;
     if (tip.hash === settledAt && !areFeesDue) return 'idle';
     const known = await listReadings(
       database,
@@ -53,7 +53,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
     );
     const asked = pairs.filter(({ id }) => wanted.has(id)).slice(0, READ_MAX);
     if (asked.length === 0) {
-      if (areFeesDue) feesReadAt = clock.now().getTime();
+      if (areFeesDue) feesReadMs = clock.steadyMs();
       settledAt = tip.hash;
       return 'idle';
     }

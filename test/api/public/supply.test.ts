@@ -91,6 +91,12 @@ test('while no node answers, the last good reading is served with its time, up t
     assert.deepEqual(await readOn(stage, reader), first);
     stage.clock.advance(60_000);
     await assert.rejects(readOn(stage, reader), (error: Fault) => error.code === 'unavailable');
+    stage.clock.step(-3 * MAX_AGE_MS);
+    await assert.rejects(
+      readOn(stage, reader),
+      { code: 'unavailable' },
+      'from a future that is too far away',
+    );
     node?.setHttp(undefined);
     stage.clock.advance(60_000);
     assert.equal((await readOn(stage, reader)).at.getTime(), stage.clock.now().getTime());
