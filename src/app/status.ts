@@ -106,15 +106,16 @@ export function createStatus(options: StatusOptions): Status {
       async findOwn() {
         const head = nodes?.headNumber();
         const tip = await readTip();
-        if (options.heldUpSince?.() !== undefined) setLag(options, head, tip);
-        return findOwn(tip);
+        const trouble = await findOwn(tip);
+        if (trouble !== undefined || options.heldUpSince?.() !== undefined) setLag(options, head, tip);
+        return trouble;
       },
       findState: async () => (await summarize())?.state,
     }),
   };
 }
 
-/** Sets the gauges of the head and the lag. The follower doesn't while the database holds it up. */
+/** Sets the gauges of the head and the lag. The follower sets the lag only when it has stored a block. */
 function setLag(
   { metrics, clock }: StatusOptions,
   head: number | undefined,

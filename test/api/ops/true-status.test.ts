@@ -46,6 +46,7 @@ type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   /** What the heartbeat says of following. */
   report: ReturnType<typeof createStatus>['follower'];
   nodesCheck(): Promise<unknown>;
+  refreshMetrics(): Promise<void>;
   /** From now on no statement is answered, and each fails with this error. */
   breakDatabase(error?: Error): void;
   countStatements(): number;
@@ -114,6 +115,7 @@ function withFollower(
           broken = error;
         },
         nodesCheck: async () => (await status.checks()).nodes,
+        refreshMetrics: status.refreshMetrics,
       });
     },
     { internalTransfers: 'off', ...options },
@@ -165,6 +167,29 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       serve(chainTo(10));
       await poll();
       assert.equal((await status()).state, 'ok');
+    }));
+
+  test('while no node gives the next block, the gauges show the head and a lag that grows', () =>
+    withFollower(database(), 1, async ({ serve, scripted, poll, status, clock, metrics, refreshMetrics }) => {
+      const mined = clock.now();
+      await database().query(sql`update block set mined_at = ${mined}`);
+      serve(chainTo(12));
+      const [node] = scripted;
+      const give = node?.methods.eth_getBlockReceipts;
+      assert.ok(node !== undefined && give !== undefined);
+      node.methods.eth_getBlockReceipts = () => {
+        throw new Error('missing trie node');
+      };
+      await poll(20);
+      await refreshMetrics();
+      const { lag_blocks, lag_seconds, state } = await status();
+      assert.deepEqual([lag_blocks, lag_seconds, state], [3, 100, 'degraded']);
+      const lag = async () => (await metrics.chainLagSeconds.get()).values[0]?.value;
+      assert.equal(await lag(), 100);
+      assert.match(await metrics.registry.metrics(), /chain_block_number\{stage="head"\} 12\n/);
+      node.methods.eth_getBlockReceipts = give;
+      await poll(5);
+      assert.deepEqual([(await status()).lag_blocks, await lag()], [0, 0]);
     }));
 
   test('a load balancer with a lagging back end changes only the head', () =>
