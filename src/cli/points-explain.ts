@@ -8,7 +8,7 @@ import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
-import { migrate } from '../store/db/migrate.ts';
+import { requireSchema } from '../store/db/migrate.ts';
 import { withConfigOrDemo } from './exit.ts';
 import { describeAward, describeLog } from './explained.ts';
 import { untilInterrupted } from './interrupt.ts';
@@ -38,7 +38,7 @@ async function explain(
   requireDatabase(databasePlace(config));
   const database = await openForCommand(databasePlace(config));
   try {
-    await migrate(database);
+    await requireSchema(database, { mayCreate: false });
     const [{ explainTransaction }, { explanationJson }] = await Promise.all([
       import('../app/explain-transaction.ts'),
       import('../app/explanation-json.ts'),

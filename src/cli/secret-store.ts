@@ -26,8 +26,8 @@ export function withOverlap(command: Command, description: string): Command {
 }
 
 /**
- * Opens and migrates the configured database, runs `work` on it, and closes it. Unless `mayCreate` is set, the embedded database
- * must exist: in another folder than the service's, a command would find nothing and say so.
+ * Opens the configured database, runs `work` on it, and closes it. Unless `mayCreate` is set, the database must exist: in another
+ * folder than the service's, a command would find nothing and say so.
  */
 export async function withStore(
   flags: Flags,
@@ -39,7 +39,7 @@ export async function withStore(
       { openKeyRing },
       { databasePlace, openForCommand, requireDatabase },
       { readTime },
-      { migrate },
+      { requireSchema },
       { requireNoOpenMove },
     ] = await Promise.all([
       import('../app/open-key-ring.ts'),
@@ -51,7 +51,7 @@ export async function withStore(
     if (!mayCreate) requireDatabase(databasePlace(config));
     const database = await openForCommand(databasePlace(config));
     try {
-      await migrate(database);
+      await requireSchema(database, { mayCreate });
       await requireNoOpenMove(database);
       const now = database.kind === 'embedded' ? systemClock().now() : await readTime(database);
       await work({ database, keyRing: await openKeyRing(config, database) }, now, config);

@@ -14,7 +14,13 @@ const Connections = Type.Object(
       default: 2,
       description: 'Follower and price feeds.',
     }),
-    api: Type.Integer({ minimum: 1, maximum: 500, default: 6, description: 'The API and /status.' }),
+    api: Type.Integer({
+      minimum: 1,
+      maximum: 500,
+      default: 6,
+      description:
+        'The API and /status. No watcher gets more of them than remain free, so that its requests hold up no other one.',
+    }),
     replica: Type.Integer({
       minimum: 1,
       maximum: 500,

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openDatabase } from '../../src/store/db/open.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { chain, chainbell } from './chainbell.ts';
@@ -34,6 +35,32 @@ test('migrate --check changes nothing and exits with 75 while a migration is pen
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
+});
+
+test('commands leave an empty database as it is, except for the one that creates the first key', async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  await database.script('drop schema public cascade; create schema public');
+  const run = (...words: string[]) =>
+    chainbell(
+      place.dataDir,
+      { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET },
+      ...words,
+    );
+  const tables = async () => {
+    const [row] = await database.query<{ count: number }>(
+      sql`select count(*)::integer as count from pg_tables where schemaname = 'public'`,
+    );
+    return row?.count;
+  };
+  for (const words of [['processes'], ['keys', 'list'], ['points', 'explain', `0x${'ab'.repeat(32)}`]]) {
+    const { code, err } = await run(...words);
+    assert.deepEqual([code, /the database is empty: start the service/.test(err)], [78, true], err);
+  }
+  assert.equal(await tables(), 0);
+  const created = await run('keys', 'create', '--watcher', 'acme');
+  assert.equal(created.code, 0, created.err);
+  assert.equal((await run('processes')).code, 0);
 });
 
 test('a data folder that another process has open without serving commands exits with 78 and names that process', async () => {

@@ -67,6 +67,29 @@ export async function migrate(database: Database, folder = FOLDER): Promise<stri
   }
 }
 
+/**
+ * For commands, which don't migrate: a breaking migration ends the processes of an older version, and there is no way back. With
+ * `mayCreate`, the schema of an empty database is created.
+ * @throws Fault `conflict` if a migration is pending, and as migrationState does
+ */
+export async function requireSchema(
+  database: Database,
+  { mayCreate, folder = FOLDER }: { mayCreate: boolean; folder?: URL },
+): Promise<void> {
+  const { applied, pending } = await migrationState(database, folder);
+  if (pending.length === 0) return;
+  if (applied === 0 && mayCreate) {
+    await migrate(database, folder);
+    return;
+  }
+  throw new Fault(
+    'conflict',
+    applied === 0
+      ? 'the database is empty: start the service, or run `chainbell migrate`'
+      : `the database is of an older version: it lacks ${pending.join(', ')}. Start the service of this version, or run \`chainbell migrate\``,
+  );
+}
+
 async function apply(
   database: Database,
   { id, file, folder }: { id: number; file: string; folder: URL },

@@ -31,7 +31,7 @@ export type PostgresHosts = {
 };
 
 /** How long a statement waits for a connection of its pool, and for a host that doesn't answer. */
-const CONNECT_MS_MAX = 10_000;
+export const CONNECT_MS_MAX = 10_000;
 /** A shorter wait for each host if there is another one to try. */
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
 const READ_ONLY = '25006';

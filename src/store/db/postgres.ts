@@ -13,7 +13,15 @@ import {
   type Share,
   type SharedDatabase,
 } from './db.ts';
-import { answerOf, ask, createPostgresHosts, isGivenUp, type PostgresHosts } from './postgres-hosts.ts';
+import { createFairTurns } from './fair-turns.ts';
+import {
+  answerOf,
+  ask,
+  CONNECT_MS_MAX,
+  createPostgresHosts,
+  isGivenUp,
+  type PostgresHosts,
+} from './postgres-hosts.ts';
 import { openSession, orFault, requireSameDatabase, requireSessions } from './postgres-sessions.ts';
 import { requireVersion } from './postgres-version.ts';
 import type { ReplicaConnections } from './replica.ts';
@@ -83,6 +91,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     lend: () => orFault(hosts.connect(pools.probe)),
   };
 
+  const turns = createFairTurns<pg.PoolClient>(options.connections.api, CONNECT_MS_MAX);
   const probe = <Row>(statement: Sql) => query<Row>(prober, statement);
 
   function shareOf(share: Share, isDistributed: boolean): Database {
@@ -96,9 +105,14 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}${isDistributed ? ONE_AFTER_THE_OTHER : ''}`,
       async lend() {
         const askedMs = machineSteadyMs();
-        const client = await orFault(own.connect(pools[share === 'operator' ? 'api' : share]));
+        const connect = () => orFault(own.connect(pools[share === 'operator' ? 'api' : share]));
+        const client = await (isApi ? turns.lend(connect) : connect());
         onWait(share, machineSteadyMs() - askedMs);
         return client;
+      },
+      release(client, isBroken) {
+        own.release(client, isBroken);
+        if (isApi) turns.giveBack(client);
       },
     };
     return {

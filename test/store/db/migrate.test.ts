@@ -6,7 +6,7 @@ import { afterEach, test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { migrate, migrationState } from '../../../src/store/db/migrate.ts';
+import { migrate, migrationState, requireSchema } from '../../../src/store/db/migrate.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { schemaFile } from '../../generate.ts';
@@ -103,8 +103,19 @@ onPostgres(({ database, place }) => {
         path.join(folder, '0002_example.sql'),
       );
       await migrate(one);
+      await requireSchema(one, { mayCreate: false });
       await one.query(sql`insert into watcher (name, created_at) values ('acme', now())`);
       const next = pathToFileURL(`${folder}/`);
+      for (const mayCreate of [true, false])
+        await assert.rejects(requireSchema(one, { mayCreate, folder: next }), {
+          code: 'conflict',
+          message: /it lacks 0002_example\.sql/,
+        });
+      assert.deepEqual(
+        (await migrationState(one, next)).pending,
+        ['0002_example.sql'],
+        'commands do not migrate',
+      );
       const applied = await Promise.all([migrate(one, next), migrate(other, next)]);
       assert.deepEqual(applied.flat(), ['0002_example.sql']);
       assert.deepEqual(await one.query(sql`select name, contact from watcher`), [

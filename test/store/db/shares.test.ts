@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { actFor } from '../../../src/core/account.ts';
 import { type Share, type SharedDatabase, shares } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
@@ -71,7 +72,9 @@ test('a process never opens more connections than configured', async () => {
   let isOver = false;
   let most = 0;
   const flood = shares.flatMap((share) =>
-    Array.from({ length: 20 }, () => database.for(share).query(sql`select pg_sleep(0.05)`)),
+    Array.from({ length: 20 }, (_, account) =>
+      actFor(account, () => database.for(share).query(sql`select pg_sleep(0.05)`)),
+    ),
   );
   const all = Promise.all(flood).then(() => {
     isOver = true;

@@ -1,0 +1,106 @@
+/**
+ * Shares the API's connections to PostgreSQL between the accounts of its requests (core/account.ts). Statements may wait for locks
+ * that only another request of their own watcher releases, so no account may take the last connections.
+ */
+import { never, onAbort, startAbort } from '../../core/abort.ts';
+import { presentAccount } from '../../core/account.ts';
+import { Fault } from '../../core/fault.ts';
+
+export type FairTurns<Connection extends object> = {
+  /**
+   * Calls `connect` when the present account may have one more connection. Give it back after use.
+   * @throws Fault `unavailable` if that takes longer than `msMax`, or the error of `connect`
+   */
+  lend(connect: () => Promise<Connection>): Promise<Connection>;
+  giveBack(connection: Connection): void;
+};
+
+/** Requests without an account, such as those of public endpoints, are one account together. */
+type Account = number | undefined;
+type Flow = { held: number; waiting: Set<() => void> };
+
+/** Turns for `max` connections. */
+export function createFairTurns<Connection extends object>(
+  max: number,
+  msMax: number,
+): FairTurns<Connection> {
+  const endOf = new WeakMap<Connection, () => void>();
+  /** Those that hold a connection or wait for one, by the time of their last turn. */
+  const flows = new Map<Account, Flow>();
+  let free = max;
+
+  /** An account may have no more connections than remain free, but always one. */
+  const mayTake = ({ held }: Flow): boolean => free > 0 && (held === 0 || held < free);
+
+  function grant(account: Account, flow: Flow): () => void {
+    free -= 1;
+    flow.held += 1;
+    flows.delete(account);
+    flows.set(account, flow);
+    return () => {
+      free += 1;
+      flow.held -= 1;
+      forgetIfUnused(account, flow);
+      serve();
+    };
+  }
+
+  function forgetIfUnused(account: Account, { held, waiting }: Flow): void {
+    if (held === 0 && waiting.size === 0) flows.delete(account);
+  }
+
+  /** Of the waiting accounts, the one that holds the fewest connections is next. */
+  function serve(): void {
+    for (;;) {
+      let next: Flow | undefined;
+      for (const flow of flows.values())
+        if (flow.waiting.size > 0 && mayTake(flow) && (next === undefined || flow.held < next.held))
+          next = flow;
+      const [proceed] = next?.waiting ?? [];
+      if (proceed === undefined) return;
+      proceed();
+    }
+  }
+
+  /** Returns the function that ends the turn. */
+  async function take(): Promise<() => void> {
+    const account = presentAccount();
+    const flow = flows.get(account) ?? { held: 0, waiting: new Set() };
+    if (flow.waiting.size === 0 && mayTake(flow)) return grant(account, flow);
+    flows.set(account, flow);
+    const { promise, resolve, reject } = Promise.withResolvers<() => void>();
+    const limit = startAbort(never, msMax);
+    const leave = () => {
+      flow.waiting.delete(proceed);
+      limit.release();
+    };
+    const proceed = () => {
+      leave();
+      resolve(grant(account, flow));
+    };
+    onAbort(limit.signal, () => {
+      leave();
+      forgetIfUnused(account, flow);
+      reject(new Fault('unavailable', 'database: too many requests of this account already wait'));
+    });
+    flow.waiting.add(proceed);
+    return promise;
+  }
+
+  return {
+    async lend(connect) {
+      const end = await take();
+      try {
+        const connection = await connect();
+        endOf.set(connection, end);
+        return connection;
+      } catch (error) {
+        end();
+        throw error;
+      }
+    },
+    giveBack(connection) {
+      endOf.get(connection)?.();
+    },
+  };
+}
