@@ -96,6 +96,7 @@ export function createApi(options: ApiOptions): Api {
     const { httpVersion, headers } = request.raw;
     const lacksHost = headers.host === undefined && httpVersion === '1.1';
     if (lacksHost) return done(invalid('', 'has no Host header'));
+    if (countHeader(request.raw.rawHeaders, 'host') > 1) return done(invalid('', 'has several Host headers'));
     if (!isKeyed(request.url)) return done();
     // One URL has the data of many watchers, so not even a cache of one's own may keep it.
     reply.header('cache-control', 'no-store');

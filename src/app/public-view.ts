@@ -94,7 +94,9 @@ function createHide(config: Config): (text: string) => string {
     { pattern: WORKER_TEXT, label: HIDDEN },
     // Hosts with their ports come first, because several nodes may share a machine.
     ...places.map(({ host, port, label }) => ({ pattern: hostPattern(host, `:${port}`), label })),
-    ...places.map(({ host, label }) => ({ pattern: hostPattern(host, '(?::\\d{1,5})?'), label })),
+    // Another port of such a host is another server, perhaps this process. Its port tells the operator which one.
+    ...places.map(({ host }) => ({ pattern: hostPattern(host, '(?=:\\d)'), label: HIDDEN })),
+    ...places.map(({ host, label }) => ({ pattern: hostPattern(host, ''), label })),
     // IPv6 comes first, because an IPv6 address may end in an IPv4 address.
     { pattern: IPV6_TEXT, label: HIDDEN },
     { pattern: IPV4_TEXT, label: HIDDEN },
@@ -111,9 +113,8 @@ function createHide(config: Config): (text: string) => string {
 function otherPlaces(config: Config): Place[] {
   const { url, sessionUrl, replicaUrl } = config.database;
   return [
-    ...[url, sessionUrl, replicaUrl]
-      .flatMap(serversOf)
-      .map((server) => placeOf(server, 'the database server')),
+    ...[url, sessionUrl].flatMap(serversOf).map((server) => placeOf(server, 'the database server')),
+    ...serversOf(replicaUrl).map((server) => placeOf(server, 'the replica')),
     ...pagesOf(config).map((url, index) => placeOf(url, `page${index + 1}`)),
   ];
 }

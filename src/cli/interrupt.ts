@@ -1,6 +1,8 @@
 /**
- * Turns SIGINT and SIGTERM into an AbortSignal, so that an interrupted command stops cleanly.
+ * Turns SIGINT, SIGTERM and SIGHUP (the terminal was closed) into an AbortSignal, so that an interrupted command stops cleanly.
  */
+
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** Resolves when `work` has ended, interrupted or not. Rethrows its errors, except the signal's reason. */
 export async function untilInterrupted(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
@@ -8,12 +10,12 @@ export async function untilInterrupted(work: (signal: AbortSignal) => Promise<vo
   const { signal } = interrupt;
   // A second signal has no effect, because stopping has its own time limits.
   const onSignal = () => interrupt.abort();
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  for (const name of signals) process.on(name, onSignal);
   try {
     await work(signal);
   } catch (error) {
     if (error !== signal.reason) throw error;
   } finally {
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+    for (const name of signals) process.off(name, onSignal);
   }
 }

@@ -20,7 +20,10 @@ const config = loadConfig({
         'https://dotted.example.:8545',
       ],
     },
-    database: { url: 'postgres://user:pw@db,replica.example:5433/chainbell' },
+    database: {
+      url: 'postgres://user:pw@db,replica.example:5433/chainbell',
+      replicaUrl: 'postgres://user:pw@standby.example:5432/chainbell',
+    },
     secret: Buffer.alloc(32, 7).toString('base64'),
     prices: { native: { sources: [page(`https://prices.example/?key=${KEY}`)] } },
   },
@@ -38,6 +41,9 @@ test('the public status names nodes by their position in the configuration and s
     'Node geth/v1.14: no block': 'Node geth/v1.14: no block',
     'connect ECONNREFUSED 10.1.2.3:8545': 'connect ECONNREFUSED chain.rpc[3]',
     'connect ECONNREFUSED fd00::7:8545': 'connect ECONNREFUSED …',
+    'cannot listen on 10.1.2.3:9466: address already in use 10.1.2.3:9466. Change metrics.port':
+      'cannot listen on …:9466: address already in use …:9466. Change metrics.port',
+    'connect ECONNREFUSED standby.example:5432': 'connect ECONNREFUSED the replica',
     'http://[fd00::7]:8545: reset': 'chain.rpc[4]: reset',
     'connect ECONNREFUSED 192.168.0.9:5432; connect ECONNREFUSED ::1:5432':
       'connect ECONNREFUSED …; connect ECONNREFUSED …',

@@ -9,7 +9,21 @@ export const NOTIFICATIONS_PREFIX = '/api/notifications/';
 export const ADMIN_PREFIX = '/api/admin/';
 
 /** Whether a path requires a key or token. Its bodies are wrapped, and pages of other sites can't read them. */
-export const isKeyed = (url: string) => url.startsWith(NOTIFICATIONS_PREFIX) || url.startsWith(ADMIN_PREFIX);
+export function isKeyed(url: string): boolean {
+  const path = decoded(url);
+  return path.startsWith(NOTIFICATIONS_PREFIX) || path.startsWith(ADMIN_PREFIX);
+}
+
+/** The path as the router reads it: a client may encode any character of it (RFC 3986, section 2.1). */
+function decoded(url: string): string {
+  const [path = ''] = url.split('?', 1);
+  if (!path.includes('%')) return path;
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
 
 /** Pages of any site may read public responses (WHATWG Fetch, CORS protocol), because these depend on no credentials. */
 export const SHARED = {
@@ -23,6 +37,6 @@ export const NO_SNIFF = { 'x-content-type-options': 'nosniff' };
 
 /** The headers of an error. Any site may read those of the public API, also for an unknown path or method. */
 export function errorHeadersOf(url: string): Record<string, string> {
-  const isPublic = url.startsWith('/api/') && !isKeyed(url);
+  const isPublic = decoded(url).startsWith('/api/') && !isKeyed(url);
   return isPublic ? { ...NO_SNIFF, ...SHARED } : NO_SNIFF;
 }

@@ -102,14 +102,16 @@ export const READ_ONLY_ADVICE =
   'The database is read-only, as a standby is. Point database.url to the primary server';
 
 /** The server refuses the connection. */
+/** As messages about a connection name it. */
+export const URL_SETTING = 'database.url (DATABASE_URL)';
 const REFUSED = /^(28|3D000)/;
 const NO_DATABASE = '3D000';
 
 /** What to do about a refused connection; undefined for other errors. */
 export function adviceOnRefusal(error: unknown): string | undefined {
   const code = error instanceof Error ? codeOf(error) : '';
-  if (code === NO_DATABASE) return 'Create this database, or change database.url (DATABASE_URL)';
-  return REFUSED.test(code) ? 'Check user and password in database.url (DATABASE_URL)' : undefined;
+  if (code === NO_DATABASE) return `Create this database, or change ${URL_SETTING}`;
+  return REFUSED.test(code) ? `Check user and password in ${URL_SETTING}` : undefined;
 }
 
 const ADVICE: readonly [code: RegExp, advice: string][] = [
@@ -129,7 +131,7 @@ const codeOf = (error: Error): string =>
 
 /** The server is not there, or another one. */
 const UNREACHABLE = /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
-const UNREACHABLE_ADVICE = 'Check that the server runs and that database.url (DATABASE_URL) names it';
+const UNREACHABLE_ADVICE = `Check that the server runs and that ${URL_SETTING} names it`;
 
 /** Turns a driver error into a Fault if a retry may succeed. Any other error is a bug and stays as it is. */
 export function databaseError(error: unknown): unknown {

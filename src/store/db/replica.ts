@@ -9,7 +9,7 @@ import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
-import type { Database, Db } from './db.ts';
+import { type Database, type Db, URL_SETTING } from './db.ts';
 import { raw, type Sql, sql } from './sql.ts';
 
 /** The connections to the replica. */
@@ -59,6 +59,9 @@ const UNCOMPARED_MS_MAX = 2 * PROBE_MS;
 /** How long a read that must be current waits for the replica. Streaming takes some milliseconds. */
 const CURRENT_MS_MAX = 100;
 const CURRENT_POLL_MS = 3;
+/** A replica that replays nothing could otherwise fill the memory. */
+const BEATS_MAX = 1_000;
+const REPLICA_SETTING = 'database.replicaUrl (CHAINBELL_DATABASE_REPLICA_URL)';
 
 type Beat = { beat: number; timeline: string };
 
@@ -69,10 +72,9 @@ export function createReplica(options: ReplicaOptions): Replica {
   /** When replica and primary last answered. While the primary is away, the lag is unknown. */
   let comparedMs = Number.NEGATIVE_INFINITY;
 
-  function isUsed(): boolean {
-    const isCompared = clock.steadyMs() - comparedMs <= lagMsMax + UNCOMPARED_MS_MAX;
-    return problem === undefined && isCompared && (lag.ms() ?? Infinity) <= lagMsMax;
-  }
+  const isCompared = (): boolean => clock.steadyMs() - comparedMs <= lagMsMax + UNCOMPARED_MS_MAX;
+  const isUsed = (): boolean =>
+    problem === undefined && isCompared() && (lag.ms() ?? Infinity) <= lagMsMax;
 
   /** Returns why the replica can't be used. */
   async function compare(): Promise<string | undefined> {
@@ -111,7 +113,9 @@ export function createReplica(options: ReplicaOptions): Replica {
     current,
     reading: { ...current, transaction: readingTransactions(reads, mayUseCurrent) },
     async probe() {
-      const comparison = compare().catch((error: unknown) => messageOf(error));
+      const comparison = compare().catch((error: unknown) =>
+        messageOf(error).replace(URL_SETTING, REPLICA_SETTING),
+      );
       const found = await firstOrLate({ clock, signal: never }, [comparison], ANSWER_MS_MAX);
       // The statements that wait for the replica fail, and the primary answers them.
       if (found === 'late') replica.cut();
@@ -119,7 +123,14 @@ export function createReplica(options: ReplicaOptions): Replica {
     },
     state() {
       const lagMs = lag.ms();
-      return { isUsed: isUsed(), lagMs, problem: isUsed() ? undefined : (problem ?? describe(lagMs)) };
+      const used = isUsed();
+      // While the servers don't answer, heartbeats say nothing.
+      const isKnown = problem === undefined && isCompared();
+      return {
+        isUsed: used,
+        lagMs: isKnown ? lagMs : undefined,
+        problem: used ? undefined : (problem ?? describe(lagMs)),
+      };
     },
     close: () => replica.close(),
   };
@@ -161,6 +172,8 @@ function createLag(clock: Clock) {
       if (beats.at(-1)?.beat !== own.beat) beats.push({ ...own, seenMs: clock.steadyMs() });
       shown = Math.max(shown, replicaBeat);
       beats = beats.filter(({ beat }, index) => beat > shown || index === beats.length - 1);
+      // The oldest one is the measure.
+      if (beats.length > BEATS_MAX) beats.splice(1, 1);
     },
     /** Undefined until the replica has shown a heartbeat from this timeline. */
     ms(): number | undefined {
