@@ -28,6 +28,8 @@ export type DeploymentReading = {
   body: Body;
   /** The report of the leading follower; undefined where this process leads, or none does. */
   leader: { head: number | undefined; trouble: Trouble | undefined } | undefined;
+  /** The newest head that a running follower names. */
+  standbyHead: number | undefined;
   trouble: Trouble | undefined;
   /** Work beside blocks and webhooks that fails. Everything else is more important. */
   sideTrouble: Trouble | undefined;
@@ -148,6 +150,7 @@ async function readDeployment(
       ...(lateness && { late: describeLateness(lateness, now) }),
     },
     leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
+    standbyHead: newestHead(processes ?? []),
     trouble: first && degradedBy(first),
     sideTrouble: failingWork[0] && degradedBy(failingWork[0]),
     writeFailures: processes === undefined ? [] : deployment.writeFailures(),
@@ -280,6 +283,13 @@ export function describeProcess(
               problem === undefined ? null : { message: problem.message, since: problem.since.toISOString() },
           },
   };
+}
+
+function newestHead(processes: readonly SeenProcess[]): number | undefined {
+  const heads = processes.flatMap(({ state, follower }) =>
+    state === 'running' ? (follower?.head ?? []) : [],
+  );
+  return heads.length === 0 ? undefined : Math.max(...heads);
 }
 
 function reportOf({ follower }: SeenProcess): DeploymentReading['leader'] {

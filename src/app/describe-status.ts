@@ -22,7 +22,7 @@ export function bodyOf(
   const reportedHead = deployment?.leader?.head;
   // The leader's report may be older than the newest stored block.
   const leaderHead = reportedHead === undefined ? undefined : Math.max(reportedHead, tip?.number ?? 0);
-  const head = nodes?.headNumber() ?? leaderHead;
+  const head = nodes?.headNumber() ?? leaderHead ?? deployment?.standbyHead;
   const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
   const quorum = nodes?.quorum();
   return {

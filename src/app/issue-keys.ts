@@ -47,7 +47,7 @@ export async function newNameProblem(db: Db, watcherName: string): Promise<strin
 
 /**
  * Issues a new key beside the old one, which is refused after `overlapMs`. Webhooks carry the new one at once.
- * @throws Fault `not_found` for an unknown key, `conflict` for a revoked one.
+ * @throws Fault `not_found` for an unknown key, `conflict` for one that was rotated or revoked.
  */
 export async function rotateKey(
   { database, keyRing }: SecretStore,
@@ -57,11 +57,16 @@ export async function rotateKey(
   return database.transaction(async (tx) => {
     const old = await findKey(tx, keyId);
     if (old === undefined) throw notFound(keyId);
-    if (old.revokedAt !== undefined)
+    if (old.revokedAt !== undefined) {
+      const ended =
+        old.revokedAt > now
+          ? `was already rotated, and stays valid until ${old.revokedAt.toISOString()}`
+          : 'has already ended';
       throw new Fault(
         'conflict',
-        `the key ${keyId} is already revoked. To issue a new one: chainbell keys create --watcher ${shellWord(old.watcherName)}`,
+        `the key ${keyId} ${ended}. To issue a new one: chainbell keys create --watcher ${shellWord(old.watcherName)}`,
       );
+    }
     const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
     if (overlapMs === 0) await endKey(tx, keyId, now);
     else await expireKey(tx, keyId, new Date(now.getTime() + overlapMs));

@@ -86,6 +86,8 @@ export type ProcessRegistry = {
   end(how: Ending): Promise<void>;
 };
 
+/** Heartbeats at the start of a process with the embedded database, in which it begins to lead and reads its first head. */
+const FIRST_BEATS = 5;
 /** Heartbeats between two removals of former processes. */
 const REMOVE_BEATS = 30;
 const END_MS_MAX = 1_000;
@@ -142,7 +144,9 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
       return 'idle';
     },
     silence: () => silence,
-    idleMs: () => (database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS : HEARTBEAT_MS),
+    // Commands read the first heartbeats, so they follow each other quickly until they say who leads.
+    idleMs: () =>
+      database.kind === 'embedded' && beats > FIRST_BEATS ? EMBEDDED_HEARTBEAT_MS : HEARTBEAT_MS,
     look,
     processes,
     writeFailures: () => failuresOf(watch.seen().filter(({ id }) => id !== identity.id)),

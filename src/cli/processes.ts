@@ -34,9 +34,12 @@ async function run(database: Database, flags: Flags): Promise<void> {
   if (flags.json === true) return writeJson(processes);
   process.stdout.write(processTable(processes, ['HOST', 'PID'], ({ host, pid }) => [host, String(pid)]));
   const absent = REQUIRED_ROLES.filter((role) => !running.some(({ roles }) => roles.includes(role)));
-  process.stderr.write(
-    `${[runningText(running.length, processes.length), ...absent.map(absentText)].join('; ')}\n`,
-  );
+  const isLeaderless = leader === undefined && !absent.includes('follower');
+  const notes = [
+    ...absent.map(absentText),
+    ...(isLeaderless ? ['no follower leads, so none follows the chain'] : []),
+  ];
+  process.stderr.write(`${[runningText(running.length, processes.length), ...notes].join('; ')}\n`);
 }
 
 function runningText(running: number, all: number): string {

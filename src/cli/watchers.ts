@@ -57,7 +57,7 @@ export function addWatchersCommands(program: Command): void {
       const shown = await showWatcher(database, await requireWatcherId(database, watcher), now);
       if (shown === undefined) throw unknownWatcher(watcher);
       if (flags.json === true) writeJson(shown);
-      else process.stdout.write(describe(shown));
+      else process.stdout.write(describe(shown, now));
     }),
   );
   addFor('suspend', "refuse a watcher's keys and send it nothing; its notifications wait").action(
@@ -212,7 +212,7 @@ const countedUpTo = (count: number, noun: string, counts: { is_complete: boolean
 const shownCount = (count: number, { is_complete: isComplete }: { is_complete: boolean }): string =>
   isComplete || count < COUNT_MAX ? String(count) : `${COUNT_MAX.toLocaleString('en-US')}+`;
 
-function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): string {
+function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>, now: Date): string {
   const { queue, counts } = shown;
   const oldest = queue.oldest_due_at === null ? '' : `, the oldest since ${queue.oldest_due_at}`;
   const ofQueue = (count: number) => shownCount(count, queue);
@@ -234,7 +234,7 @@ function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): 
     `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${stored.join(', ')}`,
     ...shown.keys.map(
       ({ id, created_at: created, revoked_at: revoked }) =>
-        `key      ${id} of ${created}${revoked === null ? '' : `, valid until ${revoked}`}`,
+        `key      ${id} of ${created}${revoked === null ? '' : `, ${Date.parse(revoked) > now.getTime() ? 'valid until' : 'ended'} ${revoked}`}`,
     ),
     ...shown.origins.map(
       (one) =>

@@ -174,7 +174,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     if (isOver) return;
     const hasMore = firsts.length > 0 || retries.length > 0 || mayHaveMore.firsts || mayHaveMore.retries;
     if (hasMore && !isEnding()) seat.want();
-    else if (underWay.size === 0 && !isReading) void finish();
+    else if (underWay.size === 0 && !isReading) finish().catch(done.reject);
   }
 
   async function finish(): Promise<void> {

@@ -161,7 +161,10 @@ describe('keys on a server', () => {
     assert.equal(await watcherAt(next.key, 9 * 3_600_000), old.watcher_id);
     const again = await keys('rotate', old.key_id);
     assert.deepEqual([again.code, again.out], [78, '']);
-    assert.match(again.err, /already revoked\. To issue a new one: chainbell keys create --watcher \S/);
+    assert.match(
+      again.err,
+      /was already rotated, and stays valid until \S+\. To issue a new one: chainbell keys create --watcher \S/,
+    );
   });
 
   test('invalid arguments and unknown ids exit with 64 and advice', async () => {

@@ -40,6 +40,9 @@ describe('chainbell processes', () => {
     );
     const { code, out, err } = await list(place);
     assert.deepEqual([code, err], [0, '2 of 5 known processes run; none has the role delivery\n']);
+    await database.query(sql`update process set leads = false where id = 'aaaa'`);
+    assert.match((await list(place)).err, /; no follower leads, so none follows the chain\n$/);
+    await database.query(sql`update process set leads = true where id = 'aaaa'`);
     assert.match(out, /^PROCESS +ROLES +STATE +VERSION +HOST +PID +STARTED +LAST SEEN +FOLLOWING$/m);
     assert.match(out, /^aaaa +follower,api +running .* leads, head 12$/m);
     assert.match(out, /^bbbb +follower +running .* on standby, head 12$/m);

@@ -96,7 +96,8 @@ test('an attempt that outlasts the stop is repeated by another process under the
   const first = await start({ stopSeconds: 3 });
   await pay('/slow');
   await waitUntil(() => at('/slow').length === 1);
-  first.child.kill('SIGTERM');
+  // As a terminal that is closed does.
+  first.child.kill('SIGHUP');
   await first.ended;
   assert.equal(first.child.exitCode, 0, first.log);
   answerSlow();

@@ -11,7 +11,7 @@ import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { openEventStream } from '../kit/event-stream.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import { freshAddress, startTestService, type TestService } from '../kit/service.ts';
+import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const TOKEN = 'f00d'.repeat(8);
@@ -156,15 +156,22 @@ test('every request of the operator is in the log, and neither the token nor a k
 });
 
 test('a request with two Authorization headers is refused, and no cache may keep what a key reads', async () => {
-  const answer = (...headers: string[]) =>
+  const answerAt = (url: string, ...headers: string[]) =>
     new Promise<{ status: number | undefined; cache: string | undefined }>((resolve, reject) => {
-      const sent = request(`${service.apiUrl}/api/admin/keys`, { headers }, (response) => {
+      const sent = request(`${service.apiUrl}${url}`, { headers }, (response) => {
         response.resume();
         resolve({ status: response.statusCode, cache: response.headers['cache-control'] });
       });
       sent.once('error', reject).end();
     });
   const own = ['host', 'chainbell.example', 'authorization', `Bearer ${TOKEN}`];
+  const answer = (...headers: string[]) => answerAt('/api/admin/keys', ...headers);
   assert.deepEqual(await answer(...own), { status: 200, cache: 'no-store' });
   assert.equal((await answer(...own, 'Authorization', 'Bearer another')).status, 400);
+  assert.equal((await answer(...own, 'Host', 'another.example')).status, 400, 'RFC 9112, section 3.2');
+  const { key } = await createWatcher(service, 'encoded');
+  const keyed = ['host', 'chainbell.example', 'authorization', `Bearer ${key}`];
+  const encoded = (...headers: string[]) => answerAt('/api/%6eotifications/watcher', ...headers);
+  assert.deepEqual(await encoded(...keyed), { status: 200, cache: 'no-store' });
+  assert.equal((await encoded(...keyed, 'Authorization', 'Bearer another')).status, 400);
 });

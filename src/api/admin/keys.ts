@@ -110,7 +110,7 @@ const operations = {
       'Issues a new key for the same watcher. Webhooks carry it at once, and the old key stays valid for the overlap. The key is in this response only.',
     bodyExample: { overlap_minutes: 60 },
     example: { success: true, data: issued },
-    errors: { 404: 'Key not found', 409: 'The key is already revoked' },
+    errors: { 404: 'Key not found', 409: 'The key was already rotated or revoked' },
   },
   revoke: {
     summary: 'Revoke an API key',

@@ -139,7 +139,7 @@ const SESSION_ADVICE = {
 };
 
 /** Advisory lock space for `requireSameDatabase`. Advisory locks belong to one database of one server. */
-const SAME_DATABASE_LOCK_SPACE = 0x6362_0005;
+const SAME_DATABASE_LOCK_SPACE = 0x6362_000d;
 
 /** Refuses two URLs that lead to different databases: the API would read and write one that no other part knows. */
 export async function requireSameDatabase(api: Db, hosts: PostgresHosts): Promise<void> {

@@ -73,8 +73,7 @@ export function createReplica(options: ReplicaOptions): Replica {
   let comparedMs = Number.NEGATIVE_INFINITY;
 
   const isCompared = (): boolean => clock.steadyMs() - comparedMs <= lagMsMax + UNCOMPARED_MS_MAX;
-  const isUsed = (): boolean =>
-    problem === undefined && isCompared() && (lag.ms() ?? Infinity) <= lagMsMax;
+  const isUsed = (): boolean => problem === undefined && isCompared() && (lag.ms() ?? Infinity) <= lagMsMax;
 
   /** Returns why the replica can't be used. */
   async function compare(): Promise<string | undefined> {

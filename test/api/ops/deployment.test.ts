@@ -221,6 +221,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([(await api.body()).state, (await api.body()).problem], ['ok', null]);
     });
 
+  test('without a leader, the head is that of a follower on standby', async () => {
+    const { start, pass } = createStory();
+    const [api, leader, standby] = [start('api'), start('follower'), start('follower')];
+    standby.says({ leads: false, head: 12 });
+    await mine(database(), headerOf(9), []);
+    await pass(4, leader, standby, api);
+    assert.equal((await api.body()).chain.head, 9);
+    await pass(20, standby, api);
+    const { chain, lag_blocks, problem } = await api.body();
+    assert.deepEqual([chain.head, lag_blocks], [12, 3]);
+    assert.match(problem?.message ?? '', /^no process follows the chain/);
+  });
+
   test('a process without the database reports since when, even to its first request', async () => {
     const { clock, start, startOn, pass } = createStory();
     let isDown = false;
@@ -390,7 +403,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       for (const one of [api, former, next]) {
         const { processes, chain } = await one.body();
         const leading = processes.filter(({ follower }) => follower?.leads === true).map(({ id }) => id);
-        assert.deepEqual([leading, chain.head], [[next.id], one === next ? null : 11]);
+        assert.deepEqual([leading, chain.head], [[next.id], 11]);
       }
     }
   });
