@@ -15,7 +15,7 @@ export type FairTurns<Connection extends object> = {
   giveBack(connection: Connection): void;
 };
 
-/** Requests without an account, such as those of public endpoints, are one account together. */
+/** Undefined: the service's own work, and requests of public endpoints. */
 type Account = number | undefined;
 type Flow = { held: number; waiting: Set<() => void> };
 
@@ -29,8 +29,11 @@ export function createFairTurns<Connection extends object>(
   const flows = new Map<Account, Flow>();
   let free = max;
 
-  /** An account may have no more connections than remain free, but always one. */
-  const mayTake = ({ held }: Flow): boolean => free > 0 && (held === 0 || held < free);
+  /** An account may have no more connections than remain free, but always one. Work for none leaves only the last one free. */
+  function mayTake(account: Account, { held }: Flow): boolean {
+    if (held === 0) return free > 0;
+    return account === undefined ? free > 1 : held < free;
+  }
 
   function grant(account: Account, flow: Flow): () => void {
     free -= 1;
@@ -53,9 +56,10 @@ export function createFairTurns<Connection extends object>(
   function serve(): void {
     for (;;) {
       let next: Flow | undefined;
-      for (const flow of flows.values())
-        if (flow.waiting.size > 0 && mayTake(flow) && (next === undefined || flow.held < next.held))
-          next = flow;
+      for (const [account, flow] of flows) {
+        if (flow.waiting.size === 0 || !mayTake(account, flow)) continue;
+        if (next === undefined || flow.held < next.held) next = flow;
+      }
       const [proceed] = next?.waiting ?? [];
       if (proceed === undefined) return;
       proceed();
@@ -66,7 +70,7 @@ export function createFairTurns<Connection extends object>(
   async function take(): Promise<() => void> {
     const account = presentAccount();
     const flow = flows.get(account) ?? { held: 0, waiting: new Set() };
-    if (flow.waiting.size === 0 && mayTake(flow)) return grant(account, flow);
+    if (flow.waiting.size === 0 && mayTake(account, flow)) return grant(account, flow);
     flows.set(account, flow);
     const { promise, resolve, reject } = Promise.withResolvers<() => void>();
     const limit = startAbort(never, msMax);

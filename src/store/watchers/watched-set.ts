@@ -6,10 +6,9 @@ import { shardOf, shardsOf, sliceForAddress } from '../../domain/shard.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { tableOf } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
 import { updateTime } from '../db/time-sum.ts';
-import { ensureLanes, holdWatcher } from '../delivery/lanes.ts';
+import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { isInShards } from '../delivery/shards.ts';
 import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
 
@@ -39,54 +38,79 @@ export async function replaceWatchedSet(
   const watcher = await holdWatcher(tx, watcherId, [origin]);
   const shards = shardsOf(watcherId, watcher.slices);
   const ofUrl = sql`${isInShards(sql`w.shard_id`, shards)} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
-  const wanted = sql`unnest(
-      ${bytesOf(members.map(({ address }) => address))}::bytea[],
-      ${listOf(members.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
-      ${listOf(members.map(({ watchToken }) => String(watchToken)))}::boolean[],
-      ${listOf(members.map(({ address }) => sliceForAddress(address, watcher.slices)))}::integer[]
-    ) as t (address, watch_coin, watch_token, slice)`;
-  const deleted = await tx.query<PlaceRow & { id: string }>(sql`
-    with ranked as (
-      select w.shard_id, w.id, w.address, row_number() over (partition by w.address order by w.created_at, w.id) as rank
+  const wanted = bytesOf(members.map(({ address }) => address));
+  // Lists instead of joins: with old statistics of a table that grew by a set, the planner would compare each member with each record.
+  const surplus = await tx.query<{ id: string }>(sql`
+    select r.id from (
+      select w.id, w.address, row_number() over (partition by w.address order by w.created_at, w.id) as rank
       from watched_address w where ${ofUrl}
-    )
+    ) as r
+    where r.rank > 1 or r.address <> all(${wanted}::bytea[])`);
+  const deleted = await tx.query<PlaceRow & { id: string }>(sql`
     delete from watched_address d
-    where ${isInShards(sql`d.shard_id`, shards)} and (d.shard_id, d.id) in (
-      select r.shard_id, r.id from ranked r left join ${wanted} on t.address = r.address
-      where t.address is null or r.rank > 1)
+    where ${isInShards(sql`d.shard_id`, shards)} and d.id = any(${listOf(surplus.map(({ id }) => id))}::uuid[])
     returning d.id, d.lane_id, d.address`);
   await noteChanges(tx, watcherId, deleted.map(toDeletion));
-  const updated = await tx.query(sql`
-    update watched_address w set watch_coin = t.watch_coin, watch_token = t.watch_token,
-      updated_at = ${updateTime(sql`w.updated_at`, now)}
-    from ${wanted}
-    where ${ofUrl} and w.address = t.address
-      and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)
-    returning w.id`);
-  const slices = [...new Set(members.map(({ address }) => sliceForAddress(address, watcher.slices)))];
-  const keys = slices.map((slice) => ({ shardId: shardOf(watcherId, slice), origin }));
-  const laneOf = await ensureLanes(tx, watcher, keys);
-  const known = await tableOf(tx, 'watched_address', { alias: 'w', where: ofUrl });
-  const created = await tx.query<PlaceRow>(sql`
-    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
-      created_at, updated_at)
-    select p.shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, p.slice), 'hex')::uuid, ${watcherId}::bigint,
-      p.lane_id, t.address, t.watch_coin, t.watch_token, ${webhookUrl}::text, ${now}::timestamptz, ${now}::timestamptz
-    from ${wanted} join unnest(
-      ${listOf(slices)}::integer[],
-      ${listOf(keys.map(({ shardId }) => shardId))}::bigint[],
-      ${listOf(keys.map(laneOf))}::bigint[]
-    ) as p (slice, shard_id, lane_id) on p.slice = t.slice
-    where not exists (select from ${known} w where ${ofUrl} and w.address = t.address)
-    returning lane_id, address`);
+  let updatedCount = 0;
+  for (const own of Map.groupBy(members, flagsOf).values()) {
+    const [{ watchCoin, watchToken } = neither] = own;
+    const updated = await tx.query(sql`
+      update watched_address w set watch_coin = ${watchCoin}, watch_token = ${watchToken},
+        updated_at = ${updateTime(sql`w.updated_at`, now)}
+      where ${ofUrl} and w.address = any(${bytesOf(own.map(({ address }) => address))}::bytea[])
+        and (w.watch_coin, w.watch_token) is distinct from (${watchCoin}::boolean, ${watchToken}::boolean)
+      returning w.id`);
+    updatedCount += updated.length;
+  }
+  const stored = await tx.query<{ address: Address }>(sql`
+    select '0x' || encode(w.address, 'hex') as address from watched_address w
+    where ${ofUrl} and w.address = any(${wanted}::bytea[])`);
+  const known = new Set(stored.map(({ address }) => address));
+  const created = await insertMembers(tx, {
+    ...{ watcher, webhookUrl, now },
+    members: members.filter(({ address }) => !known.has(address)),
+  });
   await noteChanges(
     tx,
     watcherId,
     created.map((row) => ({ from: undefined, to: toPlace(row) })),
   );
-  const unchanged = members.length - created.length - updated.length;
+  const unchanged = members.length - created.length - updatedCount;
   return {
-    counts: { created: created.length, updated: updated.length, deleted: deleted.length, unchanged },
+    counts: { created: created.length, updated: updatedCount, deleted: deleted.length, unchanged },
     deletedIds: deleted.map(({ id }) => id),
   };
+}
+
+const flagsOf = ({ watchCoin, watchToken }: SetMember): string => `${watchCoin} ${watchToken}`;
+const neither = { watchCoin: false, watchToken: false };
+
+type NewMembers = {
+  watcher: HeldWatcher;
+  webhookUrl: string;
+  members: readonly SetMember[];
+  now: Date;
+};
+
+async function insertMembers(tx: Tx, { watcher, webhookUrl, members, now }: NewMembers): Promise<PlaceRow[]> {
+  if (members.length === 0) return [];
+  const sliceOf = ({ address }: SetMember) => sliceForAddress(address, watcher.slices);
+  const origin = webhookOrigin(webhookUrl);
+  const keyOf = (slice: number) => ({ shardId: shardOf(watcher.id, slice), origin });
+  const laneOf = await ensureLanes(tx, watcher, [...new Set(members.map(sliceOf))].map(keyOf));
+  const slices = members.map(sliceOf);
+  return tx.query<PlaceRow>(sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+      created_at, updated_at)
+    select t.shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, t.slice), 'hex')::uuid, ${watcher.id}::bigint,
+      t.lane_id, t.address, t.watch_coin, t.watch_token, ${webhookUrl}::text, ${now}::timestamptz, ${now}::timestamptz
+    from unnest(
+      ${bytesOf(members.map(({ address }) => address))}::bytea[],
+      ${listOf(members.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
+      ${listOf(members.map(({ watchToken }) => String(watchToken)))}::boolean[],
+      ${listOf(slices)}::integer[],
+      ${listOf(slices.map((slice) => keyOf(slice).shardId))}::bigint[],
+      ${listOf(slices.map((slice) => laneOf(keyOf(slice))))}::bigint[]
+    ) as t (address, watch_coin, watch_token, slice, shard_id, lane_id)
+    returning lane_id, address`);
 }
