@@ -74,5 +74,6 @@ export function sendWith(
       current = await readCredentialsOf({ ...store, clock }, watcherId);
       return render(current);
     },
+    hmacKeys: () => current.signingKeys.map(({ hmacKey }) => hmacKey),
   });
 }

@@ -3,6 +3,8 @@
  * receiver encodes them.
  */
 
+import type { KeyObject } from 'node:crypto';
+
 const EXCERPT_BYTES_MAX = 1024;
 const REDACTED = '[redacted]';
 /**
@@ -15,31 +17,39 @@ const KEYS_MAX = 256;
 
 type KeyForms = { pattern: RegExp; texts: readonly string[] };
 
-/** `isWhole` is false when the response may continue; `authorization` is the header that the receiver got. */
-type Excerpt = (body: Buffer, isWhole: boolean, authorization: string | undefined) => string;
+/** What the receiver knows of its webhook: the header that it got, and the keys of its signatures. */
+type Known = { authorization: string | undefined; hmacKeys: readonly KeyObject[] };
+
+/** `isWhole` is false when the response may continue. */
+type Excerpt = (body: Buffer, isWhole: boolean, receiver: Known) => string;
 
 /** Keeps the forms of the most recent keys. */
 export function createExcerpt(): Excerpt {
   const known = new Map<string, KeyForms>();
 
-  function formsOf(key: string): KeyForms {
-    const forms = known.get(key) ?? makeForms(key);
+  function formsOf(key: string, make: (key: string) => KeyForms): KeyForms {
+    const forms = known.get(key) ?? make(key);
     const [oldest] = known.keys();
     if (!known.has(key) && known.size >= KEYS_MAX && oldest !== undefined) known.delete(oldest);
     known.set(key, forms);
     return forms;
   }
 
-  return (body, isWhole, authorization) => {
+  return (body, isWhole, { authorization, hmacKeys }) => {
     if (body.length === 0) return '';
     // PostgreSQL's text has no NUL.
     let text = body.toString('utf8').replaceAll('\0', '\ufffd');
     const key = authorization?.replace(/^Bearer /, '') ?? '';
-    if (key !== '') {
-      const { pattern, texts } = formsOf(key);
-      text = text.replace(pattern, REDACTED);
-      if (!isWhole) text = withoutBeginningOf(texts, text);
-    }
+    const forms = [
+      ...(key === '' ? [] : [formsOf(key, makeForms)]),
+      ...hmacKeys.map((hmacKey) => formsOf(hmacKey.export().toString('base64'), formsOfSecret)),
+    ];
+    for (const { pattern } of forms) text = text.replace(pattern, REDACTED);
+    if (!isWhole)
+      text = withoutBeginningOf(
+        forms.flatMap(({ texts }) => texts),
+        text,
+      );
     const bytes = Buffer.from(text.replace(SECRET_FORM, REDACTED)).subarray(0, EXCERPT_BYTES_MAX);
     // Leaves out a character that the cut divides.
     return new TextDecoder().decode(bytes, { stream: true });
@@ -60,15 +70,33 @@ function makeForms(key: string): KeyForms {
   const patterns = [
     `${escaped}${escapable(secret)}(?:${escapable(checksum)})?`,
     inAnyCase(hex),
-    ...base64.map((text) =>
-      text.replaceAll(/[+/]/g, (sign) => (sign === '+' ? '[+-]' : '(?:\\/|\\\\\\/|_)')),
-    ),
+    ...base64.map(inAnyAlphabet),
   ];
   return {
     pattern: new RegExp(patterns.join('|'), 'g'),
     texts: [key, `${id}_${secret}${checksum}`, secret, hex, hex.toUpperCase(), ...base64],
   };
 }
+
+/** The forms of a signing secret `whsec_<base64>`: its text as of a key, and its bytes. */
+function formsOfSecret(base64: string): KeyForms {
+  const text = base64.replace(/=+$/, '');
+  const hex = [Buffer.from(base64, 'base64').toString('hex'), Buffer.from(text).toString('hex')];
+  const within = [0, 1, 2].map((offset) => base64Within(Buffer.from(text), offset));
+  const patterns = [
+    `(?:${escapable('whsec_')})?(?:${inAnyAlphabet(text)}|${escapable(text)})(?:=|%3[Dd])*`,
+    ...hex.map(inAnyCase),
+    ...within.map(inAnyAlphabet),
+  ];
+  return {
+    pattern: new RegExp(patterns.join('|'), 'g'),
+    texts: [`whsec_${text}`, text, ...hex, ...hex.map((digits) => digits.toUpperCase()), ...within],
+  };
+}
+
+/** A pattern for base64, also with the characters for URLs (RFC 4648, section 5) and with escaped slashes. */
+const inAnyAlphabet = (base64: string) =>
+  base64.replaceAll(/[+/]/g, (sign) => (sign === '+' ? '[+-]' : '(?:\\/|\\\\\\/|_)'));
 
 /** A pattern for the text, with any of its characters escaped as in URLs, JSON, JavaScript or HTML. */
 function escapable(text: string): string {
@@ -95,6 +123,7 @@ function base64Within(bytes: Buffer, offset: number): string {
 
 /** The text without the beginning of a secret at its end, where the excerpt was cut. */
 function withoutBeginningOf(secrets: readonly string[], text: string): string {
+  if (secrets.length === 0) return text;
   const lengths = secrets.map((secret) => {
     for (let length = Math.min(secret.length - 1, text.length); length > 0; length -= 1)
       if (text.endsWith(secret.slice(0, length))) return length;

@@ -2,6 +2,7 @@
  * One delivery attempt: a POST through the guard. The status line decides the outcome, and everything together may take 10 s
  * (spec 4.6, 6.2).
  */
+import type { KeyObject } from 'node:crypto';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 import { parseWebhookUrl, type WebhookPolicy } from '../domain/webhook-url.ts';
@@ -48,6 +49,8 @@ type Renewal = {
   isFresh(): boolean;
   /** The same message for the same URL, with current credentials. */
   renew(): Promise<Message>;
+  /** The keys that signed the message, for a response that quotes them. */
+  hmacKeys?(): readonly KeyObject[];
 };
 
 /**
@@ -159,7 +162,8 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       return { outcome, status: undefined, ...sent, responseText: undefined };
     }
     const { status, body, end } = exchange;
-    const responseText = excerpt(body, end === 'whole', current.headers.authorization);
+    const receiver = { authorization: current.headers.authorization, hmacKeys: renewal.hmacKeys?.() ?? [] };
+    const responseText = excerpt(body, end === 'whole', receiver);
     return { outcome: outcomeOfStatus(status), status, ...sent, responseText };
   };
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { createExcerpt } from '../../src/delivery/excerpt.ts';
 import { generateApiKey } from '../../src/domain/api-key.ts';
@@ -7,6 +8,10 @@ import { generateApiKey } from '../../src/domain/api-key.ts';
 const RUN = 6;
 
 const excerpt = createExcerpt();
+const knowing = (authorization: string | undefined, ...hmacKeys: KeyObject[]) => ({
+  authorization,
+  hmacKeys,
+});
 const hexOf = (code: number) => code.toString(16).padStart(2, '0');
 
 /** Ways in which a receiver may quote the key. */
@@ -52,7 +57,7 @@ test('the stored response contains no form of the API key: plain, escaped, base6
   for (let count = 0; count < 50; count += 1) {
     const { text: key } = generateApiKey();
     for (const form of formsOf(key)) {
-      const shown = excerpt(Buffer.from(`expected <${form}>, not yours`), true, `Bearer ${key}`);
+      const shown = excerpt(Buffer.from(`expected <${form}>, not yours`), true, knowing(`Bearer ${key}`));
       assert.match(shown, /^expected <.*\[redacted\].*>, not yours$/, form);
       assertHidden(shown, key);
     }
@@ -67,7 +72,10 @@ test('a response cut in the middle of the API key stores no part of it', () => {
   ];
   for (const form of forms)
     for (let length = 1; length < form.length; length += 1)
-      assertHidden(excerpt(Buffer.from(`it is ${form.slice(0, length)}`), false, `Bearer ${key}`), key);
+      assertHidden(
+        excerpt(Buffer.from(`it is ${form.slice(0, length)}`), false, knowing(`Bearer ${key}`)),
+        key,
+      );
 });
 
 test('ordinary responses are stored unchanged, up to 1 KiB', () => {
@@ -78,6 +86,37 @@ test('ordinary responses are stored unchanged, up to 1 KiB', () => {
     'é'.repeat(512),
     Buffer.alloc(700, 7).toString('base64'),
   ])
-    assert.equal(excerpt(Buffer.from(text), true, `Bearer ${key}`), text);
-  assert.equal(excerpt(Buffer.from('é'.repeat(600)), true, undefined), 'é'.repeat(512));
+    assert.equal(excerpt(Buffer.from(text), true, knowing(`Bearer ${key}`)), text);
+  assert.equal(excerpt(Buffer.from('é'.repeat(600)), true, knowing(undefined)), 'é'.repeat(512));
+});
+
+test('the stored response contains no form of a signing secret, and no part of one where it was cut', () => {
+  for (let count = 0; count < 50; count += 1) {
+    const bytes = randomBytes(32);
+    const base64 = bytes.toString('base64');
+    const whole = `whsec_${base64}`;
+    const forms = [
+      ...[
+        whole,
+        base64,
+        bytes.toString('base64url'),
+        bytes.toString('hex'),
+        bytes.toString('hex').toUpperCase(),
+      ],
+      ...[encodeURIComponent(base64), base64.replaceAll('/', '\\/'), hexText(whole)],
+      ...['', 'a', 'ab', 'secret:'].map((before) => Buffer.from(before + whole).toString('base64')),
+      `${'x'.repeat(9)}${whole}`,
+    ];
+    const receiver = knowing(undefined, createSecretKey(randomBytes(32)), createSecretKey(bytes));
+    const hidden = (shown: string, form: string) => {
+      const decoded = decodings(shown);
+      for (const secret of [base64.slice(0, 43), bytes.toString('latin1')])
+        for (let at = 0; at + RUN <= secret.length; at += 1)
+          assert.ok(!decoded.includes(secret.slice(at, at + RUN)), `${form}: ${shown}`);
+    };
+    for (const form of forms) hidden(excerpt(Buffer.from(`expected <${form}>`), true, receiver), form);
+    for (const form of [whole, base64, bytes.toString('hex')])
+      for (const length of [8, 20, 30, form.length - 1])
+        hidden(excerpt(Buffer.from(`it is ${form.slice(0, length)}`), false, receiver), form);
+  }
 });

@@ -28,13 +28,15 @@ const timeColumn = {
 
 /**
  * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit. A
- * partition waits for a later call while another transaction uses the table. Returns whether it dropped one.
+ * partition waits for a later call while another transaction uses the table. Returns whether it dropped one, and the old partitions
+ * of `notification` with too many needed rows.
  */
 export async function maintainPartitions(
   database: Database,
   { now, before }: { now: Date; before: Record<Partitioned, Date> },
-): Promise<boolean> {
+): Promise<{ isDropped: boolean; crowded: string[] }> {
   let isDropped = false;
+  const crowded: string[] = [];
   for (const table of partitioned) {
     const lengthMs = lengthOf(now.getTime() - before[table].getTime());
     const times = { nowMs: now.getTime(), lengthMs };
@@ -45,10 +47,32 @@ export async function maintainPartitions(
       await unlessLocked(database, (tx) => createPartitions(tx, table, missing));
     }
     await analyzeNew(database, table);
-    const old = spans.find(({ until }) => until <= before[table].getTime());
-    if (old !== undefined) isDropped = (await dropSpan(database, table, old)) || isDropped;
+    for (const old of spans.filter(({ until }) => until <= before[table].getTime())) {
+      if (table === 'notification' && (await isCrowded(database, old))) {
+        crowded.push(nameOf(table, old));
+        continue;
+      }
+      isDropped = (await dropSpan(database, table, old)) || isDropped;
+      break;
+    }
   }
-  return isDropped;
+  return { isDropped, crowded };
+}
+
+/** Dropping a partition copies at most this many rows of each kind, because blocks and delivery wait for it. */
+const COPIED_ROWS_MAX = 10_000;
+
+/** Whether more rows of the partition are needed than may be copied: of receivers that have failed for as long as the retention. */
+async function isCrowded(db: Db, span: Span): Promise<boolean> {
+  const [low, high] = [span.from, span.until].map((time) => sql`${new Date(time)}::timestamptz`);
+  const pending = await db.query(sql`
+    select 1 from queue q where q.created_at >= ${low} and q.created_at < ${high} limit ${COPIED_ROWS_MAX + 1}`);
+  if (pending.length > COPIED_ROWS_MAX) return true;
+  const [chain] = await db.query<{ number: number | null }>(sql`select ${finalNumber} as number`);
+  const open = await db.query(sql`
+    select 1 from ${raw(nameOf('notification', span))} n
+    where n.block_number > ${chain?.number ?? null}::bigint limit ${COPIED_ROWS_MAX + 1}`);
+  return open.length > COPIED_ROWS_MAX;
 }
 
 const startOfDay = (timeMs: number): number => Math.floor(timeMs / DAY_MS) * DAY_MS;

@@ -32,6 +32,7 @@ export function createPruner(options: {
   observationsMs: number;
 }): Step {
   const { database, clock, attemptsMs, notificationsMs, observationsMs } = options;
+  const pruneCrowded = createCrowdedPruner(database, clock);
   return async () => {
     if ((await listLost(database)).length > 0) return 'idle';
     const now = clock.now().getTime();
@@ -40,7 +41,8 @@ export function createPruner(options: {
       delivery_attempt: new Date(now - attemptsMs),
       record_delivery_sum: new Date(now - STATISTICS_RETENTION_MS),
     };
-    const isDropped = await maintainPartitions(database, { now: new Date(now), before });
+    const { isDropped, crowded } = await maintainPartitions(database, { now: new Date(now), before });
+    const ofCrowded = await pruneCrowded(crowded);
     const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
     const notifications = await pruneNotifications(database, before.notification, STEP_ROWS);
     const ended = await pruneEnded(database, before.notification, STEP_ROWS);
@@ -48,7 +50,7 @@ export function createPruner(options: {
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
     const sums = await pruneDeliverySums(database, before.record_delivery_sum, STEP_ROWS);
     const isMore =
-      [attempts, notifications, ended, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+      [attempts, notifications, ofCrowded, ended, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     return isMore || isDropped ? 'worked' : 'idle';
   };
 }
@@ -85,16 +87,17 @@ async function pruneAttempts(db: Db, before: Date, limit: number): Promise<numbe
   return rows.length;
 }
 
+const isFinal = sql`n.block_number <= coalesce(${finalNumber}, n.block_number)`;
+/** A scalar subquery probes the index for each row, where `not exists` would read the whole queue. */
+const isSettled = sql`(select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null`;
+
 /**
  * Deletes up to `limit` finished notifications of final blocks that were created before `before`, in the default partition. The
  * locks are a separate statement. The delete then sees the redeliveries of every transaction that held them before, and a later
  * one finds its notification deleted.
  */
 function pruneNotifications(database: Database, before: Date, limit: number): Promise<number> {
-  // A scalar subquery probes the index for each row, where `not exists` would read the whole queue.
-  const isFinished = sql`n.created_at < ${before}
-    and n.block_number <= coalesce(${finalNumber}, n.block_number)
-    and (select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null`;
+  const isFinished = sql`n.created_at < ${before} and ${isFinal} and ${isSettled}`;
   if (database.isDistributed === true) return pruneNotificationsInShards(database, before, limit);
   return database.transaction(async (tx) => {
     const locked = await tx.query<{ place: string }>(sql`
@@ -106,6 +109,44 @@ function pruneNotifications(database: Database, before: Date, limit: number): Pr
       where n.ctid = any(${locked.map(({ place }) => place)}::tid[]) and ${isFinished} returning n.id`);
     return rows.length;
   });
+}
+
+/** Between two passes through a partition. Its pending notifications seldom end. */
+const PASS_MS = 3_600_000;
+
+/**
+ * Deletes up to STEP_ROWS finished notifications of the first of these partitions, which can't be dropped, and returns their number.
+ * A pass follows the places of the rows, because none is added to such a partition.
+ */
+function createCrowdedPruner(
+  database: Database,
+  clock: Pick<Clock, 'steadyMs'>,
+): (names: readonly string[]) => Promise<number> {
+  const passes = new Map<string, { place: string; endedMs: number }>();
+  return async (names) => {
+    // A place is one of a single shard. There, such partitions wait until their receivers work again.
+    if (database.isDistributed === true) return 0;
+    for (const name of names) {
+      const pass = passes.get(name) ?? { place: '(0,0)', endedMs: Number.NEGATIVE_INFINITY };
+      passes.set(name, pass);
+      if (clock.steadyMs() - pass.endedMs < PASS_MS) continue;
+      const rows = await database.transaction(async (tx) => {
+        const table = raw(name);
+        const locked = await tx.query<{ place: string }>(sql`
+          select n.ctid::text as place from ${table} n
+          where n.ctid > ${pass.place}::tid and ${isFinal} and ${isSettled}
+          limit ${STEP_ROWS} for update skip locked`);
+        const places = locked.map(({ place }) => place);
+        await tx.query(sql`
+          delete from ${table} n where n.ctid = any(${places}::tid[]) and ${isFinal} and ${isSettled}`);
+        return places;
+      });
+      pass.place = rows.at(-1) ?? pass.place;
+      if (rows.length < STEP_ROWS) passes.set(name, { place: '(0,0)', endedMs: clock.steadyMs() });
+      return rows.length;
+    }
+    return 0;
+  };
 }
 
 /** Deletes up to `limit` rows of `ended` whose notifications are deleted. A partition is never dropped before its last day is over. */

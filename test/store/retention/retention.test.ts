@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { decimal } from '../../../src/core/decimal.ts';
 import { insertChain } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { raw, sql } from '../../../src/store/db/sql.ts';
 import { moveToEnded } from '../../../src/store/delivery/notification-rows.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
 import { findLastRoundAt, insertRound } from '../../../src/store/prices/price-rounds.ts';
@@ -14,6 +14,7 @@ import { createTestClock } from '../../kit/clock.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
+import { citusUrl } from '../../kit/citus.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const HOUR_MS = 3_600_000;
@@ -171,6 +172,31 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         { name: 'notification_20251123_20251124' },
       ],
     );
+  });
+
+  test('a partition with more waiting notifications than one drop may copy stays, and loses its finished ones in steps', {
+    skip: citusUrl() === undefined ? false : 'such a partition waits there',
+  }, async () => {
+    const { clock, prune } = createStory(database());
+    await prune(signal);
+    const record = await watchAddress(database());
+    await insertNotifications(database(), { records: [record], count: 1_500, state: 'processed' });
+    await insertNotifications(database(), { records: [record], count: 10_001 });
+    const countIn = async (table: string) => {
+      const [row] = await database().query<{ count: number }>(
+        sql`select count(*)::integer as count from ${raw(table)}`,
+      );
+      return row?.count;
+    };
+    const [day] = ['notification_20251120_20251121'];
+    clock.advance(14 * HOUR_MS);
+    assert.equal(await prune(signal), 'worked');
+    assert.equal(await countIn(day), 10_501, 'a thousand in a step');
+    while ((await prune(signal)) === 'worked');
+    assert.deepEqual([await countIn(day), await countIn('notification_default')], [10_001, 0]);
+    await database().query(sql`delete from queue where id = (select min(id) from queue)`);
+    assert.equal(await prune(signal), 'worked', 'now it is dropped');
+    assert.deepEqual([await countIn('notification'), await countIn('notification_default')], [10_000, 10_000]);
   });
 
   test('a partition has a tenth of the retention, and none of the days that are in the default partition', async () => {
