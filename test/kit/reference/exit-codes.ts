@@ -19,7 +19,7 @@ export function renderExitCodes(): string {
   return markdownTable(
     ['Exit code', 'Meaning'],
     [
-      ['0', 'done; `start`: stopped as asked (SIGINT or SIGTERM; a second signal is harmless)'],
+      ['0', 'done; `start`: stopped as asked (SIGINT, SIGTERM or SIGHUP; a second signal is harmless)'],
       [
         '1',
         '`verify`: something differs. `repair`: something is left to repair. Other commands: a bug; standard error has the message and its stack',
