@@ -8,6 +8,7 @@ import {
   listWatchedAddresses,
   updateWatchedAddress,
 } from '../../../src/store/watchers/watched.ts';
+import { replaceWatchedSet } from '../../../src/store/watchers/watched-set.ts';
 import {
   addressOf,
   addWatchers,
@@ -24,6 +25,7 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { planTest, withPlans } from '../../kit/many-notifications.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   test('a watched address is read as it was stored, and only by its watcher', async () => {
@@ -149,4 +151,44 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     } while (after !== undefined);
     assert.deepEqual(read, expected);
   });
+
+  test(
+    'replacing a set joins no list with the stored records, because the planner may take both for short',
+    planTest,
+    async () => {
+      await addWatchers(database(), 1);
+      const members = Array.from({ length: 300 }, (_, index) => ({
+        address: addressOf(0x1000 + index),
+        watchCoin: index % 2 === 0,
+        watchToken: true,
+      }));
+      const replaceWith = (set: typeof members) =>
+        database().transaction(async (tx) => {
+          const { db, plans } = withPlans(tx);
+          const { counts } = await replaceWatchedSet(
+            { ...tx, ...db },
+            1,
+            'https://one.example/hook',
+            set,
+            noon,
+          );
+          const joined = plans.filter(
+            (plan) => /watched_address/.test(plan) && /Join|Nested Loop|SubPlan/.test(plan),
+          );
+          assert.deepEqual(joined, []);
+          return counts;
+        });
+      assert.deepEqual(await replaceWith(members.slice(0, 200)), {
+        created: 200,
+        updated: 0,
+        deleted: 0,
+        unchanged: 0,
+      });
+      const next = members
+        .slice(100)
+        .map((member, index) => (index < 50 ? { ...member, watchToken: false } : member));
+      assert.deepEqual(await replaceWith(next), { created: 100, updated: 50, deleted: 100, unchanged: 50 });
+      assert.deepEqual(await replaceWith([]), { created: 0, updated: 0, deleted: 200, unchanged: 0 });
+    },
+  );
 });
