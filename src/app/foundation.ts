@@ -1,14 +1,17 @@
 /**
  * The parts that all roles of a process share: log, clock, database, metrics and loops.
  */
+
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../config/schema.ts';
+import { HEALTH } from '../core/account.ts';
 import { type Clock, steadyFrom } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
 import type { Step } from '../core/loop.ts';
 import { createMetrics, type Metrics } from '../core/metrics.ts';
 import type { KeyRing } from '../domain/key-ring.ts';
 import type { ChainRow } from '../store/blocks/blocks.ts';
+import { actingFor } from '../store/db/acting-for.ts';
 import type { Database, Share, SharedDatabase } from '../store/db/db.ts';
 import { createWriteHealth, type WriteHealth } from '../store/db/write-health.ts';
 import { createLoops, type Loops } from './background-loops.ts';
@@ -72,7 +75,7 @@ export async function openFoundation(
   parts.defer(await openToCommands(database, config, log));
   const common = options.clock === undefined ? stored.common : undefined;
   const clock = options.clock ?? stored.common.clock;
-  const writes = createWriteHealth(database, clock);
+  const writes = createWriteHealth(actingFor(HEALTH, database), clock);
   return {
     ...{
       config,

@@ -154,5 +154,6 @@ function hostPattern(host: string, port: string): RegExp {
   if (/[.:]/.test(host)) return new RegExp(`(?<![\\w.-])${name}${port}${end}`, 'gi');
   if (host === '') return /(?!)/g;
   const after = '(?:\\/\\/|http:|ENOTFOUND |EAI_AGAIN |ECONNREFUSED |ETIMEDOUT |Host: )';
-  return new RegExp(`(?<=${after})${name}${port}${end}|(?<![\\w.-])${name}:\\d{1,5}${end}`, 'gi');
+  const withPort = port === '' ? ':\\d{1,5}' : port;
+  return new RegExp(`(?<=${after})${name}${port}${end}|(?<![\\w.-])${name}${withPort}${end}`, 'gi');
 }

@@ -4,6 +4,7 @@
 import type { IssuedKey } from '../api/context.ts';
 import { createMetricsServer } from '../api/ops/ops.ts';
 import type { Config } from '../config/schema.ts';
+import { HEALTH } from '../core/account.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
@@ -12,6 +13,7 @@ import type { SenderOptions } from '../delivery/send.ts';
 import { parseCidr } from '../domain/public-address.ts';
 import type { BackfillDisplay } from '../ingest/backfill.ts';
 import { withDoubts } from '../ingest/full-checks.ts';
+import { actingFor } from '../store/db/acting-for.ts';
 import type { Database } from '../store/db/db.ts';
 import { createSessionKeeper, type SessionKeeper } from '../store/db/session-keeper.ts';
 import { ATTEMPT_CHANNEL } from '../store/delivery/attempt-events.ts';
@@ -122,8 +124,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
   const replica = openReplica(base, () => deployment.id, parts);
   const follows = active.has('follower');
+  const forHealth = actingFor(HEALTH, database);
   const status = createStatus({
-    ...{ version, config, database, writes, clock, metrics },
+    ...{ version, config, database: forHealth, writes, clock, metrics },
     ...{ reports: database.for('follower'), replica: replica?.state },
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
@@ -131,7 +134,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     recentStep: () => common?.recentStep(),
     onBug: (err, others) => log.error({ err, others }, 'status.bug'),
     agreement: follows ? () => withDoubts(nodes.agreement(), follower.fullChecks.doubts()) : undefined,
-    deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),
+    deployment: createDeploymentStatus({ config, database: forHealth, deployment, clock, metrics }),
   });
 
   const schema = createSchemaWatch(database.for('follower'), { loops, migrations });

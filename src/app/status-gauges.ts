@@ -18,8 +18,8 @@ import type { StatusOptions } from './stored-status.ts';
 type States = {
   /** The trouble of following here. */
   findOwn(): Promise<Trouble | undefined>;
-  /** The state of all processes together, if it can be known. */
-  findState(): Promise<(typeof states)[number] | undefined>;
+  /** The state that /status shows. */
+  findState(): Promise<(typeof states)[number]>;
 };
 
 const states = ['ok', 'degraded', 'holding'] as const;
@@ -34,9 +34,11 @@ export function createRefresh(options: StatusOptions, { findOwn, findState }: St
     const own = nodes && (await findOwn().catch(() => undefined));
     await deployment?.refreshMetrics(now, own);
     if (deployment === undefined) metrics.chainHeld.set(own?.state === 'holding' ? 1 : 0);
-    const current = await findState().catch(() => undefined);
-    if (current === undefined) metrics.state.reset();
-    else for (const state of states) metrics.state.set({ state }, state === current ? 1 : 0);
+  }
+
+  async function refreshShown(): Promise<void> {
+    const current = await findState();
+    for (const state of states) metrics.state.set({ state }, state === current ? 1 : 0);
   }
 
   return async () => {
@@ -49,6 +51,7 @@ export function createRefresh(options: StatusOptions, { findOwn, findState }: St
     const [stored] = await Promise.allSettled([
       firstOrLate({ clock, signal: never }, [refreshing], DATABASE_MS_MAX),
       refreshState(now),
+      refreshShown(),
     ]);
     if (stored.status === 'rejected') throw stored.reason;
     if (stored.value === 'late') removeStoredGauges(metrics);

@@ -63,13 +63,6 @@ export function createStatus(options: StatusOptions): Status {
     return bodyOf(options, { stored, trouble, now });
   }
 
-  /** The state of all processes together; undefined while they can't be read. */
-  async function summarize(): Promise<Summary | undefined> {
-    const read = await options.deployment?.read(clock.now());
-    if (read === undefined || read.body.processes === null) return undefined;
-    return summaryOf(read, read.leader === undefined ? await findOwn(await readTip()) : read.leader.trouble);
-  }
-
   return {
     watch: (step) => async (signal) => {
       try {
@@ -95,9 +88,10 @@ export function createStatus(options: StatusOptions): Status {
       return read.details;
     },
     async deployment() {
-      const summary = await summarize();
-      if (summary === undefined) return undefined;
-      const { state, message } = summary;
+      const read = await options.deployment?.read(clock.now());
+      if (read === undefined || read.body.processes === null) return undefined;
+      const leader = read.leader ?? { trouble: await findOwn(await readTip()) };
+      const { state, message } = summaryOf(read, leader.trouble);
       return { state, message: message === undefined ? null : view.text(message) };
     },
     status: async () => view.status(await readBody()),
@@ -110,7 +104,7 @@ export function createStatus(options: StatusOptions): Status {
         if (trouble !== undefined || options.heldUpSince?.() !== undefined) setLag(options, head, tip);
         return trouble;
       },
-      findState: async () => (await summarize())?.state,
+      findState: async () => (await readBody()).state,
     }),
   };
 }
@@ -152,7 +146,7 @@ function createUnreadTrouble({ clock, deployment, onBug }: StatusOptions) {
   };
 }
 
-const HELD_UP = /no answer within|timeout/;
+const HELD_UP = /no answer within|was free within|timeout/;
 
 function describeUnread(error: unknown, isUnreadable: boolean): string {
   if (!(error instanceof Fault))
@@ -165,10 +159,11 @@ function describeUnread(error: unknown, isUnreadable: boolean): string {
   return `${message}. ${advice}`;
 }
 
-type Summary = { state: 'ok' | Trouble['state']; message: string | undefined };
-
 /** The deployment's state in /readyz: the most important problem decides it. */
-function summaryOf(read: DeploymentReading, chainTrouble: Trouble | undefined): Summary {
+function summaryOf(
+  read: DeploymentReading,
+  chainTrouble: Trouble | undefined,
+): { state: 'ok' | Trouble['state']; message: string | undefined } {
   const trouble = chainTrouble ?? read.trouble;
   if (trouble !== undefined) return trouble;
   const [failure] = read.writeFailures;

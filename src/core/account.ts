@@ -6,6 +6,9 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 
 const present = new AsyncLocalStorage<number>();
 
+/** For probes, status and metrics, which answer beside any number of requests. No watcher has this id. */
+export const HEALTH = -2;
+
 /** Runs `work`, and everything that it starts, for this account. */
 export const actFor = <T>(account: number, work: () => T): T => present.run(account, work);
 

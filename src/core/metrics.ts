@@ -57,11 +57,7 @@ const chainMetrics = ({ counter, gauge, histogram }: Factory) => ({
     [1, 2, 3, 5, 10, 30, 64],
   ),
   chainHeld: gauge('chain_held', '1 while the state of the follower is holding, otherwise 0.'),
-  state: gauge(
-    'state',
-    '1 for the state of all processes together (ok, degraded or holding), as `deployment` in /readyz; 0 for the others. Absent while this process can’t know it.',
-    ['state'],
-  ),
+  state: gauge('state', '1 for the state in /status (ok, degraded or holding), 0 for the others.', ['state']),
   ingestBlocks: counter('ingest_blocks_total', 'Stored blocks.'),
   ingestTransfers: counter('ingest_transfers_total', 'Transfers in stored blocks, by kind.', ['kind']),
   ingestNotifications: counter('ingest_notifications_total', 'Notifications that were created or revived.'),

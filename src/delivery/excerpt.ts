@@ -4,6 +4,7 @@
  */
 
 import type { KeyObject } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 
 const EXCERPT_BYTES_MAX = 1024;
 const REDACTED = '[redacted]';
@@ -12,8 +13,8 @@ const REDACTED = '[redacted]';
  * Includes the characters that URL and JSON encoders produce from base64.
  */
 const SECRET_FORM = /\b(cb_live|whsec|whsk)_[\w+/=%\\-]+/g;
-/** Building the forms of a key costs some 50 µs; kept, those of a key take a few KiB. */
-const KEYS_MAX = 256;
+/** Building the forms of a key costs some 50 µs; kept, those of a key take a few KiB. A watcher has a key and one or two secrets. */
+const KEYS_MAX = 1_024;
 
 type KeyForms = { pattern: RegExp; texts: readonly string[] };
 
@@ -25,12 +26,10 @@ type Excerpt = (body: Buffer, isWhole: boolean, receiver: Known) => string;
 
 /** Keeps the forms of the most recent keys. */
 export function createExcerpt(): Excerpt {
-  const known = new Map<string, KeyForms>();
+  const known = new LRUCache<string, KeyForms>({ max: KEYS_MAX });
 
   function formsOf(key: string, make: (key: string) => KeyForms): KeyForms {
     const forms = known.get(key) ?? make(key);
-    const [oldest] = known.keys();
-    if (!known.has(key) && known.size >= KEYS_MAX && oldest !== undefined) known.delete(oldest);
     known.set(key, forms);
     return forms;
   }
@@ -74,7 +73,7 @@ function makeForms(key: string): KeyForms {
   ];
   return {
     pattern: new RegExp(patterns.join('|'), 'g'),
-    texts: [key, `${id}_${secret}${checksum}`, secret, hex, hex.toUpperCase(), ...base64],
+    texts: [key, `${id}_${secret}${checksum}`, secret, ...inBothCases(hex), ...base64.flatMap(alphabets)],
   };
 }
 
@@ -90,13 +89,23 @@ function formsOfSecret(base64: string): KeyForms {
   ];
   return {
     pattern: new RegExp(patterns.join('|'), 'g'),
-    texts: [`whsec_${text}`, text, ...hex, ...hex.map((digits) => digits.toUpperCase()), ...within],
+    texts: [`whsec_${text}`, text, ...within].flatMap(alphabets).concat(hex.flatMap(inBothCases)),
   };
 }
 
 /** A pattern for base64, also with the characters for URLs (RFC 4648, section 5) and with escaped slashes. */
 const inAnyAlphabet = (base64: string) =>
   base64.replaceAll(/[+/]/g, (sign) => (sign === '+' ? '[+-]' : '(?:\\/|\\\\\\/|_)'));
+
+/** The text in base64, as for URLs, and with slashes as some JSON encoders and URL encoders write them. */
+const alphabets = (text: string): string[] => [
+  text,
+  text.replaceAll('+', '-').replaceAll('/', '_'),
+  text.replaceAll('/', '\\/'),
+  text.replaceAll('+', '%2B').replaceAll('/', '%2F'),
+];
+
+const inBothCases = (hex: string): string[] => [hex, hex.toUpperCase()];
 
 /** A pattern for the text, with any of its characters escaped as in URLs, JSON, JavaScript or HTML. */
 function escapable(text: string): string {

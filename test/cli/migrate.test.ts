@@ -55,7 +55,7 @@ test('commands leave an empty database as it is, except for the one that creates
   };
   for (const words of [['processes'], ['keys', 'list'], ['points', 'explain', `0x${'ab'.repeat(32)}`]]) {
     const { code, err } = await run(...words);
-    assert.deepEqual([code, /the database is empty: start the service/.test(err)], [78, true], err);
+    assert.deepEqual([code, /the database is empty: check database\.url/.test(err)], [78, true], err);
   }
   assert.equal(await tables(), 0);
   const created = await run('keys', 'create', '--watcher', 'acme');

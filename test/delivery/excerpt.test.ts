@@ -115,7 +115,13 @@ test('the stored response contains no form of a signing secret, and no part of o
           assert.ok(!decoded.includes(secret.slice(at, at + RUN)), `${form}: ${shown}`);
     };
     for (const form of forms) hidden(excerpt(Buffer.from(`expected <${form}>`), true, receiver), form);
-    for (const form of [whole, base64, bytes.toString('hex')])
+    for (const form of [
+      whole,
+      base64,
+      bytes.toString('base64url'),
+      base64.replaceAll('/', '\\/'),
+      bytes.toString('hex'),
+    ])
       for (const length of [8, 20, 30, form.length - 1])
         hidden(excerpt(Buffer.from(`it is ${form.slice(0, length)}`), false, receiver), form);
   }

@@ -101,9 +101,9 @@ const READ_ONLY = /^25006/;
 export const READ_ONLY_ADVICE =
   'The database is read-only, as a standby is. Point database.url to the primary server';
 
-/** The server refuses the connection. */
 /** As messages about a connection name it. */
 export const URL_SETTING = 'database.url (DATABASE_URL)';
+/** The server refuses the connection. */
 const REFUSED = /^(28|3D000)/;
 const NO_DATABASE = '3D000';
 

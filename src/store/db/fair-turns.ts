@@ -19,6 +19,8 @@ export type FairTurns<Connection extends object> = {
 type Account = number | undefined;
 type Flow = { held: number; waiting: Set<() => void> };
 
+const SHARED_MAX = 2;
+
 /** Turns for `max` connections. */
 export function createFairTurns<Connection extends object>(
   max: number,
@@ -29,9 +31,12 @@ export function createFairTurns<Connection extends object>(
   const flows = new Map<Account, Flow>();
   let free = max;
 
-  /** An account may have no more connections than remain free, but always one. Work for none leaves only the last one free. */
+  /**
+   * An account may have no more connections than remain free, but always one. Work for none leaves only the last one. Of two, as a
+   * process without the role `api` has, any work may have both.
+   */
   function mayTake(account: Account, { held }: Flow): boolean {
-    if (held === 0) return free > 0;
+    if (held === 0 || max <= SHARED_MAX) return free > 0;
     return account === undefined ? free > 1 : held < free;
   }
 
@@ -85,7 +90,12 @@ export function createFairTurns<Connection extends object>(
     onAbort(limit.signal, () => {
       leave();
       forgetIfUnused(account, flow);
-      reject(new Fault('unavailable', 'database: too many requests of this account already wait'));
+      reject(
+        new Fault(
+          'unavailable',
+          `database: no connection was free within ${msMax} ms (database.connections.api)`,
+        ),
+      );
     });
     flow.waiting.add(proceed);
     return promise;

@@ -85,7 +85,7 @@ export async function requireSchema(
   throw new Fault(
     'conflict',
     applied === 0
-      ? 'the database is empty: start the service, or run `chainbell migrate`'
+      ? 'the database is empty: check database.url, and start the service or run `chainbell migrate`'
       : `the database is of an older version: it lacks ${pending.join(', ')}. Start the service of this version, or run \`chainbell migrate\``,
   );
 }

@@ -171,8 +171,10 @@ function createLag(clock: Clock) {
       if (beats.at(-1)?.beat !== own.beat) beats.push({ ...own, seenMs: clock.steadyMs() });
       shown = Math.max(shown, replicaBeat);
       beats = beats.filter(({ beat }, index) => beat > shown || index === beats.length - 1);
-      // The oldest one is the measure.
-      if (beats.length > BEATS_MAX) beats.splice(1, 1);
+      const [, second, third] = beats;
+      // The one after a dropped one counts as old as that, so the lag is never too small.
+      if (beats.length > BEATS_MAX && second !== undefined && third !== undefined)
+        beats.splice(1, 2, { ...third, seenMs: second.seenMs });
     },
     /** Undefined until the replica has shown a heartbeat from this timeline. */
     ms(): number | undefined {

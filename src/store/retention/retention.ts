@@ -50,7 +50,8 @@ export function createPruner(options: {
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
     const sums = await pruneDeliverySums(database, before.record_delivery_sum, STEP_ROWS);
     const isMore =
-      [attempts, notifications, ofCrowded, ended, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+      [attempts, notifications, ofCrowded, ended, observations, sums].includes(STEP_ROWS) ||
+      answers === STEP_ANSWERS;
     return isMore || isDropped ? 'worked' : 'idle';
   };
 }

@@ -40,16 +40,17 @@ export async function replaceWatchedSet(
   const ofUrl = sql`${isInShards(sql`w.shard_id`, shards)} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
   const wanted = bytesOf(members.map(({ address }) => address));
   // Lists instead of joins: with old statistics of a table that grew by a set, the planner would compare each member with each record.
-  const surplus = await tx.query<{ id: string }>(sql`
+  const doubled = await tx.query<{ id: string }>(sql`
     select r.id from (
-      select w.id, w.address, row_number() over (partition by w.address order by w.created_at, w.id) as rank
+      select w.id, row_number() over (partition by w.address order by w.created_at, w.id) as rank
       from watched_address w where ${ofUrl}
     ) as r
-    where r.rank > 1 or r.address <> all(${wanted}::bytea[])`);
+    where r.rank > 1`);
+  // The conditions on the row itself are checked again if another transaction has changed it meanwhile.
   const deleted = await tx.query<PlaceRow & { id: string }>(sql`
-    delete from watched_address d
-    where ${isInShards(sql`d.shard_id`, shards)} and d.id = any(${listOf(surplus.map(({ id }) => id))}::uuid[])
-    returning d.id, d.lane_id, d.address`);
+    delete from watched_address w
+    where ${ofUrl} and (w.address <> all(${wanted}::bytea[]) or w.id = any(${listOf(doubled.map(({ id }) => id))}::uuid[]))
+    returning w.id, w.lane_id, w.address`);
   await noteChanges(tx, watcherId, deleted.map(toDeletion));
   let updatedCount = 0;
   for (const own of Map.groupBy(members, flagsOf).values()) {

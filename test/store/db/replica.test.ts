@@ -8,7 +8,7 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { createReplica, PROBE_MS, type ReplicaConnections } from '../../../src/store/db/replica.ts';
 import { createTestClock } from '../../kit/clock.ts';
 
-/** A primary with a heartbeat every two probes, and a replica that shows it `behind` heartbeats later, or an error. */
+/** A primary with a heartbeat every two probes, and a replica that shows it unless it fails or replays nothing. */
 function startStory() {
   const clock = createTestClock();
   const story = { beat: 1, shown: 1, error: undefined as Error | undefined };

@@ -10,11 +10,11 @@ import { findLastRoundAt, insertRound } from '../../../src/store/prices/price-ro
 import { createPruner } from '../../../src/store/retention/retention.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { citusUrl } from '../../kit/citus.ts';
 import { createTestClock } from '../../kit/clock.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
-import { citusUrl } from '../../kit/citus.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const HOUR_MS = 3_600_000;
@@ -196,7 +196,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([await countIn(day), await countIn('notification_default')], [10_001, 0]);
     await database().query(sql`delete from queue where id = (select min(id) from queue)`);
     assert.equal(await prune(signal), 'worked', 'now it is dropped');
-    assert.deepEqual([await countIn('notification'), await countIn('notification_default')], [10_000, 10_000]);
+    assert.deepEqual(
+      [await countIn('notification'), await countIn('notification_default')],
+      [10_000, 10_000],
+    );
   });
 
   test('a partition has a tenth of the retention, and none of the days that are in the default partition', async () => {
