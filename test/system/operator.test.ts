@@ -158,7 +158,8 @@ test('every request of the operator is in the log, and neither the token nor a k
 test('a request with two Authorization headers is refused, and no cache may keep what a key reads', async () => {
   const answerAt = (url: string, ...headers: string[]) =>
     new Promise<{ status: number | undefined; cache: string | undefined }>((resolve, reject) => {
-      const sent = request(`${service.apiUrl}${url}`, { headers }, (response) => {
+      const { hostname, port } = new URL(service.apiUrl);
+      const sent = request({ hostname, port, path: url, headers }, (response) => {
         response.resume();
         resolve({ status: response.statusCode, cache: response.headers['cache-control'] });
       });
@@ -171,7 +172,13 @@ test('a request with two Authorization headers is refused, and no cache may keep
   assert.equal((await answer(...own, 'Host', 'another.example')).status, 400, 'RFC 9112, section 3.2');
   const { key } = await createWatcher(service, 'encoded');
   const keyed = ['host', 'chainbell.example', 'authorization', `Bearer ${key}`];
-  const encoded = (...headers: string[]) => answerAt('/api/%6eotifications/watcher', ...headers);
-  assert.deepEqual(await encoded(...keyed), { status: 200, cache: 'no-store' });
-  assert.equal((await encoded(...keyed, 'Authorization', 'Bearer another')).status, 400);
+  for (const url of [
+    '/api/%6eotifications/watcher',
+    '/api/%6eotifications/watcher?a=%ZZ#%ZZ',
+    'http://chainbell.example/api/notifications/watcher',
+  ]) {
+    const { status, cache } = await answerAt(url, ...keyed);
+    assert.deepEqual([status === 200 || url.includes('?'), cache], [true, 'no-store'], url);
+    assert.equal((await answerAt(url, ...keyed, 'Authorization', 'Bearer another')).status, 400, url);
+  }
 });

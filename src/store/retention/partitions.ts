@@ -3,6 +3,7 @@
  * their retention. Each has a number of days, so that a table has about a dozen of them for any retention: a query without a
  * time reads all of them. The default partitions hold the rows of all other days.
  */
+import type { Clock } from '../../core/clock.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { requireAnswers } from '../db/lost-shards.ts';
 import { raw, sql } from '../db/sql.ts';
@@ -27,16 +28,33 @@ const timeColumn = {
 };
 
 /**
- * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit. A
- * partition waits for a later call while another transaction uses the table. Returns whether it dropped one, and the old partitions
- * of `notification` with too many needed rows.
+ * Old partitions of `notification` that are not dropped yet, because too many of their rows are needed: when they were looked at, on the
+ * steady clock, and the page up to which their finished rows have been deleted since.
+ */
+export type Crowded = Map<string, { lookedMs: number; page: number }>;
+
+/** How often a crowded partition is looked at. Its pending notifications seldom end, and the look reads the queue. */
+const LOOK_MS = 3_600_000;
+/** Dropping a partition copies at most this many rows of each kind, because blocks and delivery wait for it. */
+const COPIED_ROWS_MAX = 10_000;
+
+type Maintenance = {
+  now: Date;
+  before: Record<Partitioned, Date>;
+  /** Kept between calls. */
+  crowded: Crowded;
+  clock: Pick<Clock, 'steadyMs'>;
+};
+
+/**
+ * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit, except
+ * crowded ones. A partition waits for a later call while another transaction uses the table. Returns whether it dropped one.
  */
 export async function maintainPartitions(
   database: Database,
-  { now, before }: { now: Date; before: Record<Partitioned, Date> },
-): Promise<{ isDropped: boolean; crowded: string[] }> {
+  { now, before, crowded, clock }: Maintenance,
+): Promise<boolean> {
   let isDropped = false;
-  const crowded: string[] = [];
   for (const table of partitioned) {
     const lengthMs = lengthOf(now.getTime() - before[table].getTime());
     const times = { nowMs: now.getTime(), lengthMs };
@@ -48,22 +66,45 @@ export async function maintainPartitions(
     }
     await analyzeNew(database, table);
     for (const old of spans.filter(({ until }) => until <= before[table].getTime())) {
-      if (table === 'notification' && (await isCrowded(database, old))) {
-        crowded.push(nameOf(table, old));
-        continue;
-      }
+      if (table === 'notification' && (await isCrowded(database, old, { crowded, clock }))) continue;
       isDropped = (await dropSpan(database, table, old)) || isDropped;
       break;
     }
   }
-  return { isDropped, crowded };
+  return isDropped;
 }
 
-/** Dropping a partition copies at most this many rows of each kind, because blocks and delivery wait for it. */
-const COPIED_ROWS_MAX = 10_000;
+/** Whether too many of its rows are needed. Looks once an hour. */
+async function isCrowded(
+  database: Database,
+  span: Span,
+  { crowded, clock }: Pick<Maintenance, 'crowded' | 'clock'>,
+): Promise<boolean> {
+  const name = nameOf('notification', span);
+  const lookedMs = clock.steadyMs();
+  const known = crowded.get(name);
+  if (known !== undefined && lookedMs - known.lookedMs < LOOK_MS) return true;
+  crowded.delete(name);
+  if ((await unlessGone(areManyNeeded(database, span))) !== true) return false;
+  crowded.set(name, { lookedMs, page: 0 });
+  return true;
+}
+
+/** SQLSTATE of a table that does not exist. Another process may have dropped the partition. */
+const UNDEFINED_TABLE = '42P01';
+
+/** Undefined if the statement found no such table. */
+export async function unlessGone<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === UNDEFINED_TABLE) return undefined;
+    throw error;
+  }
+}
 
 /** Whether more rows of the partition are needed than may be copied: of receivers that have failed for as long as the retention. */
-async function isCrowded(db: Db, span: Span): Promise<boolean> {
+async function areManyNeeded(db: Db, span: Span): Promise<boolean> {
   const [low, high] = [span.from, span.until].map((time) => sql`${new Date(time)}::timestamptz`);
   const pending = await db.query(sql`
     select 1 from queue q where q.created_at >= ${low} and q.created_at < ${high} limit ${COPIED_ROWS_MAX + 1}`);

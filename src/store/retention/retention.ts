@@ -12,7 +12,7 @@ import { raw, type Sql, sql } from '../db/sql.ts';
 import { STATISTICS_RETENTION_MS } from '../delivery/statistics.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
-import { finalNumber, maintainPartitions } from './partitions.ts';
+import { type Crowded, finalNumber, maintainPartitions, unlessGone } from './partitions.ts';
 
 /** Rows that one step deletes per table. A delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -32,7 +32,8 @@ export function createPruner(options: {
   observationsMs: number;
 }): Step {
   const { database, clock, attemptsMs, notificationsMs, observationsMs } = options;
-  const pruneCrowded = createCrowdedPruner(database, clock);
+  const crowded: Crowded = new Map();
+  const pruneCrowded = createCrowdedPruner(database);
   return async () => {
     if ((await listLost(database)).length > 0) return 'idle';
     const now = clock.now().getTime();
@@ -41,8 +42,7 @@ export function createPruner(options: {
       delivery_attempt: new Date(now - attemptsMs),
       record_delivery_sum: new Date(now - STATISTICS_RETENTION_MS),
     };
-    const { isDropped, crowded } = await maintainPartitions(database, { now: new Date(now), before });
-    const ofCrowded = await pruneCrowded(crowded);
+    const isDropped = await maintainPartitions(database, { now: new Date(now), before, crowded, clock });
     const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
     const notifications = await pruneNotifications(database, before.notification, STEP_ROWS);
     const ended = await pruneEnded(database, before.notification, STEP_ROWS);
@@ -50,9 +50,9 @@ export function createPruner(options: {
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
     const sums = await pruneDeliverySums(database, before.record_delivery_sum, STEP_ROWS);
     const isMore =
-      [attempts, notifications, ofCrowded, ended, observations, sums].includes(STEP_ROWS) ||
-      answers === STEP_ANSWERS;
-    return isMore || isDropped ? 'worked' : 'idle';
+      [attempts, notifications, ended, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+    const hasPages = await pruneCrowded(crowded);
+    return isMore || isDropped || hasPages ? 'worked' : 'idle';
   };
 }
 
@@ -92,61 +92,61 @@ const isFinal = sql`n.block_number <= coalesce(${finalNumber}, n.block_number)`;
 /** A scalar subquery probes the index for each row, where `not exists` would read the whole queue. */
 const isSettled = sql`(select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null`;
 
-/**
- * Deletes up to `limit` finished notifications of final blocks that were created before `before`, in the default partition. The
- * locks are a separate statement. The delete then sees the redeliveries of every transaction that held them before, and a later
- * one finds its notification deleted.
- */
+/** Deletes up to `limit` finished notifications of final blocks that were created before `before`, in the default partition. */
 function pruneNotifications(database: Database, before: Date, limit: number): Promise<number> {
-  const isFinished = sql`n.created_at < ${before} and ${isFinal} and ${isSettled}`;
   if (database.isDistributed === true) return pruneNotificationsInShards(database, before, limit);
+  const chosen = sql`n.created_at < ${before}`;
+  return deleteFinished(database, sql`notification_default`, {
+    chosen,
+    order: sql`order by n.created_at limit ${limit}`,
+  });
+}
+
+/**
+ * Deletes the chosen notifications that are finished and final, and returns their number. The locks are a separate statement. The delete
+ * then sees the redeliveries of every transaction that held them before, and a later one finds its notification deleted.
+ */
+function deleteFinished(
+  database: Database,
+  table: Sql,
+  { chosen, order }: { chosen: Sql; order: Sql },
+): Promise<number> {
+  const isFinished = sql`${chosen} and ${isFinal} and ${isSettled}`;
   return database.transaction(async (tx) => {
     const locked = await tx.query<{ place: string }>(sql`
-      select n.ctid::text as place from notification_default n where ${isFinished}
-      order by n.created_at limit ${limit} for update skip locked`);
+      select n.ctid::text as place from ${table} n where ${isFinished} ${order} for update skip locked`);
     if (locked.length === 0) return 0;
     const rows = await tx.query(sql`
-      delete from notification_default n
+      delete from ${table} n
       where n.ctid = any(${locked.map(({ place }) => place)}::tid[]) and ${isFinished} returning n.id`);
     return rows.length;
   });
 }
 
-/** Between two passes through a partition. Its pending notifications seldom end. */
-const PASS_MS = 3_600_000;
+/** Pages of a partition that one step looks at: about two thousand rows. */
+const STEP_PAGES = 50;
+const PAGE_BYTES = 8_192;
 
 /**
- * Deletes up to STEP_ROWS finished notifications of the first of these partitions, which can't be dropped, and returns their number.
- * A pass follows the places of the rows, because none is added to such a partition.
+ * Deletes the finished notifications of these partitions, which can't be dropped, some pages at a time, and returns whether there are
+ * more pages. None is added to such a partition, so one pass through it is enough until it is looked at again.
  */
-function createCrowdedPruner(
-  database: Database,
-  clock: Pick<Clock, 'steadyMs'>,
-): (names: readonly string[]) => Promise<number> {
-  const passes = new Map<string, { place: string; endedMs: number }>();
-  return async (names) => {
-    // A place is one of a single shard. There, such partitions wait until their receivers work again.
-    if (database.isDistributed === true) return 0;
-    for (const name of names) {
-      const pass = passes.get(name) ?? { place: '(0,0)', endedMs: Number.NEGATIVE_INFINITY };
-      passes.set(name, pass);
-      if (clock.steadyMs() - pass.endedMs < PASS_MS) continue;
-      const rows = await database.transaction(async (tx) => {
-        const table = raw(name);
-        const locked = await tx.query<{ place: string }>(sql`
-          select n.ctid::text as place from ${table} n
-          where n.ctid > ${pass.place}::tid and ${isFinal} and ${isSettled}
-          limit ${STEP_ROWS} for update skip locked`);
-        const places = locked.map(({ place }) => place);
-        await tx.query(sql`
-          delete from ${table} n where n.ctid = any(${places}::tid[]) and ${isFinal} and ${isSettled}`);
-        return places;
-      });
-      pass.place = rows.at(-1) ?? pass.place;
-      if (rows.length < STEP_ROWS) passes.set(name, { place: '(0,0)', endedMs: clock.steadyMs() });
-      return rows.length;
+function createCrowdedPruner(database: Database): (crowded: Crowded) => Promise<boolean> {
+  return async (crowded) => {
+    // A page is one of a single shard. On Citus, such partitions stay whole until their receivers work again.
+    if (database.isDistributed === true) return false;
+    for (const [name, pass] of crowded) {
+      const [size] = await database.query<{ bytes: number | null }>(
+        sql`select pg_relation_size(to_regclass(${name}::text))::bigint as bytes`,
+      );
+      if (pass.page * PAGE_BYTES >= (size?.bytes ?? 0)) continue;
+      const [from, until] = [pass.page, pass.page + STEP_PAGES].map((page) => sql`${`(${page},0)`}::tid`);
+      const chosen = sql`n.ctid >= ${from} and n.ctid < ${until}`;
+      await unlessGone(deleteFinished(database, raw(name), { chosen, order: sql`order by n.ctid` }));
+      pass.page += STEP_PAGES;
+      return true;
     }
-    return 0;
+    return false;
   };
 }
 

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { systemClock } from '../../../src/core/clock.ts';
 import { areTablesDistributed, distributeTables } from '../../../src/store/db/citus.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
@@ -41,7 +42,7 @@ async function filledContentOf(database: Database): Promise<Map<string, string[]
 async function fill(database: Database): Promise<void> {
   const before = new Date(noon.getTime() - 10 * DAY_MS);
   const limits = { notification: before, delivery_attempt: before, record_delivery_sum: before };
-  await maintainPartitions(database, { now: noon, before: limits });
+  await maintainPartitions(database, { now: noon, before: limits, crowded: new Map(), clock: systemClock() });
   await database.query(sql`update record_counting set is_counted = true`);
   await database.query(
     sql`insert into watcher (id, name, created_at, slices) overriding system value values (1, 'sliced', ${noon}, ${SLICES})`,

@@ -180,7 +180,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { clock, prune } = createStory(database());
     await prune(signal);
     const record = await watchAddress(database());
-    await insertNotifications(database(), { records: [record], count: 1_500, state: 'processed' });
+    await insertNotifications(database(), { records: [record], count: 6_000, state: 'processed' });
     await insertNotifications(database(), { records: [record], count: 10_001 });
     const countIn = async (table: string) => {
       const [row] = await database().query<{ count: number }>(
@@ -191,10 +191,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const [day] = ['notification_20251120_20251121'];
     clock.advance(14 * HOUR_MS);
     assert.equal(await prune(signal), 'worked');
-    assert.equal(await countIn(day), 10_501, 'a thousand in a step');
+    const left = (await countIn(day)) ?? 0;
+    assert.ok(left > 10_001 && left < 16_001, `some pages in a step: ${left}`);
     while ((await prune(signal)) === 'worked');
     assert.deepEqual([await countIn(day), await countIn('notification_default')], [10_001, 0]);
     await database().query(sql`delete from queue where id = (select min(id) from queue)`);
+    assert.equal(await prune(signal), 'idle', 'it is looked at once an hour');
+    clock.advance(HOUR_MS);
     assert.equal(await prune(signal), 'worked', 'now it is dropped');
     assert.deepEqual(
       [await countIn('notification'), await countIn('notification_default')],
