@@ -4,7 +4,7 @@
 
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../config/schema.ts';
-import { HEALTH } from '../core/account.ts';
+import { PROBE } from '../core/account.ts';
 import { type Clock, steadyFrom } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
 import type { Step } from '../core/loop.ts';
@@ -75,7 +75,7 @@ export async function openFoundation(
   parts.defer(await openToCommands(database, config, log));
   const common = options.clock === undefined ? stored.common : undefined;
   const clock = options.clock ?? stored.common.clock;
-  const writes = createWriteHealth(actingFor(HEALTH, database), clock);
+  const writes = createWriteHealth(actingFor(PROBE, database), clock);
   return {
     ...{
       config,

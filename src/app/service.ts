@@ -4,7 +4,7 @@
 import type { IssuedKey } from '../api/context.ts';
 import { createMetricsServer } from '../api/ops/ops.ts';
 import type { Config } from '../config/schema.ts';
-import { HEALTH } from '../core/account.ts';
+import { HEALTH, PROBE } from '../core/account.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
@@ -126,7 +126,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const follows = active.has('follower');
   const forHealth = actingFor(HEALTH, database);
   const status = createStatus({
-    ...{ version, config, database: forHealth, writes, clock, metrics },
+    ...{ version, config, database: forHealth, probes: actingFor(PROBE, database), writes, clock, metrics },
     ...{ reports: database.for('follower'), replica: replica?.state },
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,

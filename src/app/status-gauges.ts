@@ -18,7 +18,7 @@ import type { StatusOptions } from './stored-status.ts';
 type States = {
   /** The trouble of following here. */
   findOwn(): Promise<Trouble | undefined>;
-  /** The state that /status shows. */
+  /** The state that the gauge shows. */
   findState(): Promise<(typeof states)[number]>;
 };
 
@@ -37,7 +37,10 @@ export function createRefresh(options: StatusOptions, { findOwn, findState }: St
   }
 
   async function refreshShown(): Promise<void> {
-    const current = await findState();
+    const current = await findState().catch((error: unknown) => {
+      metrics.state.reset();
+      throw error;
+    });
     for (const state of states) metrics.state.set({ state }, state === current ? 1 : 0);
   }
 

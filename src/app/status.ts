@@ -63,6 +63,16 @@ export function createStatus(options: StatusOptions): Status {
     return bodyOf(options, { stored, trouble, now });
   }
 
+  /** The state without what only /status reads: prices, pairs, and counts of notifications. */
+  async function findState(): Promise<Trouble['state'] | 'ok'> {
+    const read = await options.deployment?.read(clock.now());
+    const own = read?.leader === undefined ? await findOwn(await readTip()) : read.leader.trouble;
+    const state = read === undefined ? (own?.state ?? 'ok') : summaryOf(read, own).state;
+    if (state !== 'ok') return state;
+    const isUncertain = (read?.errors.length ?? 0) > 0 || (await options.writes.failures()).length > 0;
+    return isUncertain ? 'degraded' : 'ok';
+  }
+
   return {
     watch: (step) => async (signal) => {
       try {
@@ -80,7 +90,8 @@ export function createStatus(options: StatusOptions): Status {
       const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
       return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };
     },
-    checks: async () => view.checks(await checkReadiness(options)),
+    checks: async () =>
+      view.checks(await checkReadiness({ ...options, database: options.probes ?? database })),
     async details() {
       const read = await options.deployment?.read(clock.now());
       if (read === undefined) return { processes: [], late_watchers: [] };
@@ -97,24 +108,27 @@ export function createStatus(options: StatusOptions): Status {
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
     refreshMetrics: createRefresh(options, {
-      async findOwn() {
-        const head = nodes?.headNumber();
-        const tip = await readTip();
-        const trouble = await findOwn(tip);
-        if (trouble !== undefined || options.heldUpSince?.() !== undefined) setLag(options, head, tip);
-        return trouble;
-      },
-      findState: async () => (await readBody()).state,
+      findOwn: () => findOwnAndSetLag(options, { readTip, findOwn }),
+      findState,
     }),
   };
 }
 
+type Tip = Awaited<ReturnType<typeof findTipTimes>>;
+
+async function findOwnAndSetLag(
+  options: StatusOptions,
+  { readTip, findOwn }: { readTip(): Promise<Tip>; findOwn(tip: Tip): Promise<Trouble | undefined> },
+): Promise<Trouble | undefined> {
+  const head = options.nodes?.headNumber();
+  const tip = await readTip();
+  const trouble = await findOwn(tip);
+  if (trouble !== undefined || options.heldUpSince?.() !== undefined) setLag(options, head, tip);
+  return trouble;
+}
+
 /** Sets the gauges of the head and the lag. The follower sets the lag only when it has stored a block. */
-function setLag(
-  { metrics, clock }: StatusOptions,
-  head: number | undefined,
-  tip: Awaited<ReturnType<typeof findTipTimes>>,
-): void {
+function setLag({ metrics, clock }: StatusOptions, head: number | undefined, tip: Tip): void {
   if (head === undefined) return;
   metrics.chainBlockNumber.set({ stage: 'head' }, head);
   if (tip !== undefined && tip.number < head)
@@ -146,7 +160,7 @@ function createUnreadTrouble({ clock, deployment, onBug }: StatusOptions) {
   };
 }
 
-const HELD_UP = /no answer within|was free within|timeout/;
+const HELD_UP = /no answer within|timeout/;
 
 function describeUnread(error: unknown, isUnreadable: boolean): string {
   if (!(error instanceof Fault))

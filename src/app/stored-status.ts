@@ -26,6 +26,8 @@ export type StatusOptions = {
   version: string;
   config: Config;
   database: Database;
+  /** The database for /readyz, if it has other turns. */
+  probes?: Database;
   /** The connections of the follower, for its report: the API or its pooler may be busy. */
   reports?: Database;
   /** Undefined where this process doesn't follow the chain. */

@@ -19,7 +19,7 @@ const Connections = Type.Object(
       maximum: 500,
       default: 6,
       description:
-        'The API and /status. Of three or more, no watcher gets more than remain free, so that it can’t take all of them.',
+        'The API and /status. Of three or more, no watcher gets more than remain free, so that it can’t take all of them alone.',
     }),
     replica: Type.Integer({
       minimum: 1,

@@ -6,8 +6,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 
 const present = new AsyncLocalStorage<number>();
 
-/** For probes, status and metrics, which answer beside any number of requests. No watcher has this id. */
+/** For status and metrics, which answer beside any number of requests. No watcher has this id. */
 export const HEALTH = -2;
+/** For /readyz, which answers even while statements of status and metrics wait for locks. */
+export const PROBE = -3;
 
 /** Runs `work`, and everything that it starts, for this account. */
 export const actFor = <T>(account: number, work: () => T): T => present.run(account, work);

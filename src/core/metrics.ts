@@ -57,7 +57,11 @@ const chainMetrics = ({ counter, gauge, histogram }: Factory) => ({
     [1, 2, 3, 5, 10, 30, 64],
   ),
   chainHeld: gauge('chain_held', '1 while the state of the follower is holding, otherwise 0.'),
-  state: gauge('state', '1 for the state in /status (ok, degraded or holding), 0 for the others.', ['state']),
+  state: gauge(
+    'state',
+    '1 for the state of the deployment as this process sees it (ok, degraded or holding), 0 for the others. It leaves out what only /status reads: prices, pairs, and counts of notifications.',
+    ['state'],
+  ),
   ingestBlocks: counter('ingest_blocks_total', 'Stored blocks.'),
   ingestTransfers: counter('ingest_transfers_total', 'Transfers in stored blocks, by kind.', ['kind']),
   ingestNotifications: counter('ingest_notifications_total', 'Notifications that were created or revived.'),

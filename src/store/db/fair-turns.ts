@@ -19,6 +19,7 @@ export type FairTurns<Connection extends object> = {
 type Account = number | undefined;
 type Flow = { held: number; waiting: Set<() => void> };
 
+/** Of so few connections, none is kept for others. */
 const SHARED_MAX = 2;
 
 /** Turns for `max` connections. */
@@ -40,17 +41,18 @@ export function createFairTurns<Connection extends object>(
     return account === undefined ? free > 1 : held < free;
   }
 
-  function grant(account: Account, flow: Flow): () => void {
+  function begin(account: Account, flow: Flow): void {
     free -= 1;
     flow.held += 1;
     flows.delete(account);
     flows.set(account, flow);
-    return () => {
-      free += 1;
-      flow.held -= 1;
-      forgetIfUnused(account, flow);
-      serve();
-    };
+  }
+
+  function end(account: Account, flow: Flow): void {
+    free += 1;
+    flow.held -= 1;
+    forgetIfUnused(account, flow);
+    serve();
   }
 
   function forgetIfUnused(account: Account, { held, waiting }: Flow): void {
@@ -60,56 +62,34 @@ export function createFairTurns<Connection extends object>(
   /** Of the waiting accounts, the one that holds the fewest connections is next. */
   function serve(): void {
     for (;;) {
-      let next: Flow | undefined;
-      for (const [account, flow] of flows) {
-        if (flow.waiting.size === 0 || !mayTake(account, flow)) continue;
-        if (next === undefined || flow.held < next.held) next = flow;
-      }
-      const [proceed] = next?.waiting ?? [];
-      if (proceed === undefined) return;
+      const able = [...flows].filter(([account, flow]) => flow.waiting.size > 0 && mayTake(account, flow));
+      const [next] = able.sort(([, one], [, other]) => one.held - other.held);
+      const [proceed] = next?.[1].waiting ?? [];
+      if (next === undefined || proceed === undefined) return;
+      next[1].waiting.delete(proceed);
+      begin(...next);
       proceed();
     }
   }
 
-  /** Returns the function that ends the turn. */
-  async function take(): Promise<() => void> {
-    const account = presentAccount();
-    const flow = flows.get(account) ?? { held: 0, waiting: new Set() };
-    if (flow.waiting.size === 0 && mayTake(account, flow)) return grant(account, flow);
-    flows.set(account, flow);
-    const { promise, resolve, reject } = Promise.withResolvers<() => void>();
-    const limit = startAbort(never, msMax);
-    const leave = () => {
-      flow.waiting.delete(proceed);
-      limit.release();
-    };
-    const proceed = () => {
-      leave();
-      resolve(grant(account, flow));
-    };
-    onAbort(limit.signal, () => {
-      leave();
-      forgetIfUnused(account, flow);
-      reject(
-        new Fault(
-          'unavailable',
-          `database: no connection was free within ${msMax} ms (database.connections.api)`,
-        ),
-      );
-    });
-    flow.waiting.add(proceed);
-    return promise;
-  }
-
   return {
     async lend(connect) {
-      const end = await take();
+      const account = presentAccount();
+      const flow = flows.get(account) ?? { held: 0, waiting: new Set() };
+      if (flow.waiting.size === 0 && mayTake(account, flow)) begin(account, flow);
+      else {
+        flows.set(account, flow);
+        await waitIn(flow.waiting, msMax).catch((error: unknown) => {
+          forgetIfUnused(account, flow);
+          throw error;
+        });
+      }
       try {
         const connection = await connect();
-        endOf.set(connection, end);
+        endOf.set(connection, () => end(account, flow));
         return connection;
       } catch (error) {
-        end();
+        end(account, flow);
         throw error;
       }
     },
@@ -117,4 +97,25 @@ export function createFairTurns<Connection extends object>(
       endOf.get(connection)?.();
     },
   };
+}
+
+/** Resolves when the function that it adds is called. @throws Fault `unavailable` after `msMax`, and is then no longer in line */
+async function waitIn(line: Set<() => void>, msMax: number): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const limit = startAbort(never, msMax);
+  onAbort(limit.signal, () => {
+    line.delete(resolve);
+    reject(
+      new Fault(
+        'unavailable',
+        `database: no connection was free within ${msMax} ms (database.connections.api)`,
+      ),
+    );
+  });
+  line.add(resolve);
+  try {
+    await promise;
+  } finally {
+    limit.release();
+  }
 }

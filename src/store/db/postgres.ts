@@ -80,63 +80,10 @@ const SETTINGS = {
 
 /** @throws Fault `unavailable` if the server can't be reached, `invalid` if it is older than PostgreSQL 15. */
 export async function openPostgres(url: string, options: PostgresOptions): Promise<SharedDatabase> {
-  const { onWait, silentMsMax } = options;
-  const { hosts, apiHosts, pools, close } = createPools(url, options);
+  const pools = createPools(url, options);
+  const { hosts, apiHosts, close } = pools;
   const isPooled = apiHosts !== hosts;
-  const nameOf = createNames();
-
-  const prober: Lender = {
-    ...hosts,
-    ...{ nameOf: () => undefined, begin: 'begin', msMax: PROBE_MS_MAX },
-    lend: () => orFault(hosts.connect(pools.probe)),
-  };
-
-  const turns = createFairTurns<pg.PoolClient>(options.connections.api, CONNECT_MS_MAX);
-  const probe = <Row>(statement: Sql) => query<Row>(prober, statement);
-
-  function shareOf(share: Share, isDistributed: boolean): Database {
-    const isApi = share === 'api' || share === 'operator';
-    const own = isApi ? apiHosts : hosts;
-    const lender: Lender = {
-      ...own,
-      // A pooler runs the next statement in another session, which doesn't know the name.
-      nameOf: own === hosts ? nameOf : () => undefined,
-      msMax: isDistributed && limited.has(share) ? SHARD_MS_MAX : undefined,
-      begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}${isDistributed ? ONE_AFTER_THE_OTHER : ''}`,
-      async lend() {
-        const askedMs = machineSteadyMs();
-        const connect = () => orFault(own.connect(pools[share === 'operator' ? 'api' : share]));
-        const client = await (isApi ? turns.lend(connect) : connect());
-        onWait(share, machineSteadyMs() - askedMs);
-        return client;
-      },
-      release(client, isBroken) {
-        own.release(client, isBroken);
-        if (isApi) turns.giveBack(client);
-      },
-    };
-    return {
-      kind: 'postgres',
-      isDistributed,
-      query: (statement) => query(lender, statement),
-      ...(isDistributed && { probe }),
-      each: (statement, onRow) => each(lender, statement, onRow),
-      transaction: (work) =>
-        unlessConflict(() =>
-          inTransaction(lender, (client) =>
-            work({
-              kind: 'transaction',
-              isDistributed,
-              query: (statement) => run(client, lender, statement),
-            }),
-          ),
-        ),
-      script: (text) => script(lender, text),
-      session: () => openSession(hosts),
-      close,
-    };
-  }
-
+  const shareOf = createShares(pools, options);
   try {
     const opened = shareOf('api', false);
     await requireVersion(opened);
@@ -158,6 +105,67 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     await close();
     throw error;
   }
+}
+
+function createShares(
+  { hosts, apiHosts, pools, close }: ReturnType<typeof createPools>,
+  { onWait, silentMsMax, connections }: PostgresOptions,
+): (share: Share, isDistributed: boolean) => Database {
+  const nameOf = createNames();
+  const turns = createFairTurns<pg.PoolClient>(connections.api, CONNECT_MS_MAX);
+  const prober: Lender = {
+    ...hosts,
+    ...{ nameOf: () => undefined, begin: 'begin', msMax: PROBE_MS_MAX },
+    lend: () => orFault(hosts.connect(pools.probe)),
+  };
+  const probe = <Row>(statement: Sql) => query<Row>(prober, statement);
+
+  function lenderOf(share: Share, isDistributed: boolean): Lender {
+    const isApi = share === 'api' || share === 'operator';
+    const own = isApi ? apiHosts : hosts;
+    const connect = () => orFault(own.connect(pools[share === 'operator' ? 'api' : share]));
+    return {
+      ...own,
+      // A pooler runs the next statement in another session, which doesn't know the name.
+      nameOf: own === hosts ? nameOf : () => undefined,
+      msMax: isDistributed && limited.has(share) ? SHARD_MS_MAX : undefined,
+      begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}${isDistributed ? ONE_AFTER_THE_OTHER : ''}`,
+      async lend() {
+        const askedMs = machineSteadyMs();
+        const client = await (isApi ? turns.lend(connect) : connect());
+        onWait(share, machineSteadyMs() - askedMs);
+        return client;
+      },
+      release(client, isBroken) {
+        own.release(client, isBroken);
+        if (isApi) turns.giveBack(client);
+      },
+    };
+  }
+
+  return (share, isDistributed) => {
+    const lender = lenderOf(share, isDistributed);
+    return {
+      kind: 'postgres',
+      isDistributed,
+      query: (statement) => query(lender, statement),
+      ...(isDistributed && { probe }),
+      each: (statement, onRow) => each(lender, statement, onRow),
+      transaction: (work) =>
+        unlessConflict(() =>
+          inTransaction(lender, (client) =>
+            work({
+              kind: 'transaction',
+              isDistributed,
+              query: (statement) => run(client, lender, statement),
+            }),
+          ),
+        ),
+      script: (text) => script(lender, text),
+      session: () => openSession(hosts),
+      close,
+    };
+  };
 }
 
 /** The pool of each share. `apiHosts` differs from `hosts` if a pooler in transaction mode serves the API. */

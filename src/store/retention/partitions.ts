@@ -28,13 +28,13 @@ const timeColumn = {
 };
 
 /**
- * Old partitions of `notification` that are not dropped yet, because too many of their rows are needed: when they were looked at, on the
- * steady clock, and the page up to which their finished rows have been deleted since.
+ * Old partitions of `notification` by name: whether too many of their rows are needed to drop them, when that was looked at on the steady
+ * clock, and the page up to which the finished rows of a crowded one are deleted; infinite once the pass has ended.
  */
-export type Crowded = Map<string, { lookedMs: number; page: number }>;
+export type Crowded = Map<string, { isCrowded: boolean; lookedMs: number; page: number }>;
 
-/** How often a crowded partition is looked at. Its pending notifications seldom end, and the look reads the queue. */
-const LOOK_MS = 3_600_000;
+/** How often a partition is looked at, because the look reads the queue. Pending notifications of a crowded one seldom end. */
+const [CROWDED_LOOK_MS, LOOK_MS] = [3_600_000, 60_000];
 /** Dropping a partition copies at most this many rows of each kind, because blocks and delivery wait for it. */
 const COPIED_ROWS_MAX = 10_000;
 
@@ -67,14 +67,17 @@ export async function maintainPartitions(
     await analyzeNew(database, table);
     for (const old of spans.filter(({ until }) => until <= before[table].getTime())) {
       if (table === 'notification' && (await isCrowded(database, old, { crowded, clock }))) continue;
-      isDropped = (await dropSpan(database, table, old)) || isDropped;
+      if (await dropSpan(database, table, old)) {
+        isDropped = true;
+        crowded.delete(nameOf(table, old));
+      }
       break;
     }
   }
   return isDropped;
 }
 
-/** Whether too many of its rows are needed. Looks once an hour. */
+/** Whether too many of its rows are needed. */
 async function isCrowded(
   database: Database,
   span: Span,
@@ -83,11 +86,12 @@ async function isCrowded(
   const name = nameOf('notification', span);
   const lookedMs = clock.steadyMs();
   const known = crowded.get(name);
-  if (known !== undefined && lookedMs - known.lookedMs < LOOK_MS) return true;
-  crowded.delete(name);
-  if ((await unlessGone(areManyNeeded(database, span))) !== true) return false;
-  crowded.set(name, { lookedMs, page: 0 });
-  return true;
+  const keptMs = known?.isCrowded === true ? CROWDED_LOOK_MS : LOOK_MS;
+  if (known !== undefined && lookedMs - known.lookedMs < keptMs) return known.isCrowded;
+  const isNow = (await unlessGone(areManyNeeded(database, span))) === true;
+  const page = known !== undefined && Number.isFinite(known.page) ? known.page : 0;
+  crowded.set(name, { isCrowded: isNow, lookedMs, page });
+  return isNow;
 }
 
 /** SQLSTATE of a table that does not exist. Another process may have dropped the partition. */

@@ -136,10 +136,14 @@ function createCrowdedPruner(database: Database): (crowded: Crowded) => Promise<
     // A page is one of a single shard. On Citus, such partitions stay whole until their receivers work again.
     if (database.isDistributed === true) return false;
     for (const [name, pass] of crowded) {
+      if (!pass.isCrowded || !Number.isFinite(pass.page)) continue;
       const [size] = await database.query<{ bytes: number | null }>(
         sql`select pg_relation_size(to_regclass(${name}::text))::bigint as bytes`,
       );
-      if (pass.page * PAGE_BYTES >= (size?.bytes ?? 0)) continue;
+      if (pass.page * PAGE_BYTES >= (size?.bytes ?? 0)) {
+        pass.page = Number.POSITIVE_INFINITY;
+        continue;
+      }
       const [from, until] = [pass.page, pass.page + STEP_PAGES].map((page) => sql`${`(${page},0)`}::tid`);
       const chosen = sql`n.ctid >= ${from} and n.ctid < ${until}`;
       await unlessGone(deleteFinished(database, raw(name), { chosen, order: sql`order by n.ctid` }));

@@ -24,7 +24,7 @@ import {
   transferOf,
   watchAddress,
 } from '../../kit/chain-story.ts';
-import { onSampledDatabase } from '../../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { planTest, withPlans } from '../../kit/many-notifications.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
@@ -191,4 +191,35 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await replaceWith([]), { created: 0, updated: 0, deleted: 200, unchanged: 0 });
     },
   );
+});
+
+onPostgres(({ database }) => {
+  test('a record that is moved to another URL while its set is replaced stays', async () => {
+    const record = await watchAddress(database());
+    const moved = 'https://two.example/hook';
+    const { counts } = await database().transaction((tx) =>
+      replaceWatchedSet(
+        {
+          ...tx,
+          async query(statement) {
+            if (/^\s*delete from watched_address/.test(statement.text))
+              await updateWatchedAddress(
+                database(),
+                1,
+                record.id,
+                { webhookUrl: moved },
+                { origin: undefined, now: later(1) },
+              );
+            return tx.query(statement);
+          },
+        },
+        1,
+        record.webhookUrl,
+        [],
+        later(2),
+      ),
+    );
+    assert.equal(counts.deleted, 0);
+    assert.equal((await findWatchedAddress(database(), 1, record.id))?.webhookUrl, moved);
+  });
 });
