@@ -63,15 +63,7 @@ export function createStatus(options: StatusOptions): Status {
     return bodyOf(options, { stored, trouble, now });
   }
 
-  /** The state without what only /status reads: prices, pairs, and counts of notifications. */
-  async function findState(): Promise<Trouble['state'] | 'ok'> {
-    const read = await options.deployment?.read(clock.now());
-    const own = read?.leader === undefined ? await findOwn(await readTip()) : read.leader.trouble;
-    const state = read === undefined ? (own?.state ?? 'ok') : summaryOf(read, own).state;
-    if (state !== 'ok') return state;
-    const isUncertain = (read?.errors.length ?? 0) > 0 || (await options.writes.failures()).length > 0;
-    return isUncertain ? 'degraded' : 'ok';
-  }
+  const { summarize, findState } = createSummary(options, async () => findOwn(await readTip()));
 
   return {
     watch: (step) => async (signal) => {
@@ -99,11 +91,8 @@ export function createStatus(options: StatusOptions): Status {
       return read.details;
     },
     async deployment() {
-      const read = await options.deployment?.read(clock.now());
-      if (read === undefined || read.body.processes === null) return undefined;
-      const leader = read.leader ?? { trouble: await findOwn(await readTip()) };
-      const { state, message } = summaryOf(read, leader.trouble);
-      return { state, message: message === undefined ? null : view.text(message) };
+      const summary = await summarize();
+      return summary && { ...summary, message: summary.message === null ? null : view.text(summary.message) };
     },
     status: async () => view.status(await readBody()),
     fullStatus: async () => hideSecrets(await readBody()),
@@ -171,6 +160,33 @@ function describeUnread(error: unknown, isUnreadable: boolean): string {
     ? "/status can't show what is stored: check that the database runs, and check database.url"
     : `/status has null for what it could not read${cause}`;
   return `${message}. ${advice}`;
+}
+
+/** The state of all processes together, with the trouble of following here where no other process leads. */
+function createSummary(
+  { deployment, clock, writes }: StatusOptions,
+  findOwn: () => Promise<Trouble | undefined>,
+) {
+  const chainTrouble = async (read: DeploymentReading) =>
+    read.leader === undefined ? await findOwn() : read.leader.trouble;
+  return {
+    /** Undefined while the processes can't be read. */
+    async summarize(): Promise<{ state: 'ok' | Trouble['state']; message: string | null } | undefined> {
+      const read = await deployment?.read(clock.now());
+      if (read === undefined || read.body.processes === null) return undefined;
+      const { state, message } = summaryOf(read, await chainTrouble(read));
+      return { state, message: message ?? null };
+    },
+    /** The state without what only /status reads: prices, pairs, and counts of notifications. */
+    async findState(): Promise<'ok' | Trouble['state']> {
+      const read = await deployment?.read(clock.now());
+      const state =
+        read === undefined ? (await findOwn())?.state : summaryOf(read, await chainTrouble(read)).state;
+      if (state !== undefined && state !== 'ok') return state;
+      const isUncertain = (read?.errors.length ?? 0) > 0 || (await writes.failures()).length > 0;
+      return isUncertain ? 'degraded' : 'ok';
+    },
+  };
 }
 
 /** The deployment's state in /readyz: the most important problem decides it. */

@@ -1,5 +1,5 @@
 /**
- * A database whose statements are for one account, whoever asks for them.
+ * A database whose statements are for one account.
  */
 import { actFor } from '../../core/account.ts';
 import type { Database } from './db.ts';

@@ -6,7 +6,7 @@ import { never, onAbort, startAbort } from '../../core/abort.ts';
 import { presentAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
 
-export type FairTurns<Connection extends object> = {
+type FairTurns<Connection extends object> = {
   /**
    * Calls `connect` when the present account may have one more connection. Give it back after use.
    * @throws Fault `unavailable` if that takes longer than `msMax`, or the error of `connect`
