@@ -7,6 +7,7 @@ import { demoConfigFile, findConfigFile } from '../config/config-file.ts';
 import { readEnvironment } from '../config/environment.ts';
 import type { Config } from '../config/schema.ts';
 import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
+import { printable } from '../core/terminal-text.ts';
 
 export const exitCodes = { usage: 64, unavailable: 69, tryAgain: 75, config: 78 } as const;
 
@@ -90,7 +91,7 @@ export async function withFaults(command: () => Promise<void>): Promise<void> {
     await command();
   } catch (error) {
     if (error instanceof Fault) {
-      process.stderr.write(`chainbell: ${messageOf(error)}\n`);
+      process.stderr.write(`chainbell: ${messageOf(error).split('\n').map(printable).join('\n')}\n`);
       process.exitCode = codeOfFault[error.code];
       return;
     }

@@ -1,9 +1,11 @@
 /**
  * Plain-text tables.
  */
+import { printable } from '../core/terminal-text.ts';
 
 /** Aligns columns; the first row is the heading. A table without further rows is ''. */
-export function table(rows: readonly (readonly string[])[]): string {
+export function table(unsafe: readonly (readonly string[])[]): string {
+  const rows = unsafe.map((row) => row.map(printable));
   const [first = []] = rows;
   if (rows.length < 2) return '';
   const widths = first.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));

@@ -8,6 +8,10 @@ export const shownText = (text: string): string =>
     ? text
     : JSON.stringify(text).replace(/[\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, escapeCharacter);
 
+/** The text with its control characters escaped, and those that turn the reading direction: nodes and receivers wrote parts of it. */
+export const printable = (text: string): string =>
+  text.replace(/[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu, escapeCharacter);
+
 /** The text, quoted if necessary, so that a shell reads it as one word. */
 export const shellWord = (text: string): string =>
   /^[\w/.:@%+,][\w/.:@%+,-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;

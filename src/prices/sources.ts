@@ -10,6 +10,7 @@ import type { Clock } from '../core/clock.ts';
 import { amountOf, type Decimal, decimal } from '../core/decimal.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Address } from '../core/hex.ts';
+import { YEAR_MAX, YEAR_MIN } from '../core/iso-time.ts';
 import { parseDecimals } from '../core/json.ts';
 import { findAtPath, type JsonPath } from '../core/json-path.ts';
 import type { PairRate } from '../domain/pair-rate.ts';
@@ -233,6 +234,8 @@ function parseTime(value: unknown): Date {
   const count = COUNT.test(text) ? Number(text) : undefined;
   const isoMs = ISO.test(text) ? Date.parse(text) : Number.NaN;
   const at = new Date(count === undefined ? isoMs : count > SECONDS_MAX ? count : count * 1000);
-  if (Number.isNaN(at.getTime())) throw new Fault('inconsistent', 'has no time where the time should be');
+  const year = at.getUTCFullYear();
+  if (!(year >= YEAR_MIN && year <= YEAR_MAX))
+    throw new Fault('inconsistent', 'has no time where the time should be');
   return at;
 }

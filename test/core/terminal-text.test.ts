@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { shellWord, shownText } from '../../src/core/terminal-text.ts';
+import { printable, shellWord, shownText } from '../../src/core/terminal-text.ts';
 
 test('plain names are shown unchanged, and others in a form that stays on one line', () => {
   for (const name of ['acme', 'Acme & Söhne', '7', 'ACME/eu-1', '名前']) assert.equal(shownText(name), name);
@@ -22,6 +22,14 @@ test('no text breaks its line or controls the terminal, and each can be parsed b
       assert.equal(shown.startsWith('"') ? JSON.parse(shown) : shown, text);
     }),
   );
+});
+
+test('a printable text is unchanged, except for characters that control the terminal', () => {
+  assert.equal(
+    printable('node “a”: no\u001b[2J\u009b1m block\n'),
+    'node “a”: no\\u001b[2J\\u009b1m block\\u000a',
+  );
+  assert.equal(printable('名前, "é" \\n'), '名前, "é" \\n');
 });
 
 test('a shell reads every quoted text as one word', () => {

@@ -98,7 +98,8 @@ test('values that are not numbers, or numbers larger than any price, are refused
     assert.equal(await refusal(body(`{"price":${text}}`)), 'has no number where the price should be', text);
   assert.match(await refusal(body('{"value":1}')), /no number where the price/);
   const paths = { price: pathOf('$.price'), time: pathOf('$.at') };
-  for (const at of ['null', '"yesterday"', '"2023-11-14T22:13:20"', '-1', '99999999999999999'])
+  const far = ['99999999999999999', '999999999999999', '"9999-12-31T23:59:59-14:00"'];
+  for (const at of ['null', '"yesterday"', '"2023-11-14T22:13:20"', '-1', ...far])
     assert.match(await refusal(body(`{"price":1,"at":${at}}`), paths), /no time where the time/);
 });
 

@@ -17,6 +17,7 @@ export type TransactionTrace = { succeeded: boolean; calls: ValueCall[] };
 const DEPTH_MAX = 1_024;
 /** A message quotes this much of a node's error for a transaction that it can't trace. */
 const ERROR_CHARACTERS_MAX = 300;
+const HASH_CHARACTERS = 66;
 
 /**
  * Parses the answer of debug_traceBlockByHash or debug_traceBlockByNumber with callTracer, by transaction. Some
@@ -31,7 +32,7 @@ export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Has
     if (result === undefined && typeof error === 'string')
       throw new Fault(
         'unavailable',
-        `the node could not trace ${hash ?? 'a transaction'}: ${excerptOf(error, ERROR_CHARACTERS_MAX)}`,
+        `the node could not trace ${hash === undefined ? 'a transaction' : excerptOf(hash, HASH_CHARACTERS)}: ${excerptOf(error, ERROR_CHARACTERS_MAX)}`,
       );
     const root = record(result, 'trace.result');
     const calls: ValueCall[] = [];
@@ -95,30 +96,43 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const trace: FlatTrace = traces.get(hash) ?? {
       succeeded: true,
       calls: [],
-      voided: [],
+      voided: new Set(),
       accounts: new Map(),
     };
     traces.set(hash, trace);
     const steps = list(item.traceAddress, 'trace.traceAddress').map(
       (index) => `${quantity(index, 'trace.traceAddress')}/`,
     );
+    if (steps.length > DEPTH_MAX)
+      throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
     const path = steps.join('');
     const isRoot = path === '';
     if (hasFailed(item)) {
-      trace.voided.push(path);
+      trace.voided.add(path);
       if (isRoot) trace.succeeded = false;
     }
     collectTrace(item, trace, {
       path,
       parent: steps.slice(0, -1).join(''),
-      counts: !isRoot && !trace.voided.some((prefix) => path.startsWith(prefix)),
+      counts: !isRoot && !isVoided(trace, steps),
     });
   }
   return traces;
 }
 
 /** `voided` has the paths of failed frames. `accounts` has, by path, the account whose balance the code there can spend. */
-type FlatTrace = TransactionTrace & { voided: string[]; accounts: Map<string, unknown> };
+type FlatTrace = TransactionTrace & { voided: Set<string>; accounts: Map<string, unknown> };
+
+/** Whether the frame or one above it failed. */
+function isVoided({ voided }: FlatTrace, steps: readonly string[]): boolean {
+  let path = '';
+  if (voided.has(path)) return true;
+  for (const step of voided.size === 0 ? [] : steps) {
+    path += step;
+    if (voided.has(path)) return true;
+  }
+  return false;
+}
 
 function collectTrace(
   item: Record<string, unknown>,

@@ -4,6 +4,7 @@
 import { wordsOf } from '../../core/abi.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hex } from '../../core/hex.ts';
+import { YEAR_MAX } from '../../core/iso-time.ts';
 import { type ContractCall, type ContractReader, callContracts } from './contracts.ts';
 
 type AggregatorRound = {
@@ -18,8 +19,8 @@ const LATEST_ROUND_DATA: Hex = '0xfeaf968c';
 const DECIMALS: Hex = '0x313ce567';
 /** A uint256 has at most 78 digits. */
 const DECIMALS_MAX = 77n;
-/** The latest Unix time in seconds that a Date can hold. */
-const SECONDS_MAX = 8_640_000_000_000n;
+/** The last second of the last year that times may have. A feed in milliseconds is later. */
+const SECONDS_MAX = BigInt(Date.UTC(YEAR_MAX + 1, 0)) / 1_000n - 1n;
 
 /**
  * Reads the newest round of the feed. If nodes must agree, it reads the round at a block that they all have.

@@ -54,8 +54,15 @@ export function createAgree({ nodes, quorum, clock, read: exchange, outvoted }: 
 }
 
 /** All errors are equal, because a revert is an answer and its text differs between clients. */
-const keyOfAnswers = (answers: readonly RpcAnswer[]) =>
-  JSON.stringify(answers.map((answer) => (answer.ok ? answer.result : 'error'))).toLowerCase();
+function keyOfAnswers(answers: readonly RpcAnswer[]): string {
+  try {
+    return JSON.stringify(answers.map((answer) => (answer.ok ? answer.result : 'error'))).toLowerCase();
+  } catch (error) {
+    // JSON.parse reads what is too deep for JSON.stringify.
+    if (error instanceof RangeError) throw new Fault('inconsistent', 'an answer is nested too deeply');
+    throw error;
+  }
+}
 
 const describeCalls = (calls: readonly RpcCall[]) =>
   `${[...new Set(calls.map(({ method }) => method))].join(', ')} at ${JSON.stringify(calls[0]?.params.at(-1))}`;

@@ -68,7 +68,7 @@ export async function poll<C, T>(
       if (running.size === 0) return { agreed: undefined, votes, faults };
       const outcome = await nextOutcome();
       if (outcome === 'late') {
-        signal.throwIfAborted();
+        if (signal.aborted) throw new Fault('unavailable', 'these answers are no longer wanted');
         if (waiting.length === 0) return { agreed: undefined, votes, faults };
         lateCount += 1;
         continue;

@@ -145,6 +145,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   let heads = 0;
   let reason = 'closed';
   let lastMessageMs = clock.now().getTime();
+  let isSubscribed = false;
   const end = (why: string) => {
     if (connection.signal.aborted) return;
     // Nodes repeat paths and keys of their URL. Redact before cutting, because a cut key would not be recognized.
@@ -161,6 +162,8 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
     try {
       const message = parseMessage(data.toString());
       if (message.kind === 'chain') {
+        if (isSubscribed) return end('it answered one request twice');
+        isSubscribed = true;
         if (message.chainId !== options.chainId)
           return end(`it is on chain ${message.chainId}, not ${options.chainId}`);
         options.onState('connected', '');

@@ -31,7 +31,17 @@ export function limitOfError({ code, message, data }: RpcRefusal): Limit | undef
   if (TOO_MUCH.test(message)) return { kind: 'too much' };
   if (OF_THE_QUESTION.test(message)) return undefined;
   if (!TOO_OFTEN_CODES.has(code) && !TOO_OFTEN.test(message)) return undefined;
-  return tooOften(message, data === undefined ? undefined : waitOfText(JSON.stringify(data)));
+  return tooOften(message, data === undefined ? undefined : waitOfText(jsonOf(data)));
+}
+
+/** Empty for data so deep that JSON.stringify has no stack left; JSON.parse reads it. */
+function jsonOf(data: unknown): string {
+  try {
+    return JSON.stringify(data);
+  } catch (error) {
+    if (error instanceof RangeError) return '';
+    throw error;
+  }
 }
 
 /**

@@ -65,9 +65,11 @@ function parseTransaction(json: unknown): ChainTransaction {
 /** The newest transaction type of Ethereum (EIP-7702). A chain itself defines any higher type. */
 export const TYPE_MAX = 4;
 
-/** Old nodes give no type, because all transactions were of type 0. */
+/** Old nodes give no type, because all transactions were of type 0. NaN for what is no type: it has no encoding. */
 export function typeOf({ type }: Record<string, unknown>): number {
-  return type === undefined || type === null ? 0 : Number(type);
+  if (type === undefined || type === null) return 0;
+  // Number() calls methods of objects, which a node's answer may lack.
+  return typeof type === 'string' || typeof type === 'number' ? Number(type) : Number.NaN;
 }
 
 /** Source: execution-apis, schema `ReceiptInfo`. @throws Fault `inconsistent` */
@@ -119,10 +121,10 @@ export function quantity(value: unknown, what: string): number {
   return number;
 }
 
-/** Seconds since 1970, within the range of a Date. */
+/** Seconds since 1970, in years that databases and JavaScript write with four digits. */
 function time(value: unknown, what: string): Date {
   const date = new Date(quantity(value, what) * 1000);
-  if (Number.isNaN(date.getTime())) throw refuse(what, 'a time', value);
+  if (!(date.getUTCFullYear() <= 9999)) throw refuse(what, 'a time', value);
   return date;
 }
 

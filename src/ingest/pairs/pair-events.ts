@@ -39,6 +39,9 @@ export function createPairReader(
   };
 }
 
+const RESERVE_MAX = 2n ** 112n - 1n;
+const SUPPLY_MAX = 2n ** 256n - 1n;
+
 const noEvents = (pairId: number): PairEvents => ({
   pairId,
   swaps: [],
@@ -59,7 +62,9 @@ function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: numb
     }
     case SYNC_TOPIC: {
       const [reserve0, reserve1] = wordsOf(data, 2);
-      if (reserve0 !== undefined && reserve1 !== undefined) events.reserves = { reserve0, reserve1 };
+      if (reserve0 === undefined || reserve1 === undefined) return;
+      // Uniswap V2 has reserves of 112 bits. Larger ones are of another contract, and their product may exceed the column.
+      if (reserve0 <= RESERVE_MAX && reserve1 <= RESERVE_MAX) events.reserves = { reserve0, reserve1 };
       return;
     }
     // Both come after the Sync of the same call. The contract has stored the product of its reserves as kLast.
@@ -69,9 +74,12 @@ function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: numb
         events.liquidityK = events.reserves.reserve0 * events.reserves.reserve1;
       return;
     // The pair contract is the contract of its LP token too.
-    case TRANSFER_TOPIC:
-      events.supplyChange += supplyChangeOf(log);
+    case TRANSFER_TOPIC: {
+      const change = events.supplyChange + supplyChangeOf(log);
+      // No supply changes by more, except one that a contract makes up.
+      if (change <= SUPPLY_MAX && change >= -SUPPLY_MAX) events.supplyChange = change;
       return;
+    }
     default:
       return;
   }

@@ -282,6 +282,23 @@ test('calls nested as deeply as the EVM allows are read, and deeper ones are ref
   assert.throws(() => parseCallTracer(nested(20_000), [hash]), { name: 'Fault', code: 'inconsistent' });
 });
 
+test('trace_block with paths deeper than the EVM allows is refused, and a voided path voids what is under it only', () => {
+  const entry = (traceAddress: number[], parts: object = {}) => ({
+    ...{ type: 'call', transactionHash: hash, traceAddress, ...parts },
+    action: { callType: 'call', from: alice, to: bob, value: '0x1' },
+  });
+  assert.throws(() => parseTraceBlock([entry(Array.from({ length: 1_025 }, () => 0))]), { name: 'Fault' });
+  const entries = [
+    entry([]),
+    entry([1], { error: 'Reverted' }),
+    entry([1, 0]),
+    entry([1, 0, 2]),
+    entry([11]),
+    entry([2]),
+  ];
+  assert.equal(parseTraceBlock(entries).get(hash)?.calls.length, 2);
+});
+
 for (const [what, trace] of [
   ['a type that is an object', { type: { toString: 1 } }],
   ['an error in place of a result', undefined],

@@ -57,6 +57,15 @@ test('a voter whose vote is already known is not asked', async () => {
   assert.deepEqual(asked, ['b']);
 });
 
+test('a poll whose work is ended while answers are late fails with a Fault, not with the end’s reason', async () => {
+  const work = startAbort(signal);
+  const clock = createTestClock();
+  const never = new Promise<{ key: string; answer: number }>(() => {});
+  const polled = poll({ clock, signal: work.signal, quorum: 2 }, ['a', 'b', 'c'], () => never);
+  work.abort();
+  await assert.rejects(polled, { name: 'Fault', code: 'unavailable' });
+});
+
 test('a poll that times out fails like one without answers', async () => {
   const limit = startAbort(signal, 20);
   const pending = poll(

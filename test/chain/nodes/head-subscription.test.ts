@@ -116,6 +116,7 @@ for (const [name, message, reason] of [
     '{"id":1,"error":{"code":-32601,"message":"no subscriptions here"}}',
     /no subscriptions here/,
   ],
+  ['a second answer to one request', '{"jsonrpc":"2.0","id":1,"result":"0x1"}', /answered one request twice/],
   ['an error without text', '{"id":1,"error":{"message":{"toString":1}}}', /./],
 ] as const) {
   test(`${name} ends the socket, and the next one works`, () =>

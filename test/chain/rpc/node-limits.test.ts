@@ -5,10 +5,16 @@ import { limitOfError, limitOfHttp } from '../../../src/chain/rpc/node-limits.ts
 const now = new Date('2025-11-20T12:00:00.000Z');
 
 /** Messages of hosted nodes for too many requests, with the pause that they name. */
-const tooOften: [code: number, message: string, waitMs?: number, data?: unknown][] = [
+const tooOften: [code: number, message: string, waitMs?: number | undefined, data?: unknown][] = [
   [-32_005, 'limit exceeded'],
   [-32_005, 'method eth_getBlockReceipts in batch triggered rate limit'],
   [-32_005, 'daily request count exceeded, request rate limited', 30_000, { rate: { backoff_seconds: 30 } }],
+  [
+    -32_005,
+    'limit exceeded, with data that JSON.stringify can’t write',
+    undefined,
+    JSON.parse('['.repeat(20_000) + ']'.repeat(20_000)),
+  ],
   [-32_007, '15/second request limit reached - reduce calls per second or upgrade your account'],
   [-32_016, 'over rate limit'],
   [-32_029, 'Too Many Requests'],

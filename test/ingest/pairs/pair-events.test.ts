@@ -74,6 +74,21 @@ test('other contracts, failed transactions and other events are ignored', () => 
   assert.deepEqual(read({ transactions: [transactionOf(1, foreign)] }), []);
 });
 
+test('reserves beyond 112 bits and supplies beyond 256 bits, which no such contract has, are ignored', () => {
+  const huge = 2n ** 256n - 1n;
+  const logs = [
+    logOf(SYNC, [10n, 20n]),
+    logOf(SYNC, [huge, huge]),
+    logOf(MINT, [1n, 2n], [alice]),
+    ...Array.from({ length: 9 }, () => logOf(TRANSFER, [huge], [zeroAddress, alice])),
+  ];
+  const [events] = read({ transactions: [transactionOf(1, logs)] });
+  assert.deepEqual(
+    [events?.reserves, events?.liquidityK, events?.supplyChange],
+    [{ reserve0: 10n, reserve1: 20n }, 200n, huge],
+  );
+});
+
 test('truncated events are ignored', () => {
   const logs = [
     logOf(SWAP, [1n, 2n, 3n], [alice, bob]),
