@@ -60,6 +60,9 @@ const REQUEST_MS_MAX = 30_000;
 const PATIENCE_MS_MAX = REQUEST_MS_MAX;
 /** The largest answer read: some 50 traced mainnet blocks. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
+/** A contract can make its traces this large: each call repeats its input. */
+const TOO_LARGE =
+  'the answer is larger than 256 MiB. If it is a trace, Chainbell goes on without traces with chain.internalTransfers: off';
 /** A node's message goes to the log and to the status page, and some send whole stack traces. */
 const MESSAGE_CHARACTERS_MAX = 500;
 /** JSON-RPC 2.0, section 5.1. */
@@ -168,7 +171,7 @@ function createPost({
     } catch (error) {
       if (error instanceof Fault) throw error;
       if (error instanceof errors.ResponseExceededMaxSizeError)
-        return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };
+        return { refusal: { ok: false, code: 0, message: TOO_LARGE, limit: { kind: 'too much' } } };
       // Without the cause, because its text would be appended to the message unredacted.
       throw new Fault('unavailable', `${name}: ${redact(messageOf(error))}`);
     } finally {
