@@ -26,7 +26,7 @@ export type StatusOptions = {
   version: string;
   config: Config;
   database: Database;
-  /** The database for /readyz, if it has other turns. */
+  /** The database for /readyz and for reads of blocks, if it has other turns. */
   probes?: Database;
   /** The connections of the follower, for its report: the API or its pooler may be busy. */
   reports?: Database;
@@ -55,12 +55,14 @@ export type Stored = Awaited<ReturnType<typeof readStored>>;
 /** Everything that /status shows from the database. `errors` says why parts of it are unknown. */
 export async function readStored(options: StatusOptions, now: Date) {
   const { config, database, clock } = options;
+  // What blocks write, beside statements that wait for locks of deliveries.
+  const quick = options.probes ?? database;
   const parts = createPartReader(clock);
-  const lost = countMissed(database);
+  const lost = countMissed(quick);
   const present = lost.then(async (some) => withoutLost(withLimit(database, DATABASE_MS_MAX), some));
   const [tip, chain, lostShards, queue, prices, pairs, notifications, own, deployment] = await Promise.all([
-    parts.read(findTipTimes(database)),
-    parts.read(findChain(database)),
+    parts.read(findTipTimes(quick)),
+    parts.read(findChain(quick)),
     parts.read(lost),
     parts.read(present.then((shards) => queueStatistics(shards, now))),
     parts.read(describePrices(config, database, now)),

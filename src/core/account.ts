@@ -8,7 +8,7 @@ const present = new AsyncLocalStorage<number>();
 
 /** For status and metrics, which answer beside any number of requests. No watcher has this id. */
 export const HEALTH = -2;
-/** For /readyz, which answers even while statements of status and metrics wait for locks. */
+/** For /readyz and the newest block, which are read even while other statements of status and metrics wait for locks. */
 export const PROBE = -3;
 
 /** Runs `work`, and everything that it starts, for this account. */

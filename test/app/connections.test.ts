@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectionsOf, countConnections } from '../../src/app/connections.ts';
 import { type Role, roles } from '../../src/app/roles.ts';
+import { actFor } from '../../src/core/account.ts';
 import { openDatabase } from '../../src/store/db/open.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase } from '../kit/database.ts';
@@ -39,7 +40,9 @@ test('a process opens the documented number of connections and never more', asyn
         : (['follower', 'heartbeat', 'api'] as const);
       let isOver = false;
       const flood = shares.flatMap((share) =>
-        Array.from({ length: 20 }, () => opened.for(share).query(sql`select pg_sleep(0.05)`)),
+        Array.from({ length: 20 }, (_, account) =>
+          actFor(account, () => opened.for(share).query(sql`select pg_sleep(0.05)`)),
+        ),
       );
       const all = Promise.all(flood).then(() => {
         isOver = true;
