@@ -278,7 +278,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countPending(database(), WATCHER), 4);
     for (const id of ids.slice(0, 4)) assert.ok(await redeliverOne(database(), WATCHER, id, later(30)));
     assert.equal(await redeliverOne(database(), 2, ids[0] ?? 0, later(40)), false);
-    const again = await attemptDue(database(), { now: later(50), succeeds: true });
+    // On Citus, each shard's time goes on from that of the request.
+    const again = await attemptDue(database(), { now: later(60_000), succeeds: true });
     assert.deepEqual(
       again.map(({ id }) => id).sort((a, b) => a - b),
       ids,
