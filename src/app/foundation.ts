@@ -1,7 +1,6 @@
 /**
  * The parts that all roles of a process share: log, clock, database, metrics and loops.
  */
-
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../config/schema.ts';
 import { PROBE } from '../core/account.ts';

@@ -49,3 +49,13 @@ const parseWith = (text: string, revive: Reviver): unknown =>
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
+
+/** The value as JSON. Undefined for one that JSON.parse reads, but that is nested too deeply for JSON.stringify. */
+export function jsonText(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { exactInteger, parseDecimals, parseExact } from '../../src/core/json.ts';
+import { exactInteger, jsonText, parseDecimals, parseExact } from '../../src/core/json.ts';
 
 const UINT256_MAX = 2n ** 256n - 1n;
 
@@ -46,4 +46,10 @@ test('decimals of any length keep every digit as written', () => {
     e: true,
   });
   for (const text of ['', '{', 'Infinity', '[1,]']) assert.throws(() => parseDecimals(text), SyntaxError);
+});
+
+test('a value is written as JSON, and one that is nested too deeply is none', () => {
+  assert.equal(jsonText({ a: [1, 'b'] }), '{"a":[1,"b"]}');
+  assert.equal(jsonText(JSON.parse(`${'['.repeat(20_000)}${']'.repeat(20_000)}`)), undefined);
+  assert.throws(() => jsonText(1n), TypeError);
 });

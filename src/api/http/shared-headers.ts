@@ -14,8 +14,9 @@ export function isKeyed(url: string): boolean {
   return path.startsWith(NOTIFICATIONS_PREFIX) || path.startsWith(ADMIN_PREFIX);
 }
 
-/** The path as the router reads it: a client may encode any character (RFC 3986, section 2.1), or send the whole URL (RFC 9112, section 3.2.2). */
+/** The path, and what follows it, as the router reads it: a client may encode any character (RFC 3986, section 2.1), or send the whole URL (RFC 9112, section 3.2.2). */
 function decoded(url: string): string {
+  if (url.startsWith('/') && !url.includes('%')) return url;
   const [path = ''] = (url.startsWith('/') ? url : url.replace(/^https?:\/\/[^/?#]*/i, '')).split(/[?#]/, 1);
   if (!path.includes('%')) return path;
   try {

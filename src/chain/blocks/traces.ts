@@ -63,13 +63,17 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
   for (const entry of list(frame.calls, 'trace.calls')) {
     const call = record(entry, 'trace.call');
     if (hasFailed(call)) continue;
-    if (depth > DEPTH_MAX)
-      throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
+    requireDepth(depth);
     const type = typeOf(call);
     if (type === 'SELFDESTRUCT') pushDestruction(calls, call, accountOf(frame));
     else if (MOVES_VALUE.has(type)) push(calls, call.from, call.to, call.value);
     collectFrames(call, depth + 1, calls);
   }
+}
+
+function requireDepth(depth: number): void {
+  if (depth > DEPTH_MAX)
+    throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
 }
 
 const hasFailed = ({ error }: Record<string, unknown>) => error !== undefined && error !== null;
@@ -103,8 +107,7 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const steps = list(item.traceAddress, 'trace.traceAddress').map(
       (index) => `${quantity(index, 'trace.traceAddress')}/`,
     );
-    if (steps.length > DEPTH_MAX)
-      throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
+    requireDepth(steps.length);
     const path = steps.join('');
     const isRoot = path === '';
     if (hasFailed(item)) {

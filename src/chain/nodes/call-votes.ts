@@ -3,6 +3,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
+import { jsonText } from '../../core/json.ts';
 import type { Quorum } from '../../domain/quorum.ts';
 import { askAll } from '../blocks/bundle.ts';
 import type { RpcAnswer, RpcCall } from '../rpc/rpc.ts';
@@ -55,13 +56,9 @@ export function createAgree({ nodes, quorum, clock, read: exchange, outvoted }: 
 
 /** All errors are equal, because a revert is an answer and its text differs between clients. */
 function keyOfAnswers(answers: readonly RpcAnswer[]): string {
-  try {
-    return JSON.stringify(answers.map((answer) => (answer.ok ? answer.result : 'error'))).toLowerCase();
-  } catch (error) {
-    // JSON.parse reads what is too deep for JSON.stringify.
-    if (error instanceof RangeError) throw new Fault('inconsistent', 'an answer is nested too deeply');
-    throw error;
-  }
+  const text = jsonText(answers.map((answer) => (answer.ok ? answer.result : 'error')));
+  if (text === undefined) throw new Fault('inconsistent', 'an answer is nested too deeply');
+  return text.toLowerCase();
 }
 
 const describeCalls = (calls: readonly RpcCall[]) =>

@@ -2,6 +2,7 @@
  * Reads from a node's answer whether it met a limit: too many requests, or too much data in one request. Vendors
  * agree on neither codes nor wording, so both are read.
  */
+import { jsonText } from '../../core/json.ts';
 
 /** `waitMs` is undefined if the node names no pause. A quota is a limit for a day or a month. */
 export type Limit =
@@ -31,17 +32,7 @@ export function limitOfError({ code, message, data }: RpcRefusal): Limit | undef
   if (TOO_MUCH.test(message)) return { kind: 'too much' };
   if (OF_THE_QUESTION.test(message)) return undefined;
   if (!TOO_OFTEN_CODES.has(code) && !TOO_OFTEN.test(message)) return undefined;
-  return tooOften(message, data === undefined ? undefined : waitOfText(jsonOf(data)));
-}
-
-/** Empty for data so deep that JSON.stringify has no stack left; JSON.parse reads it. */
-function jsonOf(data: unknown): string {
-  try {
-    return JSON.stringify(data);
-  } catch (error) {
-    if (error instanceof RangeError) return '';
-    throw error;
-  }
+  return tooOften(message, data === undefined ? undefined : waitOfText(jsonText(data) ?? ''));
 }
 
 /**
