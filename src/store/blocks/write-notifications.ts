@@ -3,6 +3,7 @@
  * blocks and, on Citus, by shards that catch up.
  */
 import type { Tx } from '../db/db.ts';
+import { within } from '../db/shard-rows.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import {
@@ -44,12 +45,14 @@ export async function writeNotifications(
 ): Promise<{ notificationCount: number; hasDeferred: boolean }> {
   const { now } = moment;
   const deferrable = await listDeferrable(tx, matches, { isReorg: reorgIds.length > 0, limits });
-  const { groups: without } = deferrable;
+  const { groups: without, shards } = deferrable;
+  // Notifications are in the shards of their records.
+  const own = within(tx, shards ?? tx.reach);
   const hasEarlier =
-    matches.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(tx, matches)));
-  await deferMatches(tx, without, { matches, hasEarlier, limits });
+    matches.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, matches)));
+  await deferMatches(own, without, { matches, hasEarlier, limits });
   const written = withoutDeferred(matches, deferrable);
-  const made = await insertNotifications(tx, { ...moment, matches: written, without, hasEarlier }, reorgIds);
+  const made = await insertNotifications(own, { ...moment, matches: written, without, hasEarlier }, reorgIds);
   const left = [];
   for (const reorgId of reorgIds) left.push(...(await endReorg(tx, reorgId, now)));
   const released = await releaseHeld(tx, { ...moment, laneIds: lanesToWake(made) });

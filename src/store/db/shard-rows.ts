@@ -8,7 +8,7 @@ import type { Db } from './db.ts';
 import { raw, type Sql, sql } from './sql.ts';
 
 /** The same, with statements about several shards limited to these. */
-export const within = <D extends Db>(db: D, reach: readonly number[]): D => ({ ...db, reach });
+export const within = <D extends Db>(db: D, reach: readonly number[] | undefined): D => ({ ...db, reach });
 
 /** Also requires the shard to be one of those that the transaction is limited to. On Citus, other servers aren't asked then. */
 export function inReach({ reach }: Db, shardId: Sql): Sql {

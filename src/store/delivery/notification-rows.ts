@@ -22,8 +22,13 @@ export const isOfTransaction = (txHash: Sql): Sql =>
 /** Whether notification `n` is of one of these transactions. */
 export function isOfTransactions(hashes: readonly Hash[]): Sql {
   const distinct = [...new Set(hashes)];
-  const ends = [...new Set(distinct.map((hash): Hash => `0x${hash.slice(-8)}`))];
-  return sql`n.tx_hash = any(${bytesOf(distinct)}::bytea[]) and substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[])`;
+  return sql`n.tx_hash = any(${bytesOf(distinct)}::bytea[]) and ${endsLike(distinct)}`;
+}
+
+/** Whether the hash of `n`'s transaction has the last four bytes of one of these, by which the indexes find it. */
+export function endsLike(hashes: readonly Hash[]): Sql {
+  const ends = [...new Set(hashes.map((hash): Hash => `0x${hash.slice(-8)}`))];
+  return sql`substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[])`;
 }
 
 /** Whether notification `n` of the view was orphaned by this reorg. Finds it by the indexes of `queue` and `ended`. */

@@ -12,8 +12,8 @@ import type { Transfer } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { isLost } from '../db/lost-shards.ts';
-import { inReach, rowsOf } from '../db/shard-rows.ts';
-import { sql } from '../db/sql.ts';
+import { inReach, readJson, recordsOf, rowsOf } from '../db/shard-rows.ts';
+import { type Sql, sql } from '../db/sql.ts';
 import { addressOf, type Match, type RecordGroup } from './matching.ts';
 
 export type DeferralLimits = {
@@ -31,8 +31,15 @@ export type DeferralLimits = {
  */
 export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 64, rowsMax: 250 };
 
-/** `whollyDeferred`: the addresses whose records are all in these groups. */
-type Deferrable = { groups: RecordGroup[]; whollyDeferred: ReadonlySet<Address> };
+/**
+ * `whollyDeferred`: the addresses whose records are all in these groups. `shards`: those with records of the matches, on Citus; undefined on
+ * one server.
+ */
+type Deferrable = {
+  groups: RecordGroup[];
+  whollyDeferred: ReadonlySet<Address>;
+  shards: readonly number[] | undefined;
+};
 
 /** The groups whose notifications the commit leaves to `writeDeferred`. */
 export async function listDeferrable(
@@ -42,14 +49,9 @@ export async function listDeferrable(
 ): Promise<Deferrable> {
   const counts = new Map<Address, number>();
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
-  if (counts.size === 0) return { groups: [], whollyDeferred: new Set() };
+  if (counts.size === 0) return { groups: [], whollyDeferred: new Set(), shards: undefined };
   const addresses = bytesOf([...counts.keys()]);
-  const groups = await rowsOf(
-    tx,
-    sql`select watcher_id, address, count(*) as records from watched_address
-      where address = any(${addresses}::bytea[])${inReach(tx, sql`shard_id`)} group by watcher_id, address`,
-    'watcher_id bigint, address bytea, records bigint',
-  );
+  const { groups, shards } = await groupsOf(tx, addresses);
   const rows = await tx.query<{
     watcher_id: number;
     address: Uint8Array;
@@ -74,9 +76,30 @@ export async function listDeferrable(
     left -= records * (counts.get(group.address) ?? 0);
     return left < 0 ? [group] : [];
   });
-  const groupsOf = Map.groupBy(deferred, ({ address }) => address);
-  const whole = [...groupsOf].filter(([, groups]) => groups.length === groups[0]?.watchers);
-  return { groups: deferred, whollyDeferred: new Set(whole.map(([address]) => address)) };
+  const byAddress = Map.groupBy(deferred, ({ address }) => address);
+  const whole = [...byAddress].filter(([, groups]) => groups.length === groups[0]?.watchers);
+  return { groups: deferred, whollyDeferred: new Set(whole.map(([address]) => address)), shards };
+}
+
+/** How many records each watcher has with each of these addresses, as a relation. */
+async function groupsOf(tx: Tx, addresses: Buffer): Promise<{ groups: Sql } & Pick<Deferrable, 'shards'>> {
+  const isMatched = sql`address = any(${addresses}::bytea[])`;
+  const counted = (columns: Sql, records: Sql, from: Sql) =>
+    sql`select ${columns}, ${records} as records from ${from} group by ${columns}`;
+  const ofWatcher = sql`watcher_id, address`;
+  if (tx.isDistributed !== true)
+    return {
+      groups: sql`(${counted(ofWatcher, sql`count(*)`, sql`watched_address where ${isMatched}`)})`,
+      shards: undefined,
+    };
+  const inShards = sql`watched_address where ${isMatched}${inReach(tx, sql`shard_id`)}`;
+  const json = await readJson(tx, counted(sql`shard_id, watcher_id, address`, sql`count(*)`, inShards));
+  const found: { shard_id: number }[] = JSON.parse(json);
+  const rows = recordsOf(json, 'shard_id bigint, watcher_id bigint, address bytea, records bigint');
+  return {
+    groups: sql`(${counted(ofWatcher, sql`sum(records)`, sql`${rows} as of_shards`)})`,
+    shards: [...new Set(found.map((row) => row.shard_id))],
+  };
 }
 
 /** The matches that have some notifications written with the block. */

@@ -68,6 +68,23 @@ onPostgres(({ database }) => {
   );
 
   test(
+    'a block asks all shards only for watched addresses, records and held rows, and looks for earlier rows where its records are',
+    onCitus,
+    async () => {
+      await watchAddress(database());
+      await mine(database(), headerOf(0), []);
+      const { plans, database: planned } = planAll(database());
+      await mine(planned, headerOf(1), [transferOf()]);
+      const wide = plans.filter((plan) => /Task Count: ([2-9]|\d\d)/.test(plan));
+      assert.equal(wide.length, 3, wide.join('\n'));
+      assert.ok(
+        plans.some((plan) => /Task Count: 1\b/.test(plan) && / ended_\d/.test(plan)),
+        plans.join('\n'),
+      );
+    },
+  );
+
+  test(
     'the lanes of each worker are given back in a separate transaction, so that one that hangs holds no locks of others',
     onCitus,
     async () => {
