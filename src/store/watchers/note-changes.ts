@@ -94,7 +94,7 @@ async function countRecords(tx: Tx, watcherId: number, changes: readonly RecordC
   await tx.query(sql`
     insert into watcher_usage as u (watcher_id, records, origins) values (${watcherId}, 0, 0)
     on conflict (watcher_id) do update set records = u.records`);
-  await tx.query(sql`
+  const [counted] = await tx.query<{ unused: string[] | null }>(sql`
     with deltas as (
       select l.origin, sum(d.delta)::bigint as delta
       from unnest(${listOf([...deltas.keys()])}::bigint[], ${listOf([...deltas.values()])}::bigint[]) as d (lane_id, delta)
@@ -109,5 +109,10 @@ async function countRecords(tx: Tx, watcherId: number, changes: readonly RecordC
       from deltas join counted c using (origin)
     )
     update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
-    from sums s where u.watcher_id = ${watcherId}`);
+    from sums s where u.watcher_id = ${watcherId}
+    returning (select array_agg(origin) from counted where records = 0) as unused`);
+  const unused = counted?.unused ?? [];
+  if (unused.length > 0)
+    await tx.query(sql`
+      delete from origin_usage where watcher_id = ${watcherId} and origin = any(${unused}::text[]) and records = 0`);
 }
