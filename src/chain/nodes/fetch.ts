@@ -9,7 +9,8 @@ import { type Bundle, fetchBundles } from '../blocks/bundle.ts';
 import type { RawBlock } from '../proof/block-checks.ts';
 import type { Lie } from '../proof/false-answer.ts';
 import type { Verifier } from '../proof/verifier.ts';
-import type { ObservedRpc, OnBytes } from '../rpc/rpc.ts';
+import type { OnBytes } from '../rpc/answer-text.ts';
+import type { ObservedRpc } from '../rpc/rpc.ts';
 import { hasLostMethod, type Node, noteBundleTime } from './node.ts';
 import type { Capabilities } from './probe.ts';
 

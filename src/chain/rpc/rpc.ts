@@ -2,7 +2,7 @@
  * Sends JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors,
  * within the observed limits of the node.
  */
-import { Agent, errors, request } from 'undici';
+import { Agent, request } from 'undici';
 import { startAbort } from '../../core/abort.ts';
 import { splitCredentials } from '../../core/basic-auth.ts';
 import { type Clock, systemClock } from '../../core/clock.ts';
@@ -10,6 +10,7 @@ import { Fault, messageOf } from '../../core/fault.ts';
 import { isRecord } from '../../core/json.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import { redactorOf } from '../../core/redact.ts';
+import { createAnswerReader, type OnBytes, TooLarge } from './answer-text.ts';
 import { type CallOutcome, createHealth, type Health } from './health.ts';
 import { type Limit, limitOfError, limitOfHttp } from './node-limits.ts';
 import { CONCURRENCY_MAX, createThrottle, type Throttle } from './throttle.ts';
@@ -31,9 +32,6 @@ export type Rpc = {
   call(method: string, params: readonly unknown[], signal: AbortSignal): Promise<unknown>;
   close(): Promise<void>;
 };
-
-/** Called with each piece of an answer as it arrives. */
-export type OnBytes = (bytes: number) => void;
 
 /** A connection with the observed limits and health of the node. */
 export type ObservedRpc = Rpc & {
@@ -58,18 +56,13 @@ export type NodeRpc = ObservedRpc & {
 const REQUEST_MS_MAX = 30_000;
 /** As long as for an answer. A caller that waits longer should get the reason. */
 const PATIENCE_MS_MAX = REQUEST_MS_MAX;
-/** The largest answer read: some 50 traced mainnet blocks. */
-const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
-/** A contract can make its traces this large: each call repeats its input. */
-const TOO_LARGE =
-  'the answer is larger than 256 MiB. If it is a trace, Chainbell goes on without traces with chain.internalTransfers: off';
 /** A node's message goes to the log and to the status page, and some send whole stack traces. */
 const MESSAGE_CHARACTERS_MAX = 500;
 /** JSON-RPC 2.0, section 5.1. */
 const METHOD_NOT_FOUND = -32_601;
 
 export function createRpc(url: string, metrics: Metrics, clock: Clock = systemClock()): NodeRpc {
-  const agent = new Agent({ connections: CONCURRENCY_MAX, maxResponseSize: ANSWER_BYTES_MAX });
+  const agent = new Agent({ connections: CONCURRENCY_MAX });
   const name = new URL(url).origin;
   const throttle = createThrottle(clock, name);
   const health = createHealth(clock);
@@ -126,9 +119,12 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
 }
 
 type Reply = { json: unknown } | { refusal: RpcAnswer };
-type Post = (body: string, signal: AbortSignal, onBytes: OnBytes) => Promise<Reply>;
+type Post = (
+  text: string,
+  options: { methods: readonly string[]; signal: AbortSignal; onBytes: OnBytes },
+) => Promise<Reply>;
 
-/** Posts a body. Returns the JSON of the node's answer, or the node's refusal if that is a limit. */
+/** Posts the text of some calls. Returns the JSON of the node's answer, or the node's refusal if that is a limit. */
 function createPost({
   target,
   agent,
@@ -142,7 +138,8 @@ function createPost({
   redact(text: string): string;
   clock: Clock;
 }): Post {
-  return async (body, signal, onBytes) => {
+  const read = createAnswerReader();
+  return async (body, { methods, signal, onBytes }) => {
     const timeout = startAbort(signal, REQUEST_MS_MAX);
     try {
       const {
@@ -156,7 +153,7 @@ function createPost({
         dispatcher: agent,
         signal: timeout.signal,
       });
-      const text = await readText(answer, onBytes);
+      const text = await read(answer, { methods, onBytes });
       if (statusCode === 200) return { json: parseJson(text, name) };
       const retryAfter = headers['retry-after']?.toString();
       const pause = retryAfter === undefined ? '' : redact(`, retry-after ${retryAfter}`);
@@ -170,8 +167,8 @@ function createPost({
       throw new Fault('unavailable', `${name} answered ${message}`);
     } catch (error) {
       if (error instanceof Fault) throw error;
-      if (error instanceof errors.ResponseExceededMaxSizeError)
-        return { refusal: { ok: false, code: 0, message: TOO_LARGE, limit: { kind: 'too much' } } };
+      if (error instanceof TooLarge)
+        return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };
       // Without the cause, because its text would be appended to the message unredacted.
       throw new Fault('unavailable', `${name}: ${redact(messageOf(error))}`);
     } finally {
@@ -229,7 +226,8 @@ function createExchange({
       const ids = calls.map(() => ++lastId);
       const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
       const text = JSON.stringify(messages.length === 1 ? messages[0] : messages);
-      const reply = await post(text, signal, onBytes);
+      const methods = calls.map((call) => call.method);
+      const reply = await post(text, { methods, signal, onBytes });
       const answers =
         'json' in reply ? readAnswers(reply.json, ids, { name, redact }) : calls.map(() => reply.refusal);
       const limits = noteLimits(throttle, answers);
@@ -262,15 +260,6 @@ function noteLimits(throttle: Throttle, answers: readonly (RpcAnswer | undefined
   }
   if (met.size === 0) throttle.noteAnswered(answers.length);
   return met;
-}
-
-async function readText(answer: AsyncIterable<Uint8Array>, onBytes: OnBytes): Promise<string> {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of answer) {
-    pieces.push(piece);
-    onBytes(piece.length);
-  }
-  return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
 /** The answers by their ids. Undefined if the node omitted one. @throws Fault if two have the same id */
