@@ -137,7 +137,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('in strict order, the removal notice comes after the notification whose turn it is, and then the rest in the order of the chain', async () => {
+  test('in strict order, the removal notice comes first, and then the rest in the order of the chain', async () => {
     const story = await createStory(true, { strictOrder: true });
     await story.first('acknowledged');
     await story.first('acknowledged');
@@ -145,7 +145,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await damage(sql`amount = 17`);
     await paid.apply(await paid.plan());
     await story.deliver();
-    assert.deepEqual(story.sent, ['1: 1', '2: 2', '3: 3', '4: 4', '3-1: 17', '6: 3', '5: 5']);
+    assert.deepEqual(story.sent, ['1: 1', '2: 2', '3: 3', '3-1: 17', '6: 3', '4: 4', '5: 5']);
   });
 
   test('a notification that is sent between plan and repair is not credited twice', async () => {

@@ -134,14 +134,14 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  /** Under strict order, the first notification of a watched address becomes due, unless one is under way. */
+  /** Under strict order, only the first notification of a watched address is due, unless a redelivery is under way. */
   function advanceSequences(): void {
     const open = Array.from(notifications.values()).filter((one) => one.turn !== undefined && isOpen(one));
-    const served = new Set(open.filter(({ state }) => state === 'waiting').map(({ record }) => record));
-    for (const one of open.sort((first, second) => (first.turn ?? 0) - (second.turn ?? 0))) {
-      if (served.has(one.record)) continue;
-      served.add(one.record);
-      if (one.releaseHeight === 0) one.state = 'waiting';
+    for (const own of Map.groupBy(open, ({ record }) => record).values()) {
+      const isRedelivering = own.some(({ state, redelivery }) => state === 'waiting' && redelivery > 0);
+      const [first] = own.sort((one, other) => (one.turn ?? 0) - (other.turn ?? 0));
+      if (isRedelivering || first?.state !== 'held') continue;
+      for (const one of own) one.state = one === first && one.releaseHeight === 0 ? 'waiting' : 'held';
     }
   }
 

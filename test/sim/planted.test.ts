@@ -51,7 +51,7 @@ testBugs([
   {
     name: 'retention that drops a day with its pending notifications is found',
     bug: 'drop of pending',
-    likely: 4,
+    likely: 26,
     problem: /^notification \d+ is deleted, and (waiting|held)$/,
   },
   {

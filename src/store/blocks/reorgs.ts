@@ -8,14 +8,11 @@ import type { Tx } from '../db/db.ts';
 import { inReach, readJson, recordsOf, rowsOf, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
-import { wakeLanes } from '../delivery/lanes.ts';
+import { sentBy, wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
 import { isOfReorg, lockRows, moveToEnded, storedColumns } from '../delivery/notification-rows.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
-
-/** The clocks of workers and followers differ by less than this, so a retry due within it may have been sent. */
-const CLOCK_DIFFERENCE = sql`interval '1 second'`;
 
 /** Removes the blocks above the ancestor and marks their notifications as orphaned. */
 export async function beginReorg(
@@ -174,12 +171,10 @@ async function readProcessedAt(tx: Tx, notifications: Sql): Promise<Sql> {
 
 /**
  * Whether a receiver may have seen the notification `n`. A lane that was leased while the row was due may have sent it,
- * because nothing is written before an attempt. A process that has not followed the last clock step yet may use the time
- * before it, so a row due by `last_step_at` counts too.
+ * because nothing is written before an attempt.
  */
 export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'processed'
-  or n.state = 'waiting' and n.next_attempt_at <=
-    greatest(${now}::timestamptz, (select last_step_at from clock_state)) + ${CLOCK_DIFFERENCE} and coalesce((
+  or n.state = 'waiting' and n.next_attempt_at <= ${sentBy(now, sql`(select last_step_at from clock_state)`)} and coalesce((
     select l.owner is not null or l.epoch > n.unsent_epoch from lane l where l.id = n.lane_id), true))`;
 
 /**

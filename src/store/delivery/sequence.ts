@@ -6,7 +6,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { forEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { wakeLanes } from './lanes.ts';
+import { sentBy, wakeLanes } from './lanes.ts';
 import type { ShardKey } from './shards.ts';
 
 /** Advisory lock space of watched addresses whose sequence a transaction advances. */
@@ -15,9 +15,9 @@ const SEQUENCE_LOCK_SPACE = 0x6362_0007;
 export type OrderedRecord = ShardKey<string>;
 
 /**
- * If a watched address has no notification waiting for an attempt, makes its first held one due, unless that one lacks
- * confirmations. Every transaction that creates or ends a notification of the watched address must call this after its other
- * statements.
+ * Makes the first notification of each watched address due, unless it lacks confirmations. One that was waiting is held if another comes
+ * before it since a reorg. A redelivery was requested for now, so nothing is held or released while one waits. Every
+ * transaction that creates or ends a notification of the watched address must call this after its other statements.
  */
 export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[], now: Date): Promise<void> {
   if (records.length === 0) return;
@@ -29,21 +29,44 @@ export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[]
   await tx.query(
     sql`select pg_advisory_xact_lock(${SEQUENCE_LOCK_SPACE}, hashtext(id)) from unnest(${ids}::text[]) as r (id)`,
   );
-  const advance = (own: readonly OrderedRecord[], shardId: Sql) =>
-    tx.query<{ lane_id: number }>(sql`
-    update queue n set state = 'waiting', due_at = greatest(${now}, next_retry_at)
+  const dueBy = await attemptedBy(tx, now);
+  const advance = (own: readonly OrderedRecord[], shardId: Sql) => {
+    const isOwn = sql`o.shard_id = ${shardId} and o.watched_address_id = r.id and o.sequence is not null`;
+    const firstOf = (condition: Sql) => sql`(
+      select o.id, o.state, o.release_number, o.sequence from queue o where ${isOwn} and ${condition}
+      order by o.sequence limit 1)`;
+    return tx.query<{ lane_id: number; state: string }>(sql`
+    update queue n set
+      state = case when n.id = first.id then 'waiting' else 'held' end,
+      due_at = case when n.id = first.id then greatest(${now}, n.next_retry_at) else n.due_at end,
+      may_be_seen = n.may_be_seen or n.id <> first.id and n.due_at <= ${dueBy}
     from unnest(
       ${listOf(own.map((record) => record.shardId))}::bigint[], ${listOf(own.map(({ id }) => id))}::uuid[]) as r (shard_id, id)
     cross join lateral (
-      select o.id, o.state, o.release_number from queue o
-      where o.shard_id = ${shardId} and o.watched_address_id = r.id and o.sequence is not null
-      order by o.state desc, o.sequence limit 1
+      select * from (
+        ${firstOf(sql`o.state = 'waiting'`)} union all ${firstOf(sql`o.state = 'held'`)}) as each_first
+      order by sequence limit 1
     ) as first
-    where n.shard_id = ${shardId} and n.id = first.id and first.state = 'held' and first.release_number is null
-    returning n.lane_id`);
+    cross join lateral (
+      select array(select o.id from queue o where ${isOwn} and o.state = 'waiting')
+        || case when first.release_number is null then first.id end as ids
+    ) as changed
+    where first.state = 'held' and n.shard_id = ${shardId} and n.id = any(changed.ids)
+      and not exists (select from queue o where ${isOwn} and o.state = 'waiting' and o.redelivery_count > 0)
+    returning n.lane_id, n.state`);
+  };
   const rows =
     tx.isDistributed === true
       ? await forEachShard(ordered, (shardId, own) => advance(own, sql`${shardId}`))
       : await advance(ordered, sql`r.shard_id`);
-  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now);
+  const isReordered = rows.some(({ state }) => state === 'held');
+  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, isReordered ? 'reorg' : 'due');
+}
+
+/** A waiting row that is due by then may have been sent, as `mayBeSeen` (reorgs.ts) counts. */
+async function attemptedBy(tx: Tx, now: Date): Promise<Sql> {
+  const stepAt = sql`(select last_step_at from clock_state)`;
+  if (tx.isDistributed !== true) return sentBy(now, stepAt);
+  const [row] = await tx.query<{ at: Date | null }>(sql`select ${stepAt} as at`);
+  return sentBy(now, sql`${row?.at ?? null}::timestamptz`);
 }

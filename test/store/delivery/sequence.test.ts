@@ -65,6 +65,76 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([await attempt(1), await attempt(2), await attempt(3)], [[3n], [2n], [1n]]);
   });
 
+  const onSide = { reorg: { ancestorNumber: 1 } };
+  for (const { what, before } of [
+    { what: 'behind a new one', before: [1n] },
+    { what: 'behind one that it held back', before: [1n, 2n] },
+  ])
+    test(`a transfer that failed and is mined again ${what} waits for it, and keeps its retry`, async () => {
+      await watchAddress(database(), strict);
+      const [first, second] = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+      await mine(database(), headerOf(1), []);
+      await mine(
+        database(),
+        headerOf(2),
+        [first, second].filter(({ amount }) => before.includes(amount)),
+      );
+      assert.deepEqual(await attempt(1, false), [1n]);
+      await mine(database(), headerOf(2, 1, 1), [second, first], { ...onSide, now: later(2) });
+      assert.deepEqual([await attempt(3, false), await attempt(4)], [[2n], []]);
+      assert.deepEqual([await attempt(60_003), await attempt(60_004)], [[2n], [1n]]);
+      const [one] = await listNotifications(database());
+      assert.deepEqual([one?.amount, one?.state, one?.retry_count], ['1', 'processed', 1]);
+    });
+
+  test('a removal notice comes before a transfer that failed and stays on the chain', async () => {
+    await watchAddress(database(), { settings: { strictOrder: true, removed: true } });
+    const [gone, kept] = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [gone, kept]);
+    assert.deepEqual([await attempt(1), await attempt(2, false)], [[1n], [2n]]);
+    await mine(database(), headerOf(2, 1, 1), [kept], { ...onSide, now: later(3) });
+    const revisions = async (ms: number) =>
+      (await attemptDue(database(), { now: later(ms), succeeds: true })).map(({ amount, revision }) => [
+        amount,
+        revision,
+      ]);
+    assert.deepEqual(await revisions(60_001), [[1n, 1]]);
+    assert.deepEqual(await revisions(60_002), [[2n, 0]]);
+  });
+
+  test('a transfer that gives way while it may be under way counts as seen when a reorg orphans it', async () => {
+    const { id } = await watchAddress(database(), { settings: { strictOrder: true, removed: true } });
+    const [first, second] = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [first]);
+    await attemptDue(database(), {
+      ...{ now: later(1), succeeds: true },
+      meanwhile: async () => {
+        await mine(database(), headerOf(2, 1, 1), [second, first], { ...onSide, now: later(1) });
+        await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2, 1, 1), now: later(1) });
+      },
+    });
+    const due = await attemptDue(database(), { now: later(2), succeeds: true });
+    assert.deepEqual(
+      due.map((one) => [one.watchedAddressId, one.amount, one.revision]),
+      [[id, 1n, 1]],
+    );
+  });
+
+  test('a notification that lacks confirmations comes before one that failed, which waits with it', async () => {
+    await watchAddress(database(), strict);
+    const [first, second] = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [first]);
+    assert.deepEqual(await attempt(1, false), [1n]);
+    await database().query(sql`update watched_address set confirmations = 1`);
+    await mine(database(), headerOf(2, 1, 1), [second, first], { ...onSide, now: later(2) });
+    assert.deepEqual(await attempt(60_001), []);
+    await mine(database(), headerOf(3), [], { releasedBefore: 1, now: later(60_002) });
+    assert.deepEqual([await attempt(60_003), await attempt(60_004)], [[2n], [1n]]);
+  });
+
   test('a notification that lacks confirmations holds back later ones of its watched address', async () => {
     await watchAddress(database(), { settings: { strictOrder: true, confirmations: 2 } });
     await mine(database(), headerOf(1), payments([1n]), { releasedBefore: 0 });
