@@ -196,7 +196,8 @@ function creationOf(
   { mayCreditTwice, insteadOf }: { mayCreditTwice: boolean; insteadOf?: number },
 ) {
   const repair: Repair = {
-    ...{ action: 'create', watchedAddressId: watch.id, shardId: watch.shardId, transfer, occurrence },
+    ...{ action: 'create', watchedAddressId: watch.id, shardId: watch.shardId, address: watch.address },
+    ...{ transfer, occurrence },
     ...{ block: { number: stored.number, hash: stored.hash }, mayCreditTwice, insteadOf },
   };
   return { repairs: [repair], amount: transfer.amount, ...(mayCreditTwice && { mayCreditTwice }) };

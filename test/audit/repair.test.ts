@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toBytes } from '../../src/core/hex.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
-import { hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
+import { alice, hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
 import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
 
@@ -52,6 +52,27 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         [0, 0, 0, 0, 0],
       );
     });
+
+  test('missing notifications of both sides of a transfer are created once each', async () => {
+    const sender = await watchAddress(database(), { address: alice });
+    await follow();
+    await database().query(sql`delete from notification_status where block_number = 3`);
+    const made = await plan();
+    assert.equal((await apply(made)).size, 2);
+    const rows = await listNotifications(database());
+    const created = rows.filter((row) => row.block_number === 3).map((row) => row.watched_address_id);
+    assert.equal(created.length, 2);
+    assert.equal(created.filter((id) => id === sender.id).length, 1);
+    assert.equal((await plan()).report.outcome, 'equal');
+  });
+
+  test('nothing is created for a record that has another address by then', async () => {
+    await follow();
+    await database().query(sql`delete from notification_status where block_number = 3`);
+    const made = await plan();
+    await database().query(sql`update watched_address set address = ${toBytes(alice)}`);
+    assert.equal((await apply(made)).size, 0);
+  });
 
   test('a missing notification is created, and its queue becomes due', async () => {
     await follow();

@@ -20,7 +20,7 @@ import {
 } from '../delivery/message-kind.ts';
 import { isOfTransaction, lockRows } from '../delivery/notification-rows.ts';
 import { advanceSequences, type OrderedRecord } from '../delivery/sequence.ts';
-import { insertNotifications, listMatches } from '../matching/matching.ts';
+import { addressOf, insertNotifications, listMatches } from '../matching/matching.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
 
 /** Identifies a notification in the version that was compared. */
@@ -32,6 +32,8 @@ export type Repair =
       action: 'create';
       shardId: number;
       watchedAddressId: string;
+      /** Its address: the sender or the receiver. If it has another one by now, nothing is created. */
+      address: Address;
       transfer: Transfer;
       /** Counts equal transfers of one transaction, from 0. */
       occurrence: number;
@@ -180,19 +182,25 @@ async function apply(
   }
 }
 
-/** Creates the notification as the commit of the block would have. False if it exists already or may credit twice. */
+/** Creates the notification as the commit of the block would have. False if it exists already, may credit twice, or isn't wanted any more. */
 async function create(
   tx: Tx,
   repair: Extract<Repair, { action: 'create' }>,
   moment: Moment,
 ): Promise<boolean> {
-  const { shardId, watchedAddressId, transfer, occurrence, block, insteadOf } = repair;
+  const { shardId, watchedAddressId, address, transfer, occurrence, block, insteadOf } = repair;
   const records = [{ shardId, id: watchedAddressId }];
   const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
   if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
   if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await hasSentOrphan(tx, repair)))) return false;
+  const watched = await tx.query(sql`
+    select from watched_address where shard_id = ${shardId} and id = ${watchedAddressId} and address = ${toBytes(address)}`);
+  if (watched.length === 0) return false;
   const blocks = [{ header: block, transfers: [transfer] }];
-  const matches = (await listMatches(tx, blocks)).map((match) => ({ ...match, occurrence }));
+  // The other side of the transfer may be watched too. With its match, the record would get a second notification.
+  const matches = (await listMatches(tx, blocks))
+    .filter((match) => addressOf(match) === address)
+    .map((match) => ({ ...match, occurrence }));
   const made = await insertNotifications(tx, { blocks, matches, records, ...moment }, undefined);
   await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
   moment.ordered.push(...made.flatMap((one) => one.ordered ?? []));
