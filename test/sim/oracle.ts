@@ -113,8 +113,12 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       const occurrence = counts.get(contentOf(transfer)) ?? 0;
       counts.set(contentOf(transfer), occurrence + 1);
       for (const record of records.values()) {
-        if (!watches(record, transfer, addresses?.get(record.id)) || !isMeant(record.id)) continue;
         const key = keyOf(record.id, contentOf(transfer), occurrence);
+        const orphan = notifications.get(key);
+        // What is in both branches stays, whatever its watched address selects by now.
+        const isKept = orphan !== undefined && orphaned.has(orphan) && !record.isGone;
+        const isWatched = watches(record, transfer, addresses?.get(record.id)) && isMeant(record.id);
+        if (!isKept && !isWatched) continue;
         const { settings } = record;
         const fresh = {
           ...{ transfer, block: number, state: 'held' as const },

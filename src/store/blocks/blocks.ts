@@ -9,9 +9,10 @@ import { limitStatements, listLost, withoutLost } from '../db/lost-shards.ts';
 import { sql } from '../db/sql.ts';
 import type { AddressFilter, FilteredTransaction } from '../matching/address-filter.ts';
 import { type DeferralLimits, dropDeferred } from '../matching/deferred.ts';
-import { listMatches, type MatchedTransfer } from '../matching/matching.ts';
+import { listMatches, type Match, type MatchedTransfer } from '../matching/matching.ts';
+import { listKept } from './kept-transfers.ts';
 import { createCandidates, storeMissed } from './missed-blocks.ts';
-import { beginReorg } from './reorgs.ts';
+import { beginReorg, isAbove } from './reorgs.ts';
 import { writeNotifications } from './write-notifications.ts';
 
 /** Advisory lock that serializes the commits of all followers. The compare-and-set decides which of them stores the block. */
@@ -203,9 +204,10 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const tx = await withoutLost(all, lost);
     const candidates = createCandidates(narrow);
     const matches = await listMatches(tx, commit.blocks, candidates.narrow);
+    const kept = await keptBy(tx, commit, matches);
     const missed = lost.length === 0 ? [] : candidates.among(commit.blocks);
     // Lost shards may watch any of them, and the nodes may not have the block later.
-    const unproved = commit.findUnproved?.(lost.length === 0 ? matches : missed) ?? [];
+    const unproved = commit.findUnproved?.([...(lost.length === 0 ? matches : missed), ...kept]) ?? [];
     if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };
     const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
@@ -213,6 +215,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const { notificationCount, hasDeferred } = await writeNotifications(tx, {
       ...commit,
       matches,
+      kept,
       reorgIds: orphaned === undefined ? [] : [orphaned.reorgId],
     });
     await updateChain(tx, commit);
@@ -220,6 +223,15 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const orphanedCount = orphaned?.orphanedCount ?? 0;
     return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred };
   });
+}
+
+async function keptBy(
+  tx: Tx,
+  { reorg, expectedTip, blocks }: BlockCommit,
+  matches: readonly Match[],
+): Promise<Match[]> {
+  if (reorg === undefined || expectedTip === undefined) return [];
+  return listKept(tx, { blocks, matches }, isAbove(tx, reorg.ancestorNumber, expectedTip));
 }
 
 async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {

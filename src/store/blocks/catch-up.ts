@@ -15,8 +15,10 @@ import {
 } from '../db/lost-shards.ts';
 import { within } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
-import { listMatches } from '../matching/matching.ts';
+import { isOfReorg } from '../delivery/notification-rows.ts';
+import { listMatches, type Match } from '../matching/matching.ts';
 import { findTip, lockCommits } from './blocks.ts';
+import { listKept } from './kept-transfers.ts';
 import { listMissed, raiseLost } from './missed-blocks.ts';
 import { beginMissedReorgs, orphanStrays } from './reorgs.ts';
 import { writeNotifications } from './write-notifications.ts';
@@ -91,9 +93,12 @@ export async function catchUp(
     await beginMissedReorgs(tx, missedIds, now);
     const strayIds = tip === undefined ? [] : await orphanStrays(tx, above, { tip, now });
     const reorgIds = [...missedIds, ...strayIds];
+    const matches = await listMatches(tx, blocks);
+    const kept: Match[] = [];
+    for (const one of reorgIds)
+      kept.push(...(await listKept(tx, { blocks, matches: [...matches, ...kept] }, isOfReorg(tx, one))));
     const { notificationCount } = await writeNotifications(tx, {
-      ...{ blocks, reorgIds, now, confirmations },
-      matches: await listMatches(tx, blocks),
+      ...{ blocks, reorgIds, now, confirmations, matches, kept },
       releasedNumber: (tip?.number ?? -1) - confirmations,
       // The blocks may be final by now, so the usual check would look at too few.
       hasEarlier: true,

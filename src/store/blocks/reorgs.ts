@@ -23,10 +23,13 @@ export async function beginReorg(
   const orphaned = await tx.query(sql`
     with gone as (delete from block where number > ${ancestorNumber} returning number, hash)
     insert into orphaned_block (reorg_id, number, hash) select ${reorgId}, number, hash from gone returning number`);
-  const isOrphaned = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${tip.number} and n.reorg_id is null${inReach(tx, sql`n.shard_id`)}`;
-  await markOrphaned(tx, { reorgId, isOrphaned, now });
+  await markOrphaned(tx, { reorgId, isOrphaned: isAbove(tx, ancestorNumber, tip), now });
   return { reorgId, orphanedCount: orphaned.length };
 }
+
+/** Whether notification `n` is of a block above the ancestor, so that a reorg orphans it. */
+export const isAbove = (tx: Tx, ancestorNumber: number, tip: BlockId): Sql =>
+  sql`n.block_number > ${ancestorNumber} and n.block_number <= ${tip.number} and n.reorg_id is null${inReach(tx, sql`n.shard_id`)}`;
 
 /** Marks the notifications that these reorgs orphaned, oldest first, in shards that were lost then. */
 export async function beginMissedReorgs(tx: Tx, reorgIds: readonly number[], now: Date): Promise<void> {

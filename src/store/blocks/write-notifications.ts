@@ -18,8 +18,8 @@ import {
   insertNotifications,
   type Match,
   type MatchedBlock,
-  releaseHeld,
 } from '../matching/matching.ts';
+import { releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
 import { endReorg } from './reorgs.ts';
 
@@ -27,6 +27,8 @@ type NewNotifications = {
   blocks: readonly MatchedBlock[];
   /** The matches of these blocks, as `listMatches` returns them. */
   matches: readonly Match[];
+  /** Further transfers of these blocks, of which notifications are marked (`listKept`). */
+  kept?: readonly Match[];
   /** The reorgs whose notifications are marked. */
   reorgIds: readonly number[];
   releasedNumber: number;
@@ -41,18 +43,22 @@ type NewNotifications = {
 /** Inserts, includes again, withdraws and releases notifications, and wakes their lanes. */
 export async function writeNotifications(
   tx: Tx,
-  { matches, reorgIds, deferral: limits = deferralLimits, ...moment }: NewNotifications,
+  { matches, kept = [], reorgIds, deferral: limits = deferralLimits, ...moment }: NewNotifications,
 ): Promise<{ notificationCount: number; hasDeferred: boolean }> {
   const { now } = moment;
   const deferrable = await listDeferrable(tx, matches, { isReorg: reorgIds.length > 0, limits });
   const { groups: without, shards } = deferrable;
-  // Notifications are in the shards of their records.
-  const own = within(tx, shards ?? tx.reach);
-  const hasEarlier =
-    matches.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, matches)));
+  // Notifications are in the shards of their records, but a reorg may have orphaned some whose records have changed since.
+  const own = within(tx, reorgIds.length > 0 ? tx.reach : (shards ?? tx.reach));
+  const all = [...matches, ...kept];
+  const hasEarlier = all.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, all)));
   await deferMatches(own, without, { matches, hasEarlier, limits });
   const written = withoutDeferred(matches, deferrable);
-  const made = await insertNotifications(own, { ...moment, matches: written, without, hasEarlier }, reorgIds);
+  const made = await insertNotifications(
+    own,
+    { ...moment, matches: written, kept, without, hasEarlier },
+    reorgIds,
+  );
   const left = [];
   for (const reorgId of reorgIds) left.push(...(await endReorg(tx, reorgId, now)));
   const released = await releaseHeld(tx, { ...moment, laneIds: lanesToWake(made) });

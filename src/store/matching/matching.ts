@@ -8,7 +8,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { inReach, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { lockLanes, lockLanesIn } from '../delivery/lane-locks.ts';
+import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
 import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
 import {
@@ -22,10 +22,9 @@ import {
 } from '../delivery/notification-rows.ts';
 import { isOneOfRecords, type ShardKey } from '../delivery/shards.ts';
 import { insertInShards, reincluded } from './insert-notifications.ts';
+import { hasContentOf, isOfOrphaned, keptAmong } from './kept-rows.ts';
 import {
-  type ChangedRow,
   changedRow,
-  countStored,
   queuedColumns,
   type StoredCount,
   type StoredCountRow,
@@ -39,7 +38,7 @@ const BLOCK_POSITIONS = 2 ** 20;
 
 export type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
 /** Notifications of blocks up to `releasedNumber` may be sent. */
-type Moment = { releasedNumber: number; now: Date };
+export type Moment = { releasedNumber: number; now: Date };
 
 /** All records of one watcher with the same address. */
 export type RecordGroup = { watcherId: number; address: Address };
@@ -58,6 +57,7 @@ export async function insertNotifications(
     confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
     records,
     without = [],
+    kept = [],
     hasEarlier: hasKnownEarlier,
   }: Moment & {
     blocks: readonly MatchedBlock[];
@@ -69,36 +69,27 @@ export async function insertNotifications(
     records?: readonly ShardKey<string>[];
     /** Groups whose notifications are deferred. */
     without?: readonly RecordGroup[];
+    /** Further transfers of these blocks, of which these reorgs have orphaned notifications (`listKept`). */
+    kept?: readonly Match[];
     /** Whether transactions of the matches already have notifications. Queried if undefined. */
     hasEarlier?: boolean;
   },
   reorgIds: readonly number[] = [],
 ): Promise<StoredCount[]> {
-  if (matches.length === 0) return [];
+  const all = [...matches, ...kept];
+  if (all.length === 0) return [];
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
-  const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, matches));
-  if (hasEarlier) await lockEarlier(tx, matches);
-  const { watches, statuses } = await sourcesOf(tx, matches, { records, hasEarlier });
+  const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, all));
+  if (hasEarlier) await lockEarlier(tx, all);
+  const { watches, statuses } = await sourcesOf(tx, all, { records, hasEarlier, reorgIds });
   const selected = sql`
-    t as (${transfersOf(matches)}
-    ), wanted as materialized (
-      select w.shard_id, w.lane_id, w.id as watched_address_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
-        t.token, t.occurrence, t.block as block_number,
-        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end as state,
-        case when release.number > ${releasedNumber} then release.number end as release_number,
-        case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end as sequence,
-        ${unsentEpoch} as unsent_epoch, ${hasEarlier ? replacedIdAmong(statuses) : sql`null::bigint`} as replaces,
-        row_number() over (order by t.position, w.created_at, w.id) as row
-      from t
-      join ${watches} w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records)}
-      join lane l on l.id = w.lane_id
-      cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
-      where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
-    )${hasEarlier ? earlierAmong(statuses, reorgIds) : sql``}`;
+    t as (${transfersOf(all)}
+    ), ${wantedAmong({ watches, statuses }, { releasedNumber, confirmations, records, without, hasEarlier, reorgIds })}
+    ${hasEarlier ? earlierAmong(statuses, reorgIds) : sql``}`;
   const made = sql`
     made as materialized (
       select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, sorted.* from (
-        select * from wanted ${hasEarlier ? sql`where row not in (select row from earlier)` : sql``} order by row
+        select * from wanted ${hasEarlier ? sql`where not is_kept and row not in (select row from earlier)` : sql``} order by row
       ) as sorted
     )`;
   if (tx.isDistributed === true) return insertInShards(tx, { selected, made, hasEarlier, now });
@@ -115,20 +106,80 @@ export async function insertNotifications(
   return rows.map(toStoredCount);
 }
 
+/**
+ * CTEs that join the transfers `t` with the records: `wanted` has a row for each notification that the blocks ask for, and for those that
+ * reorgs have orphaned and that stay (`is_kept`).
+ */
+function wantedAmong(
+  { watches, statuses }: { watches: Sql; statuses: Sql },
+  {
+    releasedNumber,
+    confirmations,
+    records,
+    without,
+    hasEarlier,
+    reorgIds,
+  }: {
+    releasedNumber: number;
+    confirmations: number;
+    records: readonly ShardKey<string>[] | undefined;
+    without: readonly RecordGroup[];
+    hasEarlier: boolean;
+    reorgIds: readonly number[];
+  },
+): Sql {
+  const rowFor = (replaces: Sql, isKept: Sql) => sql`
+        w.shard_id, w.lane_id, w.id as watched_address_id, w.created_at as watched_at, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver,
+        t.amount, t.token, t.occurrence, t.position, t.block as block_number,
+        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end as state,
+        case when release.number > ${releasedNumber} then release.number end as release_number,
+        case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end as sequence,
+        ${unsentEpoch} as unsent_epoch, ${replaces} as replaces, ${isKept} as is_kept`;
+  const itsLane = sql`join lane l on l.id = w.lane_id
+      cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release`;
+  const kept =
+    hasEarlier && reorgIds.length > 0
+      ? sql`union all ${keptAmong(statuses, reorgIds, { watches, itsLane, row: rowFor(sql`null::bigint`, sql`true`) })}`
+      : sql``;
+  return sql`
+    selected as materialized (
+      select ${rowFor(hasEarlier ? replacedIdAmong(statuses) : sql`null::bigint`, sql`false`)}
+      from t
+      join ${watches} w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records)}
+      ${itsLane}
+      where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
+    ), wanted as materialized (
+      select *, row_number() over (order by position, watched_at, watched_address_id) as row
+      from (select * from selected ${kept}) as found
+    )`;
+}
+
 /** The tables of records and earlier notifications, or on Citus their rows. */
 async function sourcesOf(
   tx: Tx,
   matches: readonly Match[],
-  { records, hasEarlier }: { records: readonly ShardKey<string>[] | undefined; hasEarlier: boolean },
+  {
+    records,
+    hasEarlier,
+    reorgIds,
+  }: { records: readonly ShardKey<string>[] | undefined; hasEarlier: boolean; reorgIds: readonly number[] },
 ): Promise<{ watches: Sql; statuses: Sql }> {
   if (tx.isDistributed !== true) return { watches: sql`watched_address`, statuses: sql`notification_status` };
   const isMatched =
     records === undefined
       ? sql`w.address = any(${bytesOf([...new Set(matches.map(addressOf))])}::bytea[])`
       : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records);
+  const ofOrphaned =
+    hasEarlier && reorgIds.length > 0
+      ? await isOfOrphaned(
+          tx,
+          matches.map(({ transfer }) => transfer.txHash),
+          reorgIds,
+        )
+      : sql`false`;
   const watches = await tableOf(tx, 'watched_address', {
     alias: 'w',
-    where: sql`${isMatched}${inReach(tx, sql`w.shard_id`)}`,
+    where: sql`(${isMatched} or ${ofOrphaned})${inReach(tx, sql`w.shard_id`)}`,
   });
   const statuses = hasEarlier
     ? await tableOf(tx, 'notification_status', {
@@ -209,9 +260,7 @@ function earlierAmong(statuses: Sql, reorgIds: readonly number[]): Sql {
           or n.state = 'waiting' and n.may_be_seen and n.reorg_id = any(${listOf(reorgIds)}::bigint[])) as stays
       from wanted
       join ${statuses} n on ${isOfTransaction(sql`wanted.tx_hash`)} and n.shard_id = wanted.shard_id
-        and n.watched_address_id = wanted.watched_address_id and n.kind = ${kindText(sql`wanted.kind`)}
-        and n.sender = wanted.sender and n.receiver is not distinct from wanted.receiver
-        and n.token is not distinct from wanted.token and n.amount = wanted.amount and n.occurrence = wanted.occurrence
+        and n.watched_address_id = wanted.watched_address_id and ${hasContentOf('wanted')}
       order by wanted.row, n.id
     )`;
 }
@@ -285,7 +334,7 @@ export function listMatches(tx: Tx, blocks: readonly MatchedBlock[], narrow?: Na
  * Leaves out a transaction hash that an earlier block has, because one statement can't update a row twice. Some chains have had
  * the same transaction hash in two blocks.
  */
-function withoutRepeats(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
+export function withoutRepeats(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
   const blockOf = new Map<Hash, number>();
   const placed: MatchedTransfer[] = [];
   for (const { header, transfers } of blocks) {
@@ -317,55 +366,21 @@ async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[], narrow
     order by p.address limit ${addresses.length}`,
   );
   const known = new Set(rows.map(({ address }) => fromBytes(address)));
-  if (known.size === 0) return [];
+  return known.size === 0 ? [] : matchesOf(transfers, (address) => known.has(address));
+}
+
+/** Each transfer once for each side that is watched. */
+export function matchesOf(
+  transfers: readonly MatchedTransfer[],
+  isWatched: (address: Address) => boolean,
+): Match[] {
   const occurrenceOf = createOccurrences();
   return transfers.flatMap(({ transfer, block }) =>
     sidesOf(transfer)
-      .filter((address) => known.has(address))
+      .filter(isWatched)
       .map((address) => {
         const side = address === transfer.sender ? 'sender' : 'receiver';
         return { transfer, block, side, occurrence: occurrenceOf(side, transfer) };
       }),
   );
-}
-
-/**
- * Makes notifications due that now have their confirmations. Locks lanes before rows, as a worker that settles does, and
- * together with `laneIds`, which the caller locks next, so that all are locked in one order. `releasedBefore` keeps the scan
- * off dead index entries: without it a block read 2,500 of them.
- */
-export async function releaseHeld(
-  tx: Tx,
-  {
-    releasedBefore = -1,
-    releasedNumber,
-    now,
-    laneIds,
-  }: Moment & { releasedBefore?: number | undefined; laneIds: readonly number[] },
-): Promise<StoredCount[]> {
-  const isReleased = sql`state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}`;
-  const release = (condition: Sql) => sql`
-      update queue q set release_number = null, due_at = greatest(${now}, next_retry_at),
-        state = case when sequence is null then 'waiting' else 'held' end
-      where ${isReleased} and ${condition}
-      returning ${changedRow}, false as is_new`;
-  if (tx.isDistributed === true) {
-    const held = await tx.query<{ shard_id: number; lane_id: number }>(sql`
-      select distinct shard_id, lane_id from queue where ${isReleased}${inReach(tx, sql`shard_id`)}`);
-    await lockLanes(tx, [...laneIds, ...held.map((row) => row.lane_id)]);
-    if (held.length === 0) return [];
-    const shards = listOf([...new Set(held.map((row) => row.shard_id))]);
-    return countStored(await tx.query<ChangedRow>(release(sql`shard_id = any(${shards}::bigint[])`)));
-  }
-  const rows = await tx.query<StoredCountRow>(sql`
-    with locked as materialized (
-      select id from lane where id in (
-        select unnest(${listOf(laneIds)}::bigint[])
-        union
-        select lane_id from queue where ${isReleased})
-      order by id for update
-    ), released as (${release(sql`(select count(*) from locked) >= 0`)}
-    )
-    select ${storedCountColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
-  return rows.map(toStoredCount);
 }

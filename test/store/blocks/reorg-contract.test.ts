@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { toBytes } from '../../../src/core/hex.ts';
 import type { BlockHeader, Transfer } from '../../../src/domain/block.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { freeAbandonedLanes } from '../../../src/store/delivery/lanes.ts';
@@ -109,6 +110,29 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         removed,
       );
     });
+
+    for (const [what, change] of Object.entries({
+      'watches no tokens any more': sql`watch_token = false`,
+      'has another address': sql`address = ${toBytes(carol)}`,
+      'wants larger transfers': sql`tokens = ${{ [coin.slice(2)]: '1000' }}::jsonb`,
+    }))
+      for (const outcome of ['never sent', 'timed out', 'acknowledged'] as const)
+        test(`${name}, a transfer that was ${outcome} and is in both branches stays, although its watched address ${what}`, async () => {
+          const story = createStory(removed);
+          await story.watch();
+          await story.mine(headerOf(1));
+          await story.mine(headerOf(2), [hundred()]);
+          await story.first(outcome);
+          await database().query(sql`update watched_address set ${change}`);
+          await story.reorg(headerOf(2, 1, 1), [ninety(), hundred()]);
+          const sent = await story.deliver();
+          assert.deepEqual(sent, outcome === 'timed out' ? ['1: 100', '1: 100'] : ['1: 100']);
+          const rows = await listNotifications(database());
+          assert.deepEqual(
+            rows.map((row) => [row.state, row.revision]),
+            [['processed', 0]],
+          );
+        });
 
     test(`${name}, the same outcome mined later is sent again only after a removal notice`, async () => {
       const story = createStory(removed);
