@@ -129,7 +129,7 @@ function createShares(
       // A pooler runs the next statement in another session, which doesn't know the name.
       nameOf: own === hosts ? nameOf : () => undefined,
       msMax: isDistributed && limited.has(share) ? SHARD_MS_MAX : undefined,
-      begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}${isDistributed ? ONE_AFTER_THE_OTHER : ''}`,
+      begin: `begin isolation level read committed; set local idle_in_transaction_session_timeout = ${silentMsMax}${isDistributed ? ONE_AFTER_THE_OTHER : ''}`,
       async lend() {
         const askedMs = machineSteadyMs();
         const client = await (isApi ? turns.lend(connect) : connect());

@@ -5,9 +5,11 @@ import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fault } from '../../../src/core/fault.ts';
+import type { Db } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { frequent, sql } from '../../../src/store/db/sql.ts';
 import { citusUrl } from '../../kit/citus.ts';
+import { createTestDatabase } from '../../kit/database.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { startTcpProxy } from '../../kit/tcp-proxy.ts';
 import { waitUntil } from '../../kit/wait.ts';
@@ -433,6 +435,19 @@ test('a connection that breaks within the packet that reports it ready is a Faul
   } finally {
     server.close();
   }
+});
+
+test('statements and transactions see what others have committed, whatever isolation level is the default of the database', async () => {
+  await using strict = await createTestDatabase('postgres');
+  const before = await strict.open();
+  const [row] = await before.query<{ name: string }>(sql`select current_database() as name`);
+  await before.script(`alter database "${row?.name}" set default_transaction_isolation = 'repeatable read'`);
+  const database = await strict.open();
+  const levelOf = async (db: Db) =>
+    (await db.query<{ level: string }>(sql`select current_setting('transaction_isolation') as level`))[0]
+      ?.level;
+  assert.equal(await levelOf(database), 'read committed');
+  assert.equal(await database.transaction(levelOf), 'read committed');
 });
 
 test('the parameters of a nested statement are renumbered', () => {
