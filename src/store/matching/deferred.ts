@@ -117,7 +117,8 @@ export async function deferMatches(
   if (groups.length === 0) return;
   const wanted = new Set(groups.map(({ address }) => address));
   const ofGroups = matches.filter((match) => wanted.has(addressOf(match)));
-  const parts = [...Map.groupBy(ofGroups, (match) => `${addressOf(match)} ${match.block}`).values()];
+  const ofAddresses = Map.groupBy(ofGroups, (match) => `${addressOf(match)} ${match.block}`);
+  const parts = [...ofAddresses.values()].flatMap(inParts);
   const largest = Math.max(...parts.map(({ length }) => length));
   const recordsMax = Math.max(1, Math.floor(limits.rowsMax / largest));
   const records = await rowsOf(
@@ -143,8 +144,19 @@ export async function deferMatches(
       ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
       ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
       ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[]
-    ) as m (address, block, matches) on m.address = g.address
-    order by m.block, g.watcher_id, g.address, g.part`);
+    ) with ordinality as m (address, block, matches, position) on m.address = g.address
+    order by m.block, g.watcher_id, g.address, m.position, g.part`);
+}
+
+/** Matches that a row contains. All rows of a group repeat its matches, so a few of them with many records take less than all with few. */
+const MATCHES_MAX = 16;
+
+/** Matches of one address in one block, in parts, with their positions among all of them. */
+function inParts(matches: readonly Match[]): Match[][] {
+  const placed = matches.map((match, index) => ({ ...match, position: index + 1 }));
+  return Array.from({ length: Math.ceil(placed.length / MATCHES_MAX) }, (_, part) =>
+    placed.slice(part * MATCHES_MAX, (part + 1) * MATCHES_MAX),
+  );
 }
 
 /** Deletes the deferred matches of blocks that a reorg orphans. */
@@ -163,14 +175,21 @@ export async function findFirstDeferred(db: Db): Promise<number | undefined> {
 /** One deferred match: the transfers of an address in one block, and the records of one watcher that they are for. */
 type Deferred = { block: number; recordIds: string[]; matches: Match[]; hasEarlier: boolean };
 
-/** The id of each watcher's oldest deferred match, by watcher. On Citus, without watchers that have lost shards. */
+/** The id of each watcher's oldest deferred match, by watcher: one probe of the index for each of them, however many are deferred. On Citus, without watchers that have lost shards. */
 export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
   const isReached =
     tx.reach === undefined
       ? sql``
       : sql`where not exists (select from lane l where l.watcher_id = d.watcher_id and ${isLost(sql`l.shard_id`)})`;
   const rows = await tx.query<{ watcher_id: number; id: number }>(
-    sql`select watcher_id, min(id) as id from deferred_match d ${isReached} group by watcher_id order by watcher_id`,
+    sql`
+      with recursive head as (
+        (select watcher_id, id from deferred_match order by watcher_id, id limit 1)
+        union all
+        select next.* from head cross join lateral (
+          select watcher_id, id from deferred_match where watcher_id > head.watcher_id order by watcher_id, id limit 1) as next
+      )
+      select watcher_id, id from head d ${isReached} order by watcher_id`,
   );
   return new Map(rows.map(({ watcher_id, id }) => [watcher_id, id]));
 }

@@ -202,8 +202,9 @@ const transfersOf = (matches: readonly Match[]): Sql => sql`
         ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
         ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
         ${listOf(matches.map(({ occurrence }) => occurrence))}::integer[],
-        ${listOf(matches.map(({ block }) => block))}::bigint[]
-      ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)`;
+        ${listOf(matches.map(({ block }) => block))}::bigint[],
+        ${listOf(matches.map(({ position }, index) => position ?? index + 1))}::bigint[]
+      ) as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)`;
 
 /** The watched address of the match. */
 export const addressOf = ({ side, transfer }: Match): Address =>
@@ -320,7 +321,12 @@ async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
 /** A transfer and the number of its block. */
 export type MatchedTransfer = { transfer: Transfer; block: number };
 /** A transfer with the side that is watched. `occurrence` counts equal transfers of one transaction. */
-export type Match = MatchedTransfer & { side: 'sender' | 'receiver'; occurrence: number };
+export type Match = MatchedTransfer & {
+  side: 'sender' | 'receiver';
+  occurrence: number;
+  /** Its place in strict order within the block, from 1. If undefined, its place in the list. */
+  position?: number;
+};
 
 /** The addresses that may be watched. It leaves out only ones that are not. */
 export type Narrow = (tx: Tx, addresses: readonly Address[]) => Promise<readonly Address[]>;

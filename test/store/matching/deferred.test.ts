@@ -3,6 +3,7 @@ import { describe, test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
 import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { countDeferred, queueStatistics } from '../../../src/store/delivery/pending.ts';
 import { type DeferralLimits, findFirstDeferred } from '../../../src/store/matching/deferred.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
@@ -123,6 +124,23 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ['22', 'held'],
         ['22', 'held'],
       ]);
+    });
+
+    test('many transfers of an address are stored once for many records, and keep their order', async () => {
+      await watchTimes(database(), 30, { settings: { strictOrder: true } });
+      const transfers = Array.from({ length: 40 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
+      const limits = { recordsMin: 1, rowsAtOnce: 0, rowsMax: 250 };
+      await mine(database(), headerOf(1), transfers, { deferral: limits });
+      const [stored] = await database().query<{ matches: number; pairs: number }>(sql`
+        select sum(jsonb_array_length(matches))::bigint as matches,
+          sum(jsonb_array_length(matches) * cardinality(record_ids))::bigint as pairs from deferred_match`);
+      assert.deepEqual(stored, { matches: 40 * 2, pairs: 40 * 30 });
+      const options = { confirmations: 0, now: noon, limits, sortWatchers: (ids: readonly number[]) => ids };
+      while ((await writeDeferred(database(), options)) !== undefined);
+      const order = await database().query<{ amounts: string }>(sql`
+        select distinct string_agg(amount::text, ',' order by sequence) as amounts
+        from notification_status group by watched_address_id`);
+      assert.deepEqual(order, [{ amounts: transfers.map(({ amount }) => amount).join() }]);
     });
 
     test('a reorg drops the deferred matches of orphaned blocks, and nothing is sent for them', async () => {
