@@ -2,7 +2,7 @@
  * Marks an embedded database that has moved to a PostgreSQL server, so that it isn't used again by mistake: it would send the same
  * webhooks a second time.
  */
-import { readFile, writeFile } from 'node:fs/promises';
+import { open, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Fault } from '../../core/fault.ts';
 import { shellWord } from '../../core/terminal-text.ts';
@@ -22,7 +22,12 @@ type Move = { at: string; target: string };
  */
 export async function markMoved(dataDir: string, target: Db, now: Date): Promise<void> {
   const text = `${now.toISOString()}\n${await identityOf(target)}\n`;
-  await withFolderFaults(dataDir, () => writeFile(markOf(dataDir), text, { mode: 0o600, flush: true }));
+  await withFolderFaults(dataDir, async () => {
+    await writeFile(markOf(dataDir), text, { mode: 0o600, flush: true });
+    // The name of the file is in the folder, and must survive a loss of power too.
+    await using folder = await open(dataDir);
+    await folder.sync();
+  });
 }
 
 /** The last move of the database in `dataDir`, which was committed or about to be; undefined if there was none. */
