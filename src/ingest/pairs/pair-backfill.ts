@@ -10,8 +10,8 @@ import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { ValuedPair } from '../../domain/pair.ts';
 import { lockCommits } from '../../store/blocks/blocks.ts';
-import type { Database } from '../../store/db/db.ts';
-import { deletePairStatesBetween } from '../../store/market/pair-states.ts';
+import type { Database, Tx } from '../../store/db/db.ts';
+import { deletePairStatesBetween, insertPairStates, listReadStates } from '../../store/market/pair-states.ts';
 import { advanceBackfill, findBackfill, type PairBackfill } from '../../store/market/pairs.ts';
 import { deleteSwapsBetween } from '../../store/market/swaps.ts';
 import { fetchBlocks } from '../fetch-blocks.ts';
@@ -76,10 +76,7 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
       await lockCommits(tx);
       const next = isDone ? undefined : { number: number - 1, hash: parentHash };
       if (!(await advanceBackfill(tx, work, next))) return false;
-      // Replace rows of an earlier backfill, or of a branch that was orphaned before the pair was followed.
-      await deleteSwapsBetween(tx, work.pairIds, { from: number, to: work.number });
-      await deletePairStatesBetween(tx, work.pairIds, { from: number, to: work.number });
-      await writePairEvents(tx, members, blocks);
+      await replaceRows(tx, members, blocks);
       return true;
     });
     if (isStored) logProgress(work.pairIds, number, minedAt, isDone);
@@ -92,6 +89,25 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
     const hours = Number(((clock.now().getTime() - minedAt.getTime()) / 3_600_000).toFixed(1));
     log.info({ pairs: pairIds, block, hours }, isDone ? 'pairs.backfill_done' : 'pairs.backfill_progress');
   }
+}
+
+/**
+ * Replaces the rows of these blocks, which may be of an earlier backfill, or of a branch that was orphaned before the pair was
+ * followed. Keeps the states that were read from contracts, because no event may lead to them.
+ */
+async function replaceRows(
+  tx: Tx,
+  pairs: readonly ValuedPair[],
+  blocks: Parameters<typeof writePairEvents>[2],
+): Promise<void> {
+  const [from, to] = [blocks[0]?.header.number, blocks.at(-1)?.header.number];
+  if (from === undefined || to === undefined) return;
+  const ids = pairs.map(({ id }) => id);
+  const read = await listReadStates(tx, ids, { from, to });
+  await deleteSwapsBetween(tx, ids, { from, to });
+  await deletePairStatesBetween(tx, ids, { from, to });
+  await writePairEvents(tx, pairs, blocks);
+  if (read.length > 0) await insertPairStates(tx, read);
 }
 
 function requireLinked(bundles: readonly Bundle[], { number, hash }: PairBackfill): void {

@@ -13,6 +13,7 @@ import { findBlockHash, findTipHeader, lockCommits } from '../../store/blocks/bl
 import type { Database, Tx } from '../../store/db/db.ts';
 import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
 import { findPairStateOfBlock, insertPairStates } from '../../store/market/pair-states.ts';
+import { listPairCoverage } from '../../store/market/pairs.ts';
 import { readFees, readPairs } from './pair-contracts.ts';
 
 type PairReadingOptions = {
@@ -82,11 +83,18 @@ export function createPairReadings(options: PairReadingOptions): Step {
     await lockCommits(tx);
     if ((await findBlockHash(tx, tip.number)) !== tip.hash) return;
     await insertReadings(tx, readings, tip.number);
+    const coverage = await listPairCoverage(
+      tx,
+      readings.map(({ pairId }) => pairId),
+    );
+    const readFromOf = new Map(coverage.map(({ pairId, readFrom }) => [pairId, readFrom]));
     for (const reading of readings) {
       const { pairId, reserve0, reserve1 } = reading;
       const stored = await findPairStateOfBlock(tx, pairId, tip.number);
-      if (stored?.reserve0 === reserve0 && stored.reserve1 === reserve1) continue;
-      if (stored !== undefined)
+      // A backfill may still delete a state from before these blocks. It keeps the state of a reading.
+      const isKept = stored !== undefined && stored.blockNumber >= (readFromOf.get(pairId) ?? tip.number + 1);
+      if (isKept && stored.reserve0 === reserve0 && stored.reserve1 === reserve1) continue;
+      if (isKept)
         log.warn({ pair: pairId, block: tip.number, stored: stored.blockNumber }, 'pair.state_differs');
       await insertPairStates(tx, [stateOf(reading, tip)]);
     }

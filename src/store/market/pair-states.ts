@@ -32,6 +32,8 @@ type Row = {
   price: string | null;
 };
 
+type ChangeRow = Row & { supply_change: string; liquidity_k: string | null };
+
 const columns = sql`pair_id, block_number, mined_at, reserve0, reserve1, price`;
 
 /** The newest `latestPrice` of a pair. For pair 1 it is native coin per reward token (spec 4.2). */
@@ -151,15 +153,24 @@ export async function listPairStatesOf(
   { from, to }: { from: number; to: number },
   limit: number,
 ): Promise<PairStateChange[]> {
-  const rows = await db.query<Row & { supply_change: string; liquidity_k: string | null }>(sql`
+  const rows = await db.query<ChangeRow>(sql`
     select ${columns}, supply_change, liquidity_k from pair_state
     where pair_id = any(${listOf(pairIds)}::integer[]) and block_number between ${from} and ${to}
     order by block_number, pair_id limit ${limit}`);
-  return rows.map((row) => ({
-    ...toState(row),
-    supplyChange: BigInt(row.supply_change),
-    liquidityK: row.liquidity_k === null ? undefined : BigInt(row.liquidity_k),
-  }));
+  return rows.map(toChange);
+}
+
+/** The states of blocks in this range at whose end the contract of one of these pairs was read. */
+export async function listReadStates(
+  db: Db,
+  pairIds: readonly number[],
+  { from, to }: { from: number; to: number },
+): Promise<PairStateChange[]> {
+  const rows = await db.query<ChangeRow>(sql`
+    select ${columns}, supply_change, liquidity_k from pair_state join pair_reading using (pair_id, block_number)
+    where pair_id = any(${listOf(pairIds)}::integer[]) and block_number between ${from} and ${to}
+    order by block_number, pair_id limit ${pairIds.length * (to - from + 1)}`);
+  return rows.map(toChange);
 }
 
 /** Deletes the states and contract readings of all blocks above this one. */
@@ -187,5 +198,13 @@ function toState({ pair_id, block_number, mined_at, reserve0, reserve1, price }:
     reserve0: BigInt(reserve0),
     reserve1: BigInt(reserve1),
     price: price === null ? undefined : decimal(price),
+  };
+}
+
+function toChange(row: ChangeRow): PairStateChange {
+  return {
+    ...toState(row),
+    supplyChange: BigInt(row.supply_change),
+    liquidityK: row.liquidity_k === null ? undefined : BigInt(row.liquidity_k),
   };
 }

@@ -184,6 +184,64 @@ test('a pair that was not configured for a while is backfilled over the gap', as
   await checkNow(database, pair);
 });
 
+const QUIET_MS = 2 * 86_400_000;
+
+for (const order of ['before the first followed block', 'before the backfill', 'after the backfill'] as const)
+  test(`a new pair without events for two days keeps its state, read ${order}`, async () => {
+    await using stage = await setStage();
+    await rest(stage);
+    await followPast(stage, []);
+    await takeUp(stage, order);
+    await checkNow(stage.database, stage.pair);
+  });
+
+for (const order of ['before the first followed block', 'before the backfill', 'after the backfill'] as const)
+  test(`a quiet pair that is followed again keeps its newest state, read ${order}`, async () => {
+    await using stage = await setStage();
+    const [, , holder] = stage.chain.accounts;
+    await followPast(stage, [stage.pair.configured]);
+    await followPast(stage, []);
+    // Swaps while the pair is not followed, two days before it is.
+    await act(stage, { kind: 'swap', side: 0, permille: 7n, isFlash: false, isSameSide: false }, holder);
+    await rest(stage);
+    await followPast(stage, []);
+    await takeUp(stage, order);
+    await checkNow(stage.database, stage.pair);
+    // Now the newest state is one that was read.
+    await followPast(stage, []);
+    await takeUp(stage, order);
+    await checkNow(stage.database, stage.pair);
+  });
+
+/** Lets two days pass on the chain. */
+async function rest({ chain }: Stage): Promise<void> {
+  await chain.rpc('evm_increaseTime', [QUIET_MS / 1000]);
+  await chain.mine();
+}
+
+/** Follows another block with these pairs, and reads those. */
+async function followPast(stage: Stage, pairs: readonly ValuedPair[]): Promise<void> {
+  await using watch = openWatch(stage, pairs);
+  await stage.chain.mine();
+  await watch.follow();
+  if (pairs.length > 0) await watch.read();
+}
+
+/** Begins to follow the pair, two days later. */
+async function takeUp(
+  stage: Stage,
+  order: `${'before' | 'after'} the ${'backfill' | 'first followed block'}`,
+): Promise<void> {
+  await using watch = openWatch(stage, [stage.pair.configured]);
+  watch.clock.advance(QUIET_MS);
+  if (order === 'before the first followed block') await watch.read();
+  await stage.chain.mine();
+  await watch.follow();
+  if (order === 'before the backfill') await watch.read();
+  await watch.backfill();
+  await watch.read();
+}
+
 type Stage = { chain: Chain; pair: UniswapPair; database: Database } & AsyncDisposable;
 
 /** A chain with a pair that holds 1,000 of each token. */
