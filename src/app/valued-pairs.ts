@@ -17,7 +17,10 @@ export function valuedPairs(config: Config): ValuedPair[] {
   });
 }
 
-/** The source of a token's USD price. Undefined for a token that is neither configured nor the wrapped native coin. */
+/**
+ * The source of a token's USD price. Undefined without a configured one, because stored prices of a feed that was removed would
+ * count at any age.
+ */
 export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Address): TokenValue {
   const [symbol, token] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
   if (token?.usd !== undefined) return { fixed: decimal(String(token.usd)) };
@@ -26,10 +29,10 @@ export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Ad
   return symbol === undefined ? undefined : feedValue(symbol, prices.tokens[symbol]);
 }
 
-const feedValue = (asset: string, feed: { maxAgeSeconds?: number } | undefined): TokenValue => ({
-  asset,
-  ...(feed?.maxAgeSeconds !== undefined && { maxAgeMs: feed.maxAgeSeconds * 1000 }),
-});
+function feedValue(asset: string, feed: { maxAgeSeconds?: number } | undefined): TokenValue {
+  if (feed === undefined) return undefined;
+  return { asset, ...(feed.maxAgeSeconds !== undefined && { maxAgeMs: feed.maxAgeSeconds * 1000 }) };
+}
 
 /** The side of the pair that is the native coin; undefined if neither is. */
 export function nativeSide({ chain, pairs }: Config, { token0, token1 }: Pair): 0 | 1 | undefined {

@@ -44,6 +44,11 @@ test('a token has its fixed price or else the price of its feed, and the wrapped
   assert.deepEqual([unpriced?.value0, unpriced?.value1], [undefined, { asset: 'BELL' }]);
 });
 
+test('without a feed, neither a token nor the native coin has a value, whatever prices are stored', () => {
+  const values = valued({ tokens: {} }).flatMap(({ value0, value1 }) => [value0, value1]);
+  assert.deepEqual(values.slice(1), [undefined, undefined, undefined, undefined, undefined]);
+});
+
 test('the value of a token carries the maxAgeSeconds of its feed', () => {
   const [, priced] = valued({ native: { ...fixed, maxAgeSeconds: 60 }, tokens: { SOL: fixed } });
   assert.deepEqual([priced?.value1, priced?.value0], [{ asset: 'BELL', maxAgeMs: 60_000 }, { asset: 'SOL' }]);

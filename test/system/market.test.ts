@@ -161,6 +161,7 @@ function start(database: TestDatabase, chain: Chain, pair: Pair): Promise<Servic
       http: { port: 0 },
       metrics: { port: 0 },
       pairs: [pair],
+      prices: { native: { sources: [{ type: 'fixed', price: '2000' }] } },
     },
   });
   return startService(config, { log: silentLog(), roles: ['api', 'follower'] });

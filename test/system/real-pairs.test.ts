@@ -155,6 +155,7 @@ async function start(
         metrics: { port: 0 },
         tokens: STABLE,
         pairs: [...pairs],
+        prices: { native: { sources: [{ type: 'fixed', price: String(NATIVE_USD) }] } },
       },
     },
   });
