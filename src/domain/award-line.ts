@@ -24,8 +24,8 @@ export type AwardLine = { [field in (typeof awardFields)[number]]?: string | und
 
 /** Always 1, because an import doesn't depend on a rule whose version could change. */
 const VERSION = 1;
-/** The rule of an imported award. If the line has an `id`, the rule is `import:<id>`. */
-const RULE = 'import';
+/** The rule of an imported award. If the line has an `id`, the rule is `import:<id>`. No configured rule has either name. */
+export const IMPORT_RULE = 'import';
 const WHOLE_DIGITS_MAX = 78;
 const FRACTION_DIGITS_MAX = 36;
 const NUMBER_CHARACTERS_MAX = 200;
@@ -119,9 +119,9 @@ function parseAwardMonth(text: string): Month {
 }
 
 function parseId(text: string): string {
-  if (text === '') return RULE;
+  if (text === '') return IMPORT_RULE;
   if (!/^[\w.:-]{1,64}$/.test(text)) throw invalid('1 to 64 letters, digits and _ . : -');
-  return `${RULE}:${text}`;
+  return `${IMPORT_RULE}:${text}`;
 }
 
 function parseOrdinal(text: string): number {

@@ -89,6 +89,13 @@ test('invalid seasons, an invalid referral and invalid contracts do not hide err
   ]);
 });
 
+test('a rule cannot have the id of imported awards', () => {
+  assert.deepEqual(problemsOf(rule('"1"').replace('id: pay', 'id: import')), [
+    '6:11 points.rules[0].id: cannot be import: imported awards have this id, and awards of both would count as the same',
+  ]);
+  assert.deepEqual(problemsOf(rule('"1"').replace('id: pay', 'id: imported')), []);
+});
+
 test('an invalid day and an unquoted number are reported in plain words', () => {
   const problems = problemsOf(rule('10', '      from: 2026-02-30\n'));
   assert.deepEqual(problems, [

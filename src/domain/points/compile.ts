@@ -2,6 +2,7 @@
  * Compiles the point rules of the configuration, and reports every problem in them.
  */
 import { type Fraction, fractionFrom, zero } from '../../core/fraction.ts';
+import { IMPORT_RULE } from '../award-line.ts';
 import type { Scope } from '../expression/check.ts';
 import type {
   AccrualRule,
@@ -83,6 +84,11 @@ function compileCommon(
   { text, path }: TextAt<EventRuleText | AccrualRuleText>,
 ): Common {
   const { id, version, category, deny = [], caps = {}, multipliers = [] } = text;
+  if (id === IMPORT_RULE)
+    problems.push({
+      path: [...path, 'id'],
+      message: `cannot be ${IMPORT_RULE}: imported awards have this id, and awards of both would count as the same`,
+    });
   const needsReferral = text.referralShare !== undefined && referral === undefined;
   if (needsReferral)
     problems.push({
