@@ -29,6 +29,7 @@ export async function describePairs(config: Config, database: Db, now: Date) {
   const read = await findReadPairs(
     database,
     pairs.map(({ id }) => id),
+    now,
   );
   const usdOf = await readPrices(config, pairs, { database, now });
   return pairs.map((pair) => {

@@ -114,7 +114,7 @@ function pairTable({ pairs }: StatusBody): string {
       ...[percent(pair.price_deviation), percent(pair.lp_deviation)],
       [
         ...(pair.deviates ? ['deviates: the pool may be manipulated'] : []),
-        ...(pair.volume_complete ? [] : ['the last 24 hours are still being read']),
+        ...(pair.volume_complete ? [] : ['the last 24 hours are not complete']),
       ].join('; '),
     ]),
   ]);

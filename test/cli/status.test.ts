@@ -137,7 +137,7 @@ describe('status without a service', () => {
       /^ETH +binance:ETHUSDT +used +2500\.25 +2026-01-31T12:00:00\.000Z$/m,
       /^2 +USDT\/ETH +2510 +2026-\S+ +0\.39 % +0\.00 %$/m,
       /^5 +USDT\/ETH +2510 +2026-\S+ +-50\.00 % +6\.07 % +deviates: the pool may be manipulated$/m,
-      /^6 +USDT\/ETH +- +- +- +- +the last 24 hours are still being read$/m,
+      /^6 +USDT\/ETH +- +- +- +- +the last 24 hours are not complete$/m,
     ])
       assert.match(out, line);
   });

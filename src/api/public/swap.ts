@@ -27,7 +27,7 @@ const STALE_SECONDS = 60;
 const INCOMPLETE_SECONDS = 5;
 const COMPLETE_HEADER = 'chainbell-volume-complete';
 const answerHeaders = {
-  [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still being read. Then vol24h covers the blocks read so far, and is cached for ${INCOMPLETE_SECONDS} seconds.`,
+  [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still to be read, or no block of the last 5 minutes is stored. Then vol24h covers the blocks read so far, and is cached for ${INCOMPLETE_SECONDS} seconds.`,
 };
 
 const Volume = Type.Object({
@@ -122,7 +122,7 @@ function addVolume(api: Api, options: PairRoutes): void {
     async compute({ pair_id: id }) {
       const pair = getPair(options.pairs, id, 'Pair not found');
       // Completeness is read before the sum, so that the sum covers every block that counts as read.
-      const read = await findReadPairs(options.database, [pair.id]);
+      const read = await findReadPairs(options.database, [pair.id], options.clock.now());
       const body = json({ vol24h: exactNumber(await volumeOf(options, pair)), pair: pair.name });
       return withCompleteness(body, read.has(pair.id));
     },
@@ -165,10 +165,11 @@ function addPairs(api: Api, options: PairRoutes): void {
     staleSeconds: STALE_SECONDS,
     answerHeaders,
     async compute() {
-      const { database } = options;
+      const { database, clock } = options;
       const read = await findReadPairs(
         database,
         pairs.map(({ id }) => id),
+        clock.now(),
       );
       const records: unknown[] = [];
       for (const pair of pairs) {

@@ -167,15 +167,15 @@ export async function listPairCoverage(db: Db, pairIds: readonly number[]): Prom
   }));
 }
 
-/** A block that was stored later than this after it was mined was stored during a backfill. */
-const LIVE_DELAY = sql`interval '5 minutes'`;
+/** While following goes on, the newest stored block is younger than this. */
+const LATE_MS = 5 * 60_000;
 
-/** The ones among these pairs whose data of the last 24 hours is complete, provided that the newest block is recent. */
-export async function findReadPairs(db: Db, pairIds: readonly number[]): Promise<Set<number>> {
+/** The ones among these pairs whose data of the last 24 hours is complete, except for the last minutes. */
+export async function findReadPairs(db: Db, pairIds: readonly number[], now: Date): Promise<Set<number>> {
   const rows = await db.query<{ id: number }>(sql`
     select id from pair
     where id = any(${listOf(pairIds)}::integer[]) and followed_from is not null and backfill_number is null
-      and (select stored_at <= mined_at + ${LIVE_DELAY} from block order by number desc limit 1)
+      and (select mined_at >= ${new Date(now.getTime() - LATE_MS)} from block order by number desc limit 1)
     order by id limit ${pairIds.length}`);
   return new Set(rows.map(({ id }) => id));
 }
