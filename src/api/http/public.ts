@@ -106,7 +106,7 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
   function send(
     cacheKey: string,
     { entry, from, ageSeconds }: CacheResult,
-    { headers }: FastifyRequest,
+    { method, headers }: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> | undefined {
     counters[from].inc();
@@ -121,7 +121,9 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
     const tag = known === undefined ? undefined : matchTag(known, response, coding);
     if (tag !== undefined) {
       if (response.isCompressible) reply.header('vary', 'accept-encoding');
-      reply.code(304).headers(response.headers).header('etag', tag).send();
+      reply.code(304).headers(response.headers).header('etag', tag);
+      // Without a stream, Fastify would add `content-length: 0` to a HEAD, although the length of the GET isn't 0 (RFC 9110, 8.6).
+      reply.send(method === 'HEAD' ? Readable.from([]) : undefined);
       return undefined;
     }
     const variant = variantOf(response, coding, (bytes) => cache.grow(cacheKey, entry, bytes));

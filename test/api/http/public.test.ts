@@ -56,6 +56,10 @@ describe('an answer', () => {
       });
       assert.equal(status, 304, known);
       assert.equal(text, '');
+      const head = await ask('HEAD', '/api/thing', { headers: { 'if-none-match': known } });
+      assert.equal(head.status, 304);
+      for (const name of ['etag', 'cache-control', 'age', 'content-length', 'transfer-encoding'])
+        assert.equal(head.headers[name], headers[name], name);
       assert.equal(headers.etag, etag);
       assert.equal(headers['cache-control'], 'public, max-age=60');
       assert.equal(headers['content-type'], undefined);
