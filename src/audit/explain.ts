@@ -14,7 +14,7 @@ import type { EventListener, EventRule, Listener, Movement, Rules } from '../dom
 import { dayOf, dayText, edgeText, startOf } from '../domain/points/window.ts';
 import { changeOf } from '../ingest/points/accruals.ts';
 import {
-  assetsOf,
+  fedPricesOf,
   type Inputs,
   POINTS_DIGITS,
   type PriceAt,
@@ -22,6 +22,7 @@ import {
   userOf,
 } from '../ingest/points/environment.ts';
 import { judgeEvent, type PendingAward, type Refusal } from '../ingest/points/pending-awards.ts';
+import { usableAt } from '../ingest/points/points.ts';
 import type { Db } from '../store/db/db.ts';
 import { sumUserDays } from '../store/points/awards.ts';
 import { findPrice, type Price } from '../store/prices/prices.ts';
@@ -171,9 +172,9 @@ async function pricesOf(
         ? [listener.when, listener.change]
         : [];
   const prices = new Map<string, Price>();
-  for (const asset of assetsOf(expressions, listener.tokens.get(contract) ?? new Map())) {
-    const price = await findPrice(db, asset, minedAt);
-    if (price !== undefined) prices.set(asset, price);
+  for (const fed of fedPricesOf(expressions, listener.tokens.get(contract) ?? new Map())) {
+    const price = usableAt(fed, await findPrice(db, fed.asset, minedAt), minedAt);
+    if (price !== undefined) prices.set(fed.asset, price);
   }
   return (asset) => prices.get(asset);
 }

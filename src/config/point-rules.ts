@@ -53,7 +53,14 @@ export function checkPoints(values: unknown): PointerProblem[] {
 
 function surroundingsOf({ chain, tokens, pairs, prices }: StaticDecode<typeof Named>): Surroundings {
   const { native, reward } = chain;
-  const feeds = [...(prices.native === undefined ? [] : [native.symbol]), ...Object.keys(prices.tokens)];
+  const fed = Object.entries(prices.tokens);
+  if (prices.native !== undefined) fed.push([native.symbol, prices.native]);
+  const feeds = Object.fromEntries(fed.map(([symbol, feed]) => [symbol, ageOf(feed)]));
   const wrapped = native.wrapped ?? pairs[0]?.token1;
   return { nativeSymbol: native.symbol, rewardSymbol: reward.symbol, wrapped, feeds, tokens, pairs };
+}
+
+function ageOf(feed: unknown): { maxAgeMs?: number } {
+  const seconds = findAt(feed, '/maxAgeSeconds');
+  return typeof seconds === 'number' ? { maxAgeMs: seconds * 1000 } : {};
 }

@@ -117,7 +117,7 @@ export const PriceFeed = Type.Object(
         minimum: 1,
         maximum: 31_536_000,
         description:
-          'Prices older than this are not used for prices, LP values and volumes. Without it, the newest price is used at any age.',
+          'Prices older than this are not used for prices, LP values, volumes and points. Without it, the newest price is used at any age.',
       }),
     ),
     sources: Type.Array(PriceSource, {

@@ -28,7 +28,9 @@ const rule = (id: string, parts: Partial<EventRuleText> = {}): EventRuleText => 
   ...parts,
 });
 
-function compile(...rules: EventRuleText[]) {
+const compile = (...rules: EventRuleText[]) => compileWith({}, rules);
+
+function compileWith(feed: { maxAgeMs?: number }, rules: EventRuleText[]) {
   const compiled = compileRules(
     {
       seasons: {},
@@ -47,7 +49,7 @@ function compile(...rules: EventRuleText[]) {
       ],
     },
     {
-      ...{ nativeSymbol: 'ETH', rewardSymbol: 'RWD', wrapped: undefined, feeds: ['GEM'], pairs: [] },
+      ...{ nativeSymbol: 'ETH', rewardSymbol: 'RWD', wrapped: undefined, feeds: { GEM: feed }, pairs: [] },
       tokens: { GEM: { address: gem, decimals: 0 } },
     },
   );
@@ -160,6 +162,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await insertPrice(database(), { ...price, observedAt: block.minedAt });
     const [[pay] = []] = await verdicts(rules, [paid(alice, 9n)]);
     assert.equal(pay, 'pay: not_applied');
+  });
+
+  test('the verdict names a token whose price was too old', async () => {
+    const rules = compileWith({ maxAgeMs: 5_000 }, [rule('pay', { points: 'usd(amount, GEM)' })]);
+    const observedAt = new Date(block.minedAt.getTime() - 5_001);
+    await insertPrice(database(), { asset: 'GEM', price: decimal('2'), source: 'test', observedAt });
+    assert.equal((await first(rules, [paid(alice, 9n)]))?.what, 'no_price');
   });
 
   test('the verdict says whether points are not above zero, or too many', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
+import { rulesOf } from '../../src/config/point-rules.ts';
 import { ConfigError } from '../../src/config/problem-report.ts';
 import { writeConfig } from './write-config.ts';
 
@@ -102,6 +103,15 @@ test('an invalid day and an unquoted number are reported in plain words', () => 
     '11:15 points.rules[0].points: must be an expression in quotes, not a number',
     '12:13 points.rules[0].from: must be a day such as 2026-01-31, or a block number',
   ]);
+});
+
+test('a token has the maxAgeSeconds of its feed', () => {
+  const feed = 'maxAgeSeconds: 60, sources: [{ type: fixed, price: "1" }]';
+  const yaml = rule('"usd(amount, ETH)"').replace('{ id: 1,', '{ id: 1, native: { symbol: ETH },');
+  using written = writeConfig(`${yaml}prices: { native: { ${feed} } }\n`);
+  const [listener] = rulesOf(loadConfig({ file: written.file, env: {} })).listeners;
+  const [tokens] = listener?.tokens.values() ?? [];
+  assert.deepEqual(tokens?.get('ETH')?.price, { asset: 'ETH', maxAgeMs: 60_000 });
 });
 
 test('addresses in rules become lower case', () => {

@@ -62,8 +62,8 @@ export type Surroundings = {
   rewardSymbol: string;
   /** The contract of the wrapped native coin. */
   wrapped: Address | undefined;
-  /** Symbols that have a price feed. */
-  feeds: string[];
+  /** The price feeds by symbol, and the age beyond which a price of that feed isn't used. */
+  feeds: Record<string, { maxAgeMs?: number }>;
   tokens: Record<string, { address: Address; decimals: number; usd?: number }>;
   pairs: {
     id: number;

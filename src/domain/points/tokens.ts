@@ -5,10 +5,13 @@ import { type Fraction, fractionFrom } from '../../core/fraction.ts';
 import type { Address } from '../../core/hex.ts';
 import type { Surroundings } from './text.ts';
 
+/** The asset of a price feed, and the age beyond which its price isn't used. */
+export type FedPrice = { asset: string; maxAgeMs?: number };
+
 export type TokenInfo = {
   decimals: number;
   /** A fixed value, or the asset whose price is used. Undefined if the token can't be valued. */
-  price: { usd: Fraction } | { asset: string } | undefined;
+  price: { usd: Fraction } | FedPrice | undefined;
 };
 
 const NATIVE_DECIMALS = 18;
@@ -93,5 +96,5 @@ function infoOf(
 }
 
 function feedOf({ feeds }: Surroundings, symbol: string): TokenInfo['price'] {
-  return feeds.includes(symbol) ? { asset: symbol } : undefined;
+  return Object.hasOwn(feeds, symbol) ? { asset: symbol, ...feeds[symbol] } : undefined;
 }

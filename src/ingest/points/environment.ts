@@ -9,10 +9,10 @@ import type { CheckedExpression, Value } from '../../domain/expression/check.ts'
 import type { Environment } from '../../domain/expression/evaluate.ts';
 import type { Activity } from '../../domain/points/activity.ts';
 import type { UserSource } from '../../domain/points/rules.ts';
-import type { TokenInfo } from '../../domain/points/tokens.ts';
+import type { FedPrice, TokenInfo } from '../../domain/points/tokens.ts';
 import type { Price } from '../../store/prices/prices.ts';
 
-/** The price of an asset in force at a time. */
+/** The price of an asset in force at a time, unless it is too old then. */
 export type PriceAt = (asset: string, at: Date) => Price | undefined;
 
 /** The values that an award was calculated from, for `points explain`. */
@@ -40,15 +40,15 @@ export function numberEnvironment(number: bigint, known: Known): Environment {
   return noting(known, () => fractionOf(number));
 }
 
-/** The assets whose prices these expressions need with these tokens. */
-export function assetsOf(
+/** The prices of feeds that these expressions need with these tokens. */
+export function fedPricesOf(
   expressions: readonly (CheckedExpression | undefined)[],
   tokens: ReadonlyMap<string, TokenInfo>,
-): string[] {
+): FedPrice[] {
   return expressions.flatMap((expression) =>
     [...(expression?.priced ?? [])].flatMap((token) => {
       const price = tokens.get(token)?.price;
-      return price !== undefined && 'asset' in price ? [price.asset] : [];
+      return price !== undefined && 'asset' in price ? [price] : [];
     }),
   );
 }

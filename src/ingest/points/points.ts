@@ -4,6 +4,7 @@
 import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { CheckedExpression } from '../../domain/expression/check.ts';
+import { isCounted } from '../../domain/pair.ts';
 import type { BlockActivity } from '../../domain/points/activity.ts';
 import { ofKind } from '../../domain/points/activity.ts';
 import type {
@@ -13,6 +14,7 @@ import type {
   ReferralListener,
   Rules,
 } from '../../domain/points/rules.ts';
+import type { FedPrice } from '../../domain/points/tokens.ts';
 import { dayOf, startOf } from '../../domain/points/window.ts';
 import type { Db, Tx } from '../../store/db/db.ts';
 import { revertAccruals } from '../../store/points/accruals.ts';
@@ -27,7 +29,7 @@ import { listPrices, type Price } from '../../store/prices/prices.ts';
 import type { BlockProcessor } from '../block-processor.ts';
 import { type Closed, closeDays, moveBalances } from './accruals.ts';
 import { capAwards, dayKey } from './cap-awards.ts';
-import { assetsOf, type PriceAt } from './environment.ts';
+import { fedPricesOf, type PriceAt } from './environment.ts';
 import { awardDay, awardEvent, lastMomentOf, type PendingAward } from './pending-awards.ts';
 
 /** A block processor that writes referrals, awards and balances in the order of the chain. */
@@ -67,7 +69,10 @@ export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }
       (accruals.get(day.rule) ?? []).map((rule) => ({ rule, day, block })),
     );
     const needs = due.flatMap(({ rule, day }): Need[] =>
-      assetsOf([rule.when, rule.points], rule.tokens).map((asset) => ({ asset, at: lastMomentOf(day.day) })),
+      fedPricesOf([rule.when, rule.points], rule.tokens).map((fed) => ({
+        ...fed,
+        at: lastMomentOf(day.day),
+      })),
     );
     const priceAt = await loadPrices(tx, needs, log);
     return due.flatMap(({ rule, day, block }) => awardDay(rule, day, { block, priceAt }) ?? []);
@@ -94,13 +99,17 @@ export async function awardEvents(
   return events.flatMap(({ activity, block }) => awardEvent(activity, { block, priceAt }) ?? []);
 }
 
-/** Prices in force. Logs assets without a price, because they count as worth nothing. */
+/**
+ * Prices in force, unless they are too old at that time. Logs assets without a price, because they count as worth nothing.
+ */
 async function loadPrices(db: Db, needs: readonly Need[], log: Log): Promise<PriceAt> {
   const byAsset = new Map<string, Map<number, Price>>();
-  for (const asset of new Set(needs.map((need) => need.asset))) {
+  for (const fed of new Map(needs.map((need) => [need.asset, need])).values()) {
+    const { asset } = fed;
     const ats = needs.flatMap((need) => (need.asset === asset ? [need.at.getTime()] : []));
     const times = [...new Set(ats)].map((ms) => new Date(ms));
-    const prices = await listPrices(db, asset, times);
+    const found = await listPrices(db, asset, times);
+    const prices = times.map((at, index) => usableAt(fed, found[index], at));
     const missing = times.find((_, index) => prices[index] === undefined);
     if (missing !== undefined) log.warn({ asset, at: missing.toISOString() }, 'points.no_price');
     byAsset.set(
@@ -111,14 +120,19 @@ async function loadPrices(db: Db, needs: readonly Need[], log: Log): Promise<Pri
   return (asset, at) => byAsset.get(asset)?.get(at.getTime());
 }
 
-type Need = { asset: string; at: Date };
+/** The price, unless it is older than `maxAgeSeconds` of its feed allows. */
+export function usableAt(fed: FedPrice, price: Price | undefined, at: Date): Price | undefined {
+  return price !== undefined && isCounted(fed, price.observedAt, at) ? price : undefined;
+}
+
+type Need = FedPrice & { at: Date };
 
 function needsOf<Listening extends Listener>(
   { activity: { listener, contract }, block }: BlockActivity<Listening>,
   expressionsOf: (listener: Listening) => (CheckedExpression | undefined)[],
 ): Need[] {
-  const assets = assetsOf(expressionsOf(listener), listener.tokens.get(contract) ?? new Map());
-  return assets.map((asset) => ({ asset, at: block.minedAt }));
+  const prices = fedPricesOf(expressionsOf(listener), listener.tokens.get(contract) ?? new Map());
+  return prices.map((fed) => ({ ...fed, at: block.minedAt }));
 }
 
 const orderOf = ({ referral }: Rules) => (referral?.firstWins === false ? 'newest' : 'first');

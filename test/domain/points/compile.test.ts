@@ -27,7 +27,7 @@ const surroundings: Surroundings = {
   nativeSymbol: 'ETH',
   rewardSymbol: 'RWD',
   wrapped,
-  feeds: ['ETH', 'RWD', 'DOGE'],
+  feeds: { ETH: {}, RWD: {}, DOGE: {} },
   tokens: {
     USDT: { address: usdt, decimals: 6, usd: 1 },
     DOGE: { address: doge, decimals: 8 },

@@ -25,7 +25,7 @@ const { rules } = compileRules(
       { ...rule, id: 'two', source: { ...source, contracts: [shop, coin] } },
     ],
   },
-  { nativeSymbol: 'ETH', rewardSymbol: 'RWD', wrapped: undefined, feeds: ['GEM'], tokens: {}, pairs: [] },
+  { nativeSymbol: 'ETH', rewardSymbol: 'RWD', wrapped: undefined, feeds: { GEM: {} }, tokens: {}, pairs: [] },
 );
 const { topic } = parseEventSignature(source.event);
 const paid = (address = shop) => ({

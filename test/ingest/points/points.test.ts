@@ -5,17 +5,20 @@ import { compareAwards } from '../../../src/audit/compare-awards.ts';
 import { compareSums } from '../../../src/audit/compare-sums.ts';
 import type { Bundle } from '../../../src/chain/blocks/bundle.ts';
 import { encodeWord } from '../../../src/core/abi.ts';
+import { decimal } from '../../../src/core/decimal.ts';
 import { type Address, type Hash, type Hex, toBytes } from '../../../src/core/hex.ts';
-import { createLog } from '../../../src/core/log.ts';
+import { createLog, silentLog } from '../../../src/core/log.ts';
 import { parseEventSignature } from '../../../src/domain/event-signature.ts';
+import { ofKind } from '../../../src/domain/points/activity.ts';
 import { compileRules } from '../../../src/domain/points/compile.ts';
 import { createActivityReader } from '../../../src/ingest/points/activities.ts';
-import { createPointsProcessor } from '../../../src/ingest/points/points.ts';
+import { awardEvents, createPointsProcessor } from '../../../src/ingest/points/points.ts';
 import { applyRepairs } from '../../../src/store/audit/apply-repairs.ts';
 import { listStoredBlocks } from '../../../src/store/audit/comparison.ts';
 import { commitBlocks, findTip } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { addressOf, hashOf, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
@@ -42,7 +45,7 @@ const surroundings = {
   nativeSymbol: 'ETH',
   rewardSymbol: 'RWD',
   wrapped: undefined,
-  feeds: ['GEM'],
+  feeds: { GEM: {} },
   tokens,
   pairs: [],
 };
@@ -263,6 +266,31 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
       }),
       { numRuns: sampleSize(kind === 'embedded' ? 10 : 20) },
     );
+  });
+
+  test('with maxAgeSeconds, a price that is older at the time of the block counts as missing', async () => {
+    const [ann = shop] = people;
+    const { rules } = compileRules(points, { ...surroundings, feeds: { GEM: { maxAgeMs: 5_000 } } });
+    const price = { asset: 'GEM', price: decimal('2'), observedAt: GENESIS, source: 'test' };
+    await insertPrice(database(), price);
+    const logged: unknown[] = [];
+    const log = { ...silentLog(), warn: (fields: unknown, event?: string) => logged.push([event, fields]) };
+    const pointsAfter = async (ms: number) => {
+      const logs: StoryLog[] = [{ kind: 'bought', amount: 3n * 10n ** 18n }];
+      const minedAt = new Date(GENESIS.getTime() + ms);
+      const block = { number: 1, hash: hashOf(1), minedAt };
+      const bundle = bundleOf(
+        { ...block, transactions: [{ hash: hashOf(9), sender: ann, logs }] },
+        hashOf(0),
+      );
+      const activities = createActivityReader(rules)(bundle);
+      const placed = activities.map((activity) => ({ activity, block: bundle.header }));
+      const awards = await awardEvents(database(), ofKind(placed, 'event'), log);
+      return awards.map((award) => String(award.points.numerator / award.points.denominator));
+    };
+    assert.deepEqual([await pointsAfter(5_000), await pointsAfter(5_001)], [['6'], []]);
+    const at = new Date(GENESIS.getTime() + 5_001).toISOString();
+    assert.deepEqual(logged, [['points.no_price', { asset: 'GEM', at }]]);
   });
 
   test('verify finds awards that are changed, missing or invented; repair recomputes wrong sums of days and months', async () => {

@@ -224,7 +224,7 @@ const EVENTS: Record<string, LogEvent> = {
   'points.no_price': {
     level: 'warn',
     fields: 'asset, at',
-    meaning: 'A points rule needs a price that does not exist at that time.',
+    meaning: 'A points rule needs a price that does not exist at that time, or is too old then.',
   },
   'price.decided': { level: 'debug', fields: 'asset, price', meaning: 'A price was accepted.' },
   'price.source': {
