@@ -9,7 +9,12 @@ import type { Log } from '../../core/log.ts';
 import { type CachedResponse, type PublicAnswer, toCachedResponse } from './cached-response.ts';
 
 /** How long responses of a route are fresh, and how long after that the old one is served while a new one is computed. */
-type Lifetime = { cacheSeconds: number; staleSeconds: number };
+type Lifetime = {
+  cacheSeconds: number;
+  staleSeconds: number;
+  /** Only so many keys need a computation as the configuration names. They aren't refused when too many others are computed. */
+  hasFewKeys?: boolean;
+};
 
 /** The entry of a key: a response, or the message that nothing was found. Times are those of `Clock.steadyMs`. */
 export type CacheEntry = {
@@ -31,7 +36,7 @@ type Compute = () => Promise<PublicAnswer>;
 export type Cache = {
   /**
    * The entry of the key, computed first if it is missing or too old. A cached entry is returned synchronously.
-   * @throws Fault of `compute`, and `unavailable` when too many responses are being computed.
+   * @throws Fault of `compute`, and `unavailable` when too many responses are being computed, unless the route has few keys.
    */
   find(key: string, lifetime: Lifetime, compute: Compute): CacheResult | Promise<CacheResult>;
   /** Counts a compressed copy that was added to the response of this entry. */
@@ -48,7 +53,7 @@ const LIMITS: CacheLimits = { bytesMax: 256 * 1024 * 1024, entriesMax: 100_000 }
 const NOT_FOUND_LIMITS: CacheLimits = { bytesMax: 8 * 1024 * 1024, entriesMax: 10_000 };
 /** Short, so that a user's first points show soon. */
 const NOT_FOUND_SECONDS_MAX = 10;
-/** Concurrent computations: far more than the database has connections, and few enough to fit into memory. */
+/** Concurrent computations for keys that clients can make up: far more than the database has connections, and few enough to fit into memory. */
 const COMPUTATIONS_MAX = 1_000;
 const REFRESH_RETRY_MS = 1_000;
 /** An entry without its response and key. 332 bytes were measured with keys of 60 characters. */
@@ -61,13 +66,19 @@ export function createCache(
   const found = createEntries(limits);
   const notFound = createEntries(NOT_FOUND_LIMITS);
   const underWay = new Map<string, Promise<CacheEntry>>();
+  let limitedCount = 0;
 
   function computeOnce(key: string, lifetime: Lifetime, compute: Compute): Promise<CacheEntry> {
     const running = underWay.get(key);
     if (running !== undefined) return running;
-    if (underWay.size >= COMPUTATIONS_MAX)
+    const counted = lifetime.hasFewKeys === true ? 0 : 1;
+    if (limitedCount + counted > COMPUTATIONS_MAX)
       return Promise.reject(new Fault('unavailable', `${COMPUTATIONS_MAX} responses are being computed`));
-    const started = store(key, lifetime, compute).finally(() => underWay.delete(key));
+    limitedCount += counted;
+    const started = store(key, lifetime, compute).finally(() => {
+      limitedCount -= counted;
+      underWay.delete(key);
+    });
     underWay.set(key, started);
     return started;
   }

@@ -35,6 +35,8 @@ export type PublicRoute<P extends Parameters, At> = {
   /** An example of that body. */
   example?: unknown;
   parameters?: P;
+  /** Whether only what the configuration names is computed. True for a route without parameters. */
+  hasFewKeys?: boolean;
   /** What an error status means here, with its message: `{ 404: 'Points not found' }`. */
   errors?: Record<number, string>;
   /** Descriptions of further response headers. */
@@ -84,9 +86,14 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
   route: PublicRoute<P, At>,
 ): void {
   const { cache, metrics } = api.getDecorator<Parts>(PARTS);
-  const { path, cacheSeconds, staleSeconds = 0 } = route;
+  const {
+    path,
+    cacheSeconds,
+    staleSeconds = 0,
+    hasFewKeys = Object.keys(route.parameters ?? {}).length === 0,
+  } = route;
   const read = readerOf(route);
-  const lifetime = { cacheSeconds, staleSeconds };
+  const lifetime = { cacheSeconds, staleSeconds, hasFewKeys };
   const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
   const counters = {
     hit: metrics.cacheResponses.labels(path, 'hit'),

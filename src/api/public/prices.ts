@@ -64,6 +64,7 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     errors: { 404: 'Token not found' },
     summary: 'The price of a token in USD, by its symbol in lower case',
     parameters: { symbol: SYMBOL },
+    hasFewKeys: true,
     async compute({ symbol = '' }) {
       const priced = prices.tokens.get(symbol);
       if (priced === undefined) throw new Fault('not_found', 'Token not found');

@@ -179,3 +179,18 @@ test('computations beyond a thousand at once are refused, not queued', async () 
   await Promise.all([...asked, same]);
   assert.equal(made.length, 1_000);
 });
+
+test('a route with few keys is computed, however many made-up keys are being computed', async () => {
+  const { cache, make, made } = createStory();
+  const few = { ...lifetime, hasFewKeys: true };
+  const fixed = cache.find('fixed', few, make);
+  const asked = Array.from({ length: 1_000 }, async (_, number) => cache.find(`${number}`, lifetime, make));
+  const other = cache.find('other', few, make);
+  await assert.rejects(async () => cache.find('one more', lifetime, make), { code: 'unavailable' });
+  for (const one of made) one.resolve(textAnswer('one'));
+  assert.deepEqual((await Promise.all([fixed, other])).map(shown), ['miss one 0 s', 'miss one 0 s']);
+  await Promise.all(asked);
+  const later = cache.find('one more', lifetime, make);
+  made.at(-1)?.resolve(textAnswer('two'));
+  assert.equal(shown(await later), 'miss two 0 s');
+});

@@ -277,6 +277,21 @@ describe('browsers of other sites', () => {
   });
 });
 
+test('requests for made-up users hold up no route without parameters', async () => {
+  const waiting = Promise.withResolvers<void>();
+  const parameters = { user: required(parameter('a user', (text) => text)) };
+  const compute = () => waiting.promise.then(() => json({ made: 1 }));
+  const { api, ask } = createStory({ parameters, path: '/api/user', compute });
+  const fixed = { summary: 'A thing', answer, cacheSeconds: 60, compute: async () => json({ made: 2 }) };
+  addPublicRoute(api, { path: '/api/thing', ...fixed });
+  const asked = Array.from({ length: 1_001 }, (_, number) => ask('GET', `/api/user?user=${number}`));
+  assert.equal((await Promise.race(asked)).status, 503);
+  assert.equal((await ask('GET', '/api/thing')).text, '{"made":2}');
+  waiting.resolve();
+  const statuses = (await Promise.all(asked)).map(({ status }) => status);
+  assert.equal(statuses.filter((status) => status === 200).length, 1_000);
+});
+
 test('metrics count hits, stale responses and misses by route', async () => {
   const { ask, clock, metrics } = createStory({ staleSeconds: 60 });
   await ask('GET', '/api/thing');
