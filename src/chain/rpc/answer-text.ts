@@ -24,7 +24,7 @@ export class TooLarge extends Error {}
 export type OnBytes = (bytes: number) => void;
 
 /** Reads the answers of one node. */
-export type AnswerReader = (
+type AnswerReader = (
   answer: AsyncIterable<Uint8Array>,
   options: { methods: readonly string[]; onBytes: OnBytes },
 ) => Promise<string>;
