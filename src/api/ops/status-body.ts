@@ -44,7 +44,7 @@ const Pair = Type.Object({
   deviates: Type.Boolean({ description: '`lp_deviation` is above 0.02, so the pool may be manipulated.' }),
   volume_complete: Type.Boolean({
     description:
-      'False while blocks of the past 24 hours have yet to be read, or no block of the last 5 minutes is stored. `vol24h` then covers only the blocks read so far.',
+      'False while blocks of the past 24 hours have yet to be read, or the newest stored block is older than 5 minutes and not known to be the head. `vol24h` then covers only the blocks read so far.',
   }),
 });
 

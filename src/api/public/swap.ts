@@ -27,7 +27,7 @@ const STALE_SECONDS = 60;
 const INCOMPLETE_SECONDS = 5;
 const COMPLETE_HEADER = 'chainbell-volume-complete';
 const answerHeaders = {
-  [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still to be read, or no block of the last 5 minutes is stored. Then vol24h covers the blocks read so far, and is cached for ${INCOMPLETE_SECONDS} seconds.`,
+  [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still to be read, or the newest stored block is older than 5 minutes and not known to be the head. Then vol24h covers the blocks read so far, and is cached for ${INCOMPLETE_SECONDS} seconds.`,
 };
 
 const Volume = Type.Object({

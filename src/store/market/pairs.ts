@@ -167,15 +167,21 @@ export async function listPairCoverage(db: Db, pairIds: readonly number[]): Prom
   }));
 }
 
-/** While following goes on, the newest stored block is younger than this. */
+/** While following goes on, the newest stored block is younger than this, unless it is the head of the chain. */
 const LATE_MS = 5 * 60_000;
+/** A follower that leads tells the head several times in this time. */
+const KNOWN_MS = 60_000;
 
 /** The ones among these pairs whose data of the last 24 hours is complete, except for the last minutes. */
 export async function findReadPairs(db: Db, pairIds: readonly number[], now: Date): Promise<Set<number>> {
   const rows = await db.query<{ id: number }>(sql`
     select id from pair
     where id = any(${listOf(pairIds)}::integer[]) and followed_from is not null and backfill_number is null
-      and (select mined_at >= ${new Date(now.getTime() - LATE_MS)} from block order by number desc limit 1)
+      and (select mined_at >= ${new Date(now.getTime() - LATE_MS)} or exists (
+          select from process p
+          where p.leads and not p.stopped and p.problem is null and p.head <= b.number
+            and p.seen_at >= clock_timestamp() - ${KNOWN_MS}::bigint * interval '1 ms')
+        from block b order by number desc limit 1)
     order by id limit ${pairIds.length}`);
   return new Set(rows.map(({ id }) => id));
 }

@@ -96,6 +96,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await see('/api/swap/volume/2'))[1], 'true');
     clock.advance(120_000);
     assert.deepEqual(await both(), [growing(12.5), growing(12.5)], 'no further block is stored');
+    const lead = (head: number, problem: string | null) =>
+      database().query(sql`
+        insert into process (id, roles, version, host, pid, started_at, seen_at, beat, leads, head, problem)
+        values ('one', '{follower}', '1', 'here', 1, now(), now(), 1, true, ${head}, ${problem})
+        on conflict (id) do update set head = excluded.head, problem = excluded.problem`);
+    for (const { head, problem, isComplete } of [
+      { head: tip.number, problem: null, isComplete: true },
+      { head: tip.number, problem: 'no node answers', isComplete: false },
+      { head: tip.number + 1, problem: null, isComplete: false },
+    ]) {
+      await lead(head, problem);
+      clock.advance(120_000);
+      assert.equal((await see('/api/swap/volume/2'))[1], String(isComplete));
+    }
   });
 
   test('with maxAgeSeconds, an older price is not used for LP tokens', async () => {
