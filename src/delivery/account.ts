@@ -43,6 +43,8 @@ export type Receiver = {
   readonly pace: ReceiverPace;
   /** Its lanes here. */
   readonly members: Set<Member>;
+  /** Those of them that wait for the end of a retry, the one that waits longest first. */
+  readonly refused: Set<Member>;
   virtualMs: number;
   /** Attempts under way, those of them that were handed over, and those that are retries. */
   open: number;
@@ -93,8 +95,8 @@ export function receiverOf(account: Account, lane: LaneInLine, memory: ReceiverM
   const known = account.receivers.get(lane.origin);
   if (known !== undefined) return known;
   const receiver: Receiver = {
-    ...{ pace: memory.take(lane), members: new Set(), virtualMs: account.servedMs },
-    ...{ open: 0, hung: 0, retries: 0 },
+    ...{ pace: memory.take(lane), members: new Set(), refused: new Set() },
+    ...{ virtualMs: account.servedMs, open: 0, hung: 0, retries: 0 },
   };
   account.receivers.set(lane.origin, receiver);
   return receiver;
@@ -121,6 +123,25 @@ export const kindOf = ({ receiver, account }: Member): Kind =>
 /** Which of two ready lanes starts first: that of the receiver with less time. The lanes of one receiver take turns. */
 export const comesBefore = (one: Member, other: Member): boolean =>
   one.receiver === other.receiver ? one.turn < other.turn : one.receiver.virtualMs < other.receiver.virtualMs;
+
+/** How many more retries may start. One place always remains for first attempts. */
+const retryRoomOf = ({ pace, retries }: Receiver): number => Math.max(pace.limit - 1 - retries, 0);
+
+/** Whether a retry may start. If not, the lane waits until `takeRefused` returns it. */
+export function mayRetry(member: Member): boolean {
+  const { refused } = member.receiver;
+  const may = retryRoomOf(member.receiver) > 0;
+  if (may) refused.delete(member);
+  else refused.add(member);
+  return may;
+}
+
+/** As many refused lanes as may start a retry. All of them would be 255 for each retry of a watcher with 256 slices. */
+export function takeRefused(receiver: Receiver): Member[] {
+  const taken = [...receiver.refused].slice(0, retryRoomOf(receiver));
+  for (const member of taken) receiver.refused.delete(member);
+  return taken;
+}
 
 /** Whether one of its lanes is ready. */
 export const isReady = ({ members }: Receiver): boolean =>

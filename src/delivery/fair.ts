@@ -18,10 +18,12 @@ import {
   kindOf,
   type LaneInLine,
   type Member,
+  mayRetry,
   openOf,
   type Receiver,
   receiverOf,
   type Ticket,
+  takeRefused,
 } from './account.ts';
 import { createOriginShares } from './origin-shares.ts';
 import { aheadOf, createReceiverMemory, handOverMsOf, noteResponse, slowDown } from './receiver.ts';
@@ -47,10 +49,8 @@ export type FairSlots = {
 type Seat = {
   /** The lane may have an attempt to make. */
   want(): void;
-  /** How many attempts the receiver takes at once, from all its lanes. */
-  limit(): number;
-  /** How many of the attempts at the receiver are retries, from all its lanes. */
-  retries(): number;
+  /** Whether a retry may start at the receiver. If not, the lane is asked again after one of another lane has ended. */
+  mayRetry(): boolean;
   /** Counts a retry that starts (1) or ends (-1). */
   countRetry(by: 1 | -1): void;
   /** How many rows are worth reading. */
@@ -168,14 +168,14 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     while (ready.size > 0 && startsLeft > 0) {
       const member = pick();
       if (member === undefined) return;
-      turn += 1;
-      member.turn = turn;
       const begin = member.take();
       if (begin === undefined) {
         member.wants = false;
         line(member);
         continue;
       }
+      turn += 1;
+      member.turn = turn;
       if (typeof begin !== 'function') {
         keepSlot(member, begin);
         continue;
@@ -240,6 +240,12 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     if (ready.has(account)) return;
     if (openOf(account.open) === 0) account.virtualMs = Math.max(account.virtualMs, servedMs);
     ready.add(account);
+  }
+
+  function want(member: Member): void {
+    member.wants = true;
+    line(member);
+    pumpSoon();
   }
 
   function start(member: Member): Ticket {
@@ -350,15 +356,11 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
       account.line.add(member);
       receiver.members.add(member);
       return {
-        want() {
-          member.wants = true;
-          line(member);
-          pumpSoon();
-        },
-        limit: () => receiver.pace.limit,
-        retries: () => receiver.retries,
+        want: () => want(member),
+        mayRetry: () => mayRetry(member),
         countRetry(by) {
           receiver.retries += by;
+          takeRefused(receiver).forEach(want);
         },
         ahead: () => aheadOf(receiver.pace),
         leave() {
@@ -366,6 +368,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
           line(member);
           account.line.delete(member);
           receiver.members.delete(member);
+          receiver.refused.delete(member);
           if (receiver.members.size === 0) {
             account.receivers.delete(lane.origin);
             memory.keep(lane, receiver.pace);

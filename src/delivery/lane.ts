@@ -54,7 +54,10 @@ export type LaneRun = {
   isUnderWay(notificationId: number): boolean;
   /** Something new may be due in this lane. */
   ring(): void;
-  /** Rings only if an attempt is under way, because a retry that comes due meanwhile sends no NOTIFY. */
+  /**
+   * Rings only if an attempt is under way, because a retry that comes due meanwhile sends no NOTIFY, or if retries that were read
+   * wait for other lanes of the receiver.
+   */
   poll(): void;
   /** Drops the rows read ahead, because a reorg changed some of them. */
   forget(): void;
@@ -145,11 +148,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     seat.countRetry(by);
   }
 
-  /** Always leaves one place of the receiver to first attempts. */
+  /** Retries if no first attempts are left, and as often as those otherwise. */
   function nextQueue(): Due[] | undefined {
-    const mayRetry = retries.length > 0 && seat.retries() < seat.limit() - 1;
-    if (firsts.length === 0) return mayRetry ? retries : undefined;
-    return mayRetry && retriesUnderWay < underWay.size - retriesUnderWay ? retries : firsts;
+    const isTurnOfRetry = firsts.length === 0 || retriesUnderWay < underWay.size - retriesUnderWay;
+    if (isTurnOfRetry && retries.length > 0 && seat.mayRetry()) return retries;
+    return firsts.length > 0 ? firsts : undefined;
   }
 
   function start(due: Due, ticket: Ticket): void {
@@ -294,7 +297,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     hadTurn: () => hadTurn,
     isUnderWay: (notificationId) => underWay.has(notificationId),
     ring,
-    poll: () => underWay.size > 0 && ring(),
+    poll: () => (underWay.size > 0 || retries.length > 0) && ring(),
     forget() {
       generation += 1;
       forgetRows();

@@ -99,8 +99,8 @@ test('receivers that responded before and then hang free their slots after the h
 
 test("a receiver's concurrency grows while it is used, and shrinks when the receiver doesn't respond", async () => {
   const line = startLine();
-  const lane = line.join({ watcherId: 1, rows: 200 });
-  lane.seat.want();
+  const limitOf = (id: number) => line.fair.receiver(id, `lane ${id}`)?.pace.limit;
+  line.join({ watcherId: 1, rows: 200 }).seat.want();
   await line.settle();
   assert.equal(line.started.length, 4);
   for (const limit of [8, 64]) {
@@ -109,12 +109,11 @@ test("a receiver's concurrency grows while it is used, and shrinks when the rece
   }
   assert.equal(line.started.length, 64);
   await line.end(() => true, hung);
-  assert.equal(lane.seat.limit(), 4);
-  const idle = line.join({ watcherId: 2, rows: 1 });
-  idle.seat.want();
+  assert.equal(limitOf(1), 4);
+  line.join({ watcherId: 2, rows: 1 }).seat.want();
   await line.settle();
   await line.end((one) => one.watcherId === 2);
-  assert.equal(idle.seat.limit(), 4, 'one at a time shows nothing');
+  assert.equal(limitOf(2), 4, 'one at a time shows nothing');
 });
 
 test('the concurrency of a slow receiver that responds still grows', async () => {
@@ -284,16 +283,6 @@ test('a receiver with several lanes gets no larger share of its watcher than one
   const sum = ofSlices.reduce((one, other) => one + other, 0);
   assert.ok(Math.abs(ofSingle - sum) <= 2, `${ofSingle} and ${ofSlices.join()}`);
   assert.ok(Math.max(...ofSlices) - Math.min(...ofSlices) <= 1, ofSlices.join());
-});
-
-test('retries in several lanes of a receiver are counted together', () => {
-  const line = startLine();
-  const [one, other] = [0, 1].map(() => line.join({ watcherId: 1, origin: 'same' }));
-  one?.seat.countRetry(1);
-  assert.deepEqual([one?.seat.retries(), other?.seat.retries()], [1, 1]);
-  other?.seat.leave();
-  one?.seat.countRetry(-1);
-  assert.equal(one?.seat.retries(), 0);
 });
 
 /** Lanes that read before each attempt, and how often they have read. The test decides when a read ends. */
