@@ -2,6 +2,7 @@
  * Keep-alive connections to receivers: a bounded number for each origin, and a bounded number of idle ones. Undici's pools don't
  * tell whether a request was sent on a reused connection, and that decides whether a reset counts as the receiver's failure.
  */
+import type { Socket } from 'node:net';
 import { callbackify } from 'node:util';
 import { Client } from 'undici';
 import type { Guard, Target } from './guard.ts';
@@ -12,6 +13,8 @@ export type Connection = {
   readonly origin: string;
   /** How often it has connected; a request on a reused connection doesn't change it. */
   connectCount(): number;
+  /** Call it when the headers of a response have come, and with `false` when the response has ended. */
+  setHasHeaders(hasHeaders: boolean): void;
 };
 
 export type Connections = {
@@ -26,6 +29,11 @@ export type Connections = {
 /** Shorter than the 5 s after which common servers (Node's among them) close an idle connection. */
 const IDLE_MS_MAX = 4000;
 const RESPONSE_HEADER_BYTES_MAX = 16_384;
+/**
+ * Everything before the body of a response. Undici counts only names and values of headers, so a reason phrase, interim responses or
+ * empty lines without end would keep the thread busy for as long as an attempt lasts.
+ */
+const HEAD_BYTES_MAX = 65_536;
 
 type Slots = { taken: number; idle: Pooled[]; waiting: Set<() => void> };
 type Pooled = Connection & { end(): Promise<void> };
@@ -112,11 +120,17 @@ export function createConnections(guard: Guard, limits: ConnectionLimits): Conne
 function openConnection(guard: Guard, origin: string, onDisconnect: () => void): Pooled {
   const ended = new AbortController();
   let connectCount = 0;
+  let head: Head | undefined;
+  let socket: Socket | undefined;
   const connect = callbackify((target: Target) => guard(target, ended.signal));
   const client = new Client(origin, {
     connect: (target, callback) => {
       connectCount += 1;
-      connect(target, (error, socket) => (error === null ? callback(null, socket) : callback(error, null)));
+      connect(target, (error, opened) => {
+        if (error !== null) return callback(error, null);
+        socket = opened;
+        callback(null, opened);
+      });
     },
     pipelining: 1,
     // Each notification has a separate connection for the time of its request: no stream can stall another.
@@ -128,14 +142,37 @@ function openConnection(guard: Guard, origin: string, onDisconnect: () => void):
     headersTimeout: 0,
     bodyTimeout: 0,
   });
+  // Undici listens to the socket already, so it has read the headers before their size is checked.
+  client.on('connect', () => {
+    head = socket && boundHead(socket);
+  });
   client.on('disconnect', onDisconnect);
   return {
     client,
     origin,
     connectCount: () => connectCount,
+    setHasHeaders: (hasHeaders) => head?.setHasHeaders(hasHeaders),
     end() {
       ended.abort();
       return client.destroy();
+    },
+  };
+}
+
+type Head = Pick<Connection, 'setHasHeaders'>;
+
+/** Destroys the socket when more than HEAD_BYTES_MAX come without the headers of a response, also while it is idle. */
+function boundHead(socket: Socket): Head {
+  let hasHeaders = false;
+  let fromBytes = 0;
+  socket.on('readable', () => {
+    if (hasHeaders || socket.bytesRead - fromBytes <= HEAD_BYTES_MAX) return;
+    socket.destroy(new Error('too many bytes before the end of the response headers'));
+  });
+  return {
+    setHasHeaders(has) {
+      hasHeaders = has;
+      fromBytes = socket.bytesRead;
     },
   };
 }

@@ -241,6 +241,7 @@ function post(
           return;
         }
         status = statusCode;
+        connection.setHasHeaders(true);
         bodyTimer = setTimeout(() => settle('cut'), BODY_MS_MAX);
       },
       onResponseData(_controller, chunk) {
@@ -248,7 +249,10 @@ function post(
         bodyBytes += chunk.length;
         if (bodyBytes > BODY_BYTES_MAX) settle('cut');
       },
-      onResponseEnd: () => settle('whole'),
+      onResponseEnd() {
+        connection.setHasHeaders(false);
+        settle('whole');
+      },
       onResponseError: (_controller, error) => settle('cut', error),
     },
   );

@@ -18,6 +18,7 @@ export type Hostile = {
 const DRIP_MS = 10;
 const GIBIBYTE = 2 ** 30;
 const CHUNK = Buffer.alloc(65_536, 'a');
+const EMPTY_LINES = Buffer.alloc(65_536, '\r\n');
 /** A gigabyte of zeros. Consecutive gzip members form one file. */
 const BOMB = Buffer.concat(Array(16).fill(await promisify(gzip)(Buffer.alloc(GIBIBYTE / 16))));
 
@@ -38,9 +39,9 @@ async function* stall(first: string): AsyncGenerator<string> {
   await new Promise(() => {});
 }
 
-async function* flood(head: string): AsyncGenerator<string | Buffer> {
+async function* flood(head: string, chunk = CHUNK): AsyncGenerator<string | Buffer> {
   yield head;
-  for (let bytes = 0; bytes < GIBIBYTE; bytes += CHUNK.length) yield CHUNK;
+  for (let bytes = 0; bytes < GIBIBYTE; bytes += chunk.length) yield chunk;
 }
 
 async function* chunkedFlood(): AsyncGenerator<string | Buffer> {
@@ -89,6 +90,12 @@ const broken: Hostile[] = [
     answer: () => ({ raw: flood(`${ok}x: `) }),
     ...network,
   },
+  {
+    name: 'sends a reason phrase without end',
+    answer: () => ({ raw: flood('HTTP/1.1 200 ') }),
+    ...network,
+  },
+  { name: 'sends empty lines without end', answer: () => ({ raw: flood('', EMPTY_LINES) }), ...network },
   {
     name: 'floods with interim responses',
     answer: () => raw('HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(10_000)),

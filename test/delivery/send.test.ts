@@ -188,6 +188,52 @@ test('an aborted attempt rejects with the reason: before it starts, while it wai
   assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
 });
 
+for (const [name, first, piece] of [
+  ['a reason phrase', 'HTTP/1.1 200 ', 'x'],
+  ['empty lines', '', '\r\n'],
+] as const) {
+  test(`${name} without end before the headers breaks the connection, a kept one too, with TLS or without`, async (context) => {
+    let writtenBytes = 0;
+    async function* flood(): AsyncGenerator<string> {
+      yield first;
+      for (const chunk = piece.repeat(32_768); ; writtenBytes += chunk.length) yield chunk;
+    }
+    const authority = createAuthority();
+    for (const tls of [undefined, authority.issue(['127.0.0.1'])]) {
+      // Together, the answers before it have more bytes than may come before headers.
+      const large: Answer = { body: 'b'.repeat(15_000) };
+      const receiver = await startReceiver({
+        ...(tls && { tls }),
+        answer: (_request, index) => (index < 9 ? large : { raw: flood() }),
+      });
+      context.after(() => receiver.close());
+      const send = startSender(context, [receiver], {
+        caCertificates: authority.certificate,
+        timeoutMs: 3_000,
+      });
+      for (let count = 0; count < 9; count += 1)
+        assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
+      writtenBytes = 0;
+      const { outcome, requestCount } = await send(messageTo(receiver.url), never);
+      assert.deepEqual([outcome, requestCount], ['network', 1]);
+      assert.equal(receiver.connectionCount(), 1);
+      assert.ok(writtenBytes < 2 ** 24, `${writtenBytes} bytes were written`);
+    }
+  });
+}
+
+test('headers that come together with a large body are read', async (context) => {
+  const authority = createAuthority();
+  const receiver = await startReceiver({
+    tls: authority.issue(['127.0.0.1']),
+    answer: { raw: `HTTP/1.1 201 Created\r\nx: y\r\n\r\n${'b'.repeat(1_000_000)}` },
+  });
+  context.after(() => receiver.close());
+  const send = startSender(context, [receiver], { caCertificates: authority.certificate });
+  const { outcome, status } = await send(messageTo(receiver.url), never);
+  assert.deepEqual([outcome, status], ['success', 201]);
+});
+
 test('an attempt that was decided before the abort counts', async (context) => {
   async function* drip(): AsyncGenerator<string> {
     yield 'x';

@@ -146,6 +146,13 @@ const SECTIONS: Record<string, Limit[]> = {
       'bytes',
       '`network`, and a retry',
     ),
+    limit(
+      'All of a response before its body, with interim responses',
+      'delivery/connections',
+      'HEAD_BYTES_MAX',
+      'bytes',
+      '`network`, and a retry',
+    ),
     limit('Response body that is read', 'delivery/send', 'BODY_BYTES_MAX', 'bytes', 'ignores the rest'),
     limit(
       'Response body that is stored',
