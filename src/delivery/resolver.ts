@@ -3,6 +3,7 @@
  */
 import { Resolver as DnsClient, lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
+import { type Clock, machineSteadyMs } from '../core/clock.ts';
 import type { WebhookPolicy } from '../domain/webhook-url.ts';
 
 /** One address of a host name. */
@@ -14,6 +15,8 @@ export type Resolver = (hostname: string) => Promise<readonly HostAddress[]>;
 /** Time for one query to one server, doubled for the second and last try. */
 const QUESTION_MS = 1000;
 const QUESTION_COUNT_MAX = 2;
+/** A client reads the machine's DNS servers when it is created, so a network that changes needs a new one. Creating it takes 0.3 ms. */
+const CLIENT_MS_MAX = 30_000;
 /** How long to wait for the second address family after the first one; some name servers drop AAAA queries. */
 const LATE_MS_MAX = 300;
 
@@ -29,11 +32,25 @@ export function createResolver(policy: WebhookPolicy): Resolver {
   return policy.allowCidrs.length > 0 ? lookUpLocally : createDnsResolver();
 }
 
-/** Queries `servers` (`ip:port`), or the machine's DNS servers, for A and AAAA at once. */
-export function createDnsResolver(servers?: readonly string[]): Resolver {
-  const client = new DnsClient({ timeout: QUESTION_MS, tries: QUESTION_COUNT_MAX });
-  if (servers !== undefined) client.setServers(servers);
+type DnsOptions = {
+  /** The DNS servers (`ip:port`) instead of the machine's; called for each new client. */
+  servers?(): readonly string[];
+  clock?: Pick<Clock, 'steadyMs'>;
+};
+
+/** Queries the DNS servers for A and AAAA at once. Looks every CLIENT_MS_MAX whether they have changed. */
+export function createDnsResolver({ servers, clock }: DnsOptions = {}): Resolver {
+  const { steadyMs } = clock ?? { steadyMs: machineSteadyMs };
+  const open = () => {
+    const client = new DnsClient({ timeout: QUESTION_MS, tries: QUESTION_COUNT_MAX });
+    if (servers !== undefined) client.setServers(servers());
+    return { client, openedMs: steadyMs() };
+  };
+  let newest = open();
   return async (hostname) => {
+    if (steadyMs() - newest.openedMs >= CLIENT_MS_MAX) newest = open();
+    // Queries under way keep theirs.
+    const { client } = newest;
     const found: HostAddress[] = [];
     const ask = async (family: 4 | 6): Promise<void> => {
       const addresses = await (family === 4 ? client.resolve4(hostname) : client.resolve6(hostname));

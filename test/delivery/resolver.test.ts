@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { createDnsResolver, createResolver } from '../../src/delivery/resolver.ts';
 import { parseCidr } from '../../src/domain/public-address.ts';
+import { createTestClock } from '../kit/clock.ts';
 
 const TYPE_A = 1;
 const TYPE_AAAA = 28;
@@ -62,7 +63,8 @@ test('a name resolves to its addresses of both families, or of the family that i
     'half.example.com': { [TYPE_A]: [[192, 0, 2, 7]], [TYPE_AAAA]: 'silent' },
     'old.example.com': { [TYPE_A]: [[192, 0, 2, 9]] },
   };
-  const resolve = createDnsResolver([await startNameServer(zone, stop.signal)]);
+  const server = await startNameServer(zone, stop.signal);
+  const resolve = createDnsResolver({ servers: () => [server] });
   const both = await resolve('both.example.com');
   assert.deepEqual(both.map(({ address, family }) => `${family} ${address}`).sort(), [
     '4 10.0.0.1',
@@ -75,12 +77,31 @@ test('a name resolves to its addresses of both families, or of the family that i
   stop.abort();
 });
 
+test('a change of the DNS servers has effect within 30 s, and queries under way keep theirs', async (context) => {
+  const stop = new AbortController();
+  context.after(() => stop.abort());
+  const zoneOf = (last: number): Zone => ({ 'name.example.com': { [TYPE_A]: [[192, 0, 2, last]] } });
+  const [before, after] = [zoneOf(1), zoneOf(2)];
+  let server = await startNameServer(before, stop.signal);
+  const clock = createTestClock();
+  const resolve = createDnsResolver({ servers: () => [server], clock });
+  const last = async () => (await resolve('name.example.com'))[0]?.address;
+  assert.equal(await last(), '192.0.2.1');
+  server = await startNameServer(after, stop.signal);
+  clock.advance(29_999);
+  const underWay = last();
+  clock.advance(1);
+  assert.equal(await last(), '192.0.2.2');
+  assert.equal(await underWay, '192.0.2.1');
+});
+
 test('any number of names with a silent name server delay no other name', async () => {
   const stop = new AbortController();
   const zone: Zone = { 'good.example.com': { [TYPE_A]: [[192, 0, 2, 1]] } };
   const silentNames = Array.from({ length: 50 }, (_, index) => `silent${index}.example.com`);
   for (const name of silentNames) zone[name] = { [TYPE_A]: 'silent', [TYPE_AAAA]: 'silent' };
-  const resolve = createDnsResolver([await startNameServer(zone, stop.signal)]);
+  const server = await startNameServer(zone, stop.signal);
+  const resolve = createDnsResolver({ servers: () => [server] });
 
   const order: string[] = [];
   const silent = silentNames.map((name) => resolve(name).catch(() => order.push('silent')));
