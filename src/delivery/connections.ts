@@ -5,6 +5,7 @@
 import type { Socket } from 'node:net';
 import { callbackify } from 'node:util';
 import { Client } from 'undici';
+import type { Clock } from '../core/clock.ts';
 import type { Guard, Target } from './guard.ts';
 
 /** One slot of an origin: a client that connects when it has a request and no open connection. */
@@ -20,7 +21,7 @@ export type Connection = {
 export type Connections = {
   /** A connection to the origin, an idle one if possible; waits while all slots are taken. */
   acquire(origin: string, signal: AbortSignal): Promise<Connection>;
-  /** Gives the slot back. A `reusable` connection is kept for the next request; a `spent` one is closed. */
+  /** Gives the slot back. A `reusable` connection is kept for the next request; a `spent` or old one is closed. */
   release(connection: Connection, state: 'reusable' | 'spent'): void;
   /** Ends all connections. */
   close(): Promise<void>;
@@ -28,6 +29,8 @@ export type Connections = {
 
 /** Shorter than the 5 s after which common servers (Node's among them) close an idle connection. */
 const IDLE_MS_MAX = 4000;
+/** A busy receiver's connections never idle, so those to an old address would outlive a change of its DNS. */
+const AGE_MS_MAX = 60_000;
 const RESPONSE_HEADER_BYTES_MAX = 16_384;
 /**
  * Everything before the body of a response. Undici counts only names and values of headers, so a reason phrase, interim responses or
@@ -36,17 +39,18 @@ const RESPONSE_HEADER_BYTES_MAX = 16_384;
 const HEAD_BYTES_MAX = 65_536;
 
 type Slots = { taken: number; idle: Pooled[]; waiting: Set<() => void> };
-type Pooled = Connection & { end(): Promise<void> };
+type Pooled = Connection & { ageMs(): number; end(): Promise<void> };
 
-type ConnectionLimits = {
+type ConnectionOptions = {
   /** Connections to each origin, with one request at a time. */
   perOrigin: number;
   /** Idle connections to all origins; beyond that the one that has been idle longest is closed. */
   idle: number;
+  clock: Pick<Clock, 'steadyMs'>;
 };
 
 /** Connections through the guard. */
-export function createConnections(guard: Guard, limits: ConnectionLimits): Connections {
+export function createConnections(guard: Guard, limits: ConnectionOptions): Connections {
   const origins = new Map<string, Slots>();
   const open = new Map<Connection, Pooled>();
   /** In the order in which they became idle, the oldest first. */
@@ -62,7 +66,11 @@ export function createConnections(guard: Guard, limits: ConnectionLimits): Conne
   };
   const start = (origin: string): Pooled => {
     // Undici reports connections in use too. Their request fails by itself, and they are released as spent.
-    const connection = openConnection(guard, origin, () => endIdle(connection));
+    const connection = openConnection(guard, {
+      origin,
+      clock: limits.clock,
+      onDisconnect: () => endIdle(connection),
+    });
     open.set(connection, connection);
     return connection;
   };
@@ -100,7 +108,9 @@ export function createConnections(guard: Guard, limits: ConnectionLimits): Conne
     release(connection, state) {
       const slots = slotsOf(connection.origin);
       const pooled = open.get(connection);
-      if (pooled !== undefined && state === 'reusable' && !pooled.client.destroyed) keep(pooled);
+      const isKept =
+        state === 'reusable' && pooled?.client.destroyed === false && pooled.ageMs() < AGE_MS_MAX;
+      if (isKept) keep(pooled);
       else end(connection);
       const [next] = slots.waiting;
       if (next === undefined) slots.taken -= 1;
@@ -117,15 +127,19 @@ export function createConnections(guard: Guard, limits: ConnectionLimits): Conne
   };
 }
 
-function openConnection(guard: Guard, origin: string, onDisconnect: () => void): Pooled {
+type Opening = { origin: string; clock: Pick<Clock, 'steadyMs'>; onDisconnect(): void };
+
+function openConnection(guard: Guard, { origin, clock, onDisconnect }: Opening): Pooled {
   const ended = new AbortController();
   let connectCount = 0;
+  let openedMs = clock.steadyMs();
   let head: Head | undefined;
   let socket: Socket | undefined;
   const connect = callbackify((target: Target) => guard(target, ended.signal));
   const client = new Client(origin, {
     connect: (target, callback) => {
       connectCount += 1;
+      openedMs = clock.steadyMs();
       connect(target, (error, opened) => {
         if (error !== null) return callback(error, null);
         socket = opened;
@@ -151,6 +165,7 @@ function openConnection(guard: Guard, origin: string, onDisconnect: () => void):
     client,
     origin,
     connectCount: () => connectCount,
+    ageMs: () => clock.steadyMs() - openedMs,
     setHasHeaders: (hasHeaders) => head?.setHasHeaders(hasHeaders),
     end() {
       ended.abort();

@@ -4,11 +4,18 @@
  */
 import type { KeyObject } from 'node:crypto';
 import { startAbort } from '../core/abort.ts';
+import { type Clock, machineSteadyMs } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { parseWebhookUrl, type WebhookPolicy } from '../domain/webhook-url.ts';
 import { type Connection, createConnections } from './connections.ts';
 import { createExcerpt } from './excerpt.ts';
-import { ConnectFailure, certificatesProblem, createGuard, createSecureContext } from './guard.ts';
+import {
+  ConnectFailure,
+  certificatesProblem,
+  createGuard,
+  createSecureContext,
+  type Guard,
+} from './guard.ts';
 import { createResolver, type Resolver } from './resolver.ts';
 
 /** How an attempt ended. It is coarse on purpose, because watchers see it and must not use it to scan a network. */
@@ -70,6 +77,8 @@ export type SenderOptions = {
   connectionsPerOriginMax?: number;
   /** Connections to all origins that are kept for the next request. */
   idleConnectionsMax?: number;
+  /** Tells the age of connections. */
+  clock?: Pick<Clock, 'steadyMs'>;
 };
 
 const TIMEOUT_MS = 10_000;
@@ -104,16 +113,12 @@ const INTERIM_COUNT_MAX = 32;
  * @throws Fault `invalid` when `caCertificates` holds no certificate or a broken one.
  */
 export function createSender(options: SenderOptions): { send: Send; close(): Promise<void> } {
-  const { policy, caCertificates, timeoutMs = TIMEOUT_MS } = options;
-  const problem = caCertificates === undefined ? undefined : certificatesProblem(caCertificates);
-  if (problem !== undefined) throw new Fault('invalid', `the extra certificate authorities: ${problem}`);
-  const secureContext = createSecureContext(caCertificates);
-  const resolve = options.resolve ?? createResolver(policy);
-  const resolveMsMax = Math.ceil(timeoutMs * RESOLVE_SHARE_MAX);
-  const guard = createGuard({ policy, resolve, resolveMsMax, secureContext });
+  const { policy, timeoutMs = TIMEOUT_MS } = options;
+  const guard = openGuard(options, Math.ceil(timeoutMs * RESOLVE_SHARE_MAX));
   const connections = createConnections(guard, {
     perOrigin: options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX,
     idle: options.idleConnectionsMax ?? IDLE_CONNECTIONS_MAX,
+    clock: options.clock ?? { steadyMs: machineSteadyMs },
   });
   const underWay = new Set<Promise<SendResult>>();
   const parse = rememberUrls(policy);
@@ -178,6 +183,13 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       await connections.close();
     },
   };
+}
+
+function openGuard({ policy, caCertificates, resolve }: SenderOptions, resolveMsMax: number): Guard {
+  const problem = caCertificates === undefined ? undefined : certificatesProblem(caCertificates);
+  if (problem !== undefined) throw new Fault('invalid', `the extra certificate authorities: ${problem}`);
+  const secureContext = createSecureContext(caCertificates);
+  return createGuard({ policy, resolve: resolve ?? createResolver(policy), resolveMsMax, secureContext });
 }
 
 /**

@@ -7,6 +7,7 @@ import { generateApiKey } from '../../src/domain/api-key.ts';
 import { parseCidr } from '../../src/domain/public-address.ts';
 import { readSigningKeys, secretText } from '../../src/domain/signature.ts';
 import { createAuthority } from '../kit/certificates.ts';
+import { createTestClock } from '../kit/clock.ts';
 import { type Answer, type Receiver, startReceiver } from '../kit/receiver.ts';
 import { SENT_KEY as KEY, messageTo, openSender, type TestSend } from '../kit/sender.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -117,6 +118,22 @@ test('connections are kept alive, so consecutive messages share few connections'
   for (let count = 0; count < 20; count += 1)
     assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
   assert.equal(receiver.connectionCount(), 1);
+});
+
+test('a connection is closed after the message that ends when it is 60 s old, so that a change of DNS has effect', async (context) => {
+  const clock = createTestClock();
+  const { receiver, send } = await startPair(context, { status: 503 }, { clock });
+  for (const [ms, connectionCount] of [
+    [0, 1],
+    [59_999, 1],
+    [1, 1],
+    [0, 2],
+    [59_999, 2],
+  ] as const) {
+    clock.advance(ms);
+    await send(messageTo(receiver.url), never);
+    assert.equal(receiver.connectionCount(), connectionCount);
+  }
 });
 
 test('beyond the limit of idle connections, the one that has been idle longest is closed', async (context) => {
