@@ -61,8 +61,9 @@ type Renewal = {
 };
 
 /**
- * Sends once and returns the outcome; everything that a receiver does is an outcome. Rejects only with the signal's reason, or
- * with the error of `renew`. Then the attempt was aborted without an outcome and does not count.
+ * Sends once and returns the outcome; everything that a receiver does is an outcome. Rejects only with the signal's reason, the
+ * error of `renew`, or Fault `unavailable` if `renew` takes most of the time. Then the attempt was aborted without an outcome and does
+ * not count.
  */
 export type Send = (message: Message, signal: AbortSignal, renewal: Renewal) => Promise<SendResult>;
 
@@ -145,7 +146,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       for (;;) {
         const posted = await post(connection, url, { message: current, isFresh }, limit.signal);
         if (posted.end !== 'broken' || posted.error !== TOO_OLD) return posted;
-        current = await renewal.renew();
+        current = await renewInTime(renewal, limit.signal, timeoutMs);
       }
     };
     try {
@@ -183,6 +184,16 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       await connections.close();
     },
   };
+}
+
+/** @throws Fault `unavailable` if the attempt's time ends during a renewal that took most of it, because the receiver isn't slow then. */
+async function renewInTime(renewal: Renewal, limit: AbortSignal, timeoutMs: number): Promise<Message> {
+  const askedAt = performance.now();
+  const message = await renewal.renew();
+  if (limit.aborted && performance.now() - askedAt > timeoutMs / 2) {
+    throw new Fault('unavailable', `the credentials took longer than ${timeoutMs / 2} ms to read`);
+  }
+  return message;
 }
 
 function openGuard({ policy, caCertificates, resolve }: SenderOptions, resolveMsMax: number): Guard {

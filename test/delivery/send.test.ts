@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Fault } from '../../src/core/fault.ts';
 import { createSender, type SenderOptions } from '../../src/delivery/send.ts';
 import { generateApiKey } from '../../src/domain/api-key.ts';
@@ -265,6 +266,14 @@ test('an attempt that was decided before the abort counts', async (context) => {
   const result = await send(messageTo(receiver.url), stop.signal);
   assert.equal(result.outcome, 'success');
   assert.equal(stop.signal.aborted, true);
+});
+
+test("an attempt whose time ends while the database renews its credentials rejects, and isn't the receiver's timeout", async (context) => {
+  const { receiver, send } = await startPair(context, {}, { timeoutMs: 50 });
+  const message = messageTo(receiver.url);
+  const renew = () => delay(100, message);
+  await assert.rejects(send(message, never, { isFresh: () => false, renew }), { code: 'unavailable' });
+  assert.equal(receiver.requests.length, 0);
 });
 
 test('close waits for the attempts under way', async () => {
