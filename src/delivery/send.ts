@@ -3,6 +3,7 @@
  * (spec 4.6, 6.2).
  */
 import type { KeyObject } from 'node:crypto';
+import { errors } from 'undici';
 import { startAbort } from '../core/abort.ts';
 import { type Clock, machineSteadyMs } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -39,7 +40,7 @@ export type Message = { url: string; headers: Record<string, string>; body: stri
 
 export type SendResult = {
   outcome: SendOutcome;
-  /** The HTTP status, when a status line came. */
+  /** The HTTP status, when a status line came. 100 if a `100 Continue` ended the attempt. */
   status: number | undefined;
   durationMs: number;
   /** 2 when the receiver was closing the kept connection of the first; 0 when nothing was written. */
@@ -165,7 +166,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     const sent = { durationMs, requestCount, mayHaveArrived: requestCount > 0 };
     if (exchange.end === 'broken') {
       const outcome = limit.signal.aborted ? 'timeout' : outcomeOfError(exchange.error);
-      return { outcome, status: undefined, ...sent, responseText: undefined };
+      return { outcome, status: statusOfError(exchange.error), ...sent, responseText: undefined };
     }
     const { status, body, end } = exchange;
     const receiver = { authorization: current.headers.authorization, hmacKeys: renewal.hmacKeys?.() ?? [] };
@@ -318,4 +319,12 @@ function outcomeOfStatus(status: number): SendOutcome {
 
 function outcomeOfError(error: unknown): SendOutcome {
   return error instanceof ConnectFailure ? error.outcome : 'network';
+}
+
+/**
+ * Undici breaks a connection at a `100 Continue`, because it never asks for one. A client should skip it (RFC 9110, 15.2), and undici has
+ * no setting for that. So the status is kept, to show in the delivery log why the attempt failed.
+ */
+function statusOfError(error: unknown): number | undefined {
+  return error instanceof errors.SocketError && error.message === 'bad response' ? 100 : undefined;
 }

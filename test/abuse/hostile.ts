@@ -102,6 +102,12 @@ const broken: Hostile[] = [
     ...network,
   },
   {
+    name: 'sends 100 before the answer',
+    answer: () => raw(`HTTP/1.1 100 Continue\r\n\r\n${ok}content-length: 0\r\n\r\n`),
+    outcome: 'network',
+    status: 100,
+  },
+  {
     name: 'sends two content lengths',
     answer: () => raw(`${ok}content-length: 1\r\ncontent-length: 2\r\n\r\nab`),
     ...network,

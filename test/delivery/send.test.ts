@@ -240,6 +240,21 @@ for (const [name, first, piece] of [
   });
 }
 
+test('a 100 Continue ends the attempt, and its status shows why', async (context) => {
+  const raw = 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n';
+  const { receiver, send } = await startPair(context, (index): Answer => (index === 1 ? { raw } : {}));
+  const answers = [];
+  for (let count = 0; count < 3; count += 1) answers.push(await send(messageTo(receiver.url), never));
+  assert.deepEqual(
+    answers.map(({ outcome, status, requestCount }) => [outcome, status, requestCount]),
+    [
+      ['success', 200, 1],
+      ['network', 100, 1],
+      ['success', 200, 1],
+    ],
+  );
+});
+
 test('headers that come together with a large body are read', async (context) => {
   const authority = createAuthority();
   const receiver = await startReceiver({
