@@ -205,7 +205,9 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const candidates = createCandidates(narrow);
     const matches = await listMatches(tx, commit.blocks, candidates.narrow);
     const kept = await keptBy(tx, commit, matches);
-    const missed = lost.length === 0 ? [] : candidates.among(commit.blocks);
+    // Notifications of lost shards may be of transfers that nothing watches any more, and a reorg keeps those too.
+    const ofLost = commit.reorg === undefined ? candidates : createCandidates(undefined);
+    const missed = lost.length === 0 ? [] : ofLost.among(commit.blocks);
     // Lost shards may watch any of them, and the nodes may not have the block later.
     const unproved = commit.findUnproved?.([...(lost.length === 0 ? matches : missed), ...kept]) ?? [];
     if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };

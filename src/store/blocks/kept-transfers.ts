@@ -2,28 +2,51 @@
  * The transfers that are in both branches of a reorg (matching/kept-rows.ts).
  */
 import { fromBytes } from '../../core/hex.ts';
+import type { TransferKind } from '../../domain/block.ts';
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { type Match, type MatchedBlock, matchesOf, withoutRepeats } from '../matching/matching.ts';
+import { type Match, type MatchedBlock, matchesOf, placeOf, withoutRepeats } from '../matching/matching.ts';
 
-/**
- * The transfers of these blocks, once for each side, of whose transactions there are notifications `n` that match the condition. Leaves
- * out `matches`.
- */
+/** The transfers of these blocks that notifications `n` that match the condition are for. Leaves out the transfers of `matches`. */
 export async function listKept(
   tx: Tx,
   { blocks, matches }: { blocks: readonly MatchedBlock[]; matches: readonly Match[] },
   isOrphaned: Sql,
 ): Promise<Match[]> {
-  const rows = await tx.query<{ tx_hash: Uint8Array }>(
-    sql`select distinct n.tx_hash from notification_status n where ${isOrphaned}`,
-  );
+  const rows = await tx.query<ContentRow>(sql`
+    select distinct n.tx_hash, n.kind, n.sender, n.receiver, n.token, n.amount, n.occurrence
+    from notification_status n where ${isOrphaned}`);
+  const contents = new Set(rows.map((row) => contentOf(toContent(row))));
   const hashes = new Set(rows.map((row) => fromBytes(row.tx_hash)));
+  const known = new Set(matches.map(({ transfer }) => placeOf(transfer)));
   const transfers = withoutRepeats(blocks).filter(({ transfer }) => hashes.has(transfer.txHash));
-  const sides = new Set(matches.map(({ transfer, side }) => `${side} ${placeOf(transfer)}`));
-  return matchesOf(transfers, () => true).filter(
-    ({ transfer, side }) => !sides.has(`${side} ${placeOf(transfer)}`),
+  const found = matchesOf(transfers, () => true).filter(
+    ({ transfer, occurrence }) =>
+      !known.has(placeOf(transfer)) && contents.has(contentOf({ ...transfer, occurrence })),
   );
+  return [...new Map(found.map((match) => [placeOf(match.transfer), match])).values()];
 }
 
-const placeOf = ({ txHash, kind, ordinal }: Match['transfer']) => `${txHash} ${kind} ${ordinal}`;
+type ContentRow = {
+  tx_hash: Uint8Array;
+  kind: TransferKind;
+  sender: Uint8Array;
+  receiver: Uint8Array | null;
+  token: Uint8Array | null;
+  amount: string;
+  occurrence: number;
+};
+
+type Content = Pick<Match['transfer'], 'txHash' | 'kind' | 'sender' | 'receiver' | 'token' | 'amount'> & {
+  occurrence: number;
+};
+
+const toContent = ({ tx_hash, receiver, token, ...row }: ContentRow): Content => ({
+  ...{ txHash: fromBytes(tx_hash), kind: row.kind, sender: fromBytes(row.sender) },
+  ...{ receiver: receiver === null ? undefined : fromBytes(receiver) },
+  ...{ token: token === null ? undefined : fromBytes(token) },
+  ...{ amount: BigInt(row.amount), occurrence: row.occurrence },
+});
+
+const contentOf = ({ txHash, kind, sender, receiver, token, amount, occurrence }: Content) =>
+  [txHash, kind, sender, receiver, token, amount, occurrence].join();

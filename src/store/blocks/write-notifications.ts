@@ -13,12 +13,8 @@ import {
   listDeferrable,
   withoutDeferred,
 } from '../matching/deferred.ts';
-import {
-  hasEarlierNotifications,
-  insertNotifications,
-  type Match,
-  type MatchedBlock,
-} from '../matching/matching.ts';
+import { hasEarlierNotifications } from '../matching/earlier.ts';
+import { hashesOf, insertNotifications, type Match, type MatchedBlock } from '../matching/matching.ts';
 import { releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
 import { endReorg } from './reorgs.ts';
@@ -51,7 +47,8 @@ export async function writeNotifications(
   // Notifications are in the shards of their records, but a reorg may have orphaned some whose records have changed since.
   const own = within(tx, reorgIds.length > 0 ? tx.reach : (shards ?? tx.reach));
   const all = [...matches, ...kept];
-  const hasEarlier = all.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, all)));
+  const hasEarlier =
+    all.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, hashesOf(all))));
   await deferMatches(own, without, { matches, hasEarlier, limits });
   const written = withoutDeferred(matches, deferrable);
   const made = await insertNotifications(

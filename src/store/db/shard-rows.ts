@@ -87,7 +87,12 @@ export async function readJsonOfEach<T extends { shardId: number }>(
   const parts = await forEachShard(elements, async (shardId, own) => [
     await readJson(db, select(shardId, own)),
   ]);
-  const rows = parts.map((json) => json.slice(1, -1)).filter((json) => json !== '');
+  return joinJson(parts);
+}
+
+/** JSON arrays as one. */
+export function joinJson(arrays: readonly string[]): string {
+  const rows = arrays.map((json) => json.slice(1, -1)).filter((json) => json !== '');
   return `[${rows.join()}]`;
 }
 

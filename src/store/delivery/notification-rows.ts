@@ -25,7 +25,7 @@ export function isOfTransactions(hashes: readonly Hash[]): Sql {
   return sql`n.tx_hash = any(${bytesOf(distinct)}::bytea[]) and ${endsLike(distinct)}`;
 }
 
-/** Whether the hash of `n`'s transaction has the last four bytes of one of these, by which the indexes find it. */
+/** Whether the hash of `n`'s transaction has the last four bytes of one of these, by which the index of `notification` finds it. */
 export function endsLike(hashes: readonly Hash[]): Sql {
   const ends = [...new Set(hashes.map((hash): Hash => `0x${hash.slice(-8)}`))];
   return sql`substr(n.tx_hash, 29) = any(${bytesOf(ends)}::bytea[])`;

@@ -129,8 +129,8 @@ export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly numb
 }
 
 /**
- * A waiting row that moves may already have been sent by its former lane. A held row has not been sent, so only leases of its
- * new lane from now on can send it. In strict order a cancelled notification lets the next one advance, and that one is
+ * A waiting row that moves may already have been sent by its former lane. A held row has not been sent since it is held, so only leases
+ * of its new lane from now on can send it. In strict order a cancelled notification lets the next one advance, and that one is
  * cancelled after it.
  */
 async function alignLocked(tx: Tx, shardId: number, ids: readonly number[], now: Date): Promise<void> {

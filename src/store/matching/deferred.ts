@@ -151,12 +151,21 @@ export async function deferMatches(
 /** Matches that a row contains. All rows of a group repeat its matches, so a few of them with many records take less than all with few. */
 const MATCHES_MAX = 16;
 
-/** Matches of one address in one block, in parts, with their positions among all of them. */
+/**
+ * Matches of one address in one block, in parts, with their positions among all of them. Those of one transaction stay together, because
+ * they decide what a notification replaces.
+ */
 function inParts(matches: readonly Match[]): Match[][] {
-  const placed = matches.map((match, index) => ({ ...match, position: index + 1 }));
-  return Array.from({ length: Math.ceil(placed.length / MATCHES_MAX) }, (_, part) =>
-    placed.slice(part * MATCHES_MAX, (part + 1) * MATCHES_MAX),
-  );
+  const parts: Match[][] = [];
+  for (const [index, match] of matches.entries()) {
+    const part = parts.at(-1);
+    const isFull = part !== undefined && part.length >= MATCHES_MAX;
+    const isNext = part?.at(-1)?.transfer.txHash !== match.transfer.txHash;
+    const placed = { ...match, position: index + 1 };
+    if (part === undefined || (isFull && isNext)) parts.push([placed]);
+    else part.push(placed);
+  }
+  return parts;
 }
 
 /** Deletes the deferred matches of blocks that a reorg orphans. */

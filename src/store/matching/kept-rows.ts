@@ -5,9 +5,9 @@
 import type { Hash } from '../../core/hex.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
+import { inReach, readJsonOfEach } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { isOfTransaction, isOfTransactions, kindText } from '../delivery/notification-rows.ts';
-import { isOneOfRecords } from '../delivery/shards.ts';
 
 /** Whether notification `n` has the content of a row of this relation. */
 export const hasContentOf = (relation: string): Sql => {
@@ -16,34 +16,32 @@ export const hasContentOf = (relation: string): Sql => {
         and n.token is not distinct from ${of('token')} and n.amount = ${of('amount')} and n.occurrence = ${of('occurrence')}`;
 };
 
-/** The rows, besides `selected`, for notifications that these reorgs orphaned and whose content is among the transfers `t`. */
+/** The rows for notifications that these reorgs orphaned and whose content is among the transfers `t`. */
 export const keptAmong = (
   statuses: Sql,
   reorgIds: readonly number[],
   { watches, itsLane, row }: { watches: Sql; itsLane: Sql; row: Sql },
 ): Sql => sql`
-        select * from (
-          select distinct on (n.shard_id, n.id) ${row}
-          from t join ${statuses} n on ${isOfTransaction(sql`t.tx_hash`)} and ${hasContentOf('t')}
-            and n.reorg_id = any(${listOf(reorgIds)}::bigint[])
-          join ${watches} w on w.shard_id = n.shard_id and w.id = n.watched_address_id
-          ${itsLane}
-          order by n.shard_id, n.id, t.position
-        ) as kept
-        where not exists (
-          select from selected s
-          where s.shard_id = kept.shard_id and s.watched_address_id = kept.watched_address_id
-            and s.tx_hash = kept.tx_hash and s.kind = kept.kind and s.ordinal = kept.ordinal)`;
+        select ${row}
+        from t join ${statuses} n on ${isOfTransaction(sql`t.tx_hash`)} and ${hasContentOf('t')}
+          and n.reorg_id = any(${listOf(reorgIds)}::bigint[])
+        join ${watches} w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+        ${itsLane}`;
 
-/** On Citus: whether record `w` has notifications of these transactions that these reorgs orphaned. */
-export async function isOfOrphaned(
+/** On Citus: the records with notifications of these transactions that these reorgs orphaned, as a JSON array. */
+export async function readRecordsOfOrphaned(
   tx: Tx,
   hashes: readonly Hash[],
   reorgIds: readonly number[],
-): Promise<Sql> {
+): Promise<string> {
   const rows = await tx.query<{ shard_id: number; watched_address_id: string }>(sql`
     select distinct n.shard_id, n.watched_address_id from notification_status n
-    where ${isOfTransactions(hashes)} and n.reorg_id = any(${listOf(reorgIds)}::bigint[])`);
+    where ${isOfTransactions(hashes)} and n.reorg_id = any(${listOf(reorgIds)}::bigint[])${inReach(tx, sql`n.shard_id`)}`);
   const records = rows.map((one) => ({ shardId: one.shard_id, id: one.watched_address_id }));
-  return isOneOfRecords(sql`w.shard_id`, sql`w.id`, records);
+  return readJsonOfEach(
+    tx,
+    records,
+    (shardId, own) => sql`
+    select w.* from watched_address w where w.shard_id = ${shardId} and w.id = any(${listOf(own.map(({ id }) => id))}::uuid[])`,
+  );
 }

@@ -6,13 +6,12 @@ import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { inReach, tableOf } from '../db/shard-rows.ts';
+import { inReach, joinJson, readJson, rowsFrom, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
 import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
 import {
-  endsLike,
   isOfTransaction,
   isOfTransactions,
   kindCode,
@@ -21,8 +20,9 @@ import {
   storedColumns,
 } from '../delivery/notification-rows.ts';
 import { isOneOfRecords, type ShardKey } from '../delivery/shards.ts';
+import { hasEarlierNotifications } from './earlier.ts';
 import { insertInShards, reincluded } from './insert-notifications.ts';
-import { hasContentOf, isOfOrphaned, keptAmong } from './kept-rows.ts';
+import { hasContentOf, keptAmong, readRecordsOfOrphaned } from './kept-rows.ts';
 import {
   changedRow,
   queuedColumns,
@@ -76,10 +76,10 @@ export async function insertNotifications(
   },
   reorgIds: readonly number[] = [],
 ): Promise<StoredCount[]> {
-  const all = [...matches, ...kept];
+  const all = inOrderOf(blocks, matches, kept);
   if (all.length === 0) return [];
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
-  const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, all));
+  const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, hashesOf(all)));
   if (hasEarlier) await lockEarlier(tx, all);
   const { watches, statuses } = await sourcesOf(tx, all, { records, hasEarlier, reorgIds });
   const selected = sql`
@@ -88,9 +88,11 @@ export async function insertNotifications(
     ${hasEarlier ? earlierAmong(statuses, reorgIds) : sql``}`;
   const made = sql`
     made as materialized (
-      select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, sorted.* from (
+      select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, m.*,
+        ${hasEarlier ? replacedIdAmong(statuses) : sql`null::bigint`} as replaces
+      from (
         select * from wanted ${hasEarlier ? sql`where not is_kept and row not in (select row from earlier)` : sql``} order by row
-      ) as sorted
+      ) as m
     )`;
   if (tx.isDistributed === true) return insertInShards(tx, { selected, made, hasEarlier, now });
   const rows = await tx.query<StoredCountRow>(sql`
@@ -128,31 +130,49 @@ function wantedAmong(
     reorgIds: readonly number[];
   },
 ): Sql {
-  const rowFor = (replaces: Sql, isKept: Sql) => sql`
+  const rowFor = (isKept: Sql) => sql`
         w.shard_id, w.lane_id, w.id as watched_address_id, w.created_at as watched_at, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver,
         t.amount, t.token, t.occurrence, t.position, t.block as block_number,
         case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end as state,
         case when release.number > ${releasedNumber} then release.number end as release_number,
         case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end as sequence,
-        ${unsentEpoch} as unsent_epoch, ${replaces} as replaces, ${isKept} as is_kept`;
+        ${unsentEpoch} as unsent_epoch, ${isKept} as is_kept`;
   const itsLane = sql`join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release`;
-  const kept =
-    hasEarlier && reorgIds.length > 0
-      ? sql`union all ${keptAmong(statuses, reorgIds, { watches, itsLane, row: rowFor(sql`null::bigint`, sql`true`) })}`
-      : sql``;
-  return sql`
-    selected as materialized (
-      select ${rowFor(hasEarlier ? replacedIdAmong(statuses) : sql`null::bigint`, sql`false`)}
+  const selected = sql`
+      select ${rowFor(sql`false`)}
       from t
       join ${watches} w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records)}
       ${itsLane}
-      where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
-    ), wanted as materialized (
+      where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}`;
+  // A join of the two, to leave out kept rows that are selected, took time by the square of their number.
+  const both = sql`
+      select distinct on (shard_id, watched_address_id, tx_hash, kind, ordinal) * from (
+        ${selected} union all ${keptAmong(statuses, reorgIds, { watches, itsLane, row: rowFor(sql`true`) })}
+      ) as found
+      order by shard_id, watched_address_id, tx_hash, kind, ordinal, is_kept`;
+  return sql`
+    wanted as materialized (
       select *, row_number() over (order by position, watched_at, watched_address_id) as row
-      from (select * from selected ${kept}) as found
+      from (${hasEarlier && reorgIds.length > 0 ? both : selected}) as each_once
     )`;
 }
+
+/** The matches in the order of the blocks, which is that of strict order. */
+function inOrderOf(
+  blocks: readonly MatchedBlock[],
+  matches: readonly Match[],
+  kept: readonly Match[],
+): readonly Match[] {
+  if (kept.length === 0) return matches;
+  const places = blocks.flatMap(({ transfers }) => transfers.map(placeOf));
+  const placed = new Map(places.map((place, index) => [place, index]));
+  const at = ({ transfer }: Match) => placed.get(placeOf(transfer)) ?? 0;
+  return [...matches, ...kept].sort((one, other) => at(one) - at(other));
+}
+
+/** Identifies a transfer among those of a branch. */
+export const placeOf = ({ txHash, kind, ordinal }: Transfer): string => `${txHash} ${kind} ${ordinal}`;
 
 /** The tables of records and earlier notifications, or on Citus their rows. */
 async function sourcesOf(
@@ -169,18 +189,18 @@ async function sourcesOf(
     records === undefined
       ? sql`w.address = any(${bytesOf([...new Set(matches.map(addressOf))])}::bytea[])`
       : isOneOfRecords(sql`w.shard_id`, sql`w.id`, records);
-  const ofOrphaned =
-    hasEarlier && reorgIds.length > 0
-      ? await isOfOrphaned(
-          tx,
-          matches.map(({ transfer }) => transfer.txHash),
-          reorgIds,
-        )
-      : sql`false`;
-  const watches = await tableOf(tx, 'watched_address', {
-    alias: 'w',
-    where: sql`(${isMatched} or ${ofOrphaned})${inReach(tx, sql`w.shard_id`)}`,
-  });
+  const json = await readJson(
+    tx,
+    sql`select w.* from watched_address w where ${isMatched}${inReach(tx, sql`w.shard_id`)}`,
+  );
+  const hashes = matches.map(({ transfer }) => transfer.txHash);
+  const others = hasEarlier && reorgIds.length > 0 ? await readRecordsOfOrphaned(tx, hashes, reorgIds) : '[]';
+  const watches =
+    others === '[]'
+      ? rowsFrom('watched_address', json)
+      : sql`(
+        select distinct on (w.shard_id, w.id) * from ${rowsFrom('watched_address', joinJson([json, others]))} as w
+        order by w.shard_id, w.id)`;
   const statuses = hasEarlier
     ? await tableOf(tx, 'notification_status', {
         ...{ alias: 'n', columns: storedColumns },
@@ -232,13 +252,13 @@ const isWanted = sql`
  */
 const replacedIdAmong = (statuses: Sql) => sql`(
   select n.id from ${statuses} n
-  where ${isOfTransaction(sql`t.tx_hash`)} and n.shard_id = w.shard_id and n.watched_address_id = w.id
-    and n.kind = ${kindText(sql`t.kind`)} and n.reorg_id is not null and n.may_be_seen
+  where ${isOfTransaction(sql`m.tx_hash`)} and n.shard_id = m.shard_id and n.watched_address_id = m.watched_address_id
+    and n.kind = ${kindText(sql`m.kind`)} and n.reorg_id is not null and n.may_be_seen
     and not exists (
-      select from t same where same.tx_hash = n.tx_hash and same.kind = t.kind and same.sender = n.sender
+      select from t same where same.tx_hash = n.tx_hash and same.kind = m.kind and same.sender = n.sender
         and same.receiver is not distinct from n.receiver and same.token is not distinct from n.token
         and same.amount = n.amount and same.occurrence = n.occurrence)
-  order by abs(n.ordinal - t.ordinal), n.id desc limit 1)`;
+  order by abs(n.ordinal - m.ordinal), n.id desc limit 1)`;
 
 /**
  * CTEs for transfers that have a notification already (`earlier`). Those that are canonical again are updated (`changed`). An
@@ -266,50 +286,14 @@ function earlierAmong(statuses: Sql, reorgIds: readonly number[]): Sql {
     )`;
 }
 
-/** Reaches back further than a clock may have been set back. */
-const REINCLUSION_MARGIN = sql`interval '1 day'`;
-
-/**
- * Whether one of the transactions has notifications already, from an orphaned block or a repeated transaction. Looks at those
- * that a reorg has orphaned, and at those created since the oldest block that is not final was stored: a final block's
- * transactions can't be mined again.
- */
-export async function hasEarlierNotifications(tx: Tx, matches: readonly Match[]): Promise<boolean> {
-  const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
-  if (tx.isDistributed === true) return hasEarlierInShards(tx, matches);
-  const [row] = await tx.query<{ found: boolean }>(sql`
-    with t as materialized (select tx_hash from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash))
-    select exists (select from t join queue q on q.tx_hash = t.tx_hash and q.reorg_id is not null)
-      or exists (select from t join ended e on e.tx_hash = t.tx_hash and e.reorg_id is not null)
-      or exists (
-        select from t cross join lateral (
-          select from notification n where ${isOfTransaction(sql`t.tx_hash`)} and n.created_at >= ${oldestNotFinal}
-          limit 1) as n
-      ) as found`);
-  return row?.found === true;
-}
-
-/** From before the oldest block that is not final was stored. */
-const oldestNotFinal = sql`coalesce((
-            select stored_at from block where number > (select finalized_number from chain) order by number limit 1),
-            (select stored_at from block order by number desc limit 1), '-infinity'::timestamptz) - ${REINCLUSION_MARGIN}`;
-
-async function hasEarlierInShards(tx: Tx, matches: readonly Match[]): Promise<boolean> {
-  const [since] = await tx.query<{ time: string }>(sql`select (${oldestNotFinal})::text as time`);
-  const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
-  // Without the hashes themselves, which each shard would parse three times. With its id, each shard unites its own rows.
-  const mayBe = sql`${endsLike([...hashes])}${inReach(tx, sql`n.shard_id`)}`;
-  const rows = await tx.query<{ tx_hash: Uint8Array }>(sql`
-    select distinct tx_hash from (
-      select n.shard_id, n.tx_hash from queue n where ${mayBe} and n.reorg_id is not null
-      union all select n.shard_id, n.tx_hash from ended n where ${mayBe} and n.reorg_id is not null
-      union all select n.shard_id, n.tx_hash from notification n where ${mayBe} and n.created_at >= ${since?.time}::timestamptz) as earlier`);
-  return rows.some((row) => hashes.has(fromBytes(row.tx_hash)));
-}
-
 /** Whether notification `n` is of a transaction of these matches. */
 const isOfMatches = (tx: Tx, matches: readonly Match[]): Sql =>
-  sql`${isOfTransactions(matches.map(({ transfer }) => transfer.txHash))}${inReach(tx, sql`n.shard_id`)}`;
+  sql`${isOfTransactions(hashesOf(matches))}${inReach(tx, sql`n.shard_id`)}`;
+
+/** The transactions of these matches. */
+export const hashesOf = (matches: readonly Match[]): Hash[] => [
+  ...new Set(matches.map(({ transfer }) => transfer.txHash)),
+];
 
 /** Locks the notifications of these transactions, and before them their lanes, as a worker that settles does. */
 async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {

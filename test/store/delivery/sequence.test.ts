@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { toBytes } from '../../../src/core/hex.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { settle } from '../../../src/store/delivery/settle.ts';
@@ -7,6 +8,7 @@ import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/w
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
 import {
   alice,
+  carol,
   headerOf,
   later,
   listNotifications,
@@ -86,6 +88,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const [one] = await listNotifications(database());
       assert.deepEqual([one?.amount, one?.state, one?.retry_count], ['1', 'processed', 1]);
     });
+
+  test('a transfer that stays although its watched address has another address keeps its place', async () => {
+    const { id } = await watchAddress(database(), strict);
+    const [first, second] = [transferOf({ amount: 1n }), transferOf({ amount: 2n, receiver: carol })];
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [first]);
+    assert.deepEqual(await attempt(1, false), [1n]);
+    await database().query(sql`update watched_address set address = ${toBytes(carol)} where id = ${id}`);
+    await mine(database(), headerOf(2, 1, 1), [first, second], { ...onSide, now: later(2) });
+    assert.deepEqual([await attempt(60_001), await attempt(60_002)], [[1n], [2n]]);
+  });
 
   test('a removal notice comes before a transfer that failed and stays on the chain', async () => {
     await watchAddress(database(), { settings: { strictOrder: true, removed: true } });

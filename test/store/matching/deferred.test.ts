@@ -10,6 +10,8 @@ import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/w
 import {
   addressOf,
   bob,
+  coin,
+  hashOf,
   headerOf,
   listNotifications,
   listStates,
@@ -141,6 +143,29 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         select distinct string_agg(amount::text, ',' order by sequence) as amounts
         from notification_status group by watched_address_id`);
       assert.deepEqual(order, [{ amounts: transfers.map(({ amount }) => amount).join() }]);
+    });
+
+    test('transfers of one transaction are stored together, because one may replace what another was', async () => {
+      await watchTimes(database(), 2);
+      const transfers = [1, 1, 2].flatMap((transaction, index) =>
+        Array.from({ length: 10 }, (_, position) =>
+          transferOf({
+            txHash: hashOf(transaction),
+            kind: 'token',
+            token: coin,
+            ordinal: 10 * index + position,
+          }),
+        ),
+      );
+      await mine(database(), headerOf(1), transfers, {
+        deferral: { recordsMin: 1, rowsAtOnce: 0, rowsMax: 250 },
+      });
+      const rows = await database().query<{ matches: number }>(sql`
+        select jsonb_array_length(matches) as matches from deferred_match order by id`);
+      assert.deepEqual(
+        rows.map(({ matches }) => matches),
+        [20, 10],
+      );
     });
 
     test('a reorg drops the deferred matches of orphaned blocks, and nothing is sent for them', async () => {
