@@ -48,27 +48,37 @@ const ORDER_MS_MIN = 10_000;
 /** One outcome for each notification that is stored or must be stored. */
 export function* compareNotifications(side: StoredSide): Generator<ComparisonOutcome> {
   const { pairs, absent } = pairUp(side.notifications, side.expected);
-  const contents = new Set(Array.from(side.events.values(), ({ transfer }) => contentOf(transfer)));
+  const events = new Map<string, Event>();
+  for (const event of [...side.events.values()].reverse()) events.set(contentOf(event.transfer), event);
+  const wanted = new Set(side.expected.map(({ watch, event }) => `${watch.id} ${contentOf(event.transfer)}`));
   /** Stored notifications whose content is not on the chain. */
   const strays = new Set<StoredNotification>();
   for (const one of side.notifications) {
     const expected = pairs.get(one);
+    const event = side.events.get(keyOf(one)) ?? events.get(contentOf(one));
     if (expected !== undefined) yield judgeExpected(one, expected, side);
-    else if (contents.has(contentOf(one))) yield judgeUnwanted(side, one);
-    else strays.add(one);
+    else if (event === undefined || !events.has(contentOf(one))) strays.add(one);
+    else {
+      const isSurplus = wanted.has(`${one.watchedAddressId} ${contentOf(one)}`);
+      yield judgeUnwanted(side, one, { event, isSurplus });
+    }
   }
   const missing: ExpectedNotification[] = [];
+  const straysAt = Map.groupBy(strays, placeOf);
   for (const expected of absent) {
     const place = placeOf({ ...expected.event.transfer, watchedAddressId: expected.watch.id });
-    const stray = [...strays].find((one) => placeOf(one) === place);
+    const stray = straysAt.get(place)?.shift();
     if (stray === undefined) missing.push(expected);
     else yield judgeReplaced(side, stray, expected.event, expected);
     if (stray !== undefined) strays.delete(stray);
   }
   /** Strays in whose place a receiver would credit a missing notification once more. */
   const creditedBefore = new Set<number>();
+  const straysOf = Map.groupBy(strays, ({ watchedAddressId }) => watchedAddressId);
+  const toldOf = Map.groupBy(side.told, ({ watchedAddressId }) => watchedAddressId);
   for (const expected of missing) {
-    const before = findTold(side, [...strays], expected);
+    const { id } = expected.watch;
+    const before = findTold(side, { strays: straysOf.get(id) ?? [], told: toldOf.get(id) ?? [] }, expected);
     if (before !== undefined) creditedBefore.add(before.id);
     const outcome = judgeMissing(expected, before, side);
     if (outcome !== undefined) yield outcome;
@@ -144,14 +154,13 @@ function judgeState(
 const rowOf = ({ shardId, id, version }: StoredNotification) => ({ shardId, id, version });
 
 /** Judges a notification whose content is on the chain, but that its record, as it is stored now, would not get. */
-function judgeUnwanted(side: StoredSide, one: StoredNotification): ComparisonOutcome {
+function judgeUnwanted(
+  side: StoredSide,
+  one: StoredNotification,
+  { event: { stored }, isSurplus }: { event: Event; isSurplus: boolean },
+): ComparisonOutcome {
   const watch = side.watches.get(one.watchedAddressId);
   if (watch === undefined) return 'record_deleted';
-  const event = side.events.get(keyOf(one)) ?? eventOf(side.events, one);
-  const { stored } = event;
-  const isSurplus = side.expected.some(
-    (expected) => expected.watch.id === watch.id && contentOf(expected.event.transfer) === contentOf(one),
-  );
   if (isSurplus) {
     const why = 'it is stored more often than it happened';
     return { ...difference('unexpected', one, stored.number, why), ...withdrawalOf(side, one, stored) };
@@ -159,14 +168,6 @@ function judgeUnwanted(side: StoredSide, one: StoredNotification): ComparisonOut
   if (!mayHaveChanged(watch, stored))
     return difference('unexpected', one, stored.number, 'its watched address does not ask for it');
   return judgeState(one, watch, { stored, delivery: side.delivery }) ?? 'record_changed';
-}
-
-/** The event with this content. */
-function eventOf(events: Events, one: StoredNotification): Event {
-  const content = contentOf(one);
-  const event = [...events.values()].find(({ transfer }) => contentOf(transfer) === content);
-  if (event === undefined) throw new Error(`no transfer has the content of notification ${one.id}`);
-  return event;
 }
 
 /**
@@ -246,26 +247,22 @@ function withdrawalOf(side: StoredSide, one: StoredNotification, { number, hash 
 
 /**
  * Finds a notification that the receiver of a missing one may have seen instead, without a removal notice: other content of
- * the transaction, or of the block, because the stored transaction hash may be wrong.
+ * the transaction, or of the block, because the stored transaction hash may be wrong. `strays` and `told` are of its watched address.
  */
 function findTold(
   side: StoredSide,
-  strays: readonly StoredNotification[],
+  { strays, told: others }: { strays: readonly StoredNotification[]; told: readonly SentOrphan[] },
   { watch, event: { transfer, stored } }: ExpectedNotification,
 ): WrongNotification | undefined {
   if (watch.settings.removed) return undefined;
-  const fits = (
-    one: Pick<SentOrphan, 'watchedAddressId' | 'txHash' | 'kind' | 'blockNumber'>,
-    isOfBlock: boolean,
-  ) =>
-    one.watchedAddressId === watch.id &&
-    ((one.txHash === transfer.txHash && one.kind === transfer.kind) ||
-      (isOfBlock && one.blockNumber === stored.number));
+  const fits = (one: Pick<SentOrphan, 'txHash' | 'kind' | 'blockNumber'>, isOfBlock: boolean) =>
+    (one.txHash === transfer.txHash && one.kind === transfer.kind) ||
+    (isOfBlock && one.blockNumber === stored.number);
   const stray = strays.find(
     (one) => one.mayBeSeen && messageKind(one) === 'transfer' && fits(one, !isOfOrphan(one, stored)),
   );
   if (stray !== undefined) return withdrawalOf(side, stray, stored).told;
-  const told = side.told.find((one) => fits(one, one.isOfBlock));
+  const told = others.find((one) => fits(one, one.isOfBlock));
   if (told === undefined) return undefined;
   const { id, amount, state, processedAt } = told;
   return { id, amount, state, acknowledgedAt: processedAt, noticeRevision: 1, fate: 'kept' };
