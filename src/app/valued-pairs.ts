@@ -17,10 +17,7 @@ export function valuedPairs(config: Config): ValuedPair[] {
   });
 }
 
-/**
- * The source of a token's USD price. Undefined without a configured one, because stored prices of a feed that was removed would
- * count at any age.
- */
+/** The source of a token's USD price; undefined for a token without a symbol. */
 export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Address): TokenValue {
   const [symbol, token] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
   if (token?.usd !== undefined) return { fixed: decimal(String(token.usd)) };
@@ -29,8 +26,9 @@ export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Ad
   return symbol === undefined ? undefined : feedValue(symbol, prices.tokens[symbol]);
 }
 
+/** Without a feed no price counts: those that are stored are of one that was removed, and would count at any age. */
 function feedValue(asset: string, feed: { maxAgeSeconds?: number } | undefined): TokenValue {
-  if (feed === undefined) return undefined;
+  if (feed === undefined) return { asset, maxAgeMs: 0 };
   return { asset, ...(feed.maxAgeSeconds !== undefined && { maxAgeMs: feed.maxAgeSeconds * 1000 }) };
 }
 

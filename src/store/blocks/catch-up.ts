@@ -16,7 +16,7 @@ import {
 import { within } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
 import { isOfReorg } from '../delivery/notification-rows.ts';
-import { listMatches, type Match } from '../matching/matching.ts';
+import { listMatches, type Match, placeOf } from '../matching/matching.ts';
 import { findTip, lockCommits } from './blocks.ts';
 import { listKept } from './kept-transfers.ts';
 import { listMissed, raiseLost } from './missed-blocks.ts';
@@ -94,11 +94,12 @@ export async function catchUp(
     const strayIds = tip === undefined ? [] : await orphanStrays(tx, above, { tip, now });
     const reorgIds = [...missedIds, ...strayIds];
     const matches = await listMatches(tx, blocks);
-    const kept: Match[] = [];
+    const kept = new Map<string, Match>();
     for (const one of reorgIds)
-      kept.push(...(await listKept(tx, { blocks, matches: [...matches, ...kept] }, isOfReorg(tx, one))));
+      for (const match of (await listKept(tx, blocks, isOfReorg(tx, one))).kept)
+        kept.set(placeOf(match.transfer), match);
     const { notificationCount } = await writeNotifications(tx, {
-      ...{ blocks, reorgIds, now, confirmations, matches, kept },
+      ...{ blocks, reorgIds, now, confirmations, matches, kept: [...kept.values()] },
       releasedNumber: (tip?.number ?? -1) - confirmations,
       // The blocks may be final by now, so the usual check would look at too few.
       hasEarlier: true,

@@ -5,26 +5,37 @@ import { fromBytes } from '../../core/hex.ts';
 import type { TransferKind } from '../../domain/block.ts';
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { type Match, type MatchedBlock, matchesOf, placeOf, withoutRepeats } from '../matching/matching.ts';
+import {
+  type Match,
+  type MatchedBlock,
+  type MatchedTransfer,
+  matchesOf,
+  placeOf,
+  withoutRepeats,
+} from '../matching/matching.ts';
 
-/** The transfers of these blocks that notifications `n` that match the condition are for. Leaves out the transfers of `matches`. */
-export async function listKept(
-  tx: Tx,
-  { blocks, matches }: { blocks: readonly MatchedBlock[]; matches: readonly Match[] },
-  isOrphaned: Sql,
-): Promise<Match[]> {
+/** What `listKept` finds. */
+type Kept = {
+  /** The transfers that stay, once each. */
+  kept: Match[];
+  /** Transfers of their transactions and of the same kinds, which must be proved before it is known that no other one stays. */
+  related: MatchedTransfer[];
+};
+
+/** The transfers of these blocks that notifications `n` that match the condition are for. */
+export async function listKept(tx: Tx, blocks: readonly MatchedBlock[], isOrphaned: Sql): Promise<Kept> {
   const rows = await tx.query<ContentRow>(sql`
     select distinct n.tx_hash, n.kind, n.sender, n.receiver, n.token, n.amount, n.occurrence
     from notification_status n where ${isOrphaned}`);
   const contents = new Set(rows.map((row) => contentOf(toContent(row))));
-  const hashes = new Set(rows.map((row) => fromBytes(row.tx_hash)));
-  const known = new Set(matches.map(({ transfer }) => placeOf(transfer)));
-  const transfers = withoutRepeats(blocks).filter(({ transfer }) => hashes.has(transfer.txHash));
-  const found = matchesOf(transfers, () => true).filter(
-    ({ transfer, occurrence }) =>
-      !known.has(placeOf(transfer)) && contents.has(contentOf({ ...transfer, occurrence })),
+  const kinds = new Set(rows.map((row) => `${fromBytes(row.tx_hash)} ${row.kind}`));
+  const related = withoutRepeats(blocks).filter(({ transfer: { txHash, kind } }) =>
+    kinds.has(`${txHash} ${kind}`),
   );
-  return [...new Map(found.map((match) => [placeOf(match.transfer), match])).values()];
+  const found = matchesOf(related, () => true).filter(({ transfer, occurrence }) =>
+    contents.has(contentOf({ ...transfer, occurrence })),
+  );
+  return { kept: [...new Map(found.map((match) => [placeOf(match.transfer), match])).values()], related };
 }
 
 type ContentRow = {

@@ -14,7 +14,13 @@ import {
   withoutDeferred,
 } from '../matching/deferred.ts';
 import { hasEarlierNotifications } from '../matching/earlier.ts';
-import { hashesOf, insertNotifications, type Match, type MatchedBlock } from '../matching/matching.ts';
+import {
+  hashesOf,
+  insertNotifications,
+  type Match,
+  type MatchedBlock,
+  placeOf,
+} from '../matching/matching.ts';
 import { releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
 import { endReorg } from './reorgs.ts';
@@ -23,7 +29,7 @@ type NewNotifications = {
   blocks: readonly MatchedBlock[];
   /** The matches of these blocks, as `listMatches` returns them. */
   matches: readonly Match[];
-  /** Further transfers of these blocks, of which notifications are marked (`listKept`). */
+  /** The transfers of these blocks of which notifications are marked (`listKept`). */
   kept?: readonly Match[];
   /** The reorgs whose notifications are marked. */
   reorgIds: readonly number[];
@@ -51,9 +57,11 @@ export async function writeNotifications(
     all.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, hashesOf(all))));
   await deferMatches(own, without, { matches, hasEarlier, limits });
   const written = withoutDeferred(matches, deferrable);
+  const places = new Set(written.map(({ transfer }) => placeOf(transfer)));
+  const isWritten = ({ transfer }: Match) => places.has(placeOf(transfer));
   const made = await insertNotifications(
     own,
-    { ...moment, matches: written, kept, without, hasEarlier },
+    { ...moment, matches: written, kept: kept.filter((match) => !isWritten(match)), without, hasEarlier },
     reorgIds,
   );
   const left = [];

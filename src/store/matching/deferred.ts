@@ -118,9 +118,8 @@ export async function deferMatches(
   const wanted = new Set(groups.map(({ address }) => address));
   const ofGroups = matches.filter((match) => wanted.has(addressOf(match)));
   const ofAddresses = Map.groupBy(ofGroups, (match) => `${addressOf(match)} ${match.block}`);
-  const parts = [...ofAddresses.values()].flatMap(inParts);
-  const largest = Math.max(...parts.map(({ length }) => length));
-  const recordsMax = Math.max(1, Math.floor(limits.rowsMax / largest));
+  const parts = [...ofAddresses.values()].flatMap((own) => inParts(own, hasEarlier, limits));
+  const recordsMax = parts.map(({ length }) => Math.max(1, Math.floor(limits.rowsMax / length)));
   const records = await rowsOf(
     tx,
     sql`
@@ -134,36 +133,37 @@ export async function deferMatches(
   );
   await tx.query(sql`
     insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
-    select g.watcher_id, m.block, g.address, g.ids, m.matches::jsonb, ${hasEarlier}
-    from (
-      select watcher_id, address, part, ids[part * ${recordsMax}::integer + 1 : (part + 1) * ${recordsMax}::integer] as ids
-      from ${records} as w
-      cross join lateral generate_series(0, (cardinality(ids) - 1) / ${recordsMax}::integer) as part
-    ) as g
+    select g.watcher_id, m.block, g.address, g.ids[part * m.records_max + 1 : (part + 1) * m.records_max], m.matches::jsonb, ${hasEarlier}
+    from ${records} as g
     join unnest(
       ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
       ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
-      ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[]
-    ) with ordinality as m (address, block, matches, position) on m.address = g.address
-    order by m.block, g.watcher_id, g.address, m.position, g.part`);
+      ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[], ${listOf(recordsMax)}::integer[]
+    ) with ordinality as m (address, block, matches, records_max, position) on m.address = g.address
+    cross join lateral generate_series(0, (cardinality(g.ids) - 1) / m.records_max) as part
+    order by m.block, g.watcher_id, g.address, m.position, part`);
 }
 
 /** Matches that a row contains. All rows of a group repeat its matches, so a few of them with many records take less than all with few. */
 const MATCHES_MAX = 16;
 
 /**
- * Matches of one address in one block, in parts, with their positions among all of them. Those of one transaction stay together, because
- * they decide what a notification replaces.
+ * Matches of one address in one block, in parts, with their positions among all of them. Those of a transaction with earlier notifications
+ * stay together as far as `rowsMax` allows, because they decide what a notification replaces.
  */
-function inParts(matches: readonly Match[]): Match[][] {
+function inParts(
+  matches: readonly Match[],
+  hasEarlier: boolean,
+  { rowsMax }: Pick<DeferralLimits, 'rowsMax'>,
+): Match[][] {
   const parts: Match[][] = [];
   for (const [index, match] of matches.entries()) {
     const part = parts.at(-1);
-    const isFull = part !== undefined && part.length >= MATCHES_MAX;
-    const isNext = part?.at(-1)?.transfer.txHash !== match.transfer.txHash;
+    const isSame = hasEarlier && part?.at(-1)?.transfer.txHash === match.transfer.txHash;
     const placed = { ...match, position: index + 1 };
-    if (part === undefined || (isFull && isNext)) parts.push([placed]);
-    else part.push(placed);
+    if (part !== undefined && part.length < (isSame ? Math.max(rowsMax, MATCHES_MAX) : MATCHES_MAX))
+      part.push(placed);
+    else parts.push([placed]);
   }
   return parts;
 }

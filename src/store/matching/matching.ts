@@ -166,7 +166,8 @@ function inOrderOf(
 ): readonly Match[] {
   if (kept.length === 0) return matches;
   const places = blocks.flatMap(({ transfers }) => transfers.map(placeOf));
-  const placed = new Map(places.map((place, index) => [place, index]));
+  const placed = new Map<string, number>();
+  for (const [index, place] of places.entries()) if (!placed.has(place)) placed.set(place, index);
   const at = ({ transfer }: Match) => placed.get(placeOf(transfer)) ?? 0;
   return [...matches, ...kept].sort((one, other) => at(one) - at(other));
 }

@@ -136,7 +136,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const [stored] = await database().query<{ matches: number; pairs: number }>(sql`
         select sum(jsonb_array_length(matches))::bigint as matches,
           sum(jsonb_array_length(matches) * cardinality(record_ids))::bigint as pairs from deferred_match`);
-      assert.deepEqual(stored, { matches: 40 * 2, pairs: 40 * 30 });
+      assert.deepEqual(stored, { matches: 2 * 16 + 2 * 16 + 8, pairs: 40 * 30 });
       const options = { confirmations: 0, now: noon, limits, sortWatchers: (ids: readonly number[]) => ids };
       while ((await writeDeferred(database(), options)) !== undefined);
       const order = await database().query<{ amounts: string }>(sql`
@@ -145,8 +145,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(order, [{ amounts: transfers.map(({ amount }) => amount).join() }]);
     });
 
-    test('transfers of one transaction are stored together, because one may replace what another was', async () => {
+    test('transfers of a transaction that had notifications are stored together, because one may replace what another was', async () => {
       await watchTimes(database(), 2);
+      await mine(database(), headerOf(0), [transferOf({ txHash: hashOf(1) })]);
       const transfers = [1, 1, 2].flatMap((transaction, index) =>
         Array.from({ length: 10 }, (_, position) =>
           transferOf({
@@ -165,6 +166,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(
         rows.map(({ matches }) => matches),
         [20, 10],
+      );
+      await mine(
+        database(),
+        headerOf(2),
+        [...transfers].map((one) => ({ ...one, txHash: hashOf(9) })),
+      );
+      const others = await database().query<{ matches: number }>(sql`
+        select jsonb_array_length(matches) as matches from deferred_match where block_number = 2 order by id`);
+      assert.deepEqual(
+        others.map(({ matches }) => matches),
+        [16, 14],
       );
     });
 
