@@ -14,8 +14,8 @@ export type HoldUp = {
   since(): Date | undefined;
 };
 
-/** The largest commits take a second or two. */
-export const HELD_UP_MS = 10_000;
+/** The largest commits take a second or two. Less than a step waits for a connection while others wait for the same lock with all of them. */
+export const HELD_UP_MS = 8_000;
 
 export function createHoldUp(clock: Pick<Clock, 'now' | 'steadyMs'>): HoldUp {
   /** The oldest comes first. */
