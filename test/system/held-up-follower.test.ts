@@ -33,10 +33,8 @@ test('while locks keep the follower from storing blocks, its heartbeats go on an
     const heldUp = await waitUntil(async () => {
       const one = await leader();
       assert.ok(one !== undefined && one.ageMs < LOST_MS, `no heartbeat for ${one?.ageMs} ms`);
-      const message = one.follower?.problem?.message ?? `none: ${JSON.stringify(one.follower)}`;
-      // The last one is in the error when the wait ends.
-      assert.match(message, /^the database does not answer the follower, /);
-      return message;
+      const message = one.follower?.problem?.message;
+      return message?.startsWith('the database does not answer the follower, ') && message;
     });
     // A status that takes too long lacks parts. While a step of the follower begins again, its last Fault is shown.
     return waitUntil(async () => {
