@@ -9,7 +9,7 @@ import { limitStatements, listLost, withoutLost } from '../db/lost-shards.ts';
 import { sql } from '../db/sql.ts';
 import type { AddressFilter, FilteredTransaction } from '../matching/address-filter.ts';
 import { type DeferralLimits, dropDeferred } from '../matching/deferred.ts';
-import { listMatches, type MatchedTransfer, placeOf } from '../matching/matching.ts';
+import { listMatches, type MatchedTransfer, notAmong } from '../matching/matching.ts';
 import { listKept } from './kept-transfers.ts';
 import { createCandidates, storeMissed } from './missed-blocks.ts';
 import { beginReorg, isAbove } from './reorgs.ts';
@@ -209,7 +209,8 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const ofLost = commit.reorg === undefined ? candidates : createCandidates(undefined);
     const missed = lost.length === 0 ? [] : ofLost.among(commit.blocks);
     // Lost shards may watch any of them, and the nodes may not have the block later.
-    const unproved = commit.findUnproved?.(besides(lost.length === 0 ? matches : missed, related)) ?? [];
+    const told = lost.length === 0 ? matches : missed;
+    const unproved = commit.findUnproved?.([...told, ...notAmong(told, related)]) ?? [];
     if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };
     const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
@@ -230,16 +231,6 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
 async function keptBy(tx: Tx, { reorg, expectedTip, blocks }: BlockCommit): ReturnType<typeof listKept> {
   if (reorg === undefined || expectedTip === undefined) return { kept: [], related: [] };
   return listKept(tx, blocks, isAbove(tx, reorg.ancestorNumber, expectedTip));
-}
-
-/** The transfers, and the further ones that are not among them. */
-function besides(
-  transfers: readonly MatchedTransfer[],
-  further: readonly MatchedTransfer[],
-): readonly MatchedTransfer[] {
-  if (further.length === 0) return transfers;
-  const known = new Set(transfers.map(({ transfer }) => placeOf(transfer)));
-  return [...transfers, ...further.filter(({ transfer }) => !known.has(placeOf(transfer)))];
 }
 
 async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {

@@ -2,7 +2,7 @@
  * The transfers that are in both branches of a reorg (matching/kept-rows.ts).
  */
 import { fromBytes } from '../../core/hex.ts';
-import type { TransferKind } from '../../domain/block.ts';
+import { contentOf, type Transfer, type TransferKind } from '../../domain/block.ts';
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import {
@@ -27,13 +27,13 @@ export async function listKept(tx: Tx, blocks: readonly MatchedBlock[], isOrphan
   const rows = await tx.query<ContentRow>(sql`
     select distinct n.tx_hash, n.kind, n.sender, n.receiver, n.token, n.amount, n.occurrence
     from notification_status n where ${isOrphaned}`);
-  const contents = new Set(rows.map((row) => contentOf(toContent(row))));
+  const contents = new Set(rows.map(toKey));
   const kinds = new Set(rows.map((row) => `${fromBytes(row.tx_hash)} ${row.kind}`));
   const related = withoutRepeats(blocks).filter(({ transfer: { txHash, kind } }) =>
     kinds.has(`${txHash} ${kind}`),
   );
   const found = matchesOf(related, () => true).filter(({ transfer, occurrence }) =>
-    contents.has(contentOf({ ...transfer, occurrence })),
+    contents.has(keyOf(transfer, occurrence)),
   );
   return { kept: [...new Map(found.map((match) => [placeOf(match.transfer), match])).values()], related };
 }
@@ -48,16 +48,20 @@ type ContentRow = {
   occurrence: number;
 };
 
-type Content = Pick<Match['transfer'], 'txHash' | 'kind' | 'sender' | 'receiver' | 'token' | 'amount'> & {
-  occurrence: number;
-};
+const keyOf = (transfer: Omit<Transfer, 'ordinal'>, occurrence: number) =>
+  `${contentOf(transfer)} ${occurrence}`;
 
-const toContent = ({ tx_hash, receiver, token, ...row }: ContentRow): Content => ({
-  ...{ txHash: fromBytes(tx_hash), kind: row.kind, sender: fromBytes(row.sender) },
-  ...{ receiver: receiver === null ? undefined : fromBytes(receiver) },
-  ...{ token: token === null ? undefined : fromBytes(token) },
-  ...{ amount: BigInt(row.amount), occurrence: row.occurrence },
-});
-
-const contentOf = ({ txHash, kind, sender, receiver, token, amount, occurrence }: Content) =>
-  [txHash, kind, sender, receiver, token, amount, occurrence].join();
+const toKey = ({ tx_hash, receiver, token, occurrence, ...row }: ContentRow): string =>
+  keyOf(
+    {
+      ...{
+        txHash: fromBytes(tx_hash),
+        kind: row.kind,
+        sender: fromBytes(row.sender),
+        amount: BigInt(row.amount),
+      },
+      receiver: receiver === null ? undefined : fromBytes(receiver),
+      token: token === null ? undefined : fromBytes(token),
+    },
+    occurrence,
+  );

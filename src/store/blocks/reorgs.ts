@@ -8,10 +8,11 @@ import type { Tx } from '../db/db.ts';
 import { inReach, readJson, recordsOf, rowsOf, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
-import { sentBy, wakeLanes } from '../delivery/lanes.ts';
+import { wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
 import { isOfReorg, lockRows, moveToEnded, storedColumns } from '../delivery/notification-rows.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
+import { sentBy } from '../delivery/sent-by.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
 /** Removes the blocks above the ancestor and marks their notifications as orphaned. */
@@ -177,7 +178,7 @@ async function readProcessedAt(tx: Tx, notifications: Sql): Promise<Sql> {
  * because nothing is written before an attempt.
  */
 export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'processed'
-  or n.state = 'waiting' and n.next_attempt_at <= ${sentBy(now, sql`(select last_step_at from clock_state)`)} and coalesce((
+  or n.state = 'waiting' and n.next_attempt_at <= ${sentBy(now)} and coalesce((
     select l.owner is not null or l.epoch > n.unsent_epoch from lane l where l.id = n.lane_id), true))`;
 
 /**

@@ -19,7 +19,7 @@ import {
   insertNotifications,
   type Match,
   type MatchedBlock,
-  placeOf,
+  notAmong,
 } from '../matching/matching.ts';
 import { releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
@@ -57,11 +57,9 @@ export async function writeNotifications(
     all.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, hashesOf(all))));
   await deferMatches(own, without, { matches, hasEarlier, limits });
   const written = withoutDeferred(matches, deferrable);
-  const places = new Set(written.map(({ transfer }) => placeOf(transfer)));
-  const isWritten = ({ transfer }: Match) => places.has(placeOf(transfer));
   const made = await insertNotifications(
     own,
-    { ...moment, matches: written, kept: kept.filter((match) => !isWritten(match)), without, hasEarlier },
+    { ...moment, matches: written, kept: notAmong(written, kept), without, hasEarlier },
     reorgIds,
   );
   const left = [];

@@ -133,16 +133,6 @@ function visitNotAfter(due: Sql): Sql {
 export const hasFollowedClock = (stepsMs: number) =>
   sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
 
-/** The clocks of workers and followers differ by less than this, so a row due within it may have been sent. */
-const CLOCK_DIFFERENCE = sql`interval '1 second'`;
-
-/**
- * A worker may have sent what is due by this time. One that has not followed the last clock step yet may use the time before it, so
- * `stepAt` counts too: the time of that step, or null.
- */
-export const sentBy = (now: Date, stepAt: Sql): Sql =>
-  sql`greatest(${now}::timestamptz, ${stepAt}) + ${CLOCK_DIFFERENCE}`;
-
 /** Watchers that one lease may visit, and lanes that it may take from each. */
 export const VISIT_WATCHERS_MAX = 128;
 export const VISIT_LANES_MAX = 4;

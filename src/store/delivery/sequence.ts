@@ -6,7 +6,8 @@ import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { forEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { sentBy, wakeLanes } from './lanes.ts';
+import { wakeLanes } from './lanes.ts';
+import { lastStepAt, sentBy } from './sent-by.ts';
 import type { ShardKey } from './shards.ts';
 
 /** Advisory lock space of watched addresses whose sequence a transaction advances. */
@@ -65,8 +66,7 @@ export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[]
 
 /** A waiting row that is due by then may have been sent, as `mayBeSeen` (reorgs.ts) counts. */
 async function attemptedBy(tx: Tx, now: Date): Promise<Sql> {
-  const stepAt = sql`(select last_step_at from clock_state)`;
-  if (tx.isDistributed !== true) return sentBy(now, stepAt);
-  const [row] = await tx.query<{ at: Date | null }>(sql`select ${stepAt} as at`);
+  if (tx.isDistributed !== true) return sentBy(now);
+  const [row] = await tx.query<{ at: Date | null }>(sql`select ${lastStepAt} as at`);
   return sentBy(now, sql`${row?.at ?? null}::timestamptz`);
 }

@@ -172,6 +172,16 @@ function inOrderOf(
   return [...matches, ...kept].sort((one, other) => at(one) - at(other));
 }
 
+/** Those of the further transfers that are not among `known`. */
+export function notAmong<T extends MatchedTransfer>(
+  known: readonly MatchedTransfer[],
+  further: readonly T[],
+): readonly T[] {
+  if (further.length === 0) return further;
+  const places = new Set(known.map(({ transfer }) => placeOf(transfer)));
+  return further.filter(({ transfer }) => !places.has(placeOf(transfer)));
+}
+
 /** Identifies a transfer among those of a branch. */
 export const placeOf = ({ txHash, kind, ordinal }: Transfer): string => `${txHash} ${kind} ${ordinal}`;
 
