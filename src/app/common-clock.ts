@@ -27,7 +27,7 @@ export type CommonClock = {
   clock: Clock;
   /** Compares the clocks. Run it every CLOCK_MS. */
   step: Step;
-  /** False for a day after a step, because a clock set by mistake must not delete rows. */
+  /** False for a day after a step of a minute or more, because a clock set by mistake must not delete rows. */
   mayPrune(): boolean;
   /** The last step, while pruning waits because of it. */
   recentStep(): { ms: number; at: Date; pruneFrom: Date } | undefined;
@@ -44,8 +44,11 @@ const DRIFT_MS_MAX = 0.1;
 /** Statements in progress at a step may still write the old time: the longest time of a statement, with a margin. */
 const LATE_WRITES_MS = 130_000;
 const REPAIR_MS = 10_000;
-/** Long enough for an operator to notice the step and correct it. */
-const PRUNE_PAUSE_MS = 24 * 60 * 60_000;
+/**
+ * Long enough for an operator to notice the step and correct it. A smaller step prunes rows that much too early at most, and
+ * pauses of a virtual machine, which look like steps, may come each night.
+ */
+const PRUNE_PAUSE = { prunePauseMs: 24 * 60 * 60_000, pausingStepMs: 60_000 };
 
 /** The database's clock; this machine's clock for the embedded database. */
 function timeSourceOf(database: Database): TimeSource {
@@ -91,7 +94,7 @@ export async function openCommonClock({
   async function follow(): Promise<void> {
     let newMs = offsetMs;
     const followed = await followStep(database, {
-      ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, prunePauseMs: PRUNE_PAUSE_MS },
+      ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, ...PRUNE_PAUSE },
       async measure(tx) {
         const measured = await measure(source, tx);
         newMs = measured.offsetMs;

@@ -65,10 +65,11 @@ async function checkWrites(writes: Pick<WriteHealth, 'failures'>): Promise<Check
 }
 
 async function checkTip(database: Database, clock: Clock): Promise<Check> {
-  const tip = findTipTimes(database).catch(() => undefined);
+  const tip = findTipTimes(database).catch(() => 'unreadable' as const);
   const read = await firstOrLate({ clock, signal: never }, [tip], DATABASE_MS_MAX);
   if (read === 'late')
     return { ok: false, message: 'no answer: a lock on the table block, or a slow database, holds it up' };
+  if (read === 'unreadable') return { ok: false, message: 'the table block cannot be read' };
   return read === undefined
     ? { ok: false, message: 'no block stored yet' }
     : { ok: true, message: `block ${read.number}` };

@@ -42,9 +42,9 @@ export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
   while (!signal.aborted) {
     try {
       const outcome = await step(signal);
+      const idleMs = outcome === 'worked' ? undefined : await options.idleMs();
       failures = 0;
-      if (outcome === 'worked') continue;
-      const idleMs = await options.idleMs();
+      if (idleMs === undefined) continue;
       if (wake === undefined) await clock.wait(idleMs, signal);
       else await wake.wait(idleMs, signal);
     } catch (error) {

@@ -1,7 +1,7 @@
 /**
  * Derives prices from the reserves of a constant-product pool (Uniswap V2). Pure and exact.
  */
-import { amountOf, type Decimal, decimal, integerRoot } from '../core/decimal.ts';
+import { amountOf, type Decimal, decimal, integerRoot, squareRoot } from '../core/decimal.ts';
 import type { Address, Hash } from '../core/hex.ts';
 
 /** A trading pair (spec 2.3). */
@@ -145,7 +145,7 @@ export function poolValue(
   const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));
   if (value0 === undefined && value1 === undefined) return decimal('0');
   if (value0 === undefined || value1 === undefined) return (value0 ?? value1 ?? decimal('0')).times(2);
-  return areIndependent ? value0.times(value1).sqrt().times(2) : value0.plus(value1);
+  return areIndependent ? squareRoot(value0.times(value1)).times(2) : value0.plus(value1);
 }
 
 /** The deviation of the reserves from prices that don't come from the pool. 0.02 is 2 %. */
@@ -168,6 +168,6 @@ export function poolDeviation(
   if (value0.lte(0) || value1.lte(0)) return undefined;
   // The pool overprices the side whose reserve has the smaller value, by the ratio of the two values.
   const price = pair.usdValueFrom === 0 ? value0.div(value1) : value1.div(value0);
-  const fair = value0.times(value1).sqrt().times(2);
+  const fair = squareRoot(value0.times(value1)).times(2);
   return { price: price.minus(1), lp: value0.plus(value1).div(fair).minus(1) };
 }

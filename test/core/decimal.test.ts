@@ -8,6 +8,7 @@ import {
   exactNumber,
   integerRoot,
   percentOf,
+  squareRoot,
 } from '../../src/core/decimal.ts';
 
 const units = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
@@ -46,6 +47,17 @@ test('the integer root is the greatest integer whose square does not exceed the 
     fc.property(units, (value) => {
       const root = integerRoot(value);
       return root * root <= value && (root + 1n) ** 2n > value;
+    }),
+  );
+});
+
+test('a square root has 36 digits after the point, rounded half up', () => {
+  assert.equal(decimalText(squareRoot(decimal('2'))), '1.414213562373095048801688724209698079');
+  assert.equal(decimalText(squareRoot(decimal('2.5e-73'))), `0.${'0'.repeat(35)}1`);
+  fc.assert(
+    fc.property(units, fc.integer({ min: 0, max: 77 }), (value, decimals) => {
+      const square = amountOf(value, decimals);
+      assert.equal(decimalText(squareRoot(square)), decimalText(square.sqrt()));
     }),
   );
 });

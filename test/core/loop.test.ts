@@ -55,6 +55,21 @@ test('after Faults the wait doubles up to its maximum, and a success resets it',
   await loop.done;
 });
 
+test('the wait also doubles where only the idle time cannot be found', async () => {
+  const loop = startLoop([], {
+    idleMs: () => {
+      throw busy();
+    },
+  });
+  for (const waitMs of [50, 100, 200]) {
+    await waitUntil(() => loop.clock.waits().length === 1);
+    assert.deepEqual(loop.clock.waits(), [waitMs]);
+    loop.clock.advance(waitMs);
+  }
+  loop.stopping.abort();
+  await loop.done;
+});
+
 test('where bugs are reported, the loop goes on, and waits longer after each of them', async () => {
   const bugs: [unknown, number][] = [];
   const bug = new TypeError('x is not a function');

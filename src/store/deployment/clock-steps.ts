@@ -49,7 +49,9 @@ type NoticedStep = {
   /** How far the clock has moved since then as seen by this process, and the time after the step; undefined if it was no step. */
   measure(tx: Tx): Promise<{ movedMs: number; now(): Date } | undefined>;
   leaseMs: number;
+  /** How long nothing is pruned after a step of at least `pausingStepMs`. */
   prunePauseMs: number;
+  pausingStepMs: number;
 };
 
 /**
@@ -81,10 +83,11 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     // Read the time just before the commit, because other processes compare the steps with their clocks between two reads of
     // this row.
     const at = now();
-    const pruneFrom = new Date(at.getTime() + seen.prunePauseMs);
+    const pruneFrom =
+      Math.abs(stepMs) < seen.pausingStepMs ? null : new Date(at.getTime() + seen.prunePauseMs);
     await tx.query(sql`
       update clock_state set steps_ms = steps_ms + ${stepMs}::bigint, last_step_ms = ${stepMs}::bigint,
-        last_step_at = ${at}, prune_from = ${pruneFrom}`);
+        last_step_at = ${at}, prune_from = coalesce(${pruneFrom}::timestamptz, prune_from)`);
     return readClockState(tx);
   });
 }
