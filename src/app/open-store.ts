@@ -93,6 +93,7 @@ export async function retryAtStart<T>(
     try {
       return await attempt();
     } catch (error) {
+      signal.throwIfAborted();
       const isWorthRetrying =
         error instanceof Fault && (error.code === 'unavailable' || error.code === 'inconsistent');
       const leftMs = giveUpAt - clock.steadyMs();

@@ -4,6 +4,7 @@
 import type { IssuedKey } from '../api/context.ts';
 import { createMetricsServer } from '../api/ops/ops.ts';
 import type { Config } from '../config/schema.ts';
+import { abortOf } from '../core/abort.ts';
 import { HEALTH, PROBE } from '../core/account.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -138,7 +139,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
 
   const schema = createSchemaWatch(database.for('follower'), { loops, migrations });
-  const { failed, hasFailed, ending, starting } = watchEnd(base, { schema, signal });
+  const { failed, hasFailed, ending, starting, unlessEnding } = watchEnd(base, { schema, signal });
   parts.defer(() => deployment.end(ending()));
   const drain = () => loops.end(() => delivery.stop(attemptsMsOf(config)));
   parts.defer(drain);
@@ -150,7 +151,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
     parts.defer(() => closeServer(metricsServer));
     const origin = await listen(metricsServer, { section: 'metrics', ...config.metrics });
-    if (follows) await follower.run(status);
+    if (follows) await unlessEnding(follower.run(status));
     return { apiUrl: api, metricsUrl: `${origin}/metrics` };
   });
   logStart(base, { api: apiUrl, metrics: metricsUrl, process: deployment.id });
@@ -186,6 +187,8 @@ function watchEnd(
   hasFailed(): boolean;
   ending(): Ending;
   starting<T>(work: () => Promise<T>): Promise<T>;
+  /** Rejects as soon as the start is aborted or the service fails. The work then ends with the loops. */
+  unlessEnding(work: Promise<void>): Promise<void>;
 } {
   let hasFailed = false;
   let startError: string | undefined;
@@ -207,6 +210,11 @@ function watchEnd(
         if (!signal.aborted) startError = describeStartError(config, error);
         throw error;
       }
+    },
+    async unlessEnding(work) {
+      const error = await Promise.race([work, abortOf(signal), failed]);
+      signal.throwIfAborted();
+      if (error !== undefined) throw error;
     },
   };
 }

@@ -2,6 +2,8 @@
  * A process whose start fails after it has registered: the others say so, with the reason.
  */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { startService } from '../../src/app/service.ts';
 import { silentLog } from '../../src/core/log.ts';
@@ -48,5 +50,36 @@ test('a process whose start fails is listed as failed with the reason, and one t
       return one?.state !== 'running' && [one?.state, one?.error];
     }),
     ['stopped', null],
+  );
+});
+
+test('a start that waits for a node without an answer ends as soon as it is asked to', async () => {
+  await using parts = new AsyncDisposableStack();
+  const asks: Socket[] = [];
+  const node = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => asks.push(socket));
+  }).listen(0, '127.0.0.1');
+  await once(node, 'listening');
+  parts.defer(() => void node.close());
+  parts.defer(() => {
+    for (const socket of asks) socket.destroy();
+  });
+  const { port } = node.address() as AddressInfo;
+  const config = testConfig({
+    database: parts.use(await createTestDatabase('postgres')),
+    rpc: [`http://127.0.0.1:${port}`],
+  });
+  const warnings: string[] = [];
+  const log = { ...silentLog(), warn: (about: object) => void warnings.push(JSON.stringify(about)) };
+  const asked = new AbortController();
+  const starting = startService(config, { log, roles: ['follower'], signal: asked.signal });
+  await waitUntil(() => asks.length > 0);
+  asked.abort();
+  await assert.rejects(starting, (error) => error === asked.signal.reason);
+  assert.deepEqual(
+    warnings.filter((one) => one.includes('does not answer')),
+    [],
+    'the request ended because of the stop, not because its time was over',
   );
 });
