@@ -17,11 +17,12 @@ const read = sql`select 1`;
 const disk = mountDisk();
 disk?.[Symbol.dispose]();
 
-/** A database whose statements fail with `code` while it is set. */
+/** A database whose statements, or those of them with such a text, fail with `code` while it is set. */
 function failing(database: Database) {
   let code: string | undefined;
+  let refused = /./;
   const check = (statement: Sql) => {
-    if (code === undefined) return statement;
+    if (code === undefined || !refused.test(statement.text)) return statement;
     throw databaseError(Object.assign(new Error('it failed'), { code }));
   };
   const wrapped: Database = {
@@ -32,8 +33,9 @@ function failing(database: Database) {
   };
   return {
     wrapped,
-    fail(next: string | undefined) {
+    fail(next: string | undefined, text = /./) {
       code = next;
+      refused = text;
     },
   };
 }
@@ -111,6 +113,17 @@ onEachDatabase(({ database }) => {
     fail(undefined);
     clock.advance(1_000);
     assert.deepEqual(await parts(), []);
+  });
+
+  test('a role that may not create temporary tables is no failure, and the probe still writes a row', async () => {
+    const { clock, fail, health, parts } = startStory();
+    fail('53100');
+    await assert.rejects(health.watch('blocks').query(write));
+    fail('42501', /create temporary table/);
+    clock.advance(QUIET_MS);
+    assert.deepEqual(await parts(), []);
+    const [state] = await database().query<{ probed_at: Date }>(sql`select probed_at from clock_state`);
+    assert.deepEqual(state?.probed_at, clock.now());
   });
 
   test('a part that fails again after a probe cleared it is probed later, until a write of it succeeds', async () => {
