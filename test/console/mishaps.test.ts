@@ -176,4 +176,61 @@ describe('mishaps', () => {
     assert.equal(await page.getByText('earned no points').count(), 0);
     await page.context().close();
   });
+
+  test('another address begins with what is stored of it, and nothing that was typed for the one before', async () => {
+    const watcher = await createWatcher(stage.service, 'two');
+    const [first, second] = [freshAddress(), freshAddress()];
+    const webhookUrl = `${stage.receiver.url}/two`;
+    const one = await watcher.watch({ address: first, webhookUrl });
+    const other = await watcher.watch({ address: second, webhookUrl });
+    const page = await stage.open(`/addresses/${one.id}`, { key: watcher.key });
+    await page.getByLabel('Confirmations').waitFor();
+    // As a link does: the page stays, and its address changes.
+    await page.evaluate(`
+      const link = document.createElement('a');
+      link.href = '/console/addresses/${other.id}';
+      document.body.append(link);
+      link.click();`);
+    await page.getByText(second, { exact: true }).first().waitFor();
+    await page.getByLabel('Removal notices').check();
+    await page.getByRole('button', { name: 'Edit…' }).click();
+    await page.goBack();
+    await page.getByText(first, { exact: true }).first().waitFor();
+    await page.getByLabel('Confirmations').waitFor();
+    assert.equal(await page.getByLabel('Removal notices').isChecked(), false);
+    assert.equal(await page.getByRole('dialog').count(), 0);
+    await page.context().close();
+  });
+
+  test('a page of a proxy in place of an answer is named, and the list is loaded again', async () => {
+    const { key } = await createWatcher(stage.service, 'proxied');
+    const page = await stage.open('/supply', { key });
+    const errors: string[] = [];
+    page.on('pageerror', (error) => errors.push(String(error)));
+    await page.route(/watched-addresses\?/, (route) => route.fulfill({ body: '<html>Back soon</html>' }), {
+      times: 1,
+    });
+    await page.getByRole('link', { name: 'Addresses', exact: true }).first().click();
+    await page.getByText('The answer is not from Chainbell').waitFor();
+    await page.getByText('The answer is not from Chainbell').waitFor({ state: 'detached' });
+    assert.deepEqual(errors, []);
+    await page.context().close();
+  });
+
+  test('a double click issues one key', async () => {
+    const page = await stage.open('/keys', { admin: ADMIN_TOKEN });
+    await page.getByRole('button', { name: 'New key…' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Watcher').fill('double');
+    let requests = 0;
+    await page.route(/admin\/keys$/, async (route) => {
+      if (route.request().method() === 'POST') requests += 1;
+      await route.continue();
+    });
+    await dialog.getByRole('button', { name: 'Issue' }).dblclick();
+    await dialog.getByText('double', { exact: false }).first().waitFor();
+    await page.evaluate(`fetch('/livez').then((answer) => answer.text())`);
+    assert.equal(requests, 1);
+    await page.context().close();
+  });
 });
