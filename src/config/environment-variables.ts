@@ -6,7 +6,7 @@
 import Type, { type TSchema } from 'typebox';
 import { closest } from './closest-word.ts';
 import type { EnvironmentVariables } from './environment.ts';
-import { childPointer, keysOf } from './pointer.ts';
+import { childPointer, findAt, keysOf } from './pointer.ts';
 import type { PointerProblem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
 import { replaceValue, type Settings } from './value-origins.ts';
@@ -39,7 +39,11 @@ export function applyVariables(
     give(settings, { pointer, name, text });
   }
   const databaseUrl = environment.DATABASE_URL;
-  if (databaseUrl !== undefined && databaseUrl !== '' && !settings.places.has('/database/url')) {
+  if (
+    databaseUrl !== undefined &&
+    databaseUrl !== '' &&
+    findAt(settings.values, '/database/url') === undefined
+  ) {
     give(settings, { pointer: '/database/url', name: 'DATABASE_URL', text: databaseUrl });
   }
   return problems;

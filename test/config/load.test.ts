@@ -179,6 +179,10 @@ test('an invalid value given by the program is reported without a position in th
 test('DATABASE_URL sets database.url if nothing else does', () => {
   const env = { DATABASE_URL: 'postgres://db.example/one', CHAINBELL_SECRET: SECRET };
   assert.equal(load(MINIMAL, env).database.url, 'postgres://db.example/one');
+  assert.equal(
+    load(`${MINIMAL}database:\n  url: # the variable has it\n`, env).database.url,
+    env.DATABASE_URL,
+  );
   assert.equal(load(`${MINIMAL}database: { url: "" }\n`, env).database.url, '');
   const both = { ...env, CHAINBELL_DATABASE_URL: 'postgres://db.example/two' };
   assert.equal(load(MINIMAL, both).database.url, 'postgres://db.example/two');
