@@ -146,7 +146,7 @@ function createFailingParts(clock: Clock) {
   };
 }
 
-/** The role may not create temporary tables, which is no failure of the database. */
+/** The role may not create temporary tables. The database itself works. */
 const MAY_NOT = '42501';
 
 /** Writes a row, and uses as much new space as a commit of some blocks, because a small row fits into an existing page. */
