@@ -4,25 +4,17 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from './client.ts';
 
-/** Runs a request, unless one is under way, and keeps the reason if it is refused. */
+/** Runs a request, and keeps the reason if it is refused. */
 export function useAttempt(): { problem: string | undefined; attempt(work: () => Promise<void>): void } {
   const [problem, setProblem] = useState<string | undefined>(undefined);
-  // Not a state: the second press of a double click comes before the next rendering.
-  const isBusy = useRef(false);
   return {
     problem,
     attempt(work) {
-      if (isBusy.current) return;
-      isBusy.current = true;
       setProblem(undefined);
-      work()
-        .catch((error: unknown) => {
-          if (!(error instanceof ApiError)) throw error;
-          setProblem(error.whole);
-        })
-        .finally(() => {
-          isBusy.current = false;
-        });
+      work().catch((error: unknown) => {
+        if (!(error instanceof ApiError)) throw error;
+        setProblem(error.whole);
+      });
     },
   };
 }

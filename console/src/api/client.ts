@@ -68,7 +68,7 @@ export async function callPage<O extends Operation>(
   options: CallOptions<O> = {},
 ): Promise<Page<Data<O>>> {
   const response = await send(operation, options);
-  const data = unwrap(await readJson(response, options.signal));
+  const data = unwrap(JSON.parse(await readText(response)));
   return { data: data as Data<O>, next: cursorOf(response.headers.get('link')) };
 }
 
@@ -80,7 +80,7 @@ export async function callExact<O extends Operation>(
   const response = await send(operation, options);
   const exact = (_name: string, value: unknown, context?: { source?: string }): unknown =>
     typeof value === 'number' ? (context?.source ?? String(value)) : value;
-  const data = unwrap(await readJson(response, options.signal, exact));
+  const data = unwrap(JSON.parse(await readText(response), exact));
   return { data: data as Exact<Data<O>>, next: cursorOf(response.headers.get('link')) };
 }
 
@@ -242,19 +242,10 @@ function unreachable(): ApiError {
   return new ApiError(0, texts.errors.unreachable);
 }
 
-async function readJson(
-  response: Response,
-  signal?: AbortSignal,
-  revive?: (name: string, value: unknown, context?: { source?: string }) => unknown,
-): Promise<unknown> {
-  const text = await response.text().catch((error: unknown) => {
-    throw signal?.aborted === true ? error : unreachable();
+async function readText(response: Response): Promise<string> {
+  return response.text().catch(() => {
+    throw unreachable();
   });
-  try {
-    return JSON.parse(text, revive);
-  } catch {
-    throw new ApiError(0, texts.errors.notJson);
-  }
 }
 
 /** The error of an answer in the form of the API, or of a proxy before it. */

@@ -77,11 +77,8 @@ function startResource<T>(
   let abort: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let failures = 0;
-  let isStarted = false;
 
-  /** Does nothing once its page has been left. */
   async function reload(): Promise<void> {
-    if (!isStarted) return;
     abort?.abort();
     clearTimeout(timer);
     const own = new AbortController();
@@ -103,7 +100,7 @@ function startResource<T>(
   function plan(): void {
     const { error } = state.value;
     const waitMs = (error && retryMsAfter(error, failures)) ?? everyMs;
-    if (waitMs !== undefined && isStarted) timer = setTimeout(onTime, waitMs);
+    if (waitMs !== undefined && abort !== undefined) timer = setTimeout(onTime, waitMs);
   }
 
   function onTime(): void {
@@ -126,12 +123,11 @@ function startResource<T>(
       if (state.value.data !== undefined) set({ ...state.value, data: edit(state.value.data) });
     },
     start(): void {
-      isStarted = true;
       void reload();
     },
     stop(): void {
-      isStarted = false;
       abort?.abort();
+      abort = undefined;
       clearTimeout(timer);
     },
   };
