@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
+import { holdAnswer } from '../kit/browser.ts';
 import { createDeliveryTools, idsOf } from '../kit/console-deliveries.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress, type Watcher } from '../kit/service.ts';
@@ -80,6 +81,55 @@ describe('mishaps', () => {
     await page.getByRole('alert').filter({ hasText: 'changed elsewhere' }).waitFor();
     const { data } = Object(await (await watcher.request('GET', `/${record.id}/settings`)).json());
     assert.deepEqual([data.confirmations, data.removed], [12, false]);
+    await page.context().close();
+  });
+
+  test('drafts, dialogs and verdicts of one watched address are gone on the page of the next one', async () => {
+    const watcher = await createWatcher(stage.service, 'neighbors');
+    const watch = (name: string) =>
+      watcher.watch({ address: freshAddress(), webhookUrl: `${stage.receiver.url}/${name}` });
+    const [one, other] = [await watch('one'), await watch('other')];
+    const page = await stage.open(`/addresses/${one.id}`, { key: watcher.key });
+    const untilShown = (record: { address: string }) =>
+      page.locator('main').getByText(record.address).first().waitFor();
+    await untilShown(one);
+    const confirmations = page.getByLabel('Confirmations');
+    const first = await confirmations.inputValue();
+    const search = page.getByRole('searchbox').first();
+    await search.fill(other.id);
+    await search.press('Enter');
+    await untilShown(other);
+    await confirmations.fill('77');
+    await page.getByRole('button', { name: 'Send a test' }).click();
+    const verdict = page.locator('section[aria-labelledby=test] .notice');
+    await verdict.waitFor();
+    await page.getByRole('button', { name: 'Edit…' }).click();
+    await page.getByRole('dialog').getByLabel('Native coin').uncheck();
+    await page.goBack();
+    await untilShown(one);
+    assert.equal(await page.getByRole('dialog').count(), 0);
+    assert.equal(await confirmations.inputValue(), first);
+    assert.equal(await verdict.count(), 0);
+    await page.context().close();
+  });
+
+  test('a delivery whose page was left during a redelivery is loaded no more', async () => {
+    const { watcher, pay } = await watching('left');
+    await pay();
+    await waitUntil(() => received('left').length === 1);
+    const page = await openLive('/deliveries', { key: watcher.key });
+    await page.locator('tbody tr').first().click();
+    const panel = page.getByRole('complementary');
+    await panel.getByRole('button', { name: 'Send again…' }).click();
+    const answer = await holdAnswer(page, /redeliver$/);
+    await panel.getByRole('button', { name: 'Send', exact: true }).click();
+    await answer.held;
+    await page.getByRole('link', { name: 'Addresses', exact: true }).first().click();
+    await page.getByRole('heading', { name: 'Addresses' }).waitFor();
+    const loads: string[] = [];
+    page.on('request', (one) => /log\/\d+$/.test(one.url()) && loads.push(one.url()));
+    await answer.release();
+    assert.deepEqual(loads, []);
     await page.context().close();
   });
 

@@ -17,7 +17,7 @@ export type Loaded<T> = {
 
 export type Resource<T> = {
   state: Signal<Loaded<T>>;
-  /** Loads now. Resolves when that has succeeded or failed. */
+  /** Loads now, unless the component is gone. Resolves when that has succeeded or failed. */
   reload(): Promise<void>;
   /** Changes the data before the server confirms it. */
   change(edit: (data: T) => T): void;
@@ -77,8 +77,10 @@ function startResource<T>(
   let abort: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let failures = 0;
+  let isStarted = false;
 
   async function reload(): Promise<void> {
+    if (!isStarted) return;
     abort?.abort();
     clearTimeout(timer);
     const own = new AbortController();
@@ -93,14 +95,15 @@ function startResource<T>(
       if (!(error instanceof ApiError)) throw error;
       failures += 1;
       state.value = { ...state.value, error };
+    } finally {
+      if (!own.signal.aborted) plan();
     }
-    plan();
   }
 
   function plan(): void {
     const { error } = state.value;
     const waitMs = (error && retryMsAfter(error, failures)) ?? everyMs;
-    if (waitMs !== undefined && abort !== undefined) timer = setTimeout(onTime, waitMs);
+    if (waitMs !== undefined) timer = setTimeout(onTime, waitMs);
   }
 
   function onTime(): void {
@@ -123,11 +126,12 @@ function startResource<T>(
       if (state.value.data !== undefined) set({ ...state.value, data: edit(state.value.data) });
     },
     start(): void {
+      isStarted = true;
       void reload();
     },
     stop(): void {
+      isStarted = false;
       abort?.abort();
-      abort = undefined;
       clearTimeout(timer);
     },
   };

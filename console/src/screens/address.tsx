@@ -61,7 +61,7 @@ function OneRecord() {
     );
   return (
     <Loading loaded={record.state.value} reload={record.reload}>
-      {(one) => <Record record={one} onChanged={() => void record.reload()} />}
+      {(one) => <Record key={one.id} record={one} onChanged={() => void record.reload()} />}
     </Loading>
   );
 }

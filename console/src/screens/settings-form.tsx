@@ -41,7 +41,7 @@ export function SettingsForm({ id }: { id: string }) {
           <Loading loaded={chain.state.value} reload={chain.reload}>
             {({ native_decimals: decimals, tokens }) => (
               <Form
-                key={JSON.stringify([data, decimals, tokens])}
+                key={JSON.stringify([id, data, decimals, tokens])}
                 id={id}
                 settings={data}
                 decimals={decimals}
