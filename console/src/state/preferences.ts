@@ -3,10 +3,12 @@
  */
 import { effect, type Signal, signal } from '@preact/signals';
 import type { Zone } from '../format/time.ts';
+import { storeOf } from './storage.ts';
 
 type Theme = 'system' | 'light' | 'dark';
 
-const stored = (name: string): string | null => localStorage.getItem(`chainbell.${name}`);
+const browserStore = storeOf(() => localStorage);
+const stored = (name: string): string | null => browserStore.getItem(`chainbell.${name}`);
 
 export const theme: Signal<Theme> = signal(oneOf(['system', 'light', 'dark'], stored('theme')));
 export const zone: Signal<Zone> = signal(oneOf(['utc', 'local'], stored('zone')));
@@ -20,10 +22,10 @@ export function applyPreferences(): void {
   effect(() => {
     if (theme.value === 'system') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme.value;
-    localStorage.setItem('chainbell.theme', theme.value);
+    browserStore.setItem('chainbell.theme', theme.value);
   });
-  effect(() => localStorage.setItem('chainbell.zone', zone.value));
-  effect(() => localStorage.setItem('chainbell.shortcuts', hasShortcuts.value ? 'on' : 'off'));
+  effect(() => browserStore.setItem('chainbell.zone', zone.value));
+  effect(() => browserStore.setItem('chainbell.shortcuts', hasShortcuts.value ? 'on' : 'off'));
 }
 
 /** Switches to the other theme than the one on the screen. */

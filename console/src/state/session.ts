@@ -3,6 +3,7 @@
  * is kept only in this tab's sessionStorage.
  */
 import { computed, type Signal, signal } from '@preact/signals';
+import { storeOf } from './storage.ts';
 
 type WatcherName = { id: number; name: string };
 export type Session =
@@ -11,6 +12,7 @@ export type Session =
   /** Without a chosen watcher, the operator sees all of them. */
   | { kind: 'operator'; token: string; watcher: WatcherName | undefined };
 
+const tabStore = storeOf(() => sessionStorage);
 const STORED = 'chainbell.session';
 /** A key from the address that has not been checked yet. */
 const ARRIVED = 'chainbell.arrived';
@@ -43,8 +45,8 @@ export function signIn(next: Session): void {
   linkWaits.value = undefined;
   suspension.value = undefined;
   forgetArrived();
-  if (next.kind === 'visitor') sessionStorage.removeItem(STORED);
-  else sessionStorage.setItem(STORED, JSON.stringify(next));
+  if (next.kind === 'visitor') tabStore.removeItem(STORED);
+  else tabStore.setItem(STORED, JSON.stringify(next));
 }
 
 /** Forgets the key. `reason` is shown beside the sign-in form. */
@@ -75,19 +77,19 @@ export function narrowTo(id: number | undefined, name: string | undefined): void
  */
 export function takeFragment(): string | undefined {
   const [, token] = /^#(?:key|admin)=(.+)$/.exec(location.hash) ?? [];
-  if (token === undefined) return sessionStorage.getItem(ARRIVED) ?? undefined;
+  if (token === undefined) return tabStore.getItem(ARRIVED) ?? undefined;
   history.replaceState(history.state, '', location.pathname + location.search);
   const arrived = decoded(token);
-  sessionStorage.setItem(ARRIVED, arrived);
+  tabStore.setItem(ARRIVED, arrived);
   return arrived;
 }
 
 /** Whether this key of the address still has to be checked: there is no newer one, and the session is as it was. */
-export const hasArrived = (token: string): boolean => sessionStorage.getItem(ARRIVED) === token;
+export const hasArrived = (token: string): boolean => tabStore.getItem(ARRIVED) === token;
 
 /** The key of the address has been checked, or is to be forgotten. */
 export function forgetArrived(): void {
-  sessionStorage.removeItem(ARRIVED);
+  tabStore.removeItem(ARRIVED);
 }
 
 function decoded(token: string): string {
@@ -100,7 +102,7 @@ function decoded(token: string): string {
 
 function readStored(): Session {
   try {
-    const stored: unknown = JSON.parse(sessionStorage.getItem(STORED) ?? 'null');
+    const stored: unknown = JSON.parse(tabStore.getItem(STORED) ?? 'null');
     if (isSession(stored)) return stored;
   } catch {
     // Something else has written there. It counts as signed out.
