@@ -224,6 +224,41 @@ describe('forms', () => {
     await page.context().close();
   });
 
+  test('a double click issues one key and rotates once', async () => {
+    const { key } = await createWatcher(stage.service, 'double');
+    for (const { path, as, open, send, shown } of [
+      {
+        ...{ path: '/keys', as: { admin: ADMIN_TOKEN }, open: 'New key…', send: 'Issue' },
+        shown: 'It is shown only this once',
+      },
+      {
+        ...{ path: '/keys', as: { admin: ADMIN_TOKEN }, open: /^Rotate…/, send: 'Rotate' },
+        shown: 'It is shown only this once',
+      },
+      { path: '/secrets', as: { key }, open: /^Rotate/, send: 'Rotate', shown: undefined },
+    ]) {
+      const page = await stage.open(path, as);
+      await page.getByRole('button', { name: open }).first().click();
+      const dialog = page.getByRole('dialog');
+      if (open === 'New key…') await dialog.getByLabel('Watcher').fill('double');
+      const clicked = Promise.withResolvers<void>();
+      let sent = 0;
+      page.on('request', (one) => {
+        if (one.method() === 'POST') sent += 1;
+      });
+      await page.route(/\/api\//, async (route) => {
+        if (route.request().method() === 'POST') await clicked.promise;
+        await route.fallback();
+      });
+      await dialog.getByRole('button', { name: send, exact: true }).dblclick();
+      clicked.resolve();
+      if (shown === undefined) await dialog.waitFor({ state: 'detached' });
+      else await dialog.getByText(shown).waitFor();
+      assert.equal(sent, 1, String(open));
+      await page.context().close();
+    }
+  });
+
   test('a time with a year of five digits is refused with a reason', async () => {
     const page = await stage.open('/deliveries', { key: stage.watcher.key });
     await page.getByRole('button', { name: 'More' }).first().click();

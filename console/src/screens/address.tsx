@@ -321,7 +321,7 @@ function DeleteDialog({
   onClose(): void;
   onDeleted(): void;
 }) {
-  const { problem, attempt } = useAttempt();
+  const { problem, isBusy, attempt } = useAttempt();
   const { state } = useResource(`address stats ${record.id}`, (signal) =>
     call('GET /api/notifications/watched-addresses/{id}/stats', { path: { id: record.id }, signal }),
   );
@@ -335,7 +335,13 @@ function DeleteDialog({
     <Dialog title={texts.address.deleteTitle} onClose={onClose} onSubmit={() => attempt(remove)}>
       <p class="mono">{record.address}</p>
       <p class="prose">{texts.address.deleteNote(formatCount((data?.waiting ?? 0) + (data?.held ?? 0)))}</p>
-      <DialogButtons problem={problem} submit={texts.address.deleteNow} onClose={onClose} isBad />
+      <DialogButtons
+        problem={problem}
+        submit={texts.address.deleteNow}
+        onClose={onClose}
+        isBad
+        isDisabled={isBusy}
+      />
     </Dialog>
   );
 }

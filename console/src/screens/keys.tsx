@@ -207,7 +207,7 @@ function IssuedDialog({ issued, onClose }: { issued: Issued; onClose(): void }) 
 function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
   const [name, setName] = useState(first);
   const [issued, setIssued] = useState<Issued | undefined>(undefined);
-  const { problem, attempt } = useAttempt();
+  const { problem, isBusy, attempt } = useAttempt();
   const create = async () => {
     setIssued(await call('POST /api/admin/keys', { body: { watcher: name.trim() } }));
     watcherChanges.value += 1;
@@ -223,7 +223,7 @@ function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
         isRequired
         problem={problem}
       />
-      <DialogButtons submit={texts.keys.createNow} onClose={onClose} />
+      <DialogButtons submit={texts.keys.createNow} onClose={onClose} isDisabled={isBusy} />
     </Dialog>
   );
 }
@@ -231,7 +231,7 @@ function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
 function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
   const [minutes, setMinutes] = useState('1440');
   const [issued, setIssued] = useState<Issued | undefined>(undefined);
-  const { problem, attempt } = useAttempt();
+  const { problem, isBusy, attempt } = useAttempt();
   const isGood = /^\d+$/.test(minutes);
   const rotate = async () =>
     setIssued(
@@ -251,14 +251,14 @@ function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
         onInput={setMinutes}
         problem={isGood ? problem : texts.settings.wholeNumber}
       />
-      <DialogButtons submit={texts.keys.rotateNow} onClose={onClose} isDisabled={!isGood} />
+      <DialogButtons submit={texts.keys.rotateNow} onClose={onClose} isDisabled={!isGood || isBusy} />
     </Dialog>
   );
 }
 
 function RevokeDialog({ one, onClose }: { one: Key; onClose(): void }) {
   const [remark, setRemark] = useState<string | null | undefined>(undefined);
-  const { problem, attempt } = useAttempt();
+  const { problem, isBusy, attempt } = useAttempt();
   const revoke = async () => {
     const answer = await call('DELETE /api/admin/keys/{id}', { path: { id: one.id } });
     setRemark(answer.remark);
@@ -279,7 +279,13 @@ function RevokeDialog({ one, onClose }: { one: Key; onClose(): void }) {
     <Dialog title={texts.keys.revokeTitle(one.watcher)} onClose={onClose} onSubmit={() => attempt(revoke)}>
       <p class="mono">{one.id}</p>
       <p class="prose">{texts.keys.revokeNote}</p>
-      <DialogButtons problem={problem} submit={texts.keys.revokeNow} onClose={onClose} isBad />
+      <DialogButtons
+        problem={problem}
+        submit={texts.keys.revokeNow}
+        onClose={onClose}
+        isBad
+        isDisabled={isBusy}
+      />
     </Dialog>
   );
 }

@@ -130,7 +130,7 @@ function SecretTable({ secrets }: { secrets: readonly SigningSecret[] }) {
 
 function RotateDialog({ secrets, onClose }: { secrets: Resource<SigningSecret[]>; onClose(): void }) {
   const [hours, setHours] = useState('24');
-  const { problem, attempt } = useAttempt();
+  const { problem, isBusy, attempt } = useAttempt();
   const isGood = /^\d+(\.\d+)?$/.test(hours);
   const rotate = async () => {
     const data = await call('POST /api/notifications/signing-secrets/rotate', {
@@ -151,7 +151,7 @@ function RotateDialog({ secrets, onClose }: { secrets: Resource<SigningSecret[]>
         note={texts.secrets.overlapNote}
         problem={isGood ? problem : texts.secrets.badHours}
       />
-      <DialogButtons submit={texts.secrets.rotateNow} onClose={onClose} isDisabled={!isGood} />
+      <DialogButtons submit={texts.secrets.rotateNow} onClose={onClose} isDisabled={!isGood || isBusy} />
     </Dialog>
   );
 }
