@@ -77,6 +77,7 @@ function WatcherTable({
   const resume = (id: number) =>
     attempt(async () => {
       await call('POST /api/admin/watchers/{id}/resume', { path: { id } }).finally(onChanged);
+      watcherChanges.value += 1;
     });
   return (
     <>
@@ -208,9 +209,10 @@ function WatcherState({ watcher }: { watcher: Watcher }) {
 }
 
 function SuspendDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void }) {
-  const { problem, attempt } = useAttempt();
+  const { problem, isBusy, attempt } = useAttempt();
   const suspend = async () => {
     await call('POST /api/admin/watchers/{id}/suspend', { path: { id: watcher.id } });
+    watcherChanges.value += 1;
     onClose();
   };
   return (
@@ -220,7 +222,13 @@ function SuspendDialog({ watcher, onClose }: { watcher: Watcher; onClose(): void
       onSubmit={() => attempt(suspend)}
     >
       <p class="prose">{texts.watchers.suspendNote}</p>
-      <DialogButtons problem={problem} submit={texts.watchers.suspendNow} onClose={onClose} isBad />
+      <DialogButtons
+        problem={problem}
+        submit={texts.watchers.suspendNow}
+        onClose={onClose}
+        isBad
+        isDisabled={isBusy}
+      />
     </Dialog>
   );
 }
