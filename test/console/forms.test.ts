@@ -313,16 +313,24 @@ describe('forms', () => {
     await page.context().close();
   });
 
-  test('a filter by time keeps its seconds and milliseconds', async () => {
-    const [from, until] = ['2026-01-31T12:34:56.789Z', '2026-02-01T12:34:07.000Z'];
-    const page = await stage.open(`/deliveries?from=${from}&until=${until}`, { key: stage.watcher.key });
-    await page.getByRole('button', { name: 'More' }).first().click();
-    await page.getByRole('dialog').getByLabel('Answer').fill('503');
-    await page.getByRole('dialog').getByRole('button', { name: 'Show' }).click();
-    await page.waitForURL((url) => url.searchParams.get('code') === '503');
-    const { searchParams } = new URL(page.url());
-    assert.deepEqual([searchParams.get('from'), searchParams.get('until')], [from, until]);
-    await page.context().close();
+  test('a filter by time keeps its seconds and milliseconds, and which of two same hours it means', async () => {
+    const [first, second] = ['2026-10-25T00:30:00.000Z', '2026-10-25T01:30:00.000Z'];
+    for (const [from, until] of [
+      ['2026-01-31T12:34:56.789Z', '2026-02-01T12:34:07.000Z'],
+      [first, second],
+      [second, '2026-10-26T00:00:00.000Z'],
+    ] as const) {
+      const page = await stage.open(`/deliveries?from=${from}&until=${until}`, { key: stage.watcher.key });
+      await page.evaluate(`localStorage.setItem('chainbell.zone', 'local')`);
+      await page.reload();
+      await page.getByRole('button', { name: 'More' }).first().click();
+      await page.getByRole('dialog').getByLabel('Answer').fill('503');
+      await page.getByRole('dialog').getByRole('button', { name: 'Show' }).click();
+      await page.waitForURL((url) => url.searchParams.get('code') === '503');
+      const { searchParams } = new URL(page.url());
+      assert.deepEqual([searchParams.get('from'), searchParams.get('until')], [from, until]);
+      await page.context().close();
+    }
   });
 
   test('a key is ending until its last moment, and expired from then on', async () => {

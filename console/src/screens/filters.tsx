@@ -131,10 +131,8 @@ function FilterDialog({
   onClose(): void;
   onApply(changes: Record<FilterName, string | undefined>): void;
 }) {
-  const [draft, setDraft] = useState<Record<string, string>>({
-    ...filter,
-    ...asTyped(filter),
-  });
+  const [first] = useState(() => asTyped(filter));
+  const [draft, setDraft] = useState<Record<string, string>>({ ...filter, ...first });
   const [problem, setProblem] = useState<Refusal | undefined>(undefined);
   const [isBusy, setBusy] = useState(false);
   const stopped = useStop();
@@ -148,7 +146,7 @@ function FilterDialog({
   });
   const tokens = chain.state.value.data?.tokens ?? [];
   const apply = async () => {
-    const checked = toFilter(draft);
+    const checked = toFilter(draft, { filter, typed: first });
     if (!('problem' in checked)) setBusy(true);
     const found = 'problem' in checked ? checked.problem : await refusalOf(checked.filter);
     if (stopped.current) return undefined;
@@ -239,6 +237,7 @@ function asTyped(filter: DeliveryFilter): Record<string, string> {
 
 function toFilter(
   draft: Record<string, string>,
+  shown: { filter: DeliveryFilter; typed: Record<string, string> },
 ): { filter: Record<FilterName, string | undefined> } | { problem: Refusal } {
   const filter = { ...draft } as Record<FilterName, string | undefined>;
   const { decimals } = assetOf(assetFor(draft.token));
@@ -252,7 +251,9 @@ function toFilter(
   for (const name of ['from', 'until'] as const) {
     const typed = draft[name];
     if (typed === undefined || typed === '') continue;
-    const date = new Date(zone.value === 'utc' ? `${typed}Z` : typed);
+    // The hour that a clock shows twice doesn't say which of the two it is.
+    const isSame = typed === shown.typed[name];
+    const date = new Date(isSame ? (shown.filter[name] ?? '') : zone.value === 'utc' ? `${typed}Z` : typed);
     if (Number.isNaN(date.getTime())) return { problem: { name, message: texts.filters.badTime } };
     filter[name] = date.toISOString();
   }
