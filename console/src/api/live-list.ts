@@ -112,6 +112,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
     } catch (failure) {
       if (own.signal.aborted) return;
       abort = undefined;
+      early = [];
       if (!(failure instanceof ApiError)) throw failure;
       error.value = failure;
     }
@@ -158,7 +159,7 @@ function createList(filter: DeliveryFilter, cursor: string | undefined, isStill:
 
   function apply(attempts: readonly AttemptEvent[]): void {
     const { value: present } = rows;
-    if (abort !== undefined || present === undefined) early.push(...attempts);
+    if (abort !== undefined) early.push(...attempts);
     if (present === undefined) return;
     const byId = new Map(present.map((row) => [row.id, row]));
     const added = new Set<number>();
