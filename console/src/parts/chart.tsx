@@ -99,8 +99,9 @@ export function AsTable({
               </tr>
             </thead>
             <tbody>
-              {rows.map(([first = '', ...others]) => (
-                <tr key={first}>
+              {rows.map(([first = '', ...others], row) => (
+                // A clock shows the same hour twice when summer time ends.
+                <tr key={row}>
                   <td>{first}</td>
                   {others.map((value, index) => (
                     <td key={index} class="right">

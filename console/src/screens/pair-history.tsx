@@ -20,6 +20,7 @@ const GAP = 24;
 const BARS = 40;
 const HEIGHT = LINE + GAP + BARS + 22;
 const LABEL_WIDTH = 76;
+const HOUR_MS = 3_600_000;
 /** Room for prices with six digits. A longer tag takes more. */
 const AXIS_MIN = 68;
 /** More than a digit of the tag takes. */
@@ -250,7 +251,8 @@ function labelsOf(hours: readonly Hour[], step: number): Map<number, string> {
   let lastX = Number.NEGATIVE_INFINITY;
   hours.forEach(({ hour }, index) => {
     const at = Date.parse(hour);
-    const isDayStart = formatClock(at, zone.value) === '00:00';
+    // Midnight is inside an hour in some zones, and is skipped in others.
+    const isDayStart = formatDay(at, zone.value) !== formatDay(at - HOUR_MS, zone.value);
     if ((isShort || isDayStart) && (index - lastX) * step >= LABEL_WIDTH) {
       labels.set(index, isShort ? formatClock(at, zone.value) : formatDay(at, zone.value));
       lastX = index;
