@@ -3,9 +3,9 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { Page } from 'playwright-core';
+import type { Page, Route } from 'playwright-core';
 import { expireKey, revokeKey } from '../../src/store/watchers/api-keys.ts';
-import { untilHandled, untilTrue } from '../kit/browser.ts';
+import { openTab, untilHandled, untilTrue } from '../kit/browser.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -114,6 +114,36 @@ describe('signing in', () => {
     });
     await waitUntil(async () => (await choice.inputValue()) === '');
     await page.context().close();
+  });
+
+  test('another page than the service’s answer is named, and the key is tried again', async () => {
+    const { page, context } = await openTab(stage.browser);
+    const login = (route: Route) => route.fulfill({ contentType: 'text/html', body: '<h1>Log in</h1>' });
+    await page.route('**/api/notifications/watcher', login);
+    await page.goto(`${stage.service.apiUrl}/console/sign-in`);
+    await enter(page, stage.watcher.key);
+    await page.getByRole('alert').filter({ hasText: 'The answer is not from Chainbell' }).waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Sign in' }).isDisabled(), false);
+    await page.goto(`${stage.service.apiUrl}/console/deliveries#key=${stage.watcher.key}`);
+    await page.getByText('The answer is not from Chainbell').first().waitFor();
+    await page.unroute('**/api/notifications/watcher');
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+
+    await page.route(/api\/notifications\/receivers/, login, { times: 1 });
+    await page.getByRole('link', { name: 'Receivers', exact: true }).first().click();
+    await page.getByText('The answer is not from Chainbell').first().waitFor();
+    await page.getByText('The answer is not from Chainbell').first().waitFor({ state: 'detached' });
+    await context.close();
+  });
+
+  test('a link signs in where the visitor has blocked storage', async () => {
+    const { page, context } = await openTab(stage.browser);
+    await page.addInitScript(`
+      for (const name of ['localStorage', 'sessionStorage'])
+        Object.defineProperty(window, name, { get() { throw new DOMException('blocked', 'SecurityError'); } });`);
+    await page.goto(`${stage.service.apiUrl}/console/deliveries#key=${stage.watcher.key}`);
+    await page.getByText(`watcher ${stage.watcher.id}`).waitFor();
+    await context.close();
   });
 
   test('a key that is unknown, revoked or wrong in its form says so, and the form stays', async () => {

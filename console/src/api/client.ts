@@ -68,7 +68,7 @@ export async function callPage<O extends Operation>(
   options: CallOptions<O> = {},
 ): Promise<Page<Data<O>>> {
   const response = await send(operation, options);
-  const data = unwrap(JSON.parse(await readText(response)));
+  const data = unwrap(parse(await readText(response, options)));
   return { data: data as Data<O>, next: cursorOf(response.headers.get('link')) };
 }
 
@@ -80,7 +80,7 @@ export async function callExact<O extends Operation>(
   const response = await send(operation, options);
   const exact = (_name: string, value: unknown, context?: { source?: string }): unknown =>
     typeof value === 'number' ? (context?.source ?? String(value)) : value;
-  const data = unwrap(JSON.parse(await readText(response), exact));
+  const data = unwrap(parse(await readText(response, options), exact));
   return { data: data as Exact<Data<O>>, next: cursorOf(response.headers.get('link')) };
 }
 
@@ -112,7 +112,7 @@ export async function send<O extends Operation>(
   });
   unreachableSince.value = undefined;
   noteServerTime(response.headers.get('date'));
-  const error = response.ok ? undefined : await errorOf(response);
+  const error = response.ok ? undefined : await errorOf(response, options);
   // The key of another session is none of this one's business.
   if (token !== undefined && token === tokenHeader()) {
     suspension.value = response.status === 403 ? error?.message : undefined;
@@ -242,15 +242,27 @@ function unreachable(): ApiError {
   return new ApiError(0, texts.errors.unreachable);
 }
 
-async function readText(response: Response): Promise<string> {
-  return response.text().catch(() => {
-    throw unreachable();
+async function readText(response: Response, { signal: aborts }: { signal?: AbortSignal }): Promise<string> {
+  return response.text().catch((error: unknown) => {
+    throw aborts?.aborted === true ? error : unreachable();
   });
 }
 
+/** A proxy may answer with another page, even with a status of 200. */
+function parse(text: string, reviver?: Parameters<typeof JSON.parse>[1]): unknown {
+  try {
+    return JSON.parse(text, reviver);
+  } catch {
+    throw new ApiError(0, texts.errors.notJson);
+  }
+}
+
 /** The error of an answer in the form of the API, or of a proxy before it. */
-export async function errorOf(response: Response): Promise<ApiError> {
-  const text = await response.text().catch(() => '');
+async function errorOf(response: Response, { signal: aborts }: { signal?: AbortSignal }): Promise<ApiError> {
+  const text = await response.text().catch((error: unknown) => {
+    if (aborts?.aborted === true) throw error;
+    return '';
+  });
   try {
     const { statusMessage, errors, code }: Record<string, unknown> = { ...Object(JSON.parse(text)) };
     // These two say no more than their status does.

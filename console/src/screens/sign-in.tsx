@@ -23,8 +23,7 @@ export function SignIn() {
   const watcher = value.kind === 'watcher' && path !== '/console/sign-in' ? value.watcher.name : undefined;
   const submit = async () => {
     setBusy(true);
-    const outcome = await signInWith(token.trim());
-    setBusy(false);
+    const outcome = await signInWith(token.trim()).finally(() => setBusy(false));
     if (outcome === 'in' && path === '/console/sign-in') route('/console');
   };
   return (
