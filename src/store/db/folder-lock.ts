@@ -1,10 +1,19 @@
 /**
  * Keeps a second process out of a data folder, with a lock file that names its owner and is taken over when the owner has ended.
+ * A process in another container can't be found by its id, so a service also counts as running while its socket accepts connections.
  */
-import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { link, readFile, readlink, rename, rm, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import path from 'node:path';
+import { waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { withFolderFaults } from './folder-fault.ts';
+import { pathProblem, socketPathOf } from './socket-frames.ts';
+
+/** The system accepts a connection at once, even for a suspended service. */
+const CONNECT_MS_MAX = 2_000;
+/** Errors of a connection that show that no process listens: no socket, its process ended, or another kind of file. */
+const NOT_LISTENING: ReadonlySet<unknown> = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTSOCK']);
 
 /**
  * Takes the folder's lock. The returned function releases it.
@@ -13,7 +22,7 @@ import { withFolderFaults } from './folder-fault.ts';
  */
 export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   const lock = path.join(folder, 'lock');
-  const own = `${process.pid} ${await startedAt(process.pid)}\n`;
+  const own = `${[process.pid, await startedAt(process.pid), await ownNamespace()].join(' ').trim()}\n`;
   const draft = path.join(folder, `lock.${process.pid}.${Math.random().toString(36).slice(2)}`);
   await withFolderFaults(folder, async () => {
     try {
@@ -47,11 +56,16 @@ async function tryLink(draft: string, lock: string): Promise<boolean> {
 async function removeStale(lock: string, draft: string): Promise<void> {
   const owner = await readIfThere(lock);
   if (owner === undefined) return;
-  const [pid, started] = owner.trim().split(' ');
-  if (await isAlive(Number(pid), started ?? '')) {
+  const [pid, started = '', namespace] = owner.trim().split(' ');
+  const folder = path.dirname(lock);
+  // Locks of former versions have no namespace.
+  const isNear = namespace === undefined || namespace === (await ownNamespace());
+  const isRunning = isNear && (await isAlive(Number(pid), started));
+  if (isRunning || (await isServed(folder))) {
+    const where = isRunning ? '' : ' in another container, whose socket accepts connections';
     throw new Fault(
       'conflict',
-      `the folder ${path.dirname(lock)} is in use by process ${pid}. Stop that process first`,
+      `the folder ${folder} is in use by process ${pid}${where}. Stop that process first`,
     );
   }
   const aside = `${draft}.stale`;
@@ -71,6 +85,29 @@ async function isAlive(pid: number, started: string): Promise<boolean> {
   }
   // The system may have given the process id to another process since.
   return (await startedAt(pid)) === started;
+}
+
+/** Whether a service accepts connections at the folder's socket. One that doesn't answer in time counts as running. */
+async function isServed(folder: string): Promise<boolean> {
+  if (pathProblem(folder) !== undefined) return false;
+  const socket = connect(socketPathOf(folder));
+  const answer = new Promise<boolean>((resolve) => {
+    socket.once('connect', () => resolve(true));
+    // A full queue of connections (EAGAIN) also shows that a service listens.
+    socket.on('error', (error) => resolve(!NOT_LISTENING.has(codeOf(error))));
+  });
+  const ended = new AbortController();
+  try {
+    return await Promise.race([answer, waitMs(CONNECT_MS_MAX, ended.signal).then(() => true)]);
+  } finally {
+    ended.abort();
+    socket.destroy();
+  }
+}
+
+/** The namespace in which this process has its id; undefined if /proc is not available. */
+async function ownNamespace(): Promise<string | undefined> {
+  return readlink('/proc/self/ns/pid').catch(() => undefined);
 }
 
 /** When a process started, in the kernel's clock ticks; 'ended' if it has ended; 'unknown' if /proc is not available. */

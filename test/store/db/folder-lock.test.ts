@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -9,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { Fault } from '../../../src/core/fault.ts';
 import { lockFolder } from '../../../src/store/db/folder-lock.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
+import { socketPathOf } from '../../../src/store/db/socket-frames.ts';
 
 const MODULE = fileURLToPath(new URL('../../../src/store/db/folder-lock.ts', import.meta.url));
 
@@ -70,6 +72,38 @@ test('a running process keeps its folder, and a killed one loses it at once', as
 test('a lock is stale if its process id now belongs to another process', async () => {
   await writeFile(lockFile(), `${process.pid} 1\n`);
   await (await lockFolder(folder))();
+});
+
+test('the lock of a process that is not found here is stale once no service accepts connections at the socket', async () => {
+  for (const owner of ['999999999 1', '999999999 1 pid:[1]', `${process.pid} 1 pid:[1]`]) {
+    const server = createServer((socket) => socket.destroy()).listen(socketPathOf(folder));
+    await once(server, 'listening');
+    await writeFile(lockFile(), `${owner}\n`);
+    try {
+      await assert.rejects(lockFolder(folder), isConflict, owner);
+      assert.equal(await readFile(lockFile(), 'utf8'), `${owner}\n`);
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+    await (await lockFolder(folder))();
+  }
+  await writeFile(lockFile(), '999999999 1 pid:[1]\n');
+  await writeFile(socketPathOf(folder), 'no socket');
+  await (await lockFolder(folder))();
+});
+
+test('in another namespace, the id and start time of a running process do not show whether the owner runs', async () => {
+  const unlock = await lockFolder(folder);
+  const own = await readFile(lockFile(), 'utf8');
+  const namespace = await readlink('/proc/self/ns/pid').catch(() => undefined);
+  if (namespace !== undefined) {
+    assert.ok(own.endsWith(` ${namespace}\n`), own);
+    await writeFile(lockFile(), own.replace(namespace, 'pid:[1]'));
+    await (await lockFolder(folder))();
+  }
+  await writeFile(lockFile(), own.split(' ').slice(0, 2).join(' '));
+  await assert.rejects(lockFolder(folder), isConflict, 'a lock of a former version');
+  await unlock();
 });
 
 test('a lock file with invalid content is stale, and a half-written one cannot exist', async () => {
