@@ -71,7 +71,7 @@ export async function moveBalances(
   return closed;
 }
 
-/** Closes one day of each balance, the oldest first, if it ended before the last of these blocks. */
+/** Closes the days of the balances that ended before the last of these blocks, the oldest first, up to the limit of one transaction. */
 export async function closeDays(
   tx: Tx,
   rules: readonly string[],
@@ -80,16 +80,23 @@ export async function closeDays(
   const block = blocks.at(-1)?.header;
   if (block === undefined || rules.length === 0) return [];
   const limit = Math.min(CLOSED_PER_BLOCK_MAX * blocks.length, CLOSED_MAX);
-  const open = await listOpenPositions(tx, { rules, today: dayOf(block.minedAt), limit });
-  const results = open.map(closeDay);
-  const before = open.map((position) => beforeOf(position, block));
-  await savePositions(
-    tx,
-    results.map(({ position }) => position),
-    before,
-  );
+  const today = dayOf(block.minedAt);
+  const closed: Closed[] = [];
+  // Each round closes one day of each balance. On a quiet chain, several days may lie between two blocks.
+  for (let left = limit; left > 0; ) {
+    const open = await listOpenPositions(tx, { rules, today, limit: left });
+    if (open.length === 0) break;
+    const results = open.map(closeDay);
+    await savePositions(
+      tx,
+      results.map(({ position }) => position),
+      open.map((position) => beforeOf(position, block)),
+    );
+    closed.push(...results.flatMap(({ closed: days }) => days.map((day) => ({ day, block }))));
+    left -= open.length;
+  }
   await pruneFinalAccruals(tx, FORGOTTEN_MAX);
-  return results.flatMap(({ closed }) => closed.map((day) => ({ day, block })));
+  return closed;
 }
 
 const beforeOf = (position: Position, { number }: BlockHeader): PositionBefore => {
