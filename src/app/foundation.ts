@@ -3,6 +3,7 @@
  */
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../config/schema.ts';
+import { onAbort, startAbort } from '../core/abort.ts';
 import { PROBE } from '../core/account.ts';
 import { type Clock, steadyFrom } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -63,18 +64,26 @@ export async function openFoundation(
   parts: AsyncDisposableStack,
 ): Promise<Foundation> {
   const { log, roles, startMsMax, migrations, signal } = options;
-  const atStart: Foundation['atStart'] = (what, attempt) =>
-    retryAtStart(attempt, { log, startMsMax, signal, what });
+  const retrying =
+    (until: AbortSignal): Foundation['atStart'] =>
+    (what, attempt) =>
+      retryAtStart(attempt, { log, startMsMax, signal: until, what });
   const metrics = createMetrics(packageJson.version);
   const onWait = (share: Share, waitMs: number) =>
     metrics.databaseWaitSeconds.observe({ share }, waitMs / 1_000);
-  const stored = await atStart('database', () => openStore(config, { log, roles, migrations, onWait }));
+  const stored = await retrying(signal)('database', () =>
+    openStore(config, { log, roles, migrations, onWait }),
+  );
   const { database, keyRing, chain } = stored;
   parts.defer(() => database.close());
   parts.defer(await openToCommands(database, config, log));
   const common = options.clock === undefined ? stored.common : undefined;
   const clock = options.clock ?? stored.common.clock;
   const writes = createWriteHealth(actingFor(PROBE, database), clock);
+  const loops = createLoops({ clock, log, metrics });
+  const start = startAbort(signal);
+  // A service that fails during its start ends its loops.
+  onAbort(loops.signal, () => start.abort(loops.signal.reason));
   return {
     ...{
       config,
@@ -98,8 +107,8 @@ export async function openFoundation(
       delivery: writes.watch('delivery', database.for('delivery')),
       settle: writes.watch('delivery', database.for('settle')),
     },
-    loops: createLoops({ clock, log, metrics }),
-    atStart,
+    loops,
+    atStart: retrying(start.signal),
     unlessStepped: (step) => async (abort) =>
       common === undefined || common.mayPrune() ? step(abort) : 'idle',
   };

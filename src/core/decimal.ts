@@ -48,7 +48,7 @@ export function exactNumber(value: Decimal): { rawJSON: string } {
 export const exactNumberOrNull = (value: Decimal | undefined) =>
   value === undefined ? null : exactNumber(value);
 
-/** The square root of a number that is not negative. As exact as Big's `sqrt`, and about 15 times as fast. */
+/** The square root of a number that is not negative. As exact as Big's `sqrt`, and more than ten times as fast. */
 export function squareRoot(value: Decimal): Decimal {
   // One digit more than the result has, which says how to round.
   const shift = FRACTION_DIGITS + 1;

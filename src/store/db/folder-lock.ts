@@ -2,18 +2,19 @@
  * Keeps a second process out of a data folder, with a lock file that names its owner and is taken over when the owner has ended.
  * A process in another container can't be found by its id, so a service also counts as running while its socket accepts connections.
  */
+import { once } from 'node:events';
 import { link, readFile, readlink, rename, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
-import { waitMs } from '../../core/clock.ts';
+import { never } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
+import { systemClock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { withFolderFaults } from './folder-fault.ts';
-import { pathProblem, socketPathOf } from './socket-frames.ts';
+import { isUnserved, pathProblem, socketPathOf } from './socket-frames.ts';
 
 /** The system accepts a connection at once, even for a suspended service. */
 const CONNECT_MS_MAX = 2_000;
-/** Errors of a connection that show that no process listens: no socket, its process ended, or another kind of file. */
-const NOT_LISTENING: ReadonlySet<unknown> = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTSOCK']);
 
 /**
  * Takes the folder's lock. The returned function releases it.
@@ -91,16 +92,14 @@ async function isAlive(pid: number, started: string): Promise<boolean> {
 async function isServed(folder: string): Promise<boolean> {
   if (pathProblem(folder) !== undefined) return false;
   const socket = connect(socketPathOf(folder));
-  const answer = new Promise<boolean>((resolve) => {
-    socket.once('connect', () => resolve(true));
-    // A full queue of connections (EAGAIN) also shows that a service listens.
-    socket.on('error', (error) => resolve(!NOT_LISTENING.has(codeOf(error))));
-  });
-  const ended = new AbortController();
+  // A full queue of connections (EAGAIN) also shows that a service listens.
+  const answer = once(socket, 'connect').then(
+    () => true,
+    (error: unknown) => !isUnserved(error),
+  );
   try {
-    return await Promise.race([answer, waitMs(CONNECT_MS_MAX, ended.signal).then(() => true)]);
+    return (await firstOrLate({ clock: systemClock(), signal: never }, [answer], CONNECT_MS_MAX)) !== false;
   } finally {
-    ended.abort();
     socket.destroy();
   }
 }

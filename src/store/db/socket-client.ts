@@ -10,6 +10,7 @@ import { eachBy } from './row-stream.ts';
 import {
   type Frames,
   framesOf,
+  isUnserved,
   PROTOCOL,
   type Reply,
   rowsOf,
@@ -104,12 +105,7 @@ async function open(path: string): Promise<Connection | undefined> {
     await once(socket, 'connect');
     return frames;
   } catch (error) {
-    if (
-      error instanceof Error &&
-      'code' in error &&
-      (error.code === 'ENOENT' || error.code === 'ECONNREFUSED')
-    )
-      return undefined;
+    if (isUnserved(error)) return undefined;
     throw new Fault('unavailable', `cannot reach the service at ${path}`, { cause: error });
   }
 }

@@ -33,6 +33,9 @@ const PASSING = /^(40|55P03|57014)/;
 /** Access denied, resources, operator intervention, system errors, internal errors, read-only. */
 const LASTING = /^(08|28|53|57|58|XX|25006)/;
 
+/** The role may not do it. The database itself works. */
+const MAY_NOT = '42501';
+
 const ADVICE: readonly [pattern: RegExp, advice: string][] = [
   [/^(53100|ENOSPC)/, 'The disk is full. Free space on the volume of the database.'],
   [/^25006/, `${READ_ONLY_ADVICE}.`],
@@ -145,9 +148,6 @@ function createFailingParts(clock: Clock) {
     },
   };
 }
-
-/** The role may not create temporary tables. The database itself works. */
-const MAY_NOT = '42501';
 
 /** Writes a row, and uses as much new space as a commit of some blocks, because a small row fits into an existing page. */
 async function probeWrite(database: Database, now: Date): Promise<void> {

@@ -115,7 +115,7 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await parts(), []);
   });
 
-  test('a role that may not create temporary tables is no failure, and the probe still writes a row', async () => {
+  test('where a role may not create temporary tables, the probe only writes a row', async () => {
     const { clock, fail, health, parts } = startStory();
     fail('53100');
     await assert.rejects(health.watch('blocks').query(write));
