@@ -99,6 +99,8 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
   const identity = identify(options);
   const watch = createProcessWatch(clock);
   let beats = 0;
+  /** Heartbeats, including those that failed. */
+  let attempts = 0;
   let didLead = false;
   let silence: Silence | undefined;
   /** By role, so that `since` stays the same for as long as the role is missing. */
@@ -130,7 +132,10 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
     async beat() {
       try {
         await look();
-        await writeHeartbeat(database, identity, ownReport(), await failures(), failingWork());
+        const writeFailures = await failures();
+        attempts += 1;
+        const heartbeat = { writeFailures, failingWork: failingWork(), beat: attempts };
+        await writeHeartbeat(database, identity, ownReport(), heartbeat);
         const beginsToLead = leads() && !didLead;
         if (beats % REMOVE_BEATS === 0 || beginsToLead)
           await removeFormerProcesses(database, identity, LOST_MS);

@@ -54,13 +54,19 @@ const MESSAGE_CHARACTERS_MAX = 1_000;
 /** Processes that are listed at most, far more than any deployment has. */
 const LISTED_MAX = 200;
 
+type Heartbeat = {
+  writeFailures?: readonly ReportedFailure[];
+  failingWork?: readonly FailingWork[];
+  /** Counts the heartbeats of the process, so that the count goes on if another process removed the row meanwhile. */
+  beat?: number;
+};
+
 /** Writes the heartbeat of a process. */
 export async function writeHeartbeat(
   db: Db,
   { id, roles, version, host, pid, startedAt }: ProcessIdentity,
   follower: FollowerReport | undefined,
-  writeFailures: readonly ReportedFailure[] = [],
-  failingWork: readonly FailingWork[] = [],
+  { writeFailures = [], failingWork = [], beat = 1 }: Heartbeat = {},
 ): Promise<void> {
   const problem = follower?.problem;
   const failures = writeFailures.map(({ part, message, since }) => ({
@@ -69,11 +75,11 @@ export async function writeHeartbeat(
   await db.query(sql`
     insert into process as p (id, roles, version, host, pid, started_at, seen_at, beat, leads, follower_state, head, problem,
       problem_since, write_failures, failing_work)
-    values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt}, clock_timestamp(), 1,
+    values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt}, clock_timestamp(), ${beat},
       ${follower?.leads ?? false}, ${follower?.state ?? null}, ${follower?.head ?? null},
       ${problem === undefined ? null : storedText(problem.message, MESSAGE_CHARACTERS_MAX)}, ${problem?.since ?? null},
       ${JSON.stringify(failures)}::jsonb, ${JSON.stringify(failingWork)}::jsonb)
-    on conflict (id) do update set seen_at = excluded.seen_at, beat = p.beat + 1, leads = excluded.leads,
+    on conflict (id) do update set seen_at = excluded.seen_at, beat = greatest(p.beat + 1, excluded.beat), leads = excluded.leads,
       follower_state = excluded.follower_state, head = excluded.head, problem = excluded.problem,
       problem_since = excluded.problem_since, write_failures = excluded.write_failures,
       failing_work = excluded.failing_work`);

@@ -328,6 +328,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('a process whose row was removed while it was suspended runs again with its next heartbeat', async () => {
+    const { start, pass } = createStory();
+    const [api, follower] = [start('api'), start('follower')];
+    await pass(20, follower, api);
+    await pass(12, api);
+    const stateOf = async () =>
+      (await api.body()).processes.find(({ id }) => id === follower.id)?.state ?? 'not listed';
+    assert.equal(await stateOf(), 'lost');
+    await database().query(sql`delete from process where id = ${follower.id}`);
+    await pass(2, follower, api);
+    assert.equal(await stateOf(), 'running');
+    const [stored] = (await listProcesses(database())).filter(({ id }) => id === follower.id);
+    assert.equal(stored?.beat, 11, 'counts on');
+  });
+
   test('a stopped leader stays listed and named while another follower stands by, and the problem begins with its stop', async () => {
     const { clock, start, pass } = createStory();
     const [api, leader, standby] = [start('api'), start('follower'), start('follower')];

@@ -46,9 +46,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await listProcesses(database()))[0]?.follower, report);
     const odd = 'NUL \0 and half a pair \ud83d';
     const stored = 'NUL \ufffd and half a pair \ufffd';
-    await writeHeartbeat(database(), processOf('a'), { ...report, problem: { message: odd, since: noon } }, [
-      { part: 'delivery', message: odd, since: noon },
-    ]);
+    await writeHeartbeat(
+      database(),
+      processOf('a'),
+      { ...report, problem: { message: odd, since: noon } },
+      {
+        writeFailures: [{ part: 'delivery', message: odd, since: noon }],
+      },
+    );
     const [withOdd] = await listProcesses(database());
     assert.deepEqual(
       [withOdd?.follower?.problem?.message, withOdd?.writeFailures[0]?.message],
@@ -60,7 +65,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       { work: 'statistics', since: noon, isBug: true },
       { work: 'retention', since: noon, isBug: false },
     ];
-    await writeHeartbeat(database(), processOf('a'), report, failures, work);
+    await writeHeartbeat(database(), processOf('a'), report, { writeFailures: failures, failingWork: work });
     const [third] = await listProcesses(database());
     assert.deepEqual([third?.writeFailures, third?.failingWork], [failures, work]);
     for (const list of [
