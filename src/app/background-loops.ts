@@ -16,7 +16,7 @@ export type Loops = {
   run(name: string, step: Step, timing: LoopTiming): void;
   /** For work that blocks and webhooks don't depend on: a bug stops only this work, which is tried again. */
   runAside(name: string, step: Step, timing: LoopTiming): void;
-  /** The side work that fails now. */
+  /** The work that fails now. */
   readonly failing: WorkWatch['failing'];
   /** Resolves when the loops of this name have ended. */
   ended(name: string): Promise<void>;
@@ -47,12 +47,17 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
   const loops = new Map<Promise<void>, string>();
   const work = createWorkWatch(clock);
 
-  const logFault = (name: string, fault: Fault, retryMs: number) =>
-    log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
-
   function start(name: string, step: Step, given: LoopTiming & Partial<LoopOptions>): void {
-    const onFault = (fault: Fault, retryMs: number) => logFault(name, fault, retryMs);
-    const loop = runLoop(step, { name, clock, signal, retryMsMax: RETRY_MS_MAX, onFault, ...given });
+    const onFault = (fault: Fault, retryMs: number) => {
+      work.fault(name);
+      log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
+    };
+    const watched: Step = async (abort) => {
+      const outcome = await step(abort);
+      work.success(name);
+      return outcome;
+    };
+    const loop = runLoop(watched, { name, clock, signal, retryMsMax: RETRY_MS_MAX, onFault, ...given });
     const ended = loop
       .catch((error: Error) => failure.resolve(error))
       .finally(() => void loops.delete(ended));
@@ -67,9 +72,7 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
     runAside(name, step, timing) {
       const watched: Step = async (abort) => {
         work.begin(name);
-        const outcome = await step(abort);
-        work.success(name);
-        return outcome;
+        return step(abort);
       };
       const limit = createLogLimit(clock, BUG_LOG_MS);
       const onBug = (err: unknown, retryMs: number) => {

@@ -31,7 +31,7 @@ export type DeploymentReading = {
   /** The newest head that a running follower names. */
   standbyHead: number | undefined;
   trouble: Trouble | undefined;
-  /** Work beside blocks and webhooks that fails. Everything else is more important. */
+  /** Work that fails. Everything else is more important. */
   sideTrouble: Trouble | undefined;
   /** Failing writes of other processes. */
   writeFailures: readonly ReportedFailure[];
@@ -251,7 +251,7 @@ const degradedBy = ({ message, since }: { message: string; since: Date }): Troub
 const describeFailing = ({ work, process: id, isBug }: FailingWork & { process: string }) =>
   isBug
     ? `a bug stops the work "${work}" of process ${id}. It is tried again, and blocks and webhooks go on. The log of that process has the error (loop.bug); please report it`
-    : `the work "${work}" of process ${id} fails each time, or waits for an answer, for example because of a lock. It is tried again, and blocks and webhooks go on. The log of that process has each error (loop.fault)`;
+    : `the work "${work}" of process ${id} fails each time, or waits for an answer, for example because of a lock. It is tried again. The log of that process has each error (loop.fault)`;
 
 /** One failing receiver is its watcher's problem. When those of several watchers fail at once and no webhook is accepted, the deployment's network may be down. */
 function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureCounts) {

@@ -99,8 +99,6 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
   const identity = identify(options);
   const watch = createProcessWatch(clock);
   let beats = 0;
-  /** Heartbeats, including those that failed. */
-  let attempts = 0;
   let didLead = false;
   let silence: Silence | undefined;
   /** By role, so that `since` stays the same for as long as the role is missing. */
@@ -117,11 +115,8 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
     const others = watch.seen().filter(({ id }) => id !== identity.id);
     const stored = watch.seen().find(({ id }) => id === identity.id);
     const current = {
-      beat: beats,
-      follower: ownReport(),
-      leads: leads(),
-      failingWork: failingWork(),
-      now: clock.now(),
+      ...{ beat: beats, follower: ownReport(), leads: leads() },
+      ...{ failingWork: failingWork(), now: clock.now() },
     };
     return [seenNow(identity, stored, current), ...others];
   }
@@ -132,9 +127,7 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
     async beat() {
       try {
         await look();
-        const writeFailures = await failures();
-        attempts += 1;
-        const heartbeat = { writeFailures, failingWork: failingWork(), beat: attempts };
+        const heartbeat = { writeFailures: await failures(), failingWork: failingWork(), beat: beats + 1 };
         await writeHeartbeat(database, identity, ownReport(), heartbeat);
         const beginsToLead = leads() && !didLead;
         if (beats % REMOVE_BEATS === 0 || beginsToLead)

@@ -1,15 +1,16 @@
 /**
- * Which work beside blocks and webhooks fails on this process, for /status.
+ * Which background work fails on this process, for /status.
  */
 import type { Clock } from '../core/clock.ts';
 import type { FailingWork } from '../store/deployment/processes.ts';
 
 export type WorkWatch = {
-  /** A step of the work begins. */
+  /** A step of the work begins. Leave it out for work whose steps may wait for long. */
   begin(work: string): void;
+  fault(work: string): void;
   bug(work: string): void;
   success(work: string): void;
-  /** Bugs at once, and work that has had no success for long since a step began: it fails with Faults, or waits. */
+  /** Bugs at once, and work that has had no success for long since a step began or failed: it fails with Faults, or waits. */
   failing(): FailingWork[];
 };
 
@@ -23,13 +24,15 @@ export const CALM_MS = 60_000;
 
 export function createWorkWatch(clock: Pick<Clock, 'now' | 'steadyMs'>): WorkWatch {
   const bugs = new Map<string, Bug>();
-  /** When the first step began that has had no success since. */
+  /** When the first step began or failed that has had no success since. */
   const pending = new Map<string, Instant>();
   const isPresent = ({ isOver, lastMs }: Bug) => !isOver || clock.steadyMs() - lastMs < CALM_MS;
+  const begin = (work: string) => {
+    if (!pending.has(work)) pending.set(work, { since: clock.now(), sinceMs: clock.steadyMs() });
+  };
   return {
-    begin(work) {
-      if (!pending.has(work)) pending.set(work, { since: clock.now(), sinceMs: clock.steadyMs() });
-    },
+    begin,
+    fault: begin,
     bug(work) {
       pending.delete(work);
       const known = bugs.get(work);

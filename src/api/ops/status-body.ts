@@ -184,7 +184,7 @@ export const StatusBody = Type.Object(
         }),
         {
           description:
-            'Work beside blocks and webhooks that a bug stops on a process, or that has failed or waited for 5 minutes. It is tried again. Null while it is unknown.',
+            'Work that has failed or waited for 5 minutes on a process, or work beside blocks and webhooks that a bug stops. It is tried again. Null while it is unknown.',
         },
       ),
     ),

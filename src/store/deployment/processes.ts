@@ -19,7 +19,7 @@ export type FollowerReport = {
 /** A part of the process whose writes fail, and since when. */
 export type ReportedFailure = { part: string; message: string; since: Date };
 
-/** Work beside blocks and webhooks that fails, and since when. `isBug`: no Fault of the database, a node or the network. */
+/** Background work that fails, and since when. `isBug`: no Fault of the database, a node or the network. */
 export type FailingWork = { work: string; since: Date; isBug: boolean };
 
 export type ProcessIdentity = {
