@@ -105,8 +105,10 @@ export async function openCommonClock({
       },
     });
     if (followed === undefined) return;
-    const meaning = 'the common clock was set; retries keep their intervals, and nothing is pruned for a day';
-    log.warn({ jumpedMs: Math.round(newMs - offsetMs), meaning }, 'clock.jumped');
+    const jumpedMs = Math.round(newMs - offsetMs);
+    const isPausing = Math.abs(jumpedMs) >= PRUNE_PAUSE.pausingStepMs;
+    const meaning = `the common clock was set; retries keep their intervals${isPausing ? ', and nothing is pruned for a day' : ''}`;
+    log.warn({ jumpedMs, meaning }, 'clock.jumped');
     adopt(followed, newMs);
   }
 
@@ -125,15 +127,16 @@ export async function openCommonClock({
     return 'idle';
   };
 
+  function recentStep() {
+    const { pausing } = state;
+    return pausing === undefined || pausing.pruneFrom <= clock.now() ? undefined : pausing;
+  }
+
   return {
     clock,
     step,
-    mayPrune: () => state.pruneFrom === undefined || state.pruneFrom <= clock.now(),
-    recentStep() {
-      const { last, pruneFrom } = state;
-      if (last === undefined || pruneFrom === undefined || pruneFrom <= clock.now()) return undefined;
-      return { ...last, pruneFrom };
-    },
+    mayPrune: () => recentStep() === undefined,
+    recentStep,
   };
 }
 

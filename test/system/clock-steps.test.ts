@@ -183,9 +183,15 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     story.step(YEAR_MS);
     await first.follow();
     assert.equal(first.mayPrune(), false);
-    assert.equal(first.recentStep()?.ms, YEAR_MS);
-    assert.equal((await story.start()).mayPrune(), false);
-    story.advance(DAY_MS - 1);
+    const large = first.recentStep();
+    assert.equal(large?.ms, YEAR_MS);
+    story.advance(60 * MINUTE_MS);
+    story.step(2 * SECOND_MS);
+    await first.follow();
+    assert.deepEqual(first.recentStep(), large, 'a small step doesn’t hide it');
+    assert.deepEqual((await story.start()).recentStep(), large);
+    assert.equal(first.mayPrune(), false);
+    story.advance(DAY_MS - 60 * MINUTE_MS - 2 * SECOND_MS - 1);
     assert.equal(first.mayPrune(), false);
     story.advance(1);
     assert.equal(first.mayPrune(), true);

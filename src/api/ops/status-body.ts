@@ -195,7 +195,7 @@ export const StatusBody = Type.Object(
           at: Time,
           pruning_resumes_at: Time,
         },
-        { description: 'The last step of the shared clock. Null after a day.' },
+        { description: 'The last step of the shared clock of a minute or more. Null after a day.' },
       ),
     ),
     replica: orNull(

@@ -1,20 +1,26 @@
 /**
  * Keeps a second process out of a data folder, with a lock file that names its owner and is taken over when the owner has ended.
- * A process in another container can't be found by its id, so a service also counts as running while its socket accepts connections.
+ * A process in another container can't be found by its id. So the owner listens at a socket in the folder, which the lock names, for
+ * as long as it has the lock.
  */
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { link, readFile, readlink, rename, rm, writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import path from 'node:path';
 import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import { systemClock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { withFolderFaults } from './folder-fault.ts';
-import { isUnserved, pathProblem, socketPathOf } from './socket-frames.ts';
+import { isUnserved } from './socket-frames.ts';
 
-/** The system accepts a connection at once, even for a suspended service. */
+/** The system accepts a connection at once, even for a suspended process. */
 const CONNECT_MS_MAX = 2_000;
+
+/** Stands in a lock for an unknown value. */
+const NONE = '-';
+const SOCKET = /^lock\.[0-9a-f]{8}$/;
 
 /**
  * Takes the folder's lock. The returned function releases it.
@@ -23,18 +29,38 @@ const CONNECT_MS_MAX = 2_000;
  */
 export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   const lock = path.join(folder, 'lock');
-  const own = `${[process.pid, await startedAt(process.pid), await ownNamespace()].join(' ').trim()}\n`;
-  const draft = path.join(folder, `lock.${process.pid}.${Math.random().toString(36).slice(2)}`);
-  await withFolderFaults(folder, async () => {
-    try {
+  const id = randomUUID().slice(0, 8);
+  const draft = path.join(folder, `lock.${process.pid}.${id}`);
+  const sign = await listen(folder, `lock.${id}`);
+  const namespace = (await ownNamespace()) ?? NONE;
+  const own = `${[process.pid, await startedAt(process.pid), namespace, sign?.name ?? NONE].join(' ')}\n`;
+  try {
+    await withFolderFaults(folder, async () => {
       await writeFile(draft, own);
       // link() fails if the lock exists. Otherwise it creates a complete file at once.
       while (!(await tryLink(draft, lock))) await removeStale(lock, draft);
-    } finally {
-      await rm(draft, { force: true });
-    }
-  });
-  return () => rm(lock, { force: true });
+    });
+  } catch (error) {
+    await sign?.close();
+    throw error;
+  } finally {
+    await rm(draft, { force: true });
+  }
+  return async () => {
+    if ((await readIfThere(lock)) === own) await rm(lock, { force: true });
+    await sign?.close();
+  };
+}
+
+/** Listens at a socket, and closes each connection. Undefined if the folder can't have one: too long a path, or no support. */
+async function listen(folder: string, name: string) {
+  const server = createServer((socket) => socket.destroy()).unref();
+  try {
+    await once(server.listen(path.join(path.resolve(folder), name)), 'listening');
+  } catch {
+    return undefined;
+  }
+  return { name, close: () => new Promise<void>((resolve) => server.close(() => resolve())) };
 }
 
 /** The process that has the folder's lock, undefined if there is none. */
@@ -57,23 +83,23 @@ async function tryLink(draft: string, lock: string): Promise<boolean> {
 async function removeStale(lock: string, draft: string): Promise<void> {
   const owner = await readIfThere(lock);
   if (owner === undefined) return;
-  const [pid, started = '', namespace] = owner.trim().split(' ');
+  const [pid, started = '', namespace = NONE, name = NONE] = owner.trim().split(' ');
   const folder = path.dirname(lock);
-  // Locks of former versions have no namespace.
-  const isNear = namespace === undefined || namespace === (await ownNamespace());
-  const isRunning = isNear && (await isAlive(Number(pid), started));
-  if (isRunning || (await isServed(folder))) {
-    const where = isRunning ? '' : ' in another container, whose socket accepts connections';
-    throw new Fault(
-      'conflict',
-      `the folder ${folder} is in use by process ${pid}${where}. Stop that process first`,
-    );
-  }
+  const socket = SOCKET.test(name) ? path.join(path.resolve(folder), name) : undefined;
+  const inUse = (where: string) => `the folder ${folder} is in use by process ${pid}${where}`;
+  if (namespace === NONE || namespace === (await ownNamespace())) {
+    if (await isAlive(Number(pid), started)) throw new Fault('conflict', inUse('. Stop that process first'));
+  } else if (socket === undefined) {
+    const advice = `Stop that process. If it has ended, delete ${path.resolve(lock)}`;
+    throw new Fault('conflict', inUse(` of another container, or was until that ended. ${advice}`));
+  } else if (await isListening(socket))
+    throw new Fault('conflict', inUse(' of another container. Stop that process first'));
   const aside = `${draft}.stale`;
   await rename(lock, aside).catch(ignoreMissing);
   // Another process may have taken the lock between reading and renaming. Then put its lock back.
   const moved = await readIfThere(aside);
   if (moved !== undefined && moved !== owner) await link(aside, lock).catch(() => {});
+  else if (socket !== undefined) await rm(socket, { force: true });
   await rm(aside, { force: true });
 }
 
@@ -88,14 +114,17 @@ async function isAlive(pid: number, started: string): Promise<boolean> {
   return (await startedAt(pid)) === started;
 }
 
-/** Whether a service accepts connections at the folder's socket. One that doesn't answer in time counts as running. */
-async function isServed(folder: string): Promise<boolean> {
-  if (pathProblem(folder) !== undefined) return false;
-  const socket = connect(socketPathOf(folder));
-  // A full queue of connections (EAGAIN) also shows that a service listens.
+/** Whether a process listens at the socket. One that doesn't accept a connection in time counts. */
+async function isListening(path: string): Promise<boolean> {
+  const socket = connect(path);
   const answer = once(socket, 'connect').then(
     () => true,
-    (error: unknown) => !isUnserved(error),
+    (error: unknown) => {
+      // A full queue of connections (EAGAIN) also shows that a process listens.
+      if (codeOf(error) === 'EAGAIN') return true;
+      if (isUnserved(error)) return false;
+      throw error;
+    },
   );
   try {
     return (await firstOrLate({ clock: systemClock(), signal: never }, [answer], CONNECT_MS_MAX)) !== false;

@@ -115,13 +115,16 @@ create table clock_state (
   last_step_ms bigint,
   last_step_at timestamp with time zone,
   prune_from timestamp with time zone,
+  pausing_step_ms bigint,
+  pausing_step_at timestamp with time zone,
   probed_at timestamp with time zone,
   constraint clock_state_pkey PRIMARY KEY (only_row),
   constraint clock_state_only_row_check CHECK (only_row)
 );
 comment on table clock_state is 'One row: the steps of the clock that all processes share, by which the schedule has been moved';
 comment on column clock_state.steps_ms is 'Sum of all steps. A process leases and reads nothing due until it has followed all of them';
-comment on column clock_state.prune_from is 'Nothing is pruned before this time, after a step';
+comment on column clock_state.prune_from is 'Nothing is pruned before this time, after a large step';
+comment on column clock_state.pausing_step_ms is 'The last of the large steps; last_step_ms is the last of all';
 comment on column clock_state.probed_at is 'Written by the probe of /readyz';
 
 create table deferred_match (

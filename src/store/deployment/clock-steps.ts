@@ -15,30 +15,35 @@ export type ClockState = {
   /** Sum of all steps that the schedule has followed. */
   stepsMs: number;
   /** The newest of them; undefined before the first. */
-  last: { ms: number; at: Date } | undefined;
-  /** Nothing is pruned before this time. */
-  pruneFrom: Date | undefined;
+  last: ClockStep | undefined;
+  /** The newest one after which nothing is pruned before `pruneFrom`. */
+  pausing: (ClockStep & { pruneFrom: Date }) | undefined;
 };
+
+type ClockStep = { ms: number; at: Date };
 
 type StateRow = {
   steps_ms: number;
   last_step_ms: number | null;
   last_step_at: Date | null;
   prune_from: Date | null;
+  pausing_step_ms: number | null;
+  pausing_step_at: Date | null;
 };
 
 export async function readClockState(db: Db): Promise<ClockState> {
   const [row] = await db.query<StateRow>(
-    sql`select steps_ms, last_step_ms, last_step_at, prune_from from clock_state`,
+    sql`select steps_ms, last_step_ms, last_step_at, prune_from, pausing_step_ms, pausing_step_at from clock_state`,
   );
   if (row === undefined) throw new Error('clock_state has no row');
-  const { last_step_ms: ms, last_step_at: at } = row;
-  return {
-    stepsMs: row.steps_ms,
-    last: ms === null || at === null ? undefined : { ms, at },
-    pruneFrom: row.prune_from ?? undefined,
-  };
+  const last = toStep(row.last_step_ms, row.last_step_at);
+  const pausing = toStep(row.pausing_step_ms, row.pausing_step_at);
+  const { steps_ms: stepsMs, prune_from: pruneFrom } = row;
+  return { stepsMs, last, pausing: pausing && pruneFrom !== null ? { ...pausing, pruneFrom } : undefined };
 }
+
+const toStep = (ms: number | null, at: Date | null): ClockStep | undefined =>
+  ms === null || at === null ? undefined : { ms, at };
 
 /** Longer than it takes to notice a step (a second), plus the second that `keys revoke` subtracts from its present time. */
 const REVOKED_SECONDS = 5;
@@ -83,11 +88,11 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     // Read the time just before the commit, because other processes compare the steps with their clocks between two reads of
     // this row.
     const at = now();
-    const pruneFrom =
-      Math.abs(stepMs) < seen.pausingStepMs ? null : new Date(at.getTime() + seen.prunePauseMs);
+    const pausing = sql`, prune_from = ${new Date(at.getTime() + seen.prunePauseMs)},
+      pausing_step_ms = ${stepMs}::bigint, pausing_step_at = ${at}`;
     await tx.query(sql`
       update clock_state set steps_ms = steps_ms + ${stepMs}::bigint, last_step_ms = ${stepMs}::bigint,
-        last_step_at = ${at}, prune_from = coalesce(${pruneFrom}::timestamptz, prune_from)`);
+        last_step_at = ${at}${Math.abs(stepMs) < seen.pausingStepMs ? sql`` : pausing}`);
     return readClockState(tx);
   });
 }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -10,7 +9,6 @@ import { fileURLToPath } from 'node:url';
 import { Fault } from '../../../src/core/fault.ts';
 import { lockFolder } from '../../../src/store/db/folder-lock.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
-import { socketPathOf } from '../../../src/store/db/socket-frames.ts';
 
 const MODULE = fileURLToPath(new URL('../../../src/store/db/folder-lock.ts', import.meta.url));
 
@@ -24,13 +22,18 @@ const isConflict = (error: unknown): error is Fault => error instanceof Fault &&
 const lockFile = () => path.join(folder, 'lock');
 
 /** A process that tries to lock the folder, prints `locked` or `refused`, and runs until it is ended. */
-async function startLocker(): Promise<{ answer: string; pid: number; kill(): Promise<void> }> {
+async function startLocker({
+  uid,
+}: {
+  uid?: number;
+} = {}): Promise<{ answer: string; pid: number; kill(): Promise<void> }> {
   const program = `
     const { lockFolder } = await import(${JSON.stringify(MODULE)});
     setInterval(() => {}, 1000);
-    await lockFolder(${JSON.stringify(folder)}).then(() => console.log('locked'), (error) => console.log(error.code === 'conflict' ? 'refused' : error));`;
+    await lockFolder(${JSON.stringify(folder)}).then(() => console.log('locked'), (error) => console.log(error.code === 'conflict' ? 'refused' : error.message));`;
   const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
     stdio: ['ignore', 'pipe', 'inherit'],
+    ...(uid !== undefined && { uid }),
   });
   const [answer] = await once(child.stdout.setEncoding('utf8'), 'data');
   return {
@@ -50,7 +53,7 @@ test('a locked folder refuses a second lock and names the owner, until the lock 
     lockFolder(folder),
     (error) => isConflict(error) && error.message.includes(`process ${process.pid}`),
   );
-  assert.deepEqual(await readdir(folder), ['lock']);
+  assert.match((await readdir(folder)).sort().join(' '), /^lock lock\.[0-9a-f]{8}$/);
   await unlock();
   assert.deepEqual(await readdir(folder), []);
   await (await lockFolder(folder))();
@@ -67,6 +70,7 @@ test('a running process keeps its folder, and a killed one loses it at once', as
   const unlock = await lockFolder(folder);
   assert.match(await readFile(lockFile(), 'utf8'), new RegExp(`^${process.pid} `));
   await unlock();
+  assert.deepEqual(await readdir(folder), [], 'the socket of the killed process');
 });
 
 test('a lock is stale if its process id now belongs to another process', async () => {
@@ -74,36 +78,59 @@ test('a lock is stale if its process id now belongs to another process', async (
   await (await lockFolder(folder))();
 });
 
-test('the lock of a process that is not found here is stale once no service accepts connections at the socket', async () => {
-  for (const owner of ['999999999 1', '999999999 1 pid:[1]', `${process.pid} 1 pid:[1]`]) {
-    const server = createServer((socket) => socket.destroy()).listen(socketPathOf(folder));
-    await once(server, 'listening');
-    await writeFile(lockFile(), `${owner}\n`);
-    try {
-      await assert.rejects(lockFolder(folder), isConflict, owner);
-      assert.equal(await readFile(lockFile(), 'utf8'), `${owner}\n`);
-    } finally {
-      await new Promise((resolve) => server.close(resolve));
-    }
-    await (await lockFolder(folder))();
-  }
-  await writeFile(lockFile(), '999999999 1 pid:[1]\n');
-  await writeFile(socketPathOf(folder), 'no socket');
+test('a running process in another container keeps its folder, also while it doesn’t answer, and a killed one loses it', async () => {
+  const locker = await startLocker();
+  await moveOwner();
+  const own = await readFile(lockFile(), 'utf8');
+  const isRefused = (error: unknown) =>
+    isConflict(error) && error.message.includes(`process ${locker.pid} of another container`);
+  await assert.rejects(lockFolder(folder), isRefused);
+  process.kill(locker.pid, 'SIGSTOP');
+  await assert.rejects(lockFolder(folder), isRefused);
+  assert.equal(await readFile(lockFile(), 'utf8'), own);
+  await locker.kill();
   await (await lockFolder(folder))();
+  assert.deepEqual(await readdir(folder), []);
 });
 
-test('in another namespace, the id and start time of a running process do not show whether the owner runs', async () => {
-  const unlock = await lockFolder(folder);
-  const own = await readFile(lockFile(), 'utf8');
-  const namespace = await readlink('/proc/self/ns/pid').catch(() => undefined);
-  if (namespace !== undefined) {
-    assert.ok(own.endsWith(` ${namespace}\n`), own);
-    await writeFile(lockFile(), own.replace(namespace, 'pid:[1]'));
-    await (await lockFolder(folder))();
-  }
-  await writeFile(lockFile(), own.split(' ').slice(0, 2).join(' '));
-  await assert.rejects(lockFolder(folder), isConflict, 'a lock of a former version');
+test('an embedded database is locked against other containers before a service listens, and by a command too', async () => {
+  const database = await openDatabase({ url: '', dataDir: folder });
+  await moveOwner();
+  await assert.rejects(openDatabase({ url: '', dataDir: folder }), isConflict);
+  await database.close();
+  assert.match(await readFile(lockFile(), 'utf8'), / pid:\[1\] /, 'the lock of another process stays');
+  await (await openDatabase({ url: '', dataDir: folder })).close();
+});
+
+test('where the folder can have no socket, the lock of another container stays, and the error says what to do', async () => {
+  const deep = path.join(folder, 'a'.repeat(100));
+  await mkdir(deep);
+  const lock = path.join(deep, 'lock');
+  const unlock = await lockFolder(deep);
+  assert.match(await readFile(lock, 'utf8'), / -\n$/);
+  await assert.rejects(lockFolder(deep), isConflict, 'its process is found');
   await unlock();
+  await writeFile(lock, '7 1 pid:[1] -\n');
+  await assert.rejects(
+    lockFolder(deep),
+    (error) => isConflict(error) && error.message.includes(`If it has ended, delete ${lock}`),
+  );
+  await rm(lock);
+  await (await lockFolder(deep))();
+});
+
+test('a socket that cannot be asked is no sign that its process has ended', {
+  skip: process.getuid?.() !== 0,
+}, async () => {
+  const locker = await startLocker();
+  await moveOwner();
+  const [name = ''] = (await readdir(folder)).filter((one) => one.startsWith('lock.'));
+  await chmod(folder, 0o777);
+  await chmod(path.join(folder, name), 0);
+  const asked = await startLocker({ uid: 65_534 });
+  assert.match(asked.answer, /may not write to/);
+  await asked.kill();
+  await locker.kill();
 });
 
 test('a lock file with invalid content is stale, and a half-written one cannot exist', async () => {
@@ -113,12 +140,18 @@ test('a lock file with invalid content is stale, and a half-written one cannot e
   }
 });
 
+/** Makes the owner of the lock look like a process of another container. */
+async function moveOwner(): Promise<void> {
+  const [pid, started, , socket] = (await readFile(lockFile(), 'utf8')).split(' ');
+  await writeFile(lockFile(), [pid, started, 'pid:[1]', socket].join(' '));
+}
+
 test('if many processes race for a free folder, exactly one gets it', async () => {
   const outcomes = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder)));
   const won = outcomes.filter((outcome) => outcome.status === 'fulfilled');
   assert.equal(won.length, 1);
   for (const outcome of outcomes) if (outcome.status === 'rejected') assert.ok(isConflict(outcome.reason));
-  assert.deepEqual(await readdir(folder), ['lock']);
+  assert.match((await readdir(folder)).sort().join(' '), /^lock lock\.[0-9a-f]{8}$/);
 });
 
 test('if two processes race for the folder of an ended one, exactly one gets it', async () => {
