@@ -133,6 +133,25 @@ describe('mishaps', () => {
     await page.context().close();
   });
 
+  test('a second watcher is resumed while the answer for the first is late', async () => {
+    for (const name of ['resting one', 'resting two']) {
+      const { id } = await createWatcher(stage.service, name);
+      await fetch(`${stage.service.apiUrl}/api/admin/watchers/${id}/suspend`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+      });
+    }
+    const page = await stage.open('/watchers', { admin: ADMIN_TOKEN });
+    const answer = await holdAnswer(page, /resume$/);
+    await page.getByRole('button', { name: 'Resume resting one' }).click();
+    await answer.held;
+    await page.getByRole('button', { name: 'Resume resting two' }).click();
+    await page.getByRole('button', { name: 'Suspend… resting two' }).waitFor();
+    await answer.release();
+    await page.getByRole('button', { name: 'Suspend… resting one' }).waitFor();
+    await page.context().close();
+  });
+
   test('an import does not end by a key, and a redelivery whose answer was lost goes on', async () => {
     const { watcher, pay } = await watching('going-on');
     await pay(3);

@@ -7,20 +7,21 @@ import { ApiError } from './client.ts';
 type Attempt = {
   problem: string | undefined;
   isBusy: boolean;
-  attempt(work: () => Promise<void>): void;
+  /** `subject`: for a list in which each row has its own request. */
+  attempt(work: () => Promise<void>, subject?: number): void;
 };
 
-/** Runs a request, and keeps the reason if it is refused. While one runs, another one is ignored. */
+/** Runs a request, and keeps the reason if it is refused. While one runs, another one for the same subject is ignored. */
 export function useAttempt(): Attempt {
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const [isBusy, setBusy] = useState(false);
   // A second click may come before the button is disabled.
-  const isRunning = useRef(false);
+  const running = useRef(new Set<number | undefined>());
   return {
     ...{ problem, isBusy },
-    attempt(work) {
-      if (isRunning.current) return;
-      isRunning.current = true;
+    attempt(work, subject) {
+      if (running.current.has(subject)) return;
+      running.current.add(subject);
       setBusy(true);
       setProblem(undefined);
       work()
@@ -29,8 +30,8 @@ export function useAttempt(): Attempt {
           setProblem(error.whole);
         })
         .finally(() => {
-          isRunning.current = false;
-          setBusy(false);
+          running.current.delete(subject);
+          setBusy(running.current.size > 0);
         });
     },
   };

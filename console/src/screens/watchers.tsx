@@ -78,7 +78,7 @@ function WatcherTable({
     attempt(async () => {
       await call('POST /api/admin/watchers/{id}/resume', { path: { id } }).finally(onChanged);
       watcherChanges.value += 1;
-    });
+    }, id);
   return (
     <>
       <Problem text={problem} />

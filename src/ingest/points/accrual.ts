@@ -22,9 +22,9 @@ export function touchPosition(position: Position, { at, change, txHash, touch }:
   return { position: { ...advanced, balance: advanced.balance + change, txHash, touch }, closed };
 }
 
-/** The position at the end of its current day, and that day, closed. */
-export function closeDay(position: Position) {
-  return advance(position, startOf(position.day + 1));
+/** The position at the start of `day`, and the days that ended before. */
+export function closeUntil(position: Position, day: number) {
+  return advance(position, startOf(day));
 }
 
 /** Whether the position has a day to close. */

@@ -2,7 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { dayOf, startOf } from '../../../src/domain/points/window.ts';
-import { type ClosedDay, closeDay, openPosition, touchPosition } from '../../../src/ingest/points/accrual.ts';
+import {
+  type ClosedDay,
+  closeUntil,
+  openPosition,
+  touchPosition,
+} from '../../../src/ingest/points/accrual.ts';
 import type { Position } from '../../../src/store/points/accruals.ts';
 import { alice, hashOf, noon } from '../../kit/chain-story.ts';
 
@@ -29,7 +34,7 @@ test('a balance that never moves again earns every day, whenever its days are cl
   let position: Position = openPosition('hold', alice, touchAt(0, 2n));
   const days: ClosedDay[] = [];
   for (let count = 0; count < 3; count += 1) {
-    const result = closeDay(position);
+    const result = closeUntil(position, position.day + 1);
     days.push(...result.closed);
     position = result.position;
   }
