@@ -20,7 +20,7 @@ import { openLimits } from './watcher-limits.ts';
 
 /** Listens when this resolves, at the returned URL. @throws Fault as startService does. */
 export async function startApi(
-  { config, log, metrics, clock, steadyClock, shares, keyRing, loops, atStart }: Foundation,
+  { config, log, metrics, clock, steadyClock, database: all, shares, keyRing, loops, atStart }: Foundation,
   {
     sender,
     contracts,
@@ -50,7 +50,9 @@ export async function startApi(
   parts.defer(close);
   const nativeSymbol = config.chain.native.symbol;
   const { signal } = loops;
-  const limits = await atStart('database', () => openLimits(config, { database, clock: steadyClock, log }));
+  // The first count may take longer than requests may on Citus.
+  const counting = { database: all.for('operator'), clock: steadyClock, log };
+  const limits = await atStart('database', () => openLimits(config, counting));
   const api = createApi({
     ...{ database, clock, log, metrics, keyRing, nativeSymbol, limits, ops },
     webhookPolicy: sender.policy,
