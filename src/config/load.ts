@@ -54,20 +54,19 @@ export function loadConfig(source: ConfigSource): Config {
     replaceValue(settings, pointer, { value, place: { program: true } });
   }
   // A problem in the file doesn't matter if the environment or the caller replaces the value.
-  const fileProblems = read.problems.filter(
-    ({ pointer }) => 'value' in (nearestPlace(settings, pointer) ?? {}),
-  );
+  const isOfFile = ({ pointer }: PointerProblem) => 'value' in (nearestPlace(settings, pointer) ?? {});
   const conversionProblems = convertVariables(settings);
   if (settings.values.chain === undefined) settings.values.chain = {};
   const values = Default(ConfigSchema, settings.values);
 
   const all = [
-    fileProblems,
+    read.problems.filter(isOfFile),
     variableProblems,
     conversionProblems,
     checkSchema(values),
     checkBetweenKeys(values),
     checkPoints(values),
+    read.rounded.filter(isOfFile),
   ];
   const problems = all.reduce(addNewProblems, []);
   if (problems.length > 0) throw configError(settings, problems);
@@ -76,7 +75,7 @@ export function loadConfig(source: ConfigSource): Config {
 
 function noDocument(): ReadDocument {
   const settings: Settings = { values: {}, places: new Map(), fromVariables: new Set() };
-  return { settings, problems: [], names: new Set(), isWhole: true };
+  return { settings, problems: [], rounded: [], names: new Set(), isWhole: true };
 }
 
 function readText(file: string): string {

@@ -14,6 +14,7 @@ import {
   type Scalar,
   type YAMLMap,
 } from 'yaml';
+import { decimal } from '../core/decimal.ts';
 import type { EnvironmentVariables } from './environment.ts';
 import { interpolate } from './interpolate.ts';
 import { parseYaml, showVariables } from './parse-yaml.ts';
@@ -25,6 +26,8 @@ import { rangeOfSpan } from './value-range.ts';
 export type ReadDocument = {
   settings: Settings;
   problems: PointerProblem[];
+  /** Numbers that would be rounded. A value that should not be a number has a more useful problem. */
+  rounded: PointerProblem[];
   /** Names of the variables that the text uses. */
   names: Set<string>;
   /** False if the YAML itself is broken. The values are incomplete then, so checking them is pointless. */
@@ -45,9 +48,10 @@ export function readDocument(
   };
   const parsed = parseYaml(source.text, lines);
   if ('problems' in parsed) {
-    return { settings, problems: parsed.problems, names: new Set(), isWhole: false };
+    return { settings, problems: parsed.problems, rounded: [], names: new Set(), isWhole: false };
   }
-  const reader: Reader = { document: parsed.document, environment, settings, problems: [], names: new Set() };
+  const found = { problems: [], rounded: [], names: new Set<string>() };
+  const reader: Reader = { document: parsed.document, environment, settings, ...found };
   const { contents } = parsed.document;
   const isEmpty = contents === null || (isScalar(contents) && contents.value === null);
   if (isMap(contents)) settings.values = readMap(reader, contents, '');
@@ -55,8 +59,8 @@ export function readDocument(
     const range = rangeOf(contents);
     reader.problems.push({ pointer: '', message: 'must be a map of settings (key: value)', range });
   }
-  const { problems, names } = reader;
-  return { settings, problems, names, isWhole: isEmpty || isMap(contents) };
+  const { problems, rounded, names } = reader;
+  return { settings, problems, rounded, names, isWhole: isEmpty || isMap(contents) };
 }
 
 type Reader = {
@@ -64,6 +68,7 @@ type Reader = {
   environment: EnvironmentVariables;
   settings: Settings;
   problems: PointerProblem[];
+  rounded: PointerProblem[];
   names: Set<string>;
 };
 
@@ -126,11 +131,17 @@ function readAlias(reader: Reader, alias: Alias, pointer: string): unknown {
 }
 
 function readScalar(
-  { environment, settings, problems, names }: Reader,
+  { environment, settings, problems, rounded, names }: Reader,
   node: Scalar,
   pointer: string,
 ): unknown {
-  if (typeof node.value !== 'string') return node.value;
+  if (typeof node.value !== 'string') {
+    if (isRounded(node)) {
+      const message = `${node.source} has more digits than a number keeps and would become ${node.value}. Use fewer digits`;
+      rounded.push({ pointer, message });
+    }
+    return node.value;
+  }
   const text = showVariables(node.value);
   const replaced = interpolate(text, environment);
   if (replaced === undefined) return text;
@@ -143,6 +154,11 @@ function readScalar(
   }
   settings.fromVariables.add(pointer);
   return replaced.text;
+}
+
+function isRounded({ value, source }: Scalar): boolean {
+  if (typeof value !== 'number' || !Number.isFinite(value) || source === undefined) return false;
+  return !decimal(source.replace('+', '')).eq(String(value));
 }
 
 function rangeOf(node: Node | null): Range {

@@ -56,6 +56,22 @@ chainbell.yaml:4:1  colour: unknown key
 `,
   },
   {
+    promise: 'a number with more digits than a double keeps, instead of a rounded one',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  GEM: { address: "0x2222222222222222222222222222222222222222", decimals: 18, usd: 0.1234567890123456789 }
+  ORE: { address: "0x3333333333333333333333333333333333333333", decimals: 18.0, usd: 1.10 }
+`,
+    report: `
+chainbell.yaml:5:84  tokens.GEM.usd: 0.1234567890123456789 has more digits than a number keeps and would become 0.12345678901234568. Use fewer digits
+    5 |   GEM: { address: "0x2222222222222222222222222222222222222222", decimals: 18, usd: 0.1234567890123456789 }
+      |                                                                                    ^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
     promise: 'a limit of 0, with the value that means no limit',
     yaml: `
 chain:
