@@ -4,7 +4,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Fault } from '../core/fault.ts';
 import type { Api, ApiOptions } from './context.ts';
-import { chooseCoding } from './http/cached-response.ts';
+import { chooseCoding, matchTag, tagOf } from './http/cached-response.ts';
 import { PAGE } from './http/console-files.ts';
 
 /** Only what this server serves, and nothing inline. */
@@ -33,9 +33,12 @@ export function addConsoleRoutes(api: Api, { console: files }: Pick<ApiOptions, 
     if (page === undefined) throw new Fault('not_found', NOT_BUILT);
     const file = files?.get(name) ?? (name.startsWith('assets/') ? undefined : page);
     if (file === undefined) throw new Fault('not_found', `The console has no file ${name}`);
-    reply.headers(HEADERS).headers({ 'cache-control': file.cacheControl, etag: file.tag });
-    if (request.headers['if-none-match'] === file.tag) return reply.code(304).send();
     const coding = chooseCoding(request.headers['accept-encoding']);
+    const known = matchTag(request.headers['if-none-match'] ?? '', file, coding);
+    reply
+      .headers(HEADERS)
+      .headers({ 'cache-control': file.cacheControl, etag: known ?? tagOf(file.digest, coding) });
+    if (known !== undefined) return reply.code(304).send();
     if (coding !== 'identity') reply.header('content-encoding', coding);
     return reply.type(file.type).send(file.forms[coding]);
   }

@@ -84,11 +84,17 @@ describe('the console', () => {
     assert.equal((await get('/api/%E0%A4%A')).status, 400);
   });
 
-  test('a page that the browser has already gets 304', async () => {
-    const tag = (await get('/console')).headers.get('etag') ?? '';
-    const again = await get('/console', { 'if-none-match': tag });
-    assert.equal(again.status, 304);
-    assert.equal(await again.text(), '');
+  test('a page that the browser has already gets 304, and each coding has its tag', async () => {
+    const tags = new Set<string>();
+    for (const coding of ['identity', 'gzip', 'br']) {
+      const tag = (await get('/console', { 'accept-encoding': coding })).headers.get('etag') ?? '';
+      tags.add(tag);
+      for (const known of [tag, `"other", W/${tag}`, '*']) {
+        const again = await get('/console', { 'accept-encoding': coding, 'if-none-match': known });
+        assert.deepEqual([again.status, again.headers.get('etag'), await again.text()], [304, tag, '']);
+      }
+    }
+    assert.equal(tags.size, 3);
   });
 
   test('`http.console: false` switches it off', async () => {

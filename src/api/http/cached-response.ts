@@ -149,7 +149,7 @@ async function compress({ identity, digest }: CachedResponse, coding: 'br' | 'gz
 export const piecesOf = (body: Variant['body']): readonly Buffer[] => (Buffer.isBuffer(body) ? [body] : body);
 
 /** A strong tag differs for each coding (RFC 9110, section 8.8.3.3). */
-const tagOf = (digest: string, coding: Coding): string =>
+export const tagOf = (digest: string, coding: Coding): string =>
   coding === 'identity' ? `"${digest}"` : `"${digest}-${coding}"`;
 
 /**
@@ -158,7 +158,7 @@ const tagOf = (digest: string, coding: Coding): string =>
  */
 export function matchTag(
   ifNoneMatch: string,
-  { digest }: CachedResponse,
+  { digest }: Pick<CachedResponse, 'digest'>,
   coding: Coding,
 ): string | undefined {
   if (ifNoneMatch.trim() === '*') return tagOf(digest, coding);

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 
 type ConsoleFile = {
   type: string;
-  tag: string;
+  digest: string;
   cacheControl: string;
   forms: { identity: Buffer; br: Buffer; gzip: Buffer };
 };
@@ -42,7 +42,7 @@ function readForms(name: string): ConsoleFile {
   const identity = read('');
   return {
     type: types[path.extname(name)] ?? 'application/octet-stream',
-    tag: `"${createHash('sha256').update(identity).digest('base64url').slice(0, 22)}"`,
+    digest: createHash('sha256').update(identity).digest('base64url').slice(0, 22),
     cacheControl: name === PAGE ? 'no-cache' : IMMUTABLE,
     forms: { identity, br: read('.br'), gzip: read('.gz') },
   };
