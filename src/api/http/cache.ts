@@ -55,6 +55,8 @@ const NOT_FOUND_LIMITS: CacheLimits = { bytesMax: 8 * 1024 * 1024, entriesMax: 1
 const NOT_FOUND_SECONDS_MAX = 10;
 /** Concurrent computations for keys that clients can make up: far more than the database has connections, and few enough to fit into memory. */
 const COMPUTATIONS_MAX = 1_000;
+/** A response with data from before its computation, such as the last good reading of a node that is away, is soon computed again. */
+const OLD_SECONDS_MAX = 10;
 const REFRESH_RETRY_MS = 1_000;
 /** An entry without its response and key. 332 bytes were measured with keys of 60 characters. */
 const ENTRY_BYTES = 300;
@@ -149,7 +151,8 @@ async function computeEntry(
     const asOfMs = beganMs - Math.max(0, beganAtMs - (answer.asOf?.getTime() ?? beganAtMs));
     const cacheSeconds = Math.min(routeSeconds, answer.cacheSecondsMax ?? routeSeconds);
     const response = await toCachedResponse(answer);
-    const freshUntilMs = beganMs + cacheSeconds * 1000;
+    const isOld = asOfMs < beganMs;
+    const freshUntilMs = beganMs + Math.min(cacheSeconds, isOld ? OLD_SECONDS_MAX : cacheSeconds) * 1000;
     // A response that will soon be out of date is not served after that.
     const staleUntilMs = freshUntilMs + (cacheSeconds < routeSeconds ? 0 : staleSeconds * 1000);
     const times = { asOfMs, cacheSeconds, freshUntilMs, staleUntilMs, nextRefreshMs: beganMs };
