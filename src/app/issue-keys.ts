@@ -15,6 +15,7 @@ import {
   findKey,
   findWatcherByName,
   insertKey,
+  lockKey,
   revokeKey,
 } from '../store/watchers/api-keys.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
@@ -55,6 +56,7 @@ export async function rotateKey(
   { now, overlapMs }: { now: Date; overlapMs: number },
 ): Promise<IssuedKey> {
   return database.transaction(async (tx) => {
+    await lockKey(tx, keyId);
     const old = await findKey(tx, keyId);
     if (old === undefined) throw notFound(keyId);
     if (old.revokedAt !== undefined) {

@@ -7,7 +7,7 @@ import { counted } from '../../core/plural.ts';
 import { shellWord } from '../../core/terminal-text.ts';
 import type { Sealed } from '../../domain/key-ring.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
-import type { Db } from '../db/db.ts';
+import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
 export type StoredKey = {
@@ -168,6 +168,11 @@ export async function listWatcherKeys(db: Db, watcherId: number, limit: number):
 export async function findKey(db: Db, id: string): Promise<StoredKey | undefined> {
   const [row] = await db.query<KeyRow>(sql`${selectKeys} where k.id = ${id}`);
   return row && toKey(row);
+}
+
+/** Keeps other transactions from changing the key until this one ends, so that of two rotations the second sees the first. */
+export async function lockKey(tx: Tx, id: string): Promise<void> {
+  await tx.query(sql`select from api_key where id = ${id} for no key update`);
 }
 
 /** Revokes a key at `at`, unless it ends earlier. Returns whether the key exists. */

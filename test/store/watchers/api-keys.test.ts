@@ -11,6 +11,7 @@ import {
   findKey,
   listKekIds,
   listKeys,
+  listWatcherKeys,
   revokeKey,
 } from '../../../src/store/watchers/api-keys.ts';
 import { later, noon } from '../../kit/chain-story.ts';
@@ -129,6 +130,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await assert.rejects(rotate(keyId, later(2), 0), { code: 'conflict', message: /has already ended/ });
     await assert.rejects(issue('  '), hasCode('invalid'));
     assert.equal((await listKeys(database(), 10)).length, 1);
+  });
+
+  test('of concurrent rotations of one key the first succeeds, and the others say that it was rotated', async () => {
+    const { keyId, watcherId } = await issue('acme');
+    const outcomes = await Promise.allSettled(Array.from({ length: 6 }, () => rotate(keyId, noon, 60_000)));
+    const refusals = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
+    assert.equal(refusals.length, 5);
+    for (const refusal of refusals) {
+      assert.ok(refusal instanceof Fault && refusal.code === 'conflict');
+      assert.match(refusal.message, /was already rotated, and stays valid until/);
+    }
+    assert.equal((await listWatcherKeys(database(), watcherId, 10)).length, 2);
   });
 
   test('a rotation that fails leaves no key behind', async () => {
