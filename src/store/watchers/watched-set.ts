@@ -52,16 +52,17 @@ export async function replaceWatchedSet(
     where ${ofUrl} and (w.address <> all(${wanted}::bytea[]) or w.id = any(${listOf(doubled.map(({ id }) => id))}::uuid[]))
     returning w.id, w.lane_id, w.address`);
   await noteChanges(tx, watcherId, deleted.map(toDeletion));
-  let updatedCount = 0;
+  // By address: since the doubled ones were read, another transaction may have committed a second record of a member.
+  const updatedAddresses = new Set<Address>();
   for (const own of Map.groupBy(members, flagsOf).values()) {
     const [{ watchCoin, watchToken } = neither] = own;
-    const updated = await tx.query(sql`
+    const updated = await tx.query<{ address: Address }>(sql`
       update watched_address w set watch_coin = ${watchCoin}, watch_token = ${watchToken},
         updated_at = ${updateTime(sql`w.updated_at`, now)}
       where ${ofUrl} and w.address = any(${bytesOf(own.map(({ address }) => address))}::bytea[])
         and (w.watch_coin, w.watch_token) is distinct from (${watchCoin}::boolean, ${watchToken}::boolean)
-      returning w.id`);
-    updatedCount += updated.length;
+      returning '0x' || encode(w.address, 'hex') as address`);
+    for (const { address } of updated) updatedAddresses.add(address);
   }
   const stored = await tx.query<{ address: Address }>(sql`
     select '0x' || encode(w.address, 'hex') as address from watched_address w
@@ -76,9 +77,10 @@ export async function replaceWatchedSet(
     watcherId,
     created.map((row) => ({ from: undefined, to: toPlace(row) })),
   );
-  const unchanged = members.length - created.length - updatedCount;
+  const updated = updatedAddresses.size;
+  const unchanged = members.length - created.length - updated;
   return {
-    counts: { created: created.length, updated: updatedCount, deleted: deleted.length, unchanged },
+    counts: { created: created.length, updated, deleted: deleted.length, unchanged },
     deletedIds: deleted.map(({ id }) => id),
   };
 }

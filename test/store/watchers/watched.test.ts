@@ -222,4 +222,25 @@ onPostgres(({ database }) => {
     assert.equal(counts.deleted, 0);
     assert.equal((await findWatchedAddress(database(), 1, record.id))?.webhookUrl, moved);
   });
+
+  test('a record that is added while its set is replaced doesn’t count as another change of its address', async () => {
+    const record = await watchAddress(database());
+    const set = [{ address: record.address, watchCoin: false, watchToken: true }];
+    const { counts } = await database().transaction((tx) =>
+      replaceWatchedSet(
+        {
+          ...tx,
+          async query(statement) {
+            if (/^\s*update watched_address/.test(statement.text)) await watchAddress(database());
+            return tx.query(statement);
+          },
+        },
+        1,
+        record.webhookUrl,
+        set,
+        later(2),
+      ),
+    );
+    assert.deepEqual(counts, { created: 0, updated: 1, deleted: 0, unchanged: 0 });
+  });
 });
