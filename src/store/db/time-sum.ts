@@ -7,3 +7,7 @@ export const timeSum = (time: Sql, interval: Sql): Sql =>
 /** When a row is updated: now, but always after its last update at `last`. */
 export const updateTime = (last: Sql, now: Date): Sql =>
   sql`greatest(${now}::timestamptz, ${timeSum(last, sql`interval '1 millisecond'`)})`;
+
+/** The same if the update changes something, which null doesn't; else the time of the last update. */
+export const updateTimeIf = (isChange: Sql, last: Sql, now: Date): Sql =>
+  sql`case when ${isChange} then ${updateTime(last, now)} else ${last} end`;

@@ -7,7 +7,7 @@ import { shardOfRecord } from '../../domain/shard.ts';
 import type { Db } from '../db/db.ts';
 import { requirePresent } from '../db/lost-shards.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { updateTime } from '../db/time-sum.ts';
+import { updateTimeIf } from '../db/time-sum.ts';
 
 export type WatchSettings = {
   /** Confirmations to wait for before sending. The service's own setting applies if it is higher. */
@@ -57,15 +57,25 @@ export async function replaceSettings(
   await requirePresent(db, shardOfRecord(watcherId, id));
   const { confirmations, direction, minAmount, tokens, removed, strictOrder } = settings;
   const amounts = Array.from(tokens, ([token, amount]) => [token.slice(2), String(amount)]);
+  const wanted = {
+    confirmations: sql`nullif(${confirmations}::integer, 0)`,
+    direction: sql`nullif(${direction}::text, 'both')`,
+    minAmount: sql`nullif(${String(minAmount)}::text, '0')::numeric`,
+    tokens: sql`nullif(${JSON.stringify(Object.fromEntries(amounts))}::text, '{}')::jsonb`,
+    removed: sql`${removed}::boolean`,
+    strictOrder: sql`${strictOrder}::boolean`,
+  };
+  const isChange = sql`(${settingsColumns}) is distinct from (${wanted.confirmations}, ${wanted.direction}, ${wanted.minAmount},
+    ${wanted.tokens}, ${wanted.removed}, ${wanted.strictOrder})`;
   const [row] = await db.query<SettingsRow>(sql`
     update watched_address w set
-      confirmations = nullif(${confirmations}::integer, 0),
-      direction = nullif(${direction}::text, 'both'),
-      min_amount = nullif(${String(minAmount)}::text, '0')::numeric,
-      tokens = nullif(${JSON.stringify(Object.fromEntries(amounts))}::text, '{}')::jsonb,
-      removed = ${removed},
-      strict_order = ${strictOrder},
-      updated_at = ${updateTime(sql`updated_at`, now)}
+      confirmations = ${wanted.confirmations},
+      direction = ${wanted.direction},
+      min_amount = ${wanted.minAmount},
+      tokens = ${wanted.tokens},
+      removed = ${wanted.removed},
+      strict_order = ${wanted.strictOrder},
+      updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, now)}
     where ${isRecord(watcherId, id)}
     returning ${settingsColumns}`);
   return row && toSettings(row);

@@ -8,7 +8,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { forEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { updateTime } from '../db/time-sum.ts';
+import { updateTimeIf } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
@@ -200,6 +200,10 @@ async function insertRecords(scope: Scope, creations: readonly Creation[]): Prom
   return records.map((record) => ({ ...record, watcherId, createdAt: now, updatedAt: now }));
 }
 
+/** Whether the new values in `t` change record `w`. */
+const isChange = sql`(t.address <> w.address or t.watch_coin <> w.watch_coin or t.watch_token <> w.watch_token
+        or t.webhook_url <> w.webhook_url)`;
+
 async function updateRecords(
   scope: Scope,
   updates: readonly Update[],
@@ -220,8 +224,7 @@ async function updateRecords(
       watch_token = coalesce(t.watch_token, w.watch_token),
       webhook_url = coalesce(t.webhook_url, w.webhook_url),
       lane_id = coalesce(t.lane_id, w.lane_id),
-      updated_at = case when num_nonnulls(t.address, t.watch_coin, t.watch_token, t.webhook_url) = 0 then w.updated_at
-        else ${updateTime(sql`w.updated_at`, now)} end
+      updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, now)}
     from unnest(
       ${listOf(updates.map(({ id }) => shardOfRecord(watcherId, id)))}::bigint[],
       ${listOf(updates.map(({ id }) => id))}::uuid[],

@@ -5,7 +5,7 @@ import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import { recordIdIn, shardOfRecord, sliceForAddress, sliceOfRecord } from '../../domain/shard.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { updateTime } from '../db/time-sum.ts';
+import { updateTimeIf } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
@@ -140,7 +140,7 @@ export async function listRecordIds(
 }
 
 /**
- * Changes the fields that the patch contains. If the URL changes, waiting notifications move to its lane
+ * Changes the fields that the patch contains. If all of them have these values already, `updatedAt` stays. If the URL changes, waiting notifications move to its lane
  * (record-changes.ts). `origin` is the origin of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
  */
 export async function updateWatchedAddress(
@@ -150,7 +150,6 @@ export async function updateWatchedAddress(
   patch: WatchedAddressPatch,
   { origin, now, limits = noLimits }: { origin: string | undefined; now: Date; limits?: Limits },
 ): Promise<WatchedAddress | undefined> {
-  // An empty patch leaves updated_at as it is.
   if (Object.values(patch).every((value) => value === undefined))
     return findWatchedAddress(database, watcherId, id);
   const shardId = shardOfRecord(watcherId, id);
@@ -160,16 +159,24 @@ export async function updateWatchedAddress(
     if (watcher !== undefined && sliceOfRecord(id) >= watcher.slices) return undefined;
     const key = { shardId, origin: origin ?? '' };
     const laneId = watcher && (await ensureLanes(tx, watcher, [key]))(key);
+    const wanted = {
+      address: sql`${patch.address && toBytes(patch.address)}::bytea`,
+      watchCoin: sql`${patch.watchCoin}::boolean`,
+      watchToken: sql`${patch.watchToken}::boolean`,
+      webhookUrl: sql`${patch.webhookUrl}::text`,
+    };
+    const isChange = sql`(${wanted.address} <> w.address or ${wanted.watchCoin} <> w.watch_coin
+          or ${wanted.watchToken} <> w.watch_token or ${wanted.webhookUrl} <> w.webhook_url)`;
     const [row] = await tx.query<
       WatchedRow & Partial<Wanted> & { lane_id: number; old_lane_id: number; old_address: Uint8Array }
     >(sql`
       update watched_address w set
-        address = coalesce(${patch.address && toBytes(patch.address)}::bytea, w.address),
-        watch_coin = coalesce(${patch.watchCoin}::boolean, w.watch_coin),
-        watch_token = coalesce(${patch.watchToken}::boolean, w.watch_token),
-        webhook_url = coalesce(${patch.webhookUrl}::text, w.webhook_url),
+        address = coalesce(${wanted.address}, w.address),
+        watch_coin = coalesce(${wanted.watchCoin}, w.watch_coin),
+        watch_token = coalesce(${wanted.watchToken}, w.watch_token),
+        webhook_url = coalesce(${wanted.webhookUrl}, w.webhook_url),
         lane_id = coalesce(${laneId}::bigint, w.lane_id),
-        updated_at = ${updateTime(sql`w.updated_at`, now)}
+        updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, now)}
       from (
         select id, lane_id, address from watched_address
         where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id} for update) as old

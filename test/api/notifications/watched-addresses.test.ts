@@ -351,13 +351,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       key,
       body: { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/a' },
     });
-    const { data } = created.json as { data: { id: string } };
+    const { data } = created.json as { data: { id: string; address: string; webhook_url: string } };
     clock.advance(1_000);
-    for (const body of [{}, { unknown: 1 }])
-      assert.deepEqual((await ask('PATCH', `${PATH}/${data.id}`, { key, body })).json, created.json);
-    const records = [{ operation: 'update', id: data.id }];
+    const { id, address, webhook_url } = data;
+    const same = [{}, { address, watch_coin: true, watch_token: true, webhook_url }, { watch_token: true }];
+    for (const body of [...same, { unknown: 1 }])
+      assert.deepEqual((await ask('PATCH', `${PATH}/${id}`, { key, body })).json, created.json);
+    const records = same.map((patch) => ({ operation: 'update', id, ...patch }));
     const { json } = await ask('POST', `${PATH}/bulk`, { key, body: { records } });
-    assert.deepEqual(json, { success: true, data: [data] });
+    assert.deepEqual(json, { success: true, data: [data, data, data] });
+    const changed = await ask('PATCH', `${PATH}/${id}`, { key, body: { address, watch_coin: false } });
+    assert.deepEqual((changed.json as { data: object }).data, {
+      ...data,
+      watch_coin: false,
+      updated_at: clock.now().toISOString(),
+    });
   });
 });
 

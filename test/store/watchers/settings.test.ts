@@ -70,8 +70,31 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a change of settings updates updated_at, so that verify does not judge earlier blocks by the new settings', async () => {
     const { id } = await watchAddress(database());
-    await replaceSettings(database(), 1, id, { settings: defaultSettings, now: later(10) });
+    await replaceSettings(database(), 1, id, {
+      settings: { ...defaultSettings, removed: true },
+      now: later(10),
+    });
     assert.deepEqual((await findWatchedAddress(database(), 1, id))?.updatedAt, later(10));
+  });
+
+  test('settings that are the same as before leave updated_at as it is', async () => {
+    const { id } = await watchAddress(database());
+    const listed = new Map([
+      [carol, 5n],
+      [coin, greatest],
+    ]);
+    const sets = [
+      defaultSettings,
+      { ...defaultSettings, confirmations: 3, direction: 'out', minAmount: 5n, tokens: listed } as const,
+    ];
+    for (const [index, settings] of sets.entries()) {
+      await replaceSettings(database(), 1, id, { settings, now: later(index * 100) });
+      const before = await findWatchedAddress(database(), 1, id);
+      const sameTokens = new Map([...settings.tokens].toReversed());
+      const same = { settings: { ...settings, tokens: sameTokens }, now: later(index * 100 + 10) };
+      assert.deepEqual(await replaceSettings(database(), 1, id, same), settings);
+      assert.deepEqual(await findWatchedAddress(database(), 1, id), before);
+    }
   });
 
   test('commit and comparison agree on every combination of flags, settings and transfers', async () => {
