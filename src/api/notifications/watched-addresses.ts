@@ -27,6 +27,7 @@ import { onceOf } from '../http/idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
 import { cursorParameter, limitParameter, nextLink } from '../http/paging.ts';
 import { parameter, querySchema, readKeyed } from '../http/parameters.ts';
+import { createLateAlignment } from './late-alignment.ts';
 import { LIMIT_REACHED } from './limits.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
@@ -128,8 +129,9 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
   addCreate(api, options, gate);
   addList(api, options, gate);
   addGet(api, options, gate);
-  addUpdate(api, options, gate);
-  addRemove(api, options, gate);
+  const align = createLateAlignment(options);
+  addUpdate(api, options, gate, align);
+  addRemove(api, options, gate, align);
 }
 
 function addCreate(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
@@ -172,7 +174,12 @@ function addGet(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: Wa
   });
 }
 
-function addUpdate(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+function addUpdate(
+  api: Api,
+  options: ApiOptions,
+  { onRequest, watcherOf }: WatcherGate,
+  align: ReturnType<typeof createLateAlignment>,
+): void {
   const { database, clock, webhookPolicy, limits } = options;
   const schema = { params: Params, body: Patch, response: { 200: One } };
   api.patch(
@@ -183,13 +190,18 @@ function addUpdate(api: Api, options: ApiOptions, { onRequest, watcherOf }: Watc
       const patch = parsePatch(request.body, webhookPolicy);
       const origin = patch.webhookUrl === undefined ? undefined : webhookOrigin(patch.webhookUrl);
       const id = parseId(request.params.id);
-      const at = { origin, now: clock.now(), limits };
+      const at = { origin, now: clock.now(), limits, align };
       return success(found(await updateWatchedAddress(database, watcherId, id, patch, at)));
     },
   );
 }
 
-function addRemove(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+function addRemove(
+  api: Api,
+  options: ApiOptions,
+  { onRequest, watcherOf }: WatcherGate,
+  align: ReturnType<typeof createLateAlignment>,
+): void {
   const { database, clock, limits } = options;
   const schema = { params: Params, response: { 200: Done } };
   api.delete(
@@ -197,7 +209,7 @@ function addRemove(api: Api, options: ApiOptions, { onRequest, watcherOf }: Watc
     { onRequest, schema, config: { operation: operations.remove } },
     async (request) => {
       const id = parseId(request.params.id);
-      const at = { now: clock.now(), limits };
+      const at = { now: clock.now(), limits, align };
       const isDeleted = await deleteWatchedAddress(database, watcherOf(request), id, at);
       if (!isDeleted) throw notFound();
       return { success: true as const };

@@ -139,6 +139,9 @@ export async function listRecordIds(
   return rows.map(({ id }) => id);
 }
 
+/** `align` makes waiting notifications follow the change. */
+type ChangeOptions = { now: Date; limits?: Limits; align?: typeof alignNotifications };
+
 /**
  * Changes the fields that the patch contains. If all of them have these values already, `updatedAt` stays. If the URL changes, waiting notifications move to its lane
  * (record-changes.ts). `origin` is the origin of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
@@ -148,7 +151,12 @@ export async function updateWatchedAddress(
   watcherId: number,
   id: string,
   patch: WatchedAddressPatch,
-  { origin, now, limits = noLimits }: { origin: string | undefined; now: Date; limits?: Limits },
+  {
+    origin,
+    now,
+    limits = noLimits,
+    align = alignNotifications,
+  }: { origin: string | undefined } & ChangeOptions,
 ): Promise<WatchedAddress | undefined> {
   if (Object.values(patch).every((value) => value === undefined))
     return findWatchedAddress(database, watcherId, id);
@@ -191,7 +199,7 @@ export async function updateWatchedAddress(
     await noteChanges(tx, watcherId, [change], row);
     return record;
   });
-  if (updated !== undefined && origin !== undefined) await alignNotifications(database, watcherId, [id], now);
+  if (updated !== undefined && origin !== undefined) await align(database, watcherId, [id], now);
   return updated;
 }
 
@@ -200,7 +208,7 @@ export async function deleteWatchedAddress(
   database: Database,
   watcherId: number,
   id: string,
-  { now, limits = noLimits }: { now: Date; limits?: Limits },
+  { now, limits = noLimits, align = alignNotifications }: ChangeOptions,
 ): Promise<boolean> {
   const shardId = shardOfRecord(watcherId, id);
   const isGone = await database.transaction(async (tx) => {
@@ -212,7 +220,7 @@ export async function deleteWatchedAddress(
     await noteChanges(tx, watcherId, gone.map(toDeletion), gone[0]);
     return gone.length > 0;
   });
-  if (isGone) await alignNotifications(database, watcherId, [id], now);
+  if (isGone) await align(database, watcherId, [id], now);
   return isGone;
 }
 

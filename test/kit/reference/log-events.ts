@@ -329,6 +329,12 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'lanes, meaning',
     meaning: 'Due notifications were found that no worker was looking for. Please report it.',
   },
+  'delivery.align_failed': {
+    level: 'warn',
+    fields: 'watcher, watchedAddresses, error',
+    meaning:
+      'A watched address was changed or deleted, and moving or cancelling all its waiting notifications failed after the response. Workers do it for each of them when it is due.',
+  },
   'delivery.pending_alarm': {
     level: 'warn',
     fields: 'watcher, pending, limit',
