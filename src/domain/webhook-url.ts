@@ -17,7 +17,7 @@ export type WebhookPolicy = {
 };
 
 const NOT_ABSOLUTE = 'must be an absolute URL, such as https://example.com/hook';
-const URL_CHARACTERS_MAX = 2048;
+export const URL_CHARACTERS_MAX = 2048;
 
 /**
  * Names that have a meaning only inside one machine or network, or none at all: mDNS (RFC 6762, and the private names in its

@@ -1,7 +1,8 @@
 /**
  * Limits the memory that requests of watchers hold at once. A large body counts from before it is read until the client has
- * taken the response. A list counts until the client has taken it. Further requests of the watcher wait in turn. The operator's
- * requests have separate, smaller limits, so that they never wait for those of watchers.
+ * taken the response. A list counts until the client has taken it, and so does the response to a list of changes. Further
+ * requests of the watcher wait in turn. The operator's requests have separate, smaller limits, so that they never wait for
+ * those of watchers.
  */
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import type { Clock } from '../../core/clock.ts';
@@ -25,6 +26,9 @@ const OPERATOR_BODY_BYTES_MAX = 16 * 1024 * 1024;
 const OPERATOR_PAGES_MAX = 11;
 /** Pages that one request counts as: no list has longer pages. */
 const REQUEST_PAGES_MAX = 10;
+/** Bytes of responses to lists of changes: four of the longest, of 24 MB, and for the operator another one. */
+const CHANGED_BYTES_MAX = 96 * 1024 * 1024;
+const OPERATOR_CHANGED_BYTES_MAX = 24 * 1024 * 1024;
 
 /** Limits every such route that is added after this call. It runs after the key or token was checked. */
 export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): void {
@@ -52,7 +56,12 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
     restartBodyLimit(request);
   };
   const admitAnswer = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const limit = Number(Reflect.get(Object(request.query), 'limit') ?? PAGE_RECORDS);
+    // Fastify runs the hooks of the GET route and those of the HEAD route for a HEAD request.
+    if (admitted.has(request)) return;
+    admitted.add(request);
+    const query = Object(request.query);
+    const unlessLimited = request.routeOptions.config.recordsUnlessLimited?.(query) ?? PAGE_RECORDS;
+    const limit = Number(Reflect.get(query, 'limit') ?? unlessLimited);
     const pages = Math.ceil(Math.min(limit, REQUEST_PAGES_MAX * PAGE_RECORDS) / PAGE_RECORDS);
     // The handler refuses a limit that is not a number.
     await admit(answers, Number.isNaN(pages) ? 1 : Math.max(pages, 1), request, reply);
@@ -71,6 +80,22 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
     if (methods.includes('GET') || methods.includes('HEAD'))
       route.preHandler = [route.preHandler ?? [], admitAnswer].flat();
   });
+}
+
+/**
+ * Returns a function that holds the bytes of a response to changes until it has been sent. Call it before the changes are made,
+ * with an upper estimate, because such a response can be 35 times as long as its request. @throws Fault `limited`
+ */
+export function limitChanged({ clock }: Pick<ApiOptions, 'clock'>) {
+  const rooms = createRooms(clock, {
+    ...{ unitsMax: CHANGED_BYTES_MAX, operatorUnitsMax: OPERATOR_CHANGED_BYTES_MAX },
+    what: 'requests with many records',
+  });
+  return async (request: FastifyRequest, reply: FastifyReply, bytes: number): Promise<void> => {
+    await admit(rooms, bytes, request, reply);
+    // The key may have been revoked while the request waited.
+    await passAgain(request);
+  };
 }
 
 /** All routes of watchers, and the operator's lists. */
@@ -99,9 +124,6 @@ async function admit(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
-  // Fastify runs the hooks of the GET route and those of the HEAD route for a HEAD request.
-  if (admitted.has(request)) return;
-  admitted.add(request);
   requireConnected(request);
   const closed = new AbortController();
   reply.raw.once('close', () => closed.abort());

@@ -36,6 +36,8 @@ declare module 'fastify' {
     operation?: Operation;
     /** The response ends when the client leaves. The route has its own limit. */
     isEndless?: true;
+    /** How many records the response to a request without `limit` holds in memory, if they may be more than 1,000. */
+    recordsUnlessLimited?: (query: object) => number;
   }
 }
 

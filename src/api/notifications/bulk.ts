@@ -23,12 +23,13 @@ import { requireConnected } from '../http/connected.ts';
 import { invalid, invalidRequest } from '../http/errors.ts';
 import { onceOf, startOnce } from '../http/idempotency-key.ts';
 import { LINES_TYPE } from '../http/json-lines.ts';
+import { limitChanged } from '../http/memory-limit.ts';
 import { createRoom } from '../http/memory-queue.ts';
 import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
 import { createParser } from '../http/parser.ts';
 import { hasFreeSlot } from '../http/stream-slots.ts';
 import { answerLines } from './bulk-stream.ts';
-import { ChangeRecord, parseChange } from './changes.ts';
+import { ChangeRecord, changedBytes, parseChange } from './changes.ts';
 import { LIMIT_REACHED } from './limits.ts';
 import { found, PATH, parseFields, Record, toJson } from './watched-addresses.ts';
 
@@ -148,6 +149,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
   const { database, clock, webhookPolicy, limits } = options;
   const { onRequest, watcherOf } = gate;
   const answerStream = createStreamAnswer(options, gate, inTurn);
+  const admitAnswer = limitChanged(options);
 
   api.addContentTypeParser(LINES_TYPE, (request, body, done) => {
     if (request.method === 'POST' && request.routeOptions.url === BULK_PATH) return done(null, body);
@@ -164,6 +166,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
       const once = onceOf(request, watcherId, clock.now());
+      await admitAnswer(request, reply, changedBytes(changes));
       return inTurn(accountOf(request), async () => {
         const answer = await doOnce(database, once, async (tx) => {
           const at = { now: clock.now(), limits };

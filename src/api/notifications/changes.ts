@@ -4,7 +4,7 @@
  */
 import { Type } from 'typebox';
 import { messageOf } from '../../core/fault.ts';
-import type { WebhookPolicy } from '../../domain/webhook-url.ts';
+import { URL_CHARACTERS_MAX, type WebhookPolicy } from '../../domain/webhook-url.ts';
 import type { Change } from '../../store/watchers/watched-bulk.ts';
 import { strict, unknownFields } from '../http/body-names.ts';
 import { invalid, invalidRequest } from '../http/errors.ts';
@@ -43,6 +43,20 @@ export function parseChange(value: unknown, policy: WebhookPolicy): Change {
     default:
       throw invalid('/operation', 'must be create, update or delete');
   }
+}
+
+/** A record as JSON takes up to this much without its URL. */
+const RECORD_BYTES = 300;
+
+/** At most how many bytes of JSON the records after these changes take. */
+export function changedBytes(changes: readonly Change[]): number {
+  let bytes = 0;
+  for (const change of changes) {
+    const fields =
+      change.operation === 'create' ? change.record : change.operation === 'update' ? change.patch : {};
+    bytes += RECORD_BYTES + (fields.webhookUrl?.length ?? URL_CHARACTERS_MAX);
+  }
+  return bytes;
 }
 
 /** The change in a line of JSON. @throws Fault like `parseChange` */

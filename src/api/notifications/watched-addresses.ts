@@ -149,7 +149,12 @@ function addCreate(api: Api, options: ApiOptions, { onRequest, watcherOf }: Watc
 
 function addList(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
   const schema = { querystring: querySchema(listParameters) };
-  api.get(PATH, { onRequest, schema, config: { operation: operations.list } }, async (request, reply) => {
+  const config = {
+    operation: operations.list,
+    // Without an address, the list is streamed a page at a time.
+    recordsUnlessLimited: (query: object) => ('address' in query ? LIMIT_MAX : PAGE_RECORDS),
+  };
+  api.get(PATH, { onRequest, schema, config }, async (request, reply) => {
     const watcherId = watcherOf(request);
     const { limit: given, cursor: after, address } = readKeyed(request.query, listParameters);
     reply.type('application/json; charset=utf-8');

@@ -12,7 +12,7 @@ import { onSampledDatabase } from '../../kit/each-database.ts';
 import { createSlowDatabase } from '../../kit/slow-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { PATH } from '../api-story.ts';
-import { BULK, createBulkStory, recordOf, recordsOf } from '../notifications/bulk-story.ts';
+import { addressOf, BULK, createBulkStory, recordOf, recordsOf } from '../notifications/bulk-story.ts';
 
 const WAIT_MS = 30_000;
 const JSON_TYPE = 'application/json';
@@ -107,28 +107,63 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('lists that a watcher does not read delay only its own next lists', async () => {
     await using story = await createBulkStory(database());
-    const url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    const webhook_url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    const address = addressOf(7);
     // More than the sockets' buffers hold.
     for (let start = 0; start < 9_000; start += 3_000) {
-      const records = recordsOf(3_000, start).map((record) => ({ ...record, webhook_url: url }));
+      const records = Array.from({ length: 3_000 }, () => ({ address, webhook_url }));
       assert.equal((await story.ask('POST', BULK, { key: story.key, body: { records } })).status, 200);
     }
-    const address = story.api.server.address();
-    const port = typeof address === 'object' ? address?.port : undefined;
-    const list = (key: string) =>
+    const server = story.api.server.address();
+    const port = typeof server === 'object' ? server?.port : undefined;
+    const list = (key: string, query: string) =>
       get({
-        ...{ port, host: '127.0.0.1', agent: false, path: `${PATH}?limit=10000` },
+        ...{ port, host: '127.0.0.1', agent: false, path: `${PATH}?${query}` },
         headers: { authorization: `Bearer ${key}` },
       });
-    const unread = list(story.key);
-    const [response] = (await once(unread, 'response')) as [IncomingMessage];
-    const next = list(story.key);
-    const answer = answerOf(next);
+    const other = await story.issue('other');
+    for (const query of ['limit=10000', `address=${address}`]) {
+      const unread = list(story.key, query);
+      const [response] = (await once(unread, 'response')) as [IncomingMessage];
+      const next = list(story.key, query);
+      const answer = answerOf(next);
+      await waitUntil(() => story.clock.waits().includes(WAIT_MS));
+      assert.equal((await answerOf(list(other.key, query))).status, 200);
+      response.destroy();
+      assert.equal(JSON.parse((await answer).text).data.length, 9_000);
+    }
+  });
+
+  test('changes whose responses a watcher does not read delay only its own next ones', async () => {
+    await using story = await createBulkStory(database());
+    const webhook_url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    const created = await story.ask('POST', BULK, {
+      key: story.key,
+      body: { records: recordsOf(320).map((record) => ({ ...record, webhook_url })) },
+    });
+    const { data } = created.json as { data: { id: string }[] };
+    // 10,000 changes, which name each record 32 times, in 0.7 MB. The response has 23 MB.
+    const records = Array.from({ length: 10_000 }, (_, index) => ({
+      operation: 'update',
+      id: data[index % 320]?.id,
+    }));
+    const change = (key: string, changes: unknown[]) => {
+      const one = story.open({ 'content-type': JSON_TYPE, authorization: `Bearer ${key}` });
+      one.on('error', () => {}).end(JSON.stringify({ records: changes }));
+      return one;
+    };
+    const unread: IncomingMessage[] = [];
+    for (let count = 0; count < 2; count += 1)
+      unread.push(...((await once(change(story.key, records), 'response')) as [IncomingMessage]));
+    const third = answerOf(change(story.key, records));
     await waitUntil(() => story.clock.waits().includes(WAIT_MS));
     const other = await story.issue('other');
-    assert.equal((await answerOf(list(other.key))).status, 200);
-    response.destroy();
-    assert.equal(JSON.parse((await answer).text).data.length, 9_000);
+    assert.equal((await answerOf(change(other.key, recordsOf(3)))).status, 200);
+    unread[0]?.destroy();
+    const { status, text } = await third;
+    assert.equal(status, 200);
+    assert.ok(text.length > 22_000_000 && text.length < 24_000_000, String(text.length));
+    for (const one of unread) one.destroy();
   });
 
   test('clients that leave while their key is checked hold nothing', async () => {
