@@ -408,11 +408,11 @@ create table pair_state (
   constraint pair_state_pkey PRIMARY KEY (pair_id, block_number)
 );
 CREATE INDEX pair_state_block ON public.pair_state USING btree (block_number);
-CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE (liquidity_k IS NOT NULL);
+CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE ((liquidity_k IS NOT NULL) OR (supply_change <> (0)::numeric));
 CREATE INDEX pair_state_time ON public.pair_state USING btree (pair_id, mined_at DESC);
 comment on table pair_state is 'State of a pair at the end of each block that changed it. The newest row is the current state';
 comment on column pair_state.price is 'Units of the token that gives the value in USD, for one unit of the other; null without reserves';
-comment on column pair_state.supply_change is 'Change of the LP token supply by the liquidity events of this block';
+comment on column pair_state.supply_change is 'Change of the LP token supply in this block';
 comment on column pair_state.liquidity_k is 'Product of the reserves after the last liquidity event of this block';
 
 create table point (

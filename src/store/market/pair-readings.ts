@@ -6,7 +6,7 @@ import { type Decimal, decimal } from '../../core/decimal.ts';
 import type { LpSupply, Reserves } from '../../domain/pair.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
+import { type Sql, sql } from '../db/sql.ts';
 
 export type PairReading = Reserves & LpSupply & { pairId: number };
 
@@ -27,6 +27,10 @@ type NowRow = {
   is_fee_on: boolean | null;
 };
 
+/** Whether a state changed the LP token supply: by a mint or burn, or by LP tokens that a fork creates or destroys without one. */
+export const changesSupply = (state: Sql): Sql =>
+  sql`(${state}.liquidity_k is not null or ${state}.supply_change <> 0)`;
+
 /** The newest state of a pair. Its supply is the last reading plus the mints and burns since then. */
 export async function findCurrentPair(db: Db, pairId: number): Promise<CurrentPair | undefined> {
   const [row] = await db.query<NowRow>(sql`
@@ -38,8 +42,9 @@ export async function findCurrentPair(db: Db, pairId: number): Promise<CurrentPa
       where pair_id = s.pair_id order by block_number desc limit 1
     ) r on true
     left join lateral (
-      select sum(supply_change) as supply_change, (array_agg(liquidity_k order by block_number desc))[1] as liquidity_k
-      from pair_state where pair_id = s.pair_id and block_number > r.block_number and liquidity_k is not null
+      select sum(supply_change) as supply_change,
+        (array_agg(liquidity_k order by block_number desc) filter (where liquidity_k is not null))[1] as liquidity_k
+      from pair_state p where pair_id = s.pair_id and block_number > r.block_number and ${changesSupply(sql`p`)}
     ) c on true`);
   if (row === undefined) return undefined;
   const { total_supply, k_last, is_fee_on } = row;
@@ -56,7 +61,7 @@ export async function findCurrentPair(db: Db, pairId: number): Promise<CurrentPa
 }
 
 /**
- * For each pair, whether its contract has been read since the last mint or burn (`isCurrent`), and whether its protocol fee
+ * For each pair, whether its contract has been read since its LP token supply last changed (`isCurrent`), and whether its protocol fee
  * was on in the last reading.
  */
 export async function listReadings(
@@ -66,7 +71,7 @@ export async function listReadings(
   const rows = await db.query<{ id: number; is_current: boolean; is_fee_on: boolean | null }>(sql`
     select p.id, r.is_fee_on, r.block_number is not null and not exists (
       select from pair_state s
-      where s.pair_id = p.id and s.block_number > r.block_number and s.liquidity_k is not null
+      where s.pair_id = p.id and s.block_number > r.block_number and ${changesSupply(sql`s`)}
     ) as is_current
     from unnest(${listOf(pairIds)}::integer[]) as p (id)
     left join lateral (

@@ -4,11 +4,12 @@
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
+import { changesSupply } from '../market/pair-readings.ts';
 
 const finalNumber = sql`(select finalized_number from chain)`;
 
-/** Whether the LP supply no longer depends on state `s`, because it has no mint or burn or a final reading follows it. */
-const isRead = sql`(s.liquidity_k is null or exists (
+/** Whether the LP supply no longer depends on state `s`, because it didn't change that or a final reading follows it. */
+const isRead = sql`(not ${changesSupply(sql`s`)} or exists (
   select from pair_reading r
   where r.pair_id = s.pair_id and r.block_number >= s.block_number and r.block_number <= ${finalNumber}))`;
 

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
-import { findCurrentPair, insertReadings } from '../../../src/store/market/pair-readings.ts';
+import { findCurrentPair, insertReadings, listReadings } from '../../../src/store/market/pair-readings.ts';
 import {
   deletePairStatesAbove,
   findAveragePairPrice,
@@ -61,6 +61,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 200n }], 6));
     await database().transaction((tx) => deletePairStatesAbove(tx, 5));
     assert.equal((await findCurrentPair(database(), PAIR))?.supply?.totalSupply, 100n);
+  });
+
+  test('after each change of the LP token supply, with a mint or burn or without, the contract is read again', async () => {
+    const reading = { pairId: PAIR, reserve0: 1n, reserve1: 1n, totalSupply: 100n, kLast: 9n, isFeeOn: true };
+    const isCurrent = async () => (await listReadings(database(), [PAIR]))[0]?.isCurrent;
+    const add = (state: PairStateChange) => database().transaction((tx) => insertPairStates(tx, [state]));
+    await database().transaction((tx) => insertReadings(tx, [reading], 5));
+    await add(stateOf(6, '1'));
+    assert.equal(await isCurrent(), true);
+    await add({ ...stateOf(7, '1'), supplyChange: 20n, liquidityK: 4n });
+    assert.equal(await isCurrent(), false);
+    await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 120n }], 7));
+    await add({ ...stateOf(8, '1'), supplyChange: -30n });
+    assert.equal(await isCurrent(), false);
+    const { supply } = (await findCurrentPair(database(), PAIR)) ?? {};
+    assert.deepEqual([supply?.totalSupply, supply?.kLast], [90n, 9n]);
   });
 
   test('a period in which the pool was empty has no average', async () => {

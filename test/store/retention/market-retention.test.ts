@@ -79,33 +79,37 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a mint or burn stays until a final reading of the supply follows it', async () => {
-    await isFinal(50);
-    await insertPair(PAIR);
-    const reading = {
-      pairId: PAIR,
-      reserve0: 1n,
-      reserve1: 1n,
-      totalSupply: 100n,
-      kLast: 0n,
-      isFeeOn: false,
-    };
-    await database().transaction((tx) => insertReadings(tx, [reading], 5));
-    await database().transaction((tx) =>
-      insertPairStates(tx, [{ ...stateOf(10), supplyChange: 7n, liquidityK: 1n }, stateOf(50)]),
-    );
-    const supply = async () => (await findCurrentPair(database(), PAIR))?.supply?.totalSupply;
-    const prune = async () => [
-      await prunePairStates(database(), { from: later(-1e9), before: later(10 * HOUR_MS), limit: 10 }),
-      await pruneOldPairStates(database(), { before: later(10 * HOUR_MS), limit: 10 }),
-    ];
-    assert.deepEqual([await prune(), await supply()], [[0, 0], 107n]);
-    await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 107n }], 51));
-    assert.deepEqual(await prune(), [0, 0], 'a reading that a reorg may orphan');
-    await database().query(sql`update chain set finalized_number = 51`);
-    assert.equal(await prunePairReadings(database(), 10), 1);
-    assert.deepEqual([await prune(), await supply()], [[1, 0], 107n]);
-  });
+  for (const [what, liquidityK] of [
+    ['a mint or burn', 1n],
+    ['a change of the supply without one', undefined],
+  ] as const)
+    test(`${what} counts and stays until a final reading of the supply follows it`, async () => {
+      await isFinal(50);
+      await insertPair(PAIR);
+      const reading = {
+        pairId: PAIR,
+        reserve0: 1n,
+        reserve1: 1n,
+        totalSupply: 100n,
+        kLast: 0n,
+        isFeeOn: false,
+      };
+      await database().transaction((tx) => insertReadings(tx, [reading], 5));
+      await database().transaction((tx) =>
+        insertPairStates(tx, [{ ...stateOf(10), supplyChange: 7n, liquidityK }, stateOf(50)]),
+      );
+      const supply = async () => (await findCurrentPair(database(), PAIR))?.supply?.totalSupply;
+      const prune = async () => [
+        await prunePairStates(database(), { from: later(-1e9), before: later(10 * HOUR_MS), limit: 10 }),
+        await pruneOldPairStates(database(), { before: later(10 * HOUR_MS), limit: 10 }),
+      ];
+      assert.deepEqual([await prune(), await supply()], [[0, 0], 107n]);
+      await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 107n }], 51));
+      assert.deepEqual(await prune(), [0, 0], 'a reading that a reorg may orphan');
+      await database().query(sql`update chain set finalized_number = 51`);
+      assert.equal(await prunePairReadings(database(), 10), 1);
+      assert.deepEqual([await prune(), await supply()], [[1, 0], 107n]);
+    });
 
   test('of the old states, the one in force at the oldest time of responses stays', async () => {
     await isFinal(300);

@@ -689,11 +689,11 @@ create table pair_state (
 );
 create index pair_state_block on pair_state (block_number);
 create index pair_state_time on pair_state (pair_id, mined_at desc);
-create index pair_state_liquidity on pair_state (pair_id, block_number) where liquidity_k is not null;
+create index pair_state_liquidity on pair_state (pair_id, block_number) where liquidity_k is not null or supply_change <> 0;
 comment on table pair_state is 'State of a pair at the end of each block that changed it. The newest row is the current state';
 comment on column pair_state.price is
   'Units of the token that gives the value in USD, for one unit of the other; null without reserves';
-comment on column pair_state.supply_change is 'Change of the LP token supply by the liquidity events of this block';
+comment on column pair_state.supply_change is 'Change of the LP token supply in this block';
 comment on column pair_state.liquidity_k is 'Product of the reserves after the last liquidity event of this block';
 
 create table pair_reading (
