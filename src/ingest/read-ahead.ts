@@ -189,6 +189,9 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
       const own = abort;
       fill(from, head, own);
       try {
+        // Callers repeat the call until they have all blocks.
+        if (own.signal.aborted && requests.length === 0)
+          throw new Fault('unavailable', 'the request for these blocks was aborted');
         const blocks = await take(signal);
         fill(from + blocks.length, head, own);
         return blocks;

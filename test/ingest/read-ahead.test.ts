@@ -57,6 +57,13 @@ function openReader(patienceMs = PATIENCE_MS) {
   };
 }
 
+test('a call after its caller has stopped fails, because one that returned nothing would be repeated for ever', async () => {
+  const reader = openReader();
+  const from = await warmUp(reader);
+  await assert.rejects(reader.readAhead.next(from, head, AbortSignal.abort()), Fault);
+  assert.equal(reader.requests.length, 0);
+});
+
 function bundleOf(reference: BlockReference, logCount = 0): Bundle {
   const number = typeof reference === 'number' ? reference : head.number;
   const topics = [TRANSFER, head.hash, head.hash];
