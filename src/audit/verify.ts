@@ -7,7 +7,6 @@ import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { type QuorumSetting, quorumOf } from '../domain/quorum.ts';
 import { createPairReader } from '../ingest/pairs/pair-events.ts';
-import { WHOLE_MS } from '../ingest/pairs/pair-retention.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import { readSnapshot } from '../store/audit/comparison.ts';
@@ -15,14 +14,9 @@ import { findChain, findTip } from '../store/blocks/blocks.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
 import { findFirstDeferred } from '../store/matching/deferred.ts';
-import {
-  assetsOf,
-  type CompareOptions,
-  type CompareStored,
-  compareBatch,
-  type KeptSince,
-} from './compare-batch.ts';
+import { assetsOf, type CompareOptions, type CompareStored, compareBatch } from './compare-batch.ts';
 import { comparePrices, compareSums } from './compare-sums.ts';
+import { createKeptSince } from './kept-since.ts';
 import { listNotCompared } from './not-compared.ts';
 import { createRangeReader } from './read-range.ts';
 import { countUnread, verifyBatch } from './verify-batch.ts';
@@ -67,13 +61,16 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   if (stored === undefined) return report;
   const range = limitRange(options, stored, report);
   const { finalizedNumber } = stored;
-  const kept = keptSince(options, await readTime(options.primary ?? database));
+  const now = await readTime(options.primary ?? database);
+  const whileKept = createKeptSince({ db: database, clock, now }, options);
   const extract = {
     pairEvents: createPairReader(options.pairs),
     activities: createActivityReader(options.rules),
   };
   const compareStored: CompareStored = (read) =>
-    readSnapshot(database, (snapshot) => compareBatch(snapshot, read, { ...options, ...kept }));
+    whileKept((kept) =>
+      readSnapshot(database, (snapshot) => compareBatch(snapshot, read, { ...options, ...kept })),
+    );
   const access = { database, clock, extract, finalizedNumber, compareStored };
   const panel = createWitnessPanel({ ...access, witnesses, quorum }, tally, signal);
   const readBlocks = createRangeReader({ nodes, clock, extract, to: range.to }, signal);
@@ -93,7 +90,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   }
   if (times !== undefined) {
     const { pairs } = options;
-    await countSums(database, { ...times, ...kept, pairs, block: range.to }, tally);
+    await countSums(database, whileKept, { ...times, pairs, block: range.to }, tally);
   }
   report.notCompared = listNotCompared(options, tally.notCompared);
   return { ...report, outcome: outcomeOf(report) };
@@ -128,18 +125,6 @@ function limitRange(
   return { from: Math.max(asked.from, stored.from), to: Math.min(asked.to, stored.to) };
 }
 
-function keptSince(
-  { notificationsMs, swapsMs }: Pick<VerifyOptions, 'notificationsMs' | 'swapsMs'>,
-  now: Date,
-): KeptSince {
-  const before = (ms: number) => new Date(now.getTime() - ms);
-  return {
-    keptSince: before(notificationsMs),
-    swapsKeptSince: before(swapsMs),
-    statesKeptSince: before(WHOLE_MS),
-  };
-}
-
 /** The times of the first and the last block that were read. */
 type Times = { first: Date; last: Date };
 
@@ -151,13 +136,14 @@ function extend(times: Times | undefined, read: readonly ReadBlock[]): Times | u
 /** Compares sums and prices of the time between the first and the last block. */
 async function countSums(
   database: Database,
-  side: Times & Pick<VerifyOptions, 'pairs'> & Pick<KeptSince, 'swapsKeptSince'> & { block: number },
+  whileKept: ReturnType<typeof createKeptSince>,
+  side: Times & Pick<VerifyOptions, 'pairs'> & { block: number },
   tally: Tally,
 ): Promise<void> {
   const prices = await comparePrices(database, { ...side, assets: assetsOf(side.pairs) });
   tally.notCompared.unobserved = prices.unobserved;
-  for (const difference of [...prices.differences, ...(await compareSums(database, side))])
-    tally.count(difference);
+  const sums = await whileKept(({ swapsKeptSince }) => compareSums(database, { ...side, swapsKeptSince }));
+  for (const difference of [...prices.differences, ...sums]) tally.count(difference);
 }
 
 function outcomeOf({ differences, blocks, undecided }: VerifyReport): VerifyReport['outcome'] {

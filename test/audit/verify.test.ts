@@ -11,8 +11,10 @@ import { Fault } from '../../src/core/fault.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import type { BlockHeader, BlockReference } from '../../src/domain/block.ts';
 import { commitBlocks, insertChain } from '../../src/store/blocks/blocks.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { followPairs } from '../../src/store/market/pairs.ts';
+import { raisePruneMark } from '../../src/store/retention/prune-marks.ts';
 import { hashOf, headerOf, later, noon, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
@@ -177,6 +179,34 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([report.undecided.pruned, differences], [1, []]);
     const kept = await verify(headerOf, { pairs: [swapped], swapsMs: Date.now() });
     assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
+  });
+
+  test('what retention has deleted is not missing, also with a longer retention now or a clock that was ahead', async () => {
+    await watchAddress(database());
+    await database().transaction((tx) => followPairs(tx, [swapped], { header: headerOf(1), now: noon }));
+    for (const kind of ['notification', 'swap', 'pair_state'] as const)
+      await raisePruneMark(database(), kind, later(120_000));
+    const kept = { pairs: [swapped], notificationsMs: Date.now(), swapsMs: Date.now() };
+    const { report, differences } = await verify(headerOf, kept);
+    assert.deepEqual([report.undecided.pruned, differences], [2, []]);
+  });
+
+  test('what retention deletes during a comparison is not missing', async () => {
+    await watchAddress(database());
+    let comparisons = 0;
+    const overtaken: Database = {
+      ...database(),
+      async transaction(work) {
+        const result = await database().transaction(work);
+        comparisons += 1;
+        if (comparisons === 1) await raisePruneMark(database(), 'notification', later(120_000));
+        return result;
+      },
+    };
+    const { report, differences } = await verify(headerOf, {
+      ...{ database: overtaken, notificationsMs: Date.now() },
+    });
+    assert.deepEqual([report.undecided.pruned, differences], [1, []]);
   });
 
   // The first block is requested alone, the two after it together.

@@ -30,7 +30,7 @@ export async function emptyDatabase(database: Database): Promise<void> {
     update record_counting set is_counted = false;
     update last_success set at = null;
     update statistics_state set counted_id = null, counted_until = null, counted_from = null;
-    update clock_state set steps_ms = 0, last_step_ms = null, last_step_at = null, prune_from = null, probed_at = null`);
+    update clock_state set steps_ms = 0, last_step_ms = null, last_step_at = null, prune_from = null, pausing_step_ms = null, pausing_step_at = null, probed_at = null`);
 }
 
 /** Deletes the rows and partitions of distributed tables. One statement for each, because Citus runs each on all servers. */

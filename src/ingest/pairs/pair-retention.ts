@@ -12,6 +12,7 @@ import {
   pruneSwaps,
   pruneSwapVolumes,
 } from '../../store/retention/market-retention.ts';
+import { raisePruneMark } from '../../store/retention/prune-marks.ts';
 
 /** Rows of one delete, which takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -39,13 +40,16 @@ export function createPairPruner(options: { database: Database; clock: Clock } &
     const limit = STEP_ROWS;
     const old = new Date(hourMs - pairHistoryMs);
     const whole = new Date(hourMs - WHOLE_MS);
+    const swaps = new Date(hourMs - swapsMs);
+    await raisePruneMark(database, 'pair_state', whole);
+    await raisePruneMark(database, 'swap', swaps);
     const states = await prunePairStates(database, { from: thinned, before: whole, limit });
     if (states < limit) thinned = whole;
     const counts = [
       readings,
       states,
       await pruneOldPairStates(database, { before: old, limit }),
-      await pruneSwaps(database, { before: new Date(hourMs - swapsMs), unvaluedBefore: old, limit }),
+      await pruneSwaps(database, { before: swaps, unvaluedBefore: old, limit }),
       await pruneSwapVolumes(database, { before: old, limit }),
     ];
     if (counts.includes(limit)) return 'worked';

@@ -7,6 +7,7 @@ import type { Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { bucketOf } from '../market/swaps.ts';
 import { lockPoints } from '../points/awards.ts';
+import { readPruneMarks } from '../retention/prune-marks.ts';
 
 /** A sum as stored and as derived from its rows, as text; undefined if there is none. */
 type Sum = { stored: string | undefined; derived: string | undefined };
@@ -101,15 +102,23 @@ const awardedFrom = (day: string, length: Sql) => sql`
   awarded_at >= ${day}::date::timestamp at time zone 'UTC'
     and awarded_at < (${day}::date::timestamp + ${length}) at time zone 'UTC'`;
 
-/** Recomputes a sum from its swaps. The caller holds the commit lock, because block commits write both. */
+/**
+ * Recomputes a sum from its swaps. The caller holds the commit lock, because block commits write both. False if retention may have
+ * deleted some of the swaps, of which only the sum is left.
+ */
 export async function recomputeVolume(tx: Tx, { pairId, startedAt }: VolumeKey): Promise<boolean> {
-  await tx.query(sql`delete from swap_volume where pair_id = ${pairId} and started_at = ${startedAt}`);
-  await tx.query(sql`
-    insert into swap_volume (pair_id, started_at, usd_value, swap_count)
-    select pair_id, ${startedAt}::timestamptz, coalesce(sum(usd_value), 0), count(*) from swap
+  const [sum] = await tx.query<{ usd_value: string; swap_count: number }>(sql`
+    select coalesce(sum(usd_value), 0)::text as usd_value, count(*) as swap_count from swap
     where pair_id = ${pairId} and mined_at >= ${startedAt}
-      and mined_at < ${startedAt}::timestamptz + interval '5 minutes'
-    group by pair_id`);
+      and mined_at < ${startedAt}::timestamptz + interval '5 minutes'`);
+  // After the swaps: retention raises its mark before it deletes.
+  const keptFrom = (await readPruneMarks(tx)).get('swap');
+  if (sum === undefined || (keptFrom !== undefined && startedAt < keptFrom)) return false;
+  await tx.query(sql`delete from swap_volume where pair_id = ${pairId} and started_at = ${startedAt}`);
+  if (sum.swap_count > 0)
+    await tx.query(sql`
+      insert into swap_volume (pair_id, started_at, usd_value, swap_count)
+      values (${pairId}, ${startedAt}, ${sum.usd_value}::numeric, ${sum.swap_count})`);
   return true;
 }
 

@@ -534,6 +534,14 @@ comment on column process.leads is 'Whether it is the leading follower. The colu
 comment on column process.write_failures is 'Writes that were failing at its last heartbeat: part, message and since when';
 comment on column process.failing_work is 'Work beside blocks and webhooks that failed then: which, since when and whether by a bug';
 
+create table prune_mark (
+  kind text not null,
+  before timestamp with time zone not null,
+  constraint prune_mark_pkey PRIMARY KEY (kind),
+  constraint prune_mark_kind_check CHECK ((kind = ANY (ARRAY['notification'::text, 'swap'::text, 'pair_state'::text])))
+);
+comment on table prune_mark is 'How far retention has deleted: rows of this kind from before this time may be missing, whatever the retention is now';
+
 create table queue (
   shard_id bigint not null,
   id bigint not null,

@@ -13,6 +13,7 @@ import { STATISTICS_RETENTION_MS } from '../delivery/statistics.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
 import { type Crowded, finalNumber, maintainPartitions, unlessGone } from './partitions.ts';
+import { raisePruneMark } from './prune-marks.ts';
 
 /** Rows that one step deletes per table. A delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -42,6 +43,7 @@ export function createPruner(options: {
       delivery_attempt: new Date(now - attemptsMs),
       record_delivery_sum: new Date(now - STATISTICS_RETENTION_MS),
     };
+    await raisePruneMark(database, 'notification', before.notification);
     const isDropped = await maintainPartitions(database, { now: new Date(now), before, crowded, clock });
     const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
     const notifications = await pruneNotifications(database, before.notification, STEP_ROWS);

@@ -7,6 +7,7 @@ import { raw, sql } from '../../../src/store/db/sql.ts';
 import { moveToEnded } from '../../../src/store/delivery/notification-rows.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
 import { findLastRoundAt, insertRound } from '../../../src/store/prices/price-rounds.ts';
+import { readPruneMarks } from '../../../src/store/retention/prune-marks.ts';
 import { createPruner } from '../../../src/store/retention/retention.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
@@ -59,6 +60,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     clock.advance(2 * HOUR_MS);
     assert.equal(await prune(signal), 'idle');
     assert.deepEqual(await listStates(database()), states);
+    assert.deepEqual([...(await readPruneMarks(database()))], [['notification', noon]]);
     clock.advance(1);
     await prune(signal);
     assert.deepEqual(await listStates(database()), ['held', 'waiting']);
@@ -413,7 +415,7 @@ onPostgres(({ database }) => {
         plans.some((plan) => plan.includes(part)),
         part,
       );
-    assert.doesNotMatch(plans.join('\n'), /Seq Scan on (?!pg_|chain )/);
+    assert.doesNotMatch(plans.join('\n'), /Seq Scan on (?!pg_|(chain|prune_mark) )/);
   });
 
   test('answers to requests with an Idempotency-Key are deleted after a day', async () => {

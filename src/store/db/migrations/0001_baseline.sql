@@ -570,6 +570,12 @@ comment on column clock_state.prune_from is 'Nothing is pruned before this time,
 comment on column clock_state.pausing_step_ms is 'The last of the large steps; last_step_ms is the last of all';
 comment on column clock_state.probed_at is 'Written by the probe of /readyz';
 
+create table prune_mark (
+  kind text primary key check (kind in ('notification', 'swap', 'pair_state')),
+  before timestamptz not null
+);
+comment on table prune_mark is 'How far retention has deleted: rows of this kind from before this time may be missing, whatever the retention is now';
+
 create table process (
   id text primary key,
   roles text[] not null,
