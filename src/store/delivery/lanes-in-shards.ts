@@ -13,13 +13,14 @@ import { type Sql, sql } from '../db/sql.ts';
  * the workers. Until then a released lane would seem empty. Only after that its advisory locks end.
  */
 const WAKE_LOCK_SPACE = 0x6362_000c;
-const wakeKey = sql`(l.id % ${2 ** 31 - 1}::bigint)::integer`;
+/** Lanes share 1,024 locks, because PostgreSQL's lock table has no room for one of each lane that a commit may wake. */
+const wakeKey = sql`(l.id & 1023)::integer`;
 
 /** Keeps these lanes from being given back until this transaction is visible everywhere. */
 export async function announceWaking(tx: Tx, laneIds: readonly number[]): Promise<void> {
   await tx.query(sql`
-    select pg_advisory_xact_lock_shared(${WAKE_LOCK_SPACE}, ${wakeKey})
-    from unnest(${laneIds}::bigint[]) as l (id) order by id`);
+    select pg_advisory_xact_lock_shared(${WAKE_LOCK_SPACE}, key) from (
+      select distinct ${wakeKey} as key from unnest(${laneIds}::bigint[]) as l (id) order by key) as keys`);
 }
 
 /** The lanes that no transaction is waking which is visible here, but not yet in the shards. */

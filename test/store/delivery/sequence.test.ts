@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { toBytes } from '../../../src/core/hex.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { announceWaking } from '../../../src/store/delivery/lanes-in-shards.ts';
+import { advanceSequences } from '../../../src/store/delivery/sequence.ts';
 import { settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
@@ -31,6 +34,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     (await attemptDue(database(), { now: later(ms), succeeds })).map(({ amount }) => amount);
   const attemptSorted = async (ms: number, succeeds = true) =>
     (await attempt(ms, succeeds)).sort((a, b) => Number(a - b));
+
+  test('a transaction takes a bounded number of locks, however many watched addresses and lanes it has', async () => {
+    await database().transaction(async (tx) => {
+      const records = Array.from({ length: 5_000 }, () => ({ shardId: 1, id: randomUUID() }));
+      await advanceSequences(tx, records, noon);
+      await announceWaking(
+        tx,
+        records.map((_, index) => index + 1),
+      );
+      const [locks] = await tx.query<{ count: number }>(
+        sql`select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`,
+      );
+      assert.ok((locks?.count ?? 0) > 1_000 && (locks?.count ?? 0) <= 2_048, `${locks?.count} locks`);
+    });
+  });
 
   test('notifications of a watched address with strict_order are attempted one at a time, in the order of the chain', async () => {
     await watchAddress(database(), strict);
@@ -213,7 +231,7 @@ onPostgres(({ database, place }) => {
       const times = { startedAt: noon, mayHaveArrived: true, durationMs: 1, settledAt: later(1) };
       const end = (one: Database) =>
         settle(one, [{ lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times }]);
-      const lockSequence = sql`select pg_advisory_xact_lock(${0x6362_0007}, hashtext(${record.id}))`;
+      const lockSequence = sql`select pg_advisory_xact_lock(${0x6362_0007}, hashtext(${record.id}) & 1023)`;
       await inLine(place(), lockSequence, firstInLine === 'the commit' ? [commit, end] : [end, commit]);
       const rows = await listNotifications(database());
       assert.deepEqual(
