@@ -4,8 +4,8 @@
  * (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
  *
  * Notifications of a watcher for one address keep the order of blocks: while an older match is deferred, later ones are deferred
- * too. A reorg deletes the deferred matches of orphaned blocks. Apart from groups behind an older deferred match, its commit
- * writes all notifications at once, because rows of orphaned transfers may be among them.
+ * too. A reorg deletes the deferred matches of orphaned blocks, and its commit defers as others do. Notifications that exist already and
+ * whose transfers stay on the chain are kept at once (kept-rows.ts), so no removal notice is sent for them.
  */
 import { type Address, fromBytes } from '../../core/hex.ts';
 import type { Transfer } from '../../domain/block.ts';
@@ -45,7 +45,7 @@ type Deferrable = {
 export async function listDeferrable(
   tx: Tx,
   matches: readonly Match[],
-  { isReorg, limits }: { isReorg: boolean; limits: DeferralLimits },
+  limits: DeferralLimits,
 ): Promise<Deferrable> {
   const counts = new Map<Address, number>();
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
@@ -72,7 +72,6 @@ export async function listDeferrable(
   const deferred = rows.flatMap(({ watcher_id: watcherId, address: bytes, records, watchers, follows }) => {
     const group = { watcherId, address: fromBytes(bytes), watchers };
     if (follows) return [group];
-    if (isReorg) return [];
     left -= records * (counts.get(group.address) ?? 0);
     return left < 0 ? [group] : [];
   });
@@ -148,7 +147,7 @@ export async function deferMatches(
 const MATCHES_MAX = 16;
 
 /**
- * Matches of one address in one block, in parts, with their positions among all of them. Those of a transaction with earlier notifications
+ * Matches of one address in one block, in parts. Those of a transaction with earlier notifications
  * stay together as far as `rowsMax` allows, because they decide what a notification replaces.
  */
 function inParts(
@@ -157,13 +156,12 @@ function inParts(
   { rowsMax }: Pick<DeferralLimits, 'rowsMax'>,
 ): Match[][] {
   const parts: Match[][] = [];
-  for (const [index, match] of matches.entries()) {
+  for (const match of matches) {
     const part = parts.at(-1);
     const isSame = hasEarlier && part?.at(-1)?.transfer.txHash === match.transfer.txHash;
-    const placed = { ...match, position: index + 1 };
     if (part !== undefined && part.length < (isSame ? Math.max(rowsMax, MATCHES_MAX) : MATCHES_MAX))
-      part.push(placed);
-    else parts.push([placed]);
+      part.push(match);
+    else parts.push([match]);
   }
   return parts;
 }

@@ -76,7 +76,7 @@ export async function insertNotifications(
   },
   reorgIds: readonly number[] = [],
 ): Promise<StoredCount[]> {
-  const all = inOrderOf(blocks, matches, kept);
+  const all = [...matches, ...kept];
   if (all.length === 0) return [];
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
   const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, hashesOf(all)));
@@ -158,20 +158,6 @@ function wantedAmong(
     )`;
 }
 
-/** The matches in the order of the blocks, which is that of strict order. */
-function inOrderOf(
-  blocks: readonly MatchedBlock[],
-  matches: readonly Match[],
-  kept: readonly Match[],
-): readonly Match[] {
-  if (kept.length === 0) return matches;
-  const places = blocks.flatMap(({ transfers }) => transfers.map(placeOf));
-  const placed = new Map<string, number>();
-  for (const [index, place] of places.entries()) if (!placed.has(place)) placed.set(place, index);
-  const at = ({ transfer }: Match) => placed.get(placeOf(transfer)) ?? 0;
-  return [...matches, ...kept].sort((one, other) => at(one) - at(other));
-}
-
 /** Those of the further transfers that are not among `known`. */
 export function notAmong<T extends MatchedTransfer>(
   known: readonly MatchedTransfer[],
@@ -234,7 +220,7 @@ const transfersOf = (matches: readonly Match[]): Sql => sql`
         ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
         ${listOf(matches.map(({ occurrence }) => occurrence))}::integer[],
         ${listOf(matches.map(({ block }) => block))}::bigint[],
-        ${listOf(matches.map(({ position }, index) => position ?? index + 1))}::bigint[]
+        ${listOf(matches.map(({ position }) => position))}::bigint[]
       ) as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)`;
 
 /** The watched address of the match. */
@@ -315,12 +301,12 @@ async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
 
 /** A transfer and the number of its block. */
 export type MatchedTransfer = { transfer: Transfer; block: number };
+/** With its place among the transfers of the commit, from 1, which orders strict sequences. */
+export type PlacedTransfer = MatchedTransfer & { position: number };
 /** A transfer with the side that is watched. `occurrence` counts equal transfers of one transaction. */
-export type Match = MatchedTransfer & {
+export type Match = PlacedTransfer & {
   side: 'sender' | 'receiver';
   occurrence: number;
-  /** Its place in strict order within the block, from 1. If undefined, its place in the list. */
-  position?: number;
 };
 
 /** The addresses that may be watched. It leaves out only ones that are not. */
@@ -335,15 +321,16 @@ export function listMatches(tx: Tx, blocks: readonly MatchedBlock[], narrow?: Na
  * Leaves out a transaction hash that an earlier block has, because one statement can't update a row twice. Some chains have had
  * the same transaction hash in two blocks.
  */
-export function withoutRepeats(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
+export function withoutRepeats(blocks: readonly MatchedBlock[]): PlacedTransfer[] {
   const blockOf = new Map<Hash, number>();
-  const placed: MatchedTransfer[] = [];
+  const placed: PlacedTransfer[] = [];
   for (const { header, transfers } of blocks) {
     const block = header.number;
     for (const transfer of transfers) {
       const first = blockOf.get(transfer.txHash);
       if (first === undefined) blockOf.set(transfer.txHash, block);
-      if (first === undefined || first === block) placed.push({ transfer, block });
+      if (first === undefined || first === block)
+        placed.push({ transfer, block, position: placed.length + 1 });
     }
   }
   return placed;
@@ -353,7 +340,7 @@ export function withoutRepeats(blocks: readonly MatchedBlock[]): MatchedTransfer
  * Each transfer once for each watched side. Most transfers have none, so only their addresses are sent to the database, and
  * with an address filter only those that may be watched.
  */
-async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[], narrow?: Narrow): Promise<Match[]> {
+async function findMatches(tx: Tx, transfers: readonly PlacedTransfer[], narrow?: Narrow): Promise<Match[]> {
   const all = [...new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)))];
   const addresses = narrow === undefined ? all : await narrow(tx, all);
   if (addresses.length === 0) return [];
@@ -372,16 +359,16 @@ async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[], narrow
 
 /** Each transfer once for each side that is watched. */
 export function matchesOf(
-  transfers: readonly MatchedTransfer[],
+  transfers: readonly PlacedTransfer[],
   isWatched: (address: Address) => boolean,
 ): Match[] {
   const occurrenceOf = createOccurrences();
-  return transfers.flatMap(({ transfer, block }) =>
+  return transfers.flatMap(({ transfer, block, position }) =>
     sidesOf(transfer)
       .filter(isWatched)
       .map((address) => {
         const side = address === transfer.sender ? 'sender' : 'receiver';
-        return { transfer, block, side, occurrence: occurrenceOf(side, transfer) };
+        return { transfer, block, position, side, occurrence: occurrenceOf(side, transfer) };
       }),
   );
 }

@@ -197,18 +197,37 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ]);
     });
 
-    test('a reorg writes transfers that are mined again at once, and sends no removal notice', async () => {
+    test('a reorg keeps what was written and is mined again, sends no removal notice, and defers the rest', async () => {
       await watchTimes(database(), 3);
-      const again = transferOf();
+      const [again, other] = [transferOf({ amount: 11n }), transferOf({ amount: 22n })];
       await mine(database(), headerOf(1), [again]);
       const before = await listNotifications(database());
-      const committed = await mine(database(), headerOf(1, 1), [again], {
+      const committed = await mine(database(), headerOf(1, 1), [again, other], {
         ...{ reorg: { ancestorNumber: 0 }, deferral: tight(0) },
       });
-      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, false);
-      const after = await listNotifications(database());
-      const plain = ({ id, state, revision }: (typeof after)[number]) => [id, state, revision];
-      assert.deepEqual(after.map(plain), before.map(plain));
+      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, true);
+      const plain = ({ id, state, revision }: (typeof before)[number]) => [id, state, revision];
+      const ofAgain = async () =>
+        (await listNotifications(database())).filter(({ amount }) => amount === '11').map(plain);
+      assert.deepEqual(await ofAgain(), before.map(plain));
+      assert.equal((await listNotifications(database())).length, 3);
+      await writeAll(database());
+      assert.deepEqual(await ofAgain(), before.map(plain));
+      assert.equal((await listNotifications(database())).length, 6);
+    });
+
+    test('a reorg before all of a block was written keeps strict order', async () => {
+      await watchTimes(database(), 2, { settings: { strictOrder: true } });
+      const transfers = Array.from({ length: 6 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
+      await mine(database(), headerOf(1), transfers.slice(2, 4));
+      await mine(database(), headerOf(1, 1), transfers, {
+        ...{ reorg: { ancestorNumber: 0 }, deferral: tight(0) },
+      });
+      await writeAll(database());
+      const order = await database().query<{ amounts: string }>(sql`
+        select distinct string_agg(amount::text, ',' order by sequence) as amounts
+        from notification_status group by watched_address_id`);
+      assert.deepEqual(order, [{ amounts: '1,2,3,4,5,6' }]);
     });
 
     test('confirmations count from the block, not from when its notifications are written', async () => {
