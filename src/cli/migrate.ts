@@ -6,7 +6,7 @@ import type { Command } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { machineSteadyMs } from '../core/clock.ts';
 import { distributeTables } from '../store/db/citus.ts';
-import { databasePlace, openForCommand } from '../store/db/command-database.ts';
+import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
 import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
 import { exitCodes, withConfig } from './exit.ts';
 
@@ -67,7 +67,9 @@ async function move(flags: Flags, config: Config): Promise<void> {
 }
 
 async function run(flags: Flags, config: Config): Promise<void> {
-  const database = await openForCommand(databasePlace(config));
+  const place = databasePlace(config);
+  if (flags.check === true) requireDatabase(place);
+  const database = await openForCommand(place);
   try {
     const done = flags.check === true ? [] : await migrate(database);
     const state = await migrationState(database);

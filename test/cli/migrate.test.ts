@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, mkdtempDisposable, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openDatabase } from '../../src/store/db/open.ts';
@@ -17,6 +17,7 @@ test('migrate --check changes nothing and exits with 75 while a migration is pen
   try {
     const run = (...words: string[]) =>
       chainbell(folder, { ...chain, CHAINBELL_DATA_DIR: folder }, 'migrate', ...words);
+    await (await openDatabase({ url: '', dataDir: folder })).close();
     for (let time = 0; time < 2; time += 1) {
       const check = await run('--check', '--json');
       assert.equal(check.code, 75, check.err);
@@ -35,6 +36,15 @@ test('migrate --check changes nothing and exits with 75 while a migration is pen
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
+});
+
+test('migrate --check creates no database where there is none, and exits with 78', async () => {
+  await using folder = await mkdtempDisposable(path.join(tmpdir(), 'chainbell-cli-'));
+  const env = { ...chain, CHAINBELL_DATA_DIR: path.join(folder.path, 'data') };
+  const { code, out, err } = await chainbell(folder.path, env, 'migrate', '--check', '--json');
+  assert.deepEqual([code, out], [78, ''], err);
+  assert.match(err, /^chainbell: there is no database in .*data, and database\.url is not set\. /);
+  assert.deepEqual(await readdir(folder.path), []);
 });
 
 test('commands leave an empty database as it is, except for the one that creates the first key', async () => {
