@@ -34,7 +34,7 @@ type VerificationOptions = Pick<
  * Re-derives the blocks of the range from the chain and compares them with the stored data, which it reads from the replica if one is
  * configured and close enough.
  * @throws Fault `unavailable` when database or nodes do not answer; `conflict` for another chain, another schema, or an
- * embedded database in use by the service; `not_found` when there is no embedded database.
+ * embedded database in use by the service; `invalid` when there is no embedded database.
  */
 export async function runVerification(
   config: Config,
