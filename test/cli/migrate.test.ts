@@ -47,6 +47,21 @@ test('migrate --check creates no database where there is none, and exits with 78
   assert.deepEqual(await readdir(folder.path), []);
 });
 
+test('a data folder that is a file ends migrate with 78, as it ends the other commands', async () => {
+  await using folder = await mkdtempDisposable(path.join(tmpdir(), 'chainbell-cli-'));
+  const file = path.join(folder.path, 'file');
+  await writeFile(file, '');
+  const env = { ...chain, CHAINBELL_DATA_DIR: file };
+  for (const [words, message] of [
+    [['migrate'], /^chainbell: .*file is a file or lies below one, not a folder\. Move it away, or set dataDir/],
+    [['migrate', '--check'], /^chainbell: there is no database in .*file, and database\.url is not set\. /],
+  ] as const) {
+    const { code, out, err } = await chainbell(folder.path, env, ...words);
+    assert.deepEqual([code, out], [78, ''], err);
+    assert.match(err, message);
+  }
+});
+
 test('commands leave an empty database as it is, except for the one that creates the first key', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();

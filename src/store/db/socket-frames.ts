@@ -54,9 +54,9 @@ export const socketPathOf = (dataDir: string) => path.join(path.resolve(dataDir)
 /** The path length of sockaddr_un without its final zero byte: 108 bytes on Linux, 104 on macOS and BSD. */
 const PATH_BYTES_MAX = process.platform === 'linux' ? 107 : 103;
 
-const NOT_LISTENING: ReadonlySet<unknown> = new Set(['ENOENT', 'ECONNREFUSED', 'ENOTSOCK']);
+const NOT_LISTENING: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'ECONNREFUSED', 'ENOTSOCK']);
 
-/** Whether an error of a connection shows that no process listens: no socket, its process ended, or another kind of file. */
+/** Whether an error of a connection shows that no process listens: no socket or folder, its process ended, or another kind of file. */
 export const isUnserved = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && NOT_LISTENING.has(error.code);
 
