@@ -1,17 +1,25 @@
 /**
  * The command line: `chainbell <command>`.
  */
+import { getSystemErrorMessage } from 'node:util';
 import { CommanderError } from 'commander';
 import { exitCodes } from './cli/exit.ts';
 import { createProgram } from './cli/program.ts';
 import { messageOf } from './core/fault.ts';
 
-// A reader such as `head` may have enough before everything is written.
-if (process.argv[2] !== 'start')
+if (process.argv[2] !== 'start') {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-    process.exit();
+    // A reader such as `head` may have enough before everything is written.
+    if (error.code === 'EPIPE') process.exit();
+    const reason = error.errno === undefined ? messageOf(error) : getSystemErrorMessage(error.errno);
+    process.stderr.write(
+      `chainbell: standard output cannot be written: ${reason}. The output is incomplete. Free space, or write it to another place\n`,
+    );
+    process.exit(exitCodes.unavailable);
   });
+  // The exit code still says how the command ended.
+  process.stderr.on('error', () => {});
+}
 
 const program = await createProgram(process.argv[2]);
 

@@ -53,7 +53,10 @@ test('a data folder that is a file ends migrate with 78, as it ends the other co
   await writeFile(file, '');
   const env = { ...chain, CHAINBELL_DATA_DIR: file };
   for (const [words, message] of [
-    [['migrate'], /^chainbell: .*file is a file or lies below one, not a folder\. Move it away, or set dataDir/],
+    [
+      ['migrate'],
+      /^chainbell: .*file is a file or lies below one, not a folder\. Move it away, or set dataDir/,
+    ],
     [['migrate', '--check'], /^chainbell: there is no database in .*file, and database\.url is not set\. /],
   ] as const) {
     const { code, out, err } = await chainbell(folder.path, env, ...words);
