@@ -5,8 +5,7 @@ import type { Command } from 'commander';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';
 import { never, startAbort } from '../core/abort.ts';
-import { Fault, messageOf } from '../core/fault.ts';
-
+import { Fault, isTlsError, messageOf } from '../core/fault.ts';
 import { exitCodes, withConfigOrDemo, withFaults } from './exit.ts';
 import { renderStatus } from './status-tables.ts';
 
@@ -39,8 +38,8 @@ async function show(origin: string, flags: Flags): Promise<void> {
 /** @throws Fault `unavailable` with the next step to take. */
 async function readStatus(origin: string): Promise<StatusBody> {
   const url = URL.parse('/status', origin);
-  if (url === null)
-    throw new Fault('not_found', `${origin} is not a URL. Write it like http://127.0.0.1:8080`);
+  if (url === null || !/^https?:$/.test(url.protocol))
+    throw new Fault('not_found', `${origin} is not an HTTP URL. Write it like http://127.0.0.1:8080`);
   const limit = startAbort(never, ANSWER_MS_MAX);
   let response: Response;
   let text: string;
@@ -48,10 +47,10 @@ async function readStatus(origin: string): Promise<StatusBody> {
     response = await fetch(url, { signal: limit.signal });
     text = await response.text();
   } catch (error) {
-    throw new Fault(
-      'unavailable',
-      `no service answers at ${url.origin} (${messageOf(error)}). Start it with chainbell start, or give its URL with --url`,
-    );
+    const advice = isTlsError(error)
+      ? `Chainbell itself serves HTTP without TLS: give its URL as http://${url.host}`
+      : 'Start it with chainbell start, or give its URL with --url';
+    throw new Fault('unavailable', `no service answers at ${url.origin} (${messageOf(error)}). ${advice}`);
   } finally {
     limit.release();
   }

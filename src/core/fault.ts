@@ -47,16 +47,23 @@ export const disproof = (message: string): Fault => new Fault('inconsistent', me
 /** The text of anything thrown, including its chain of causes, for logs and messages. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // The message of an AggregateError is empty, for example if all addresses of a host refused a connection.
-  const own =
-    error.message !== ''
-      ? error.message
-      : error instanceof AggregateError
-        ? error.errors.map(messageOf).join('; ')
-        : error.name;
+  const own = ownMessage(error);
   const cause = error.cause === undefined ? '' : messageOf(error.cause);
   return cause === '' || own.includes(cause) ? own : `${own}: ${cause}`;
 }
+
+function ownMessage(error: Error): string {
+  // The message of OpenSSL is a line of its source code with a line break.
+  if (isTlsError(error) && 'reason' in error) return `TLS: ${String(error.reason)}`;
+  if (error.message !== '') return error.message;
+  // The message of an AggregateError is empty, for example if all addresses of a host refused a connection.
+  return error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : error.name;
+}
+
+/** Whether the two sides could not agree on TLS, for example because one of them speaks plain HTTP. */
+export const isTlsError = (error: unknown): boolean =>
+  error instanceof Error &&
+  (('code' in error && String(error.code).startsWith('ERR_SSL_')) || isTlsError(error.cause));
 
 /** Returns the result of the work or the Fault that it throws. Rethrows other errors. */
 export function orFault<T>(work: () => T): T | Fault {

@@ -207,6 +207,15 @@ describe('status without a service', () => {
     }
   });
 
+  test('a URL of HTTPS where the service serves HTTP gets one line of advice', async () => {
+    const { code, out, err } = await run({}, '--url', `https://127.0.0.1:${other.port}`);
+    assert.deepEqual([code, out], [69, '']);
+    assert.equal(
+      err,
+      `chainbell: no service answers at https://127.0.0.1:${other.port} (fetch failed: TLS: wrong version number). Chainbell itself serves HTTP without TLS: give its URL as http://127.0.0.1:${other.port}\n`,
+    );
+  });
+
   test('exits with 69 if another server answers, or a service without its database', async () => {
     const url = `http://127.0.0.1:${other.port}`;
     assert.match((await run({}, '--url', url)).err, /is not a Chainbell of this version/);
@@ -221,9 +230,11 @@ describe('status without a service', () => {
   });
 
   test('exits with 64 for an invalid URL, and for port 0', async () => {
-    const wrong = await run({}, '--url', 'nonsense');
-    assert.deepEqual([wrong.code, wrong.out], [64, '']);
-    assert.match(wrong.err, /nonsense is not a URL/);
+    for (const url of ['nonsense', 'ftp://127.0.0.1', 'localhost:8080']) {
+      const { code, out, err } = await run({}, '--url', url);
+      assert.deepEqual([code, out], [64, ''], err);
+      assert.match(err, new RegExp(`^chainbell: ${url} is not an HTTP URL\\. Write it like http://127`));
+    }
     const free = await run({ CHAINBELL_HTTP_PORT: '0' });
     assert.equal(free.code, 64);
     assert.match(free.err, /http\.port is 0/);
