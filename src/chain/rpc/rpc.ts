@@ -166,6 +166,8 @@ function createPost({
       if (refusal !== undefined) return { json: refusal };
       throw new Fault('unavailable', `${name} answered ${message}`);
     } catch (error) {
+      const isLate = error instanceof Fault && error === timeout.signal.reason && !signal.aborted;
+      if (isLate) throw new Fault('unavailable', `${name}: ${error.message}`);
       if (error instanceof Fault) throw error;
       if (error instanceof TooLarge)
         return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };

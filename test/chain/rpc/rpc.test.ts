@@ -404,6 +404,29 @@ test('a call ends when its signal aborts, even if the node is silent', () =>
     assert.equal((await faultOf(rpc.call('eth_chainId', [], abort.signal))).code, 'unavailable');
   }));
 
+test('a node that answers too late is named, and so is one whose answer stops', (context) =>
+  withNode(async ({ node, rpc }) => {
+    for (const kind of ['silent', 'stopped'] as const) {
+      const asked = Promise.withResolvers<void>();
+      async function* beginning() {
+        yield '{"jsonrpc":';
+        asked.resolve();
+        await new Promise(() => {});
+      }
+      node.setHttp(() => {
+        if (kind === 'stopped') return { body: beginning() };
+        asked.resolve();
+        return 'hang';
+      });
+      context.mock.timers.enable({ apis: ['setTimeout'] });
+      const fault = faultOf(rpc.call('eth_chainId', [], signal));
+      await asked.promise;
+      context.mock.timers.tick(30_000);
+      context.mock.timers.reset();
+      assert.equal((await fault).message, `${rpc.name}: no answer within 30000 ms`);
+    }
+  }));
+
 test('user name and password of the URL are never shown', async () => {
   const rpc = createRpc('http://user:password@127.0.0.1:9/key', createMetrics('test'));
   assert.equal(rpc.name, 'http://127.0.0.1:9');
