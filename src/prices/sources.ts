@@ -56,6 +56,9 @@ type Page = Source & { url: string; headers?: Readonly<Record<string, string>>; 
 /** A list of all coins of an exchange takes some hundred KiB. */
 const PAGE_BYTES_MAX = 4 * 1024 * 1024;
 const CONNECTIONS_MAX = 4;
+const PAGE_HEADERS = { accept: 'application/json', 'accept-encoding': 'identity', 'user-agent': 'chainbell' };
+/** The registered ones (RFC 9110, 8.4.1). */
+const ENCODINGS: ReadonlySet<string> = new Set(['br', 'compress', 'deflate', 'gzip', 'x-gzip', 'zstd']);
 
 export function createPageReader(): PageReader {
   const agent = new Agent({ connections: CONNECTIONS_MAX, maxResponseSize: PAGE_BYTES_MAX });
@@ -68,14 +71,19 @@ export function createPageReader(): PageReader {
           headers: given,
           body,
         } = await request(target.url, {
-          headers: { accept: 'application/json', 'user-agent': 'chainbell', ...target.headers, ...headers },
+          headers: { ...PAGE_HEADERS, ...target.headers, ...headers },
           dispatcher: agent,
           signal,
         });
-        if (statusCode === 200) return await body.text();
+        const encoding = String(given['content-encoding'] ?? 'identity').toLowerCase();
+        if (statusCode === 200 && encoding === 'identity') return await body.text();
         // Close the connection instead of reading a body that isn't needed.
         body.on('error', () => {}).destroy();
-        throw new Fault('unavailable', explainStatus(url, statusCode, given.location?.toString()));
+        const problem =
+          statusCode === 200
+            ? explainEncoding(encoding)
+            : explainStatus(url, statusCode, given.location?.toString());
+        throw new Fault('unavailable', problem);
       } catch (error) {
         if (error instanceof Fault) throw error;
         if (error instanceof errors.ResponseExceededMaxSizeError)
@@ -85,6 +93,12 @@ export function createPageReader(): PageReader {
     },
     close: () => agent.destroy(),
   };
+}
+
+/** Names only a known encoding, because a server may repeat a secret of the request in the header. */
+function explainEncoding(encoding: string): string {
+  const name = ENCODINGS.has(encoding) ? encoding : 'unknown';
+  return `answered with a compressed page (content-encoding: ${name}), although the request accepts only identity. Configure a URL that is not compressed`;
 }
 
 function explainStatus(url: string, statusCode: number, location: string | undefined): string {

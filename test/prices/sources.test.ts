@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { decimalText } from '../../src/core/decimal.ts';
 import { Fault, messageOf } from '../../src/core/fault.ts';
 import { parseJsonPath } from '../../src/core/json-path.ts';
@@ -106,6 +107,22 @@ test('values that are not numbers, or numbers larger than any price, are refused
 test('a page that is not JSON is refused without quoting it', async () => {
   for (const text of ['', '<SECRET>', '{"price":1', '['.repeat(200_000)])
     assert.equal(await refusal(body(text)), 'answered with text that is not JSON');
+});
+
+test('a page is requested uncompressed, and one that is compressed all the same is refused with the reason', async () => {
+  const compressing: AnswerTo = ({ headers }) =>
+    headers['accept-encoding'] === 'identity'
+      ? { body: '{"price":7}', headers: { 'content-encoding': 'Identity' } }
+      : { body: gzipSync('{"price":7}'), headers: { 'content-encoding': 'gzip' } };
+  assert.equal(decimalText((await read(compressing)).price), '7');
+  for (const [encoding, name] of [
+    ['gzip', 'gzip'],
+    ['SECRET', 'unknown'],
+  ] as const)
+    assert.equal(
+      await refusal({ body: gzipSync('{"price":7}'), headers: { 'content-encoding': encoding } }),
+      `answered with a compressed page (content-encoding: ${name}), although the request accepts only identity. Configure a URL that is not compressed`,
+    );
 });
 
 test('user and password of a page are sent as basic authentication', async () => {
