@@ -34,6 +34,9 @@ export async function answerError(
   log: Log,
 ): Promise<void> {
   const answer = toAnswer(error);
+  // Most paths accept only JSON. The others name their content types.
+  if (answer.statusCode === 415)
+    answer.statusMessage = request.routeOptions.config.operation?.errors?.[415] ?? answer.statusMessage;
   if (answer.statusCode >= 500) {
     const fields = { err: error, requestId: request.id, url: request.routeOptions.url };
     if (hasHungUp(error, request)) log.debug(fields, 'http.aborted');

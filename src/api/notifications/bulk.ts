@@ -111,6 +111,7 @@ const operations = {
     errors: {
       409: `${LIMIT_REACHED} Nothing was changed. ${idempotencyErrors[409]}`,
       404: 'A watched address to change does not exist. Nothing was changed.',
+      415: `Unsupported Media Type: send Content-Type: application/json or ${LINES_TYPE}`,
       408: 'The lines stopped before the first answer, or the JSON did not arrive in time. Nothing was changed.',
       429: TOO_MANY,
     },

@@ -346,14 +346,24 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([status, headers.allow], [405, 'POST, PUT']);
   });
 
-  test('only the stream accepts lines of JSON', async () => {
+  test('only the stream accepts lines of JSON, and it names both content types', async () => {
     const { ask, key } = await createStory(database());
+    const plain = await ask('POST', BULK, { key, body: '{}', headers: { 'content-type': 'text/plain' } });
+    assert.deepEqual(plain.json, {
+      success: false,
+      statusCode: 415,
+      statusMessage: 'Unsupported Media Type: send Content-Type: application/json or application/x-ndjson',
+    });
     const headers = { 'content-type': 'application/x-ndjson' };
     for (const [method, url] of [
       ['POST', PATH],
       ['PUT', `${BULK}?webhook_url=${URL_A}`],
     ] as const)
-      assert.equal((await ask(method, url, { key, body: '{}', headers })).status, 415);
+      assert.deepEqual((await ask(method, url, { key, body: '{}', headers })).json, {
+        success: false,
+        statusCode: 415,
+        statusMessage: 'Unsupported Media Type: send Content-Type: application/json',
+      });
   });
 });
 
