@@ -290,6 +290,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countRecords(database()), lines.length);
   });
 
+  test('blank lines and the newline after the last line do not make it a different stream', async () => {
+    await using story = await createBulkStory(database());
+    const lines = recordsOf(3);
+    const first = await story.send(lines, KEY);
+    const stream = story.open(KEY);
+    stream.end(`\n \r\n${linesOf(lines)}`.trimEnd());
+    assert.deepEqual(await Array.fromAsync(readOutcomes(await responseOf(stream))), first);
+    assert.equal(await countRecords(database()), lines.length);
+  });
+
   test('a different stream with the same key is refused at the first difference', async () => {
     await using story = await createBulkStory(database());
     const lines = recordsOf(2 * GROUP);
