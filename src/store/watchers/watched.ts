@@ -143,8 +143,9 @@ export async function listRecordIds(
 type ChangeOptions = { now: Date; limits?: Limits; align?: typeof alignNotifications };
 
 /**
- * Changes the fields that the patch contains. If all of them have these values already, `updatedAt` stays. If the URL changes, waiting notifications move to its lane
- * (record-changes.ts). `origin` is the origin of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
+ * Changes the fields that the patch contains. If all of them have these values already, `updatedAt` stays. If the URL changes,
+ * waiting notifications move to its lane (record-changes.ts). `origin` is the origin of the patch's URL, undefined without one.
+ * @throws Fault `conflict` above a limit.
  */
 export async function updateWatchedAddress(
   database: Database,
