@@ -91,7 +91,7 @@ for (const kind of sampledKinds(import.meta.url))
       const created = await keys('--watcher', 'large', '--slices', '4');
       assert.equal(created.code, 0, created.err);
       const other = await keys('--watcher', 'large', '--slices', '8');
-      assert.notEqual(other.code, 0);
+      assert.equal(other.code, 78);
       assert.match(
         other.err,
         /the watcher large exists and has 4 slices.*chainbell watchers slices large 8$/m,
@@ -105,7 +105,7 @@ for (const kind of sampledKinds(import.meta.url))
       assert.equal(JSON.parse((await run('slices', 'large', '16', '--json')).out).slices, 16);
       assert.match((await run('show', 'large')).out, /^slices {3}16$/m);
       const lower = await run('slices', 'large', '2');
-      assert.notEqual(lower.code, 0);
+      assert.equal(lower.code, 78);
       assert.match(lower.err, /The watcher has 16 slices, and the number can't be lowered\. Give 16 or more/);
       for (const wrong of ['0', '257', 'x', '1.5'])
         assert.match(
