@@ -74,6 +74,7 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/api/server.ts': 'the API',
       'src/api/ops/ops.ts': 'the metrics server',
       'src/store/db/socket-server.ts': 'the embedded database for commands',
+      'src/store/db/folder-lock.ts': 'the sign that the owner of a data folder runs',
     },
   },
   {

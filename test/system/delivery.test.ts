@@ -166,7 +166,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       receiver.setAnswer({ status: 500 });
       const { address, record } = await watchAt(receiver);
       await pay(address);
-      await waitUntil(async () => (await service.notifications({ record }))[0]?.retry_count === 1);
+      await waitUntil(async () => ((await service.notifications({ record }))[0]?.retry_count ?? 0) >= 1);
       const webhookUrl = `${other.url}/${address}`;
       await watcher.patch(record, { webhook_url: webhookUrl });
       const receivedBefore = requestsAt(receiver, address).length;
@@ -184,14 +184,14 @@ for (const kind of sampledKinds(import.meta.url)) {
       const { address, record } = await watchAt(receiver);
       const witness = await watchAt(receiver);
       await pay(address);
-      await waitUntil(async () => (await service.notifications({ record }))[0]?.retry_count === 1);
+      await waitUntil(async () => ((await service.notifications({ record }))[0]?.retry_count ?? 0) >= 1);
       await watcher.remove(record);
       const received = requestsAt(receiver, address).length;
       await pay(address);
       // The witness fails three times after that, which takes longer than the deleted one's next retry.
       await pay(witness.address);
       await waitUntil(
-        async () => (await service.notifications({ record: witness.record }))[0]?.retry_count === 3,
+        async () => ((await service.notifications({ record: witness.record }))[0]?.retry_count ?? 0) >= 3,
       );
       receiver.setAnswer({});
       await service.drained();

@@ -302,7 +302,7 @@ async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
 /** A transfer and the number of its block. */
 export type MatchedTransfer = { transfer: Transfer; block: number };
 /** With its place among the transfers of the commit, from 1, which orders strict sequences. */
-export type PlacedTransfer = MatchedTransfer & { position: number };
+type PlacedTransfer = MatchedTransfer & { position: number };
 /** A transfer with the side that is watched. `occurrence` counts equal transfers of one transaction. */
 export type Match = PlacedTransfer & {
   side: 'sender' | 'receiver';

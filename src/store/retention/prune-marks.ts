@@ -4,9 +4,9 @@
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-export type PruneKind = 'notification' | 'swap' | 'pair_state';
+type PruneKind = 'notification' | 'swap' | 'pair_state';
 /** Rows from before these times may be missing. A kind of which nothing was deleted has none. */
-export type PruneMarks = ReadonlyMap<PruneKind, Date>;
+type PruneMarks = ReadonlyMap<PruneKind, Date>;
 
 /** Marks are whole minutes, so that a step that repeats writes one only each minute. */
 const STEP_MS = 60_000;
