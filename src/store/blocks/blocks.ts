@@ -5,7 +5,7 @@ import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockHeader, BlockId, Transfer } from '../../domain/block.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { limitStatements, listLost, withoutLost } from '../db/lost-shards.ts';
+import { limitStatements, listLost, listPlaces, recoverCommits, withoutLost } from '../db/lost-shards.ts';
 import { sql } from '../db/sql.ts';
 import type { AddressFilter, FilteredTransaction } from '../matching/address-filter.ts';
 import { type DeferralLimits, dropDeferred } from '../matching/deferred.ts';
@@ -196,6 +196,7 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
  * returned.
  */
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
+  if (commit.reorg !== undefined) await endInterruptedCommits(database);
   const begin: FilteredTransaction = commit.filter?.transaction ?? ((work) => database.transaction(work));
   return begin(async (all, narrow) => {
     if (all.isDistributed === true) await limitStatements(all, STATEMENT_MS_MAX);
@@ -226,6 +227,19 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const orphanedCount = orphaned?.orphanedCount ?? 0;
     return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred };
   });
+}
+
+/**
+ * On Citus: makes notifications visible whose commit a worker could not finish, because a reorg would not mark them. Goes on if that is
+ * not possible: a worker that doesn't answer holds up the commit itself, and blocks must not depend on the right to do it.
+ */
+async function endInterruptedCommits(database: Database): Promise<void> {
+  if (database.isDistributed !== true) return;
+  try {
+    await recoverCommits(database, await listPlaces(database));
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+  }
 }
 
 async function keptBy(tx: Tx, { reorg, expectedTip, blocks }: BlockCommit): ReturnType<typeof listKept> {

@@ -63,6 +63,23 @@ async function loseFar(database: Database): Promise<void> {
   });
 }
 
+/** Leaves a prepared transaction on the watcher's worker, which the coordinator has committed. Returns its name. */
+async function interruptCommit(database: Database, url: string, watcherId: number): Promise<string> {
+  const [shard] = await database.query<{ name: string; groupid: number; host: string; port: number }>(sql`
+    select 'queue_' || p.shardid as name, p.groupid, n.nodename as host, n.nodeport as port
+    from pg_dist_placement p join pg_dist_node n using (groupid)
+    where p.shardid = get_shard_id_for_distribution_column('queue', ${watcherId}::bigint)`);
+  assert.ok(shard !== undefined);
+  const gid = `citus_0_1_${Date.now()}_0`;
+  await onServer(withHost(url, shard.host, shard.port), async (worker) => {
+    await worker.query('begin');
+    await worker.query(`update ${shard.name} set due_at = due_at + interval '1 h'`);
+    await worker.query(`prepare transaction '${gid}'`);
+  });
+  await database.query(sql`insert into pg_dist_transaction (groupid, gid) values (${shard.groupid}, ${gid})`);
+  return gid;
+}
+
 async function catchUpAll(database: Database, blocksMax = 64): Promise<void> {
   for (const lost of await listLost(database))
     while ((await catchUpOnce(database, lost, blocksMax)) === 'left');
@@ -203,37 +220,25 @@ onPostgres(({ database, place }) => {
     ]);
   });
 
-  test('a two-phase commit that was interrupted on the worker is ended before its shards catch up', {
-    skip,
-  }, async () => {
-    const { far } = await watchersByWorker(database());
-    await watchAddress(database(), { watcherId: far });
-    await mine(database(), headerOf(1), []);
-    await mine(database(), headerOf(2), [transferOf()]);
-    const [shard] = await database().query<{ name: string; groupid: number; host: string; port: number }>(sql`
-      select 'queue_' || p.shardid as name, p.groupid, n.nodename as host, n.nodeport as port
-      from pg_dist_placement p join pg_dist_node n using (groupid)
-      where p.shardid = get_shard_id_for_distribution_column('queue', ${far}::bigint)`);
-    assert.ok(shard !== undefined);
-    const gid = `citus_0_1_${Date.now()}_0`;
-    await onServer(withHost(place().url, shard.host, shard.port), async (worker) => {
-      await worker.query('begin');
-      await worker.query(`update ${shard.name} set due_at = due_at + interval '1 h'`);
-      await worker.query(`prepare transaction '${gid}'`);
+  for (const isLost of [true, false])
+    test(`a two-phase commit that was interrupted on the worker is ended before ${isLost ? 'its shards catch up' : 'a reorg'}`, {
+      skip,
+    }, async () => {
+      const { far } = await watchersByWorker(database());
+      await watchAddress(database(), { watcherId: far });
+      await mine(database(), headerOf(1), []);
+      await mine(database(), headerOf(2), [transferOf()]);
+      const gid = await interruptCommit(database(), place().url, far);
+      if (isLost) await loseFar(database());
+      await mine(database(), headerOf(2, 1, 1), [], { reorg: { ancestorNumber: 1 } });
+      await catchUpAll(database());
+      const left = await database().query(sql`select from pg_dist_transaction where gid = ${gid}`);
+      assert.equal(left.length, 0);
+      assert.deepEqual(
+        (await listNotifications(database())).map(({ state }) => state),
+        ['withdrawn'],
+      );
     });
-    await database().query(
-      sql`insert into pg_dist_transaction (groupid, gid) values (${shard.groupid}, ${gid})`,
-    );
-    await loseFar(database());
-    await mine(database(), headerOf(2, 1, 1), [], { reorg: { ancestorNumber: 1 } });
-    await catchUpAll(database());
-    const left = await database().query(sql`select from pg_dist_transaction where gid = ${gid}`);
-    assert.equal(left.length, 0);
-    assert.deepEqual(
-      (await listNotifications(database())).map(({ state }) => state),
-      ['withdrawn'],
-    );
-  });
 
   test('records of lost shards can not be changed until they have caught up', { skip }, async () => {
     const { near, far } = await watchersByWorker(database());
