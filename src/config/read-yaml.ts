@@ -137,7 +137,7 @@ function readScalar(
 ): unknown {
   if (typeof node.value !== 'string') {
     if (isRounded(node)) {
-      const message = `${node.source} has more digits than a number keeps and would become ${node.value}. Use fewer digits`;
+      const message = `${node.source} has more digits than a number keeps and would become ${Number(node.value)}. Use fewer digits`;
       rounded.push({ pointer, message });
     }
     return node.value;
