@@ -157,6 +157,27 @@ test('a page that never ends is aborted', async () => {
   assert.match(await refusal({ body: endless() }), /answered more than 4194304 bytes/);
 });
 
+test('a page with more than 200,000 values is refused before it is parsed, so that it does not hold up the process', async () => {
+  const most = Array(199_998).fill('1').join();
+  for (const text of [
+    `{"price":1,"more":[${most},2,3]}`,
+    `[${'[],'.repeat(1_000_000)}[]]`,
+    '['.repeat(200_001),
+  ])
+    assert.equal(await refusal(body(text)), 'answered more than 200000 values');
+  const quote = await read(body(`{"price":1,"more":[${most}]}`));
+  assert.equal(decimalText(quote.price), '1');
+});
+
+test('a price is found in a list of 8,000 tickers', async () => {
+  const numbers = Object.fromEntries(Array.from({ length: 21 }, (_, at) => [`v${at}`, '123.45678900']));
+  const tickers = Array.from({ length: 8_000 }, (_, at) => ({ symbol: `COIN${at}USD`, ...numbers, at }));
+  const text = JSON.stringify(tickers).replace('"at":7000}', '"at":7000.00000000000000000001}');
+  assert.ok(text.length < 4 * 1024 * 1024 && text.length > 3.5 * 1024 * 1024, `${text.length}`);
+  const quote = await read(body(text), { price: pathOf('$[7000].at') });
+  assert.equal(decimalText(quote.price), '7000.00000000000000000001');
+});
+
 for (const [promise, answer] of [
   ['that does not answer', 'hang'],
   ['whose answer does not end', { raw: 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{' }],

@@ -2,6 +2,8 @@
  * Reads a node's answers within limits, because the node decides what it sends: of each answer, of all that are under way, and of the
  * memory that its values take once they are parsed.
  */
+import { createValueCounter } from '../../core/json-values.ts';
+
 const MEBIBYTE = 1024 * 1024;
 
 /** The largest answer with blocks, receipts or traces: some 50 traced mainnet blocks. */
@@ -64,25 +66,6 @@ export function createAnswerReader(): AnswerReader {
     } finally {
       release();
     }
-  };
-}
-
-const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{');
-
-/** Counts the values in pieces of JSON: each follows one of three characters outside strings, which contracts can fill with these. */
-function createValueCounter(): (piece: Uint8Array) => number {
-  let isInString = false;
-  let isEscaped = false;
-  return (piece) => {
-    let values = 0;
-    for (let at = 0; at < piece.length; at += 1) {
-      const byte = piece[at];
-      if (isEscaped) isEscaped = false;
-      else if (byte === QUOTE) isInString = !isInString;
-      else if (isInString) isEscaped = byte === BACKSLASH;
-      else if (byte === COMMA || byte === BRACKET || byte === BRACE) values += 1;
-    }
-    return values;
   };
 }
 
