@@ -222,7 +222,8 @@ export function pairSource(
 }
 
 function parsePage(text: string): unknown {
-  if (createValueCounter()(Buffer.from(text)) > PAGE_VALUES_MAX)
+  const { numbers, others } = createValueCounter()(Buffer.from(text));
+  if (numbers + others > PAGE_VALUES_MAX)
     throw new Fault('unavailable', `answered more than ${PAGE_VALUES_MAX} values`);
   try {
     return parseDecimals(text);

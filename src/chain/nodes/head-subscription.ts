@@ -50,8 +50,8 @@ type HeadSocketOptions = {
 /** The least time before a quiet socket counts as silent. It rises to 3 times the median block time. */
 const SILENCE_MS_MIN = 5_000;
 const BLOCK_TIMES_KEPT = 15;
-/** Ample, because a header is below 4 KiB. */
-const MESSAGE_BYTES_MAX = 1024 * 1024;
+/** Ample for a header, which is below 4 KiB, or 70 KiB with the hashes of 1,000 transactions. Parsing a message holds the event loop. */
+const MESSAGE_BYTES_MAX = 128 * 1024;
 /** A node's message goes to the log and to the status page. */
 const REASON_CHARACTERS_MAX = 300;
 const CHAIN_ID_CALL = 1;

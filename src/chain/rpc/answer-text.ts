@@ -1,26 +1,46 @@
 /**
  * Reads a node's answers within limits, because the node decides what it sends: of each answer, of all that are under way, and of the
- * memory that its values take once they are parsed.
+ * time and memory that its values take when they are parsed.
  */
 import { createValueCounter } from '../../core/json-values.ts';
 
 const MEBIBYTE = 1024 * 1024;
 
-/** The largest answer with blocks, receipts or traces: some 50 traced mainnet blocks. */
-const BLOCK_BYTES_MAX = 256 * MEBIBYTE;
-/** The largest of any other method. */
-const OTHER_BYTES_MAX = 16 * MEBIBYTE;
 /** All answers of a node that are under way. */
 const UNDER_WAY_BYTES_MAX = 512 * MEBIBYTE;
-/** Up to this size, the values of an answer don't matter. */
-const UNCOUNTED_BYTES_MAX = 16 * MEBIBYTE;
-/** A value of a block takes 20 bytes or more. With less than this, as in `[[],[]]`, the values need ten times the memory of the text. */
-const VALUE_BYTES_MIN = 12;
+/** Up to this size, the values of an answer don't matter: 128 KiB of `[],` hold the event loop for 0.04 s, and of `[` for 0.15 s. */
+const UNCOUNTED_BYTES_MAX = 128 * 1024;
+/**
+ * Traces list each call's place in the tree as numbers: 1,024 for the deepest call. Beyond this size, a number counts like any
+ * other value, because it needs four times the memory of its text.
+ */
+const CHEAP_NUMBERS_BYTES_MAX = 16 * MEBIBYTE;
+const NUMBER_BYTES_MIN = 2;
 
-const OF_BLOCKS = /^eth_get(Block|TransactionReceipt)|trace/;
+type Allowance = {
+  bytesMax: number;
+  /** With fewer bytes than this per value, as in `[[],[]]`, an answer takes many times the time and memory of its text. */
+  valueBytesMin: number;
+};
+
+/** The largest answer with blocks, receipts or traces: some 50 traced mainnet blocks. Their values take 40 bytes on average. */
+const OF_BLOCKS: Allowance = { bytesMax: 256 * MEBIBYTE, valueBytesMin: 12 };
+/**
+ * The largest of any other method: the hashes of 120,000 transactions in a header, or results of contract calls. Some nodes put
+ * whole transactions into a header, of 33 bytes per value or more.
+ */
+const OF_OTHERS: Allowance = { bytesMax: 8 * MEBIBYTE, valueBytesMin: 24 };
+/** Ample, because instead of a result of some bytes a proxy may send a page that explains an error. */
+const QUANTITY_BYTES_MAX = 128 * 1024;
+
+const BLOCK_METHOD = /^eth_getBlockBy/;
+const BULKY_METHOD = /^eth_get(Block|Transaction)Receipt|trace/;
+const QUANTITY_METHOD = /^(eth_(chainId|blockNumber|getBalance)|web3_clientVersion)$/;
 
 /** Thrown while an answer is read. */
 export class TooLarge extends Error {}
+
+type Call = { method: string; params: readonly unknown[] };
 
 /** Called with the size of each piece of an answer as it arrives. */
 export type OnBytes = (bytes: number) => void;
@@ -28,17 +48,17 @@ export type OnBytes = (bytes: number) => void;
 /** Reads the answers of one node. */
 type AnswerReader = (
   answer: AsyncIterable<Uint8Array>,
-  options: { methods: readonly string[]; onBytes: OnBytes },
+  options: { calls: readonly Call[]; onBytes: OnBytes },
 ) => Promise<string>;
 
 /** @returns a reader that throws TooLarge, and then reads no further */
 export function createAnswerReader(): AnswerReader {
   let underWay = 0;
-  return async (answer, { methods, onBytes }) => {
-    const bytesMax = methods.some((method) => OF_BLOCKS.test(method)) ? BLOCK_BYTES_MAX : OTHER_BYTES_MAX;
+  return async (answer, { calls, onBytes }) => {
+    const { bytesMax, valueBytesMin } = allowanceOf(calls);
     const pieces: Uint8Array[] = [];
     const count = createValueCounter();
-    let [bytes, counted, values] = [0, 0, 0];
+    let [bytes, counted, numbers, others] = [0, 0, 0, 0];
     const release = () => {
       underWay -= bytes;
       bytes = 0;
@@ -54,13 +74,19 @@ export function createAnswerReader(): AnswerReader {
         bytes += piece.length;
         underWay += piece.length;
         onBytes(piece.length);
-        if (bytes > bytesMax) refuse(`is larger than ${bytesMax / MEBIBYTE} MiB`);
+        if (bytes > bytesMax) refuse(`is larger than ${sizeText(bytesMax)}`);
         if (underWay > UNDER_WAY_BYTES_MAX)
-          refuse(`and others under way are larger than ${UNDER_WAY_BYTES_MAX / MEBIBYTE} MiB`);
+          refuse(`and others under way are larger than ${sizeText(UNDER_WAY_BYTES_MAX)}`);
         if (bytes <= UNCOUNTED_BYTES_MAX) continue;
-        for (const uncounted of pieces.slice(counted)) values += count(uncounted);
+        for (const uncounted of pieces.slice(counted)) {
+          const values = count(uncounted);
+          numbers += values.numbers;
+          others += values.others;
+        }
         counted = pieces.length;
-        if (values * VALUE_BYTES_MIN > bytes) refuse(`has more than one value in ${VALUE_BYTES_MIN} bytes`);
+        const numberBytesMin = bytes > CHEAP_NUMBERS_BYTES_MAX ? valueBytesMin : NUMBER_BYTES_MIN;
+        if (others * valueBytesMin + numbers * numberBytesMin > bytes)
+          refuse(`has more than one value in ${valueBytesMin} bytes`);
       }
       return new TextDecoder().decode(Buffer.concat(pieces));
     } finally {
@@ -68,6 +94,18 @@ export function createAnswerReader(): AnswerReader {
     }
   };
 }
+
+function allowanceOf(calls: readonly Call[]): Allowance {
+  if (calls.some(isBulky)) return OF_BLOCKS;
+  if (!calls.every(({ method }) => QUANTITY_METHOD.test(method))) return OF_OTHERS;
+  return { ...OF_OTHERS, bytesMax: Math.min(calls.length * QUANTITY_BYTES_MAX, OF_OTHERS.bytesMax) };
+}
+
+/** Whether the answer has receipts, traces or a block with whole transactions, not only a header with their hashes. */
+const isBulky = ({ method, params }: Call) =>
+  BULKY_METHOD.test(method) || (BLOCK_METHOD.test(method) && params[1] !== false);
+
+const sizeText = (bytes: number) => (bytes < MEBIBYTE ? `${bytes / 1024} KiB` : `${bytes / MEBIBYTE} MiB`);
 
 /** A contract can make its traces large: each call repeats its input. */
 const tooLarge = (how: string) =>

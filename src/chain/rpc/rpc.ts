@@ -121,7 +121,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
 type Reply = { json: unknown } | { refusal: RpcAnswer };
 type Post = (
   text: string,
-  options: { methods: readonly string[]; signal: AbortSignal; onBytes: OnBytes },
+  options: { calls: readonly RpcCall[]; signal: AbortSignal; onBytes: OnBytes },
 ) => Promise<Reply>;
 
 /** Posts the text of some calls. Returns the JSON of the node's answer, or the node's refusal if that is a limit. */
@@ -139,7 +139,7 @@ function createPost({
   clock: Clock;
 }): Post {
   const read = createAnswerReader();
-  return async (body, { methods, signal, onBytes }) => {
+  return async (body, { calls, signal, onBytes }) => {
     const timeout = startAbort(signal, REQUEST_MS_MAX);
     try {
       const {
@@ -153,7 +153,7 @@ function createPost({
         dispatcher: agent,
         signal: timeout.signal,
       });
-      const text = await read(answer, { methods, onBytes });
+      const text = await read(answer, { calls, onBytes });
       if (statusCode === 200) return { json: parseJson(text, name) };
       const retryAfter = headers['retry-after']?.toString();
       const pause = retryAfter === undefined ? '' : redact(`, retry-after ${retryAfter}`);
@@ -228,8 +228,7 @@ function createExchange({
       const ids = calls.map(() => ++lastId);
       const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
       const text = JSON.stringify(messages.length === 1 ? messages[0] : messages);
-      const methods = calls.map((call) => call.method);
-      const reply = await post(text, { methods, signal, onBytes });
+      const reply = await post(text, { calls, signal, onBytes });
       const answers =
         'json' in reply ? readAnswers(reply.json, ids, { name, redact }) : calls.map(() => reply.refusal);
       const limits = noteLimits(throttle, answers);

@@ -117,6 +117,7 @@ for (const [name, message, reason] of [
     /no subscriptions here/,
   ],
   ['a second answer to one request', '{"jsonrpc":"2.0","id":1,"result":"0x1"}', /answered one request twice/],
+  ['a message of more than 128 KiB', '[]'.padEnd(131_073), /Max payload size exceeded/],
   ['an error without text', '{"id":1,"error":{"message":{"toString":1}}}', /./],
 ] as const) {
   test(`${name} ends the socket, and the next one works`, () =>
@@ -130,6 +131,14 @@ for (const [name, message, reason] of [
       await waitUntil(() => heads.length === 1);
     }));
 }
+
+test('a head that lists the hashes of 1,000 transactions is taken', () =>
+  follow(async ({ node, heads }) => {
+    const { params, ...message } = JSON.parse(headMessage(7));
+    const result = { ...params.result, transactions: Array(1_000).fill(params.result.hash) };
+    node.send(JSON.stringify({ ...message, params: { ...params, result } }));
+    await waitUntil(() => heads.length === 1);
+  }));
 
 test('a socket that the node closes is opened again, after longer and longer pauses while no head comes', () =>
   follow(async (stage) => {
@@ -345,8 +354,10 @@ async function startSocketNode(
   const send = (text: string) => {
     const payload = Buffer.from(text);
     const { length } = payload;
-    const size = length < 126 ? [length] : [126, length >> 8, length & 0xff];
-    sockets.at(-1)?.write(Buffer.concat([Buffer.from([0x81, ...size]), payload]));
+    const size = Buffer.alloc(9, length < 126 ? length : 127);
+    size.writeBigUInt64BE(BigInt(length), 1);
+    const sizeBytes = length < 126 ? 1 : 9;
+    sockets.at(-1)?.write(Buffer.concat([Buffer.from([0x81]), size.subarray(0, sizeBytes), payload]));
   };
   /** Answers the request for the chain id at once. The test answers everything else. */
   const answer = (text: string) => {

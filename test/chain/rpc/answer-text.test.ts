@@ -4,8 +4,12 @@ import { createAnswerReader, TooLarge } from '../../../src/chain/rpc/answer-text
 
 const MEBIBYTE = 1024 * 1024;
 const onBytes = () => {};
-const ofBlocks = { methods: ['eth_chainId', 'debug_traceBlockByHash'], onBytes };
-const ofOthers = { methods: ['eth_call'], onBytes };
+const callsOf = (...methods: string[]) => methods.map((method) => ({ method, params: [] }));
+const ofBlocks = { calls: callsOf('eth_chainId', 'debug_traceBlockByHash'), onBytes };
+const ofOthers = { calls: callsOf('eth_chainId', 'eth_call'), onBytes };
+const ofBlock = { calls: [{ method: 'eth_getBlockByNumber', params: ['0x1', true] }], onBytes };
+const ofHeader = { calls: [{ method: 'eth_getBlockByNumber', params: ['latest', false] }], onBytes };
+const ofChainIds = { calls: callsOf('eth_chainId', 'eth_chainId'), onBytes };
 
 /** An answer of this many MiB, in pieces. `asked` counts the pieces that were read. */
 function answerOf(mebibytes: number, text: string, asked = { pieces: 0 }): AsyncIterable<Uint8Array> {
@@ -20,16 +24,29 @@ function answerOf(mebibytes: number, text: string, asked = { pieces: 0 }): Async
   };
 }
 
+const OWNER = '0x0000000000000000000000000000000000000001';
+const HASH = `0x${'ab'.repeat(32)}`;
+
+/** A string of 1 KiB. */
+const LONG = `"${'a'.repeat(1_022)}"`;
+
+/** The text in pieces of 16 KiB, as a socket gives them. */
+async function* piecesOf(text: string): AsyncIterable<Uint8Array> {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; at += 16_384) yield bytes.subarray(at, at + 16_384);
+}
+
 for (const { what, options, mebibytes } of [
   { what: 'an answer with blocks', options: ofBlocks, mebibytes: 256 },
-  { what: 'any other answer', options: ofOthers, mebibytes: 16 },
+  { what: 'an answer with a header', options: ofHeader, mebibytes: 8 },
+  { what: 'any other answer', options: ofOthers, mebibytes: 8 },
 ])
   test(`${what} may have ${mebibytes} MiB, and no more of it is read`, async () => {
     const read = createAnswerReader();
-    assert.equal((await read(answerOf(mebibytes, 'a'), options)).length, mebibytes * MEBIBYTE);
+    assert.equal((await read(answerOf(mebibytes, LONG), options)).length, mebibytes * MEBIBYTE);
     const asked = { pieces: 0 };
     await assert.rejects(
-      read(answerOf(mebibytes + 100, 'a', asked), options),
+      read(answerOf(mebibytes + 100, LONG, asked), options),
       (error) => error instanceof TooLarge && error.message.includes(`larger than ${mebibytes} MiB`),
     );
     assert.equal(asked.pieces, mebibytes + 1);
@@ -38,19 +55,52 @@ for (const { what, options, mebibytes } of [
 test('answers under way may have 512 MiB together, and those that have ended leave their room to others', async () => {
   const read = createAnswerReader();
   // Each reads one piece when the others have, so that all hold as much.
-  const answers = await Promise.allSettled([1, 2, 3].map(() => read(answerOf(200, 'a'), ofBlocks)));
+  const answers = await Promise.allSettled([1, 2, 3].map(() => read(answerOf(200, LONG), ofBlocks)));
   const refused = answers.filter(({ status }) => status === 'rejected');
   assert.equal(refused.length, 1);
-  await read(answerOf(200, 'a'), ofBlocks);
+  await read(answerOf(200, LONG), ofBlocks);
 });
 
-test('an answer of more than 16 MiB is refused if it has values of a few bytes', async () => {
+test('an answer to calls whose result is one quantity may have 128 KiB for each of them', async () => {
   const read = createAnswerReader();
-  for (const text of ['[],', '{},', '0,', '"\\"",'])
-    await assert.rejects(read(answerOf(17, text), ofBlocks), TooLarge);
-  assert.equal((await read(answerOf(16, '[],'), ofBlocks)).length, 16 * MEBIBYTE);
+  assert.equal((await read(piecesOf('a'.repeat(256 * 1024)), ofChainIds)).length, 256 * 1024);
+  await assert.rejects(
+    read(piecesOf('a'.repeat(256 * 1024 + 1)), ofChainIds),
+    (error) => error instanceof TooLarge && error.message.includes('larger than 256 KiB'),
+  );
+});
+
+test('an answer of more than 128 KiB is refused if it has values of a few bytes', async () => {
+  const read = createAnswerReader();
+  for (const text of ['[],', '{},', '{"a":1},', '[1],', '"\\"",', 'null,', '['])
+    for (const options of [ofBlocks, ofBlock, ofHeader, ofOthers]) {
+      const most = text.repeat(Math.floor((128 * 1024) / text.length));
+      assert.equal(await read(piecesOf(most), options), most);
+      await assert.rejects(read(piecesOf(most + text), options), TooLarge, text);
+    }
   const trace = '{"from":"0x0000000000000000000000000000000000000001","gas":"0x1","type":"CALL","calls":[]},';
-  assert.equal((await read(answerOf(17, trace), ofBlocks)).length, 17 * MEBIBYTE);
+  for (const options of [ofBlocks, ofBlock])
+    assert.equal((await read(answerOf(17, trace), options)).length, 17 * MEBIBYTE);
+  for (const options of [ofHeader, ofOthers])
+    await assert.rejects(read(answerOf(1, trace), options), TooLarge);
+});
+
+test('a header may have the hashes of 100,000 transactions', async () => {
+  const text = JSON.stringify({ result: { transactions: Array(100_000).fill(`0x${'ab'.repeat(32)}`) } });
+  assert.equal(await createAnswerReader()(piecesOf(text), ofHeader), text);
+});
+
+test('traces of calls that are nested 1,024 deep are read, which list the place of each in the tree', async () => {
+  const read = createAnswerReader();
+  const traces = Array.from({ length: 1_024 }, (_, depth) => ({
+    action: { callType: 'call', from: OWNER, gas: '0x5208', input: '0x', to: OWNER, value: '0x0' },
+    ...{ blockHash: HASH, blockNumber: 17_000_000, result: { gasUsed: '0x0', output: '0x' }, subtraces: 1 },
+    ...{ traceAddress: Array(depth).fill(0), transactionHash: HASH, transactionPosition: 3, type: 'call' },
+  }));
+  const text = JSON.stringify(traces);
+  assert.equal(await read(piecesOf(text), { calls: callsOf('trace_block'), onBytes }), text);
+  // So many numbers need more memory than other values.
+  await assert.rejects(read(answerOf(17, '0,'), ofBlocks), TooLarge);
 });
 
 test('a text that a contract fills with commas, quotes and brackets is one value', async () => {
