@@ -7,6 +7,7 @@ import { applyPlan, planRepairs, type RepairPlan } from '../audit/repair-plan.ts
 import { type VerifyOptions, verifyStored } from '../audit/verify.ts';
 import type { VerifyReport } from '../audit/verify-report.ts';
 import { type ChainNodes, httpUrls } from '../chain/nodes/nodes.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import { rulesOf } from '../config/point-rules.ts';
 import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
@@ -84,7 +85,7 @@ async function openVerification(
   const database = await openStored(config);
   parts.defer(() => database.close());
   const chain = await findChain(database);
-  const open = (urls: readonly string[]): ChainNodes => {
+  const open = (urls: readonly string[]): ChainNodes & Voters => {
     const { nodes, close } = openChain(config, chain, {
       ...{ urls, clock, log },
       metrics: createMetrics(packageJson.version),

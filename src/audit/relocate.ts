@@ -1,9 +1,11 @@
 /**
  * A notification with a wrong block number is reported only once: in the block that has its transaction.
  */
-import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
+import { quantity } from '../chain/rpc/parse.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import { isRecord } from '../core/json.ts';
 import type { Difference } from './compare.ts';
 
 /**
@@ -12,7 +14,7 @@ import type { Difference } from './compare.ts';
  */
 export async function relocate(
   difference: Difference,
-  { nodes, range }: { nodes: Pick<ChainNodes, 'ask'>; range: { from: number; to: number } },
+  { nodes, range }: { nodes: Pick<Voters, 'agree'>; range: { from: number; to: number } },
   signal: AbortSignal,
 ): Promise<Difference | undefined> {
   const { kind, notification } = difference;
@@ -27,21 +29,26 @@ export async function relocate(
   };
 }
 
-/** The block that has the transaction; undefined if no node has it. */
+/**
+ * The block in which a quorum of the nodes has the transaction, so that one node can't hide a confirmed difference. Undefined
+ * if there is none.
+ */
 async function findBlockNumber(
-  nodes: Pick<ChainNodes, 'ask'>,
+  nodes: Pick<Voters, 'agree'>,
   txHash: Hash,
   signal: AbortSignal,
 ): Promise<number | undefined> {
   const calls = [{ method: 'eth_getTransactionReceipt', params: [txHash] }];
   try {
-    return await nodes.ask(
+    return await nodes.agree(
       calls,
       ([answer]) => {
-        const receipt: { blockNumber?: unknown } = Object(answer?.ok === true ? answer.result : undefined);
-        return typeof receipt.blockNumber === 'string' ? Number(receipt.blockNumber) : undefined;
+        const receipt: unknown = answer?.ok === true ? answer.result : undefined;
+        const block = isRecord(receipt) ? receipt.blockNumber : undefined;
+        return block === undefined ? undefined : quantity(block, 'receipt.blockNumber');
       },
       signal,
+      String,
     );
   } catch (error) {
     if (!(error instanceof Fault) || signal.aborted) throw error;

@@ -2,6 +2,7 @@
  * Compares a batch of blocks with the database, and counts what a quorum of the nodes confirms.
  */
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import type { Clock } from '../core/clock.ts';
 import { type Fault, messageOf } from '../core/fault.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
@@ -14,7 +15,7 @@ import type { WitnessPanel } from './witnesses.ts';
 
 type BatchOptions = {
   database: Database;
-  nodes: Pick<ChainNodes, 'head' | 'findHeader' | 'ask'>;
+  nodes: Pick<ChainNodes & Voters, 'head' | 'findHeader' | 'agree'>;
   clock: Clock;
   range: { from: number; to: number };
   finalizedNumber: number;

@@ -3,6 +3,7 @@
  * database. Writes nothing, so a follower may run meanwhile.
  */
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { type QuorumSetting, quorumOf } from '../domain/quorum.ts';
@@ -32,7 +33,7 @@ import { createWitnessPanel, type Witness } from './witnesses.ts';
 export type VerifyOptions = CompareOptions &
   VerifyEvents & {
     database: Database;
-    nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader' | 'ask'>;
+    nodes: Pick<ChainNodes & Voters, 'bundles' | 'head' | 'findHeader' | 'agree'>;
     /** Each configured node separately, if there are several. */
     witnesses: readonly Witness[];
     /** How many of them must agree: chain.quorum. */

@@ -47,7 +47,7 @@ function nodesOf(chain: Chain): Nodes {
   const parts = { proved: true, traced: true };
   return {
     head: () => get(BLOCKS),
-    ask: () => Promise.reject(new Fault('unavailable', 'no node knows a transaction')),
+    agree: () => Promise.reject(new Fault('unavailable', 'no node knows a transaction')),
     findHeader: find,
     bundles: (references) =>
       Promise.all(

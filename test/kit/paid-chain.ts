@@ -36,7 +36,7 @@ export function createPaidChain(database: () => Database, { equalCalls = 0 } = {
   const nodes: VerifyOptions['nodes'] = {
     head: async () => headerOf(BLOCKS),
     findHeader: async (reference) => headerOf(Number(reference)),
-    ask: () => Promise.reject(new Fault('unavailable', 'transactions are never requested')),
+    agree: () => Promise.reject(new Fault('unavailable', 'transactions are never requested')),
     bundles: async (references: readonly BlockReference[]) =>
       references.map(Number).map((number) => ({
         ...{ header: headerOf(number), transactions: [transactionIn(number)], proved: true, traced: true },
