@@ -103,7 +103,7 @@ export function supplyRecord(terms: SupplyTerms, reading: SupplyReading) {
         vesting_contracts: terms.vesting,
         burn_address: zeroAddress,
       },
-      verification: { how_to_verify: howToVerify(reading) },
+      verification: { how_to_verify: howToVerify(terms, reading) },
     },
   };
 }
@@ -121,14 +121,18 @@ function balanceOf({ balances }: SupplyReading, address: Address): Balance {
   return balance;
 }
 
-function cacheNote(terms: SupplyTerms, { at, balances }: SupplyReading): string {
+function cacheNote(terms: SupplyTerms, reading: SupplyReading): string {
   const note = `Balances are read from the chain at one block, and kept for ${SUPPLY_CACHE_SECONDS} seconds.`;
-  const older = supplyAddresses(terms).flatMap(({ address, label }) => {
-    const balance = balances.get(address);
-    const isOlder = balance !== undefined && balance.at.getTime() < at.getTime();
-    return isOlder ? [`${label} (of ${balance.at.toISOString()})`] : [];
-  });
+  const older = olderBalances(terms, reading).map(({ label, at }) => `${label} (of ${at.toISOString()})`);
   return older.length === 0 ? note : `${note} The chain's answer left out: ${older.join(', ')}.`;
+}
+
+/** The balances that the node did not return this time, so that they are of an earlier reading. */
+function olderBalances(terms: SupplyTerms, { at, balances }: SupplyReading): { label: string; at: Date }[] {
+  return supplyAddresses(terms).flatMap(({ address, label }) => {
+    const balance = balances.get(address);
+    return balance !== undefined && balance.at.getTime() < at.getTime() ? [{ label, at: balance.at }] : [];
+  });
 }
 
 function describeMethod({ multicall3 }: SupplyTerms, { method }: SupplyReading): string {
@@ -140,12 +144,15 @@ function describeMethod({ multicall3 }: SupplyTerms, { method }: SupplyReading):
   }
 }
 
-function howToVerify({ block, method }: SupplyReading): string {
+function howToVerify(terms: SupplyTerms, reading: SupplyReading): string {
+  const { block, method } = reading;
   const call =
     method === 'multicall3' ? 'getEthBalance(address) of Multicall3, or eth_getBalance,' : 'eth_getBalance';
+  const older = olderBalances(terms, reading).map(({ label }) => label);
+  const taken = `Take the balance of ${older.join(', ')} from the breakdowns instead, because it is older than this block.`;
   return (
     `Call ${call} for each address of the breakdowns at block ${block.number} (${block.hash}), ` +
-    'and subtract the balances from the initial supply.'
+    `and subtract the balances from the initial supply.${older.length === 0 ? '' : ` ${taken}`}`
   );
 }
 

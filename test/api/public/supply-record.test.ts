@@ -129,12 +129,16 @@ test('circulating is initial minus locked minus burned, never below zero (spec 4
   );
 });
 
-test('an older balance is shown with its time', () => {
+test('an older balance is shown with its time, and is not to be verified at the block of the others', () => {
   const reading = readingOf([1n, 2n, 3n, 4n]);
   const earlier = new Date(at.getTime() - 60_000);
   const balances = new Map(reading.balances).set(team, { wei: 2n, at: earlier });
-  const { cache } = supplyRecord(terms, { ...reading, balances });
+  const { cache, methodology } = supplyRecord(terms, { ...reading, balances });
   assert.match(cache.note, / The chain's answer left out: team \(of 2025-11-20T11:59:00\.000Z\)\.$/);
+  assert.match(
+    methodology.verification.how_to_verify,
+    / Take the balance of team from the breakdowns instead, /,
+  );
 });
 
 test('the record says if the chain has no Multicall3 and no staking contract', () => {
