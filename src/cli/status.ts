@@ -40,6 +40,8 @@ async function readStatus(origin: string): Promise<StatusBody> {
   const url = URL.parse('/status', origin);
   if (url === null || !/^https?:$/.test(url.protocol))
     throw new Fault('not_found', `${origin} is not an HTTP URL. Write it like http://127.0.0.1:8080`);
+  if (url.username !== '' || url.password !== '')
+    throw new Fault('not_found', `the URL must not contain a user name or password. Use ${url.origin}`);
   const limit = startAbort(never, ANSWER_MS_MAX);
   let response: Response;
   let text: string;

@@ -235,6 +235,9 @@ describe('status without a service', () => {
       assert.deepEqual([code, out], [64, ''], err);
       assert.match(err, new RegExp(`^chainbell: ${url} is not an HTTP URL\\. Write it like http://127`));
     }
+    const named = await run({}, '--url', 'http://operator:hunter2@127.0.0.1:1');
+    assert.deepEqual([named.code, named.out], [64, '']);
+    assert.doesNotMatch(named.err, /hunter2/);
     const free = await run({ CHAINBELL_HTTP_PORT: '0' });
     assert.equal(free.code, 64);
     assert.match(free.err, /http\.port is 0/);
