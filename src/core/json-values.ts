@@ -4,7 +4,7 @@
  */
 
 /** `numbers` are those in arrays. They take less time and memory than others. */
-export type ValueCount = { numbers: number; others: number };
+type ValueCount = { numbers: number; others: number };
 
 const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{');
 const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 48 && byte <= 57;
