@@ -89,12 +89,12 @@ const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
 /**
- * What Citus reports, as an internal error, when the connection to a worker breaks during a statement (libpq's words), or when the
- * coordinator's server dies.
+ * What Citus reports, as an internal error, when the connection to a worker breaks during a statement (libpq's words) or during the
+ * commit, or when the coordinator's server dies.
  */
 const INTERNAL = 'XX000';
 const BROKEN_TEXT =
-  /^(SSL SYSCALL error|SSL connection has been closed|server closed the connection|could not (receive|send) data|no connection to the server|connection not open|postmaster was shut down)/i;
+  /^(SSL SYSCALL error|SSL connection has been closed|server closed the connection|could not (receive|send) data|no connection to the server|connection not open|postmaster was shut down|could not commit transaction for shard \d+ on at least one active node|failure on connection marked as essential)/i;
 
 /** A read-only server answers all queries, so only the error of a write can give this advice. */
 const READ_ONLY = /^25006/;

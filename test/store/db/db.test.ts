@@ -46,6 +46,10 @@ onEachDatabase(({ kind, database }) => {
       database().script(`do $$ begin raise exception '${message}' using errcode = 'XX000'; end $$`);
     await assert.rejects(fail('SSL SYSCALL error: EOF detected'), isUnavailable);
     await assert.rejects(fail('server closed the connection unexpectedly'), isUnavailable);
+    // The worker dies during the commit of a transaction that wrote only there.
+    const notCommitted = 'could not commit transaction for shard 102008 on at least one active node';
+    await assert.rejects(fail(notCommitted), isUnavailable);
+    await assert.rejects(fail('failure on connection marked as essential: 10.0.0.5:5432'), isUnavailable);
     await assert.rejects(fail('postmaster was shut down, exiting'), isUnavailable);
     await assert.rejects(fail('cache lookup failed'), (error) => !isUnavailable(error));
   });
