@@ -8,7 +8,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { inReach, readJson, readJsonOfEach, rowsFrom } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
-import type { ShardKey } from './shards.ts';
+import { isInShards, isOneOfNotifications, type ShardKey } from './shards.ts';
 
 /** The column `kind`, in one byte. */
 export const kindCode: Record<TransferKind, string> = { transaction: 'c', internal: 'i', token: 't' };
@@ -82,7 +82,7 @@ export async function watchesOf(db: Db, statuses: Sql): Promise<Sql> {
 const progressColumns = sql`shard_id, id, created_at, sequence, next_retry_at, retry_count, redelivery_count, revision,
   reorg_id, tx_hash, may_be_seen`;
 
-type GoneRow = { shard_id: number; lane_id: number; ordered_id: string | null };
+type GoneRow = { shard_id: number; id: number; lane_id: number; ordered_id: string | null };
 
 /**
  * Moves the rows `n` of `queue` that match the condition to `ended`. Lock them or their lanes before. `ordered_id` is the watched
@@ -96,17 +96,23 @@ export async function moveToEnded(
   const insert = (gone: Sql) => sql`
     insert into ended (${progressColumns}, state, ended_at)
     select ${progressColumns}, ${state}::text, ${now}::timestamptz from ${gone} as g`;
-  const summary = sql`shard_id, lane_id, case when sequence is not null then watched_address_id end as ordered_id`;
+  const summary = sql`shard_id, id, lane_id, case when sequence is not null then watched_address_id end as ordered_id`;
   if (tx.isDistributed !== true)
     return tx.query<GoneRow>(sql`
       with gone as (delete from queue n where ${condition} returning n.*), ended_now as (${insert(sql`gone`)}) select ${summary} from gone`);
   // Citus allows no conversion of times in `returning`. The rows are locked, or their lanes are, so they don't change in between.
   const json = await readJson(tx, sql`select n.* from queue n where ${condition}`);
   if (json === '[]') return [];
-  await tx.query(sql`delete from queue n where ${condition}`);
   const gone = rowsFrom('queue', json);
+  const rows = await tx.query<GoneRow>(sql`select ${summary} from ${gone} as g`);
+  // By their keys, because the condition may match further rows by now.
+  const keys = rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+  const shards = [...new Set(keys.map(({ shardId }) => shardId))];
+  await tx.query(sql`
+    delete from queue n
+    where ${isInShards(sql`n.shard_id`, shards)} and ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, keys)}`);
   await tx.query(insert(gone));
-  return tx.query<GoneRow>(sql`select ${summary} from ${gone} as g`);
+  return rows;
 }
 
 /**

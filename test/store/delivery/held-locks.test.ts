@@ -17,7 +17,7 @@ import {
   renewLeases,
   scheduleNextVisits,
 } from '../../../src/store/delivery/lanes.ts';
-import { alignNotifications } from '../../../src/store/delivery/record-changes.ts';
+import { alignNotifications, alignUnlessLocked } from '../../../src/store/delivery/record-changes.ts';
 import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
@@ -409,6 +409,38 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
+  test('on Citus, a watched address that is deleted while notifications of another one are cancelled loses none', async () => {
+    const records = [await watchAddress(database()), await watchAddress(database())];
+    const [first, second] = records.map(
+      ({ id }) => sql`delete from watched_address where shard_id = 1 and id = ${id}`,
+    );
+    assert.ok(first !== undefined && second !== undefined);
+    await mine(database(), headerOf(1), [transferOf()]);
+    await database().query(first);
+    // As on Citus, also on a single server.
+    const distributed: Database = {
+      ...database(),
+      isDistributed: true,
+      transaction: (work) =>
+        database().transaction((tx) =>
+          work({
+            ...tx,
+            isDistributed: true,
+            async query(statement) {
+              if (/^\s*delete from queue/.test(statement.text)) await database().query(second);
+              return tx.query(statement);
+            },
+          }),
+        ),
+    };
+    const rows = await database().query<{ id: number; recordId: string }>(sql`
+      select id, watched_address_id as "recordId" from queue order by id`);
+    await alignUnlessLocked(distributed, 1, rows, noon);
+    assert.deepEqual((await listStates(database())).toSorted(), ['cancelled', 'waiting']);
+    await alignUnlessLocked(database(), 1, rows, noon);
+    assert.deepEqual(await listStates(database()), ['cancelled', 'cancelled']);
+  });
+
   test('a process that is stopped within a transaction delays blocks of others by at most five seconds', async () => {
     await watchAddress(database(), { watcherId: BUSY });
     const stopped = await openDatabase({ url: place().url, dataDir: '' });
