@@ -9,13 +9,16 @@ import type { Metrics } from '../../core/metrics.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
 import { isLost } from '../db/lost-shards.ts';
+import { tryEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { hasFollowedClock, wakeLanes } from './lanes.ts';
-import { isOfLanes } from './shards.ts';
+import { selectNextDue } from './lanes-in-shards.ts';
 
 /** Each lane takes two index probes. A page takes milliseconds; a million lanes take half an hour including the pauses. */
 const PAGE_LANES = 1_000;
+/** On Citus, each shard of a page takes a statement. A million lanes take three hours. */
+const PAGE_LANES_IN_SHARDS = 200;
 
 /** A page of lanes by id. */
 export type LanePage = { after: number; limit: number };
@@ -34,7 +37,7 @@ export function createLaneRepair({
 }): Step {
   let after = 0;
   return async () => {
-    const page = { after, limit: PAGE_LANES };
+    const page = { after, limit: database.isDistributed === true ? PAGE_LANES_IN_SHARDS : PAGE_LANES };
     const look = () => findForgottenLanes(database, { now: clock.now(), stepsMs: clock.stepsMs(), page });
     const { laneIds: found, last } = await look();
     after = last ?? 0;
@@ -95,13 +98,19 @@ export async function findForgottenLanes(
   };
 }
 
-/** On Citus: whether lane `l` of the page is one with something due. */
+/**
+ * On Citus: whether lane `l` of the page is one with something due. Asks each shard separately, because no statement about several shards
+ * takes a few rows of each lane. Lanes of shards that don't answer wait for the next round.
+ */
 async function dueLanes(db: Db, now: Date, page: LanePage): Promise<Sql> {
   const lanes = await db.query<{ id: number; shard_id: number }>(sql`
-    select id, shard_id from lane l where id > ${page.after} and not ${isLost(sql`l.shard_id`)}
-    order by id limit ${page.limit}`);
-  const rows = await db.query<{ lane_id: number }>(sql`
-    select distinct lane_id from queue
-    where ${isOfLanes(lanes)} and state = 'waiting' and due_at <= ${now}`);
-  return sql`id = any(${listOf(rows.map((row) => row.lane_id))}::bigint[])`;
+    select id, shard_id from (select * from lane where id > ${page.after} order by id limit ${page.limit}) as l
+    where owner is null and (next_due is null or next_due > ${now}) and not ${isLost(sql`l.shard_id`)}
+    order by id`);
+  const elements = lanes.map(({ id, shard_id: shardId }) => ({ id, shardId }));
+  const { found } = await tryEachShard(elements, (shardId, own) =>
+    db.query<{ id: number }>(sql`
+      select id from (${selectNextDue(shardId, own)}) as earliest where due_at <= ${now} order by id`),
+  );
+  return sql`id = any(${listOf(found.map(({ id }) => id))}::bigint[])`;
 }

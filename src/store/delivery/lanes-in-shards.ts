@@ -32,18 +32,22 @@ export async function withoutWaking(tx: Tx, lanes: readonly { id: number }[]): P
   return new Set(rows.map(({ id }) => id));
 }
 
+/** Selects when each of these lanes of one shard next has something due, `id` and `due_at`, with two index probes for each. */
+export function selectNextDue(shardId: number, lanes: readonly { id: number }[]): Sql {
+  const earliest = (attempts: Sql) => sql`(
+    select due_at from queue
+    where shard_id = ${shardId} and lane_id = t.id and state = 'waiting' and ${attempts}
+    order by due_at limit 1)`;
+  return sql`
+    select t.id, least(${earliest(sql`retry_count = 0`)}, ${earliest(sql`retry_count > 0`)}) as due_at
+    from unnest(${listOf(lanes.map(({ id }) => id))}::bigint[]) as t (id)`;
+}
+
 /** On Citus: a relation with the earliest due times of lane `l`, one of these. Each shard is asked with a separate statement. */
 export async function readNextDue(tx: Tx, lanes: readonly { id: number; shardId: number }[]): Promise<Sql> {
-  const rows = await forEachShard(lanes, (shardId, own) => {
-    const ids = listOf(own.map(({ id }) => id));
-    const earliest = (attempts: Sql) => sql`(
-      select due_at from queue
-      where shard_id = ${shardId} and lane_id = t.id and state = 'waiting' and ${attempts}
-      order by due_at limit 1)`;
-    return tx.query<{ id: number; due_at: Date | null }>(sql`
-      select t.id, least(${earliest(sql`retry_count = 0`)}, ${earliest(sql`retry_count > 0`)}) as due_at
-      from unnest(${ids}::bigint[]) as t (id)`);
-  });
+  const rows = await forEachShard(lanes, (shardId, own) =>
+    tx.query<{ id: number; due_at: Date | null }>(selectNextDue(shardId, own)),
+  );
   const due = rows.filter((row) => row.due_at !== null);
   return sql`(
     select r.due_at from unnest(

@@ -26,6 +26,7 @@ import {
   changeWatchedAddresses,
 } from '../../../src/store/watchers/watched-bulk.ts';
 import { replaceWatchedSet } from '../../../src/store/watchers/watched-set.ts';
+import { asDistributed } from '../../kit/as-distributed.ts';
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
 import {
   atOnce,
@@ -417,22 +418,9 @@ onPostgres(({ database, place }) => {
     assert.ok(first !== undefined && second !== undefined);
     await mine(database(), headerOf(1), [transferOf()]);
     await database().query(first);
-    // As on Citus, also on a single server.
-    const distributed: Database = {
-      ...database(),
-      isDistributed: true,
-      transaction: (work) =>
-        database().transaction((tx) =>
-          work({
-            ...tx,
-            isDistributed: true,
-            async query(statement) {
-              if (/^\s*delete from queue/.test(statement.text)) await database().query(second);
-              return tx.query(statement);
-            },
-          }),
-        ),
-    };
+    const distributed = await asDistributed(database(), async ({ text }) => {
+      if (/^\s*delete from queue/.test(text)) await database().query(second);
+    });
     const rows = await database().query<{ id: number; recordId: string }>(sql`
       select id, watched_address_id as "recordId" from queue order by id`);
     await alignUnlessLocked(distributed, 1, rows, noon);

@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';
+import { SHARD_STEP } from '../../../src/domain/shard.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import {
   createLaneRepair,
   findForgottenLanes,
   type LanePage,
 } from '../../../src/store/delivery/lane-repair.ts';
+import { asDistributed } from '../../kit/as-distributed.ts';
 import { leaseDue } from '../../kit/attempts.ts';
 import { headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock } from '../../kit/clock.ts';
@@ -110,5 +113,45 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       pages.push(after);
     }
     assert.deepEqual(pages, [ids[1], ids[3], undefined]);
+  });
+
+  test('on Citus, each statement about notifications asks one shard, for the first row of each lane', async () => {
+    for (const watcherId of [1, 2, 3]) await watchAddress(database(), { watcherId });
+    await mine(database(), headerOf(1), [transferOf(), transferOf()]);
+    await database().query(sql`update notification_status set next_attempt_at = ${noon}`);
+    await forget(undefined);
+    const asked: string[] = [];
+    const distributed = await asDistributed(database(), async ({ text }) => {
+      if (!text.includes('from queue')) return;
+      asked.push(text);
+    });
+    const page = { after: 0, limit: 100 };
+    const { laneIds } = await findForgottenLanes(distributed, { now: noon, stepsMs: 0, page });
+    assert.equal(laneIds.length, 3);
+    assert.equal(asked.length, 3);
+    for (const text of asked)
+      assert.equal(text.match(/shard_id = \$\d+ and lane_id = t\.id .*? limit 1\)/gs)?.length, 2);
+  });
+
+  test('on Citus, a shard that does not answer holds up no other lane, and no further page', async () => {
+    await watchAddress(database());
+    // More than one page between the lanes of the two watchers.
+    await database().query(sql`
+      insert into lane (shard_id, watcher_id, origin) select 1, 1, 'https://host' || n from generate_series(1, 1000) as n`);
+    await watchAddress(database(), { watcherId: 2 });
+    await mine(database(), headerOf(1), [transferOf()]);
+    await database().query(sql`update notification_status set next_attempt_at = ${noon}`);
+    await forget(undefined);
+    const distributed = await asDistributed(database(), async ({ text, values }) => {
+      const isOfFirst = values.some((value) => typeof value === 'number' && value % SHARD_STEP === 1);
+      if (text.includes('from queue') && isOfFirst) throw new Fault('unavailable', 'database: timeout');
+    });
+    const metrics = createMetrics('test');
+    const step = createLaneRepair({
+      ...{ database: distributed, clock: createTestClock(noon), log: silentLog(), metrics },
+    });
+    for (let times = 0; times < 6; times += 1) await step(new AbortController().signal).catch(() => {});
+    assert.equal((await metrics.deliveryQueuesHealed.get()).values[0]?.value, 1);
+    assert.equal((await leaseDue(database(), { now: noon })).length, 1);
   });
 });
