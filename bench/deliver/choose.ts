@@ -6,7 +6,8 @@ import pg from 'pg';
 import type { Database } from '../../src/store/db/db.ts';
 import { openDatabase } from '../../src/store/db/open.ts';
 import { listDue } from '../../src/store/delivery/due.ts';
-import { type Lane, leaseLanes, scheduleNextVisits } from '../../src/store/delivery/lanes.ts';
+import { type Lane, leaseLanes } from '../../src/store/delivery/lanes.ts';
+import { scheduleNextVisits } from '../../src/store/delivery/visit-schedule.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import type { Figures } from './results.ts';
 
@@ -39,7 +40,7 @@ export async function choose(deadRows: number): Promise<Figures> {
       const { leased, drained } = await timed(lease, () =>
         leaseLanes(database, { owner: 1, now, leaseUntil }),
       );
-      await scheduleNextVisits(database, drained);
+      await scheduleNextVisits(database, drained, now);
       if (leased.length === 0) break;
       await timed(read, () => listDue(database, leased, { now, exclude: [], limit: READ }));
       const dead = leased.find(({ origin }) => origin === 'https://dead.example');

@@ -15,10 +15,10 @@ import {
   REORG_PREFIX,
   releaseLanes,
   renewLeases,
-  scheduleNextVisits,
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
 } from '../store/delivery/lanes.ts';
+import { scheduleNextVisits } from '../store/delivery/visit-schedule.ts';
 import { findNextDue, listSuspended, listWaitingWatchers } from '../store/delivery/visits.ts';
 import { countWorkers } from '../store/delivery/workers.ts';
 import { createFairSlots } from './fair.ts';
@@ -212,7 +212,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     }
     for (const lane of leased) begin(lane, owner);
     // After the lanes have begun, so that their first webhooks don't wait for it.
-    await scheduleNextVisits(database, drained);
+    await scheduleNextVisits(database, drained, now);
     return leased.length > 0 && (visited === watchersMax || drained.length < visited) ? 'worked' : 'idle';
   }
 

@@ -82,6 +82,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let retries: Due[] = [];
   let readMs = Number.NEGATIVE_INFINITY;
   let isReading = false;
+  /** After a failed read, until the next one. */
+  let isPausing = false;
   let hadTurn = false;
   /** Counts reorgs. Rows that were requested before one are not used after it. */
   let generation = 0;
@@ -95,7 +97,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   /** The next attempt for the slot that the fair queue offers; or the end of reading, if rows have to be read first. */
   function take(): Begin | Promise<void> | undefined {
-    if (isReading || isEnding()) return undefined;
+    if (isReading || isPausing || isEnding()) return undefined;
     // While first attempts remain, retries that have come due since are read together with the next ones.
     const isUsedUp =
       firsts.length === 0 && (mayHaveMore.firsts || (retries.length === 0 && mayHaveMore.retries));
@@ -115,6 +117,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     try {
       const due = await reader.read({ lane, exclude: [...underWay], limit });
       if (due === 'lost') end = 'lost';
+      // The worker takes no lanes of lost shards, and leases this one again when its shard has caught up.
+      else if (due === 'absent') end ??= 'gives way';
       else if (generation !== readGeneration) mayHaveMore = { firsts: true, retries: true };
       else {
         firsts = due.filter(({ notification }) => notification.retryCount === 0);
@@ -132,9 +136,17 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       // The rows read before may be out of date: the key may be revoked, or the watched address deleted.
       forgetRows();
       mayHaveMore = { firsts: true, retries: true };
-      await clock.wait(RETRY_MS, stopping);
+      // The fair queue keeps a slot for the read, which other lanes may use during the pause.
+      void pause();
     }
     isReading = false;
+    proceed();
+  }
+
+  async function pause(): Promise<void> {
+    isPausing = true;
+    await clock.wait(RETRY_MS, stopping);
+    isPausing = false;
     proceed();
   }
 
@@ -176,8 +188,9 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     // The lane is being given back. The next lease reads whatever came meanwhile.
     if (isOver) return;
     const hasMore = firsts.length > 0 || retries.length > 0 || mayHaveMore.firsts || mayHaveMore.retries;
-    if (hasMore && !isEnding()) seat.want();
-    else if (underWay.size === 0 && !isReading) finish().catch(done.reject);
+    if (hasMore && !isEnding()) {
+      if (!isPausing) seat.want();
+    } else if (underWay.size === 0 && !isReading) finish().catch(done.reject);
   }
 
   async function finish(): Promise<void> {

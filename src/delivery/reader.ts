@@ -23,13 +23,15 @@ type ReadRequest = {
   limit: number;
 };
 
+type DueOrReason = Due[] | 'lost' | 'absent';
+
 export type DueReader = {
-  /** The due notifications, or 'lost' when another worker has the lane. @throws Fault `unavailable` */
-  read(request: ReadRequest): Promise<Due[] | 'lost'>;
+  /** The due notifications, 'lost' when another worker has the lane, or 'absent' when its shard is lost. @throws Fault `unavailable` */
+  read(request: ReadRequest): Promise<DueOrReason>;
 };
 
 type Waiting = ReadRequest & {
-  resolve(due: Due[] | 'lost'): void;
+  resolve(due: DueOrReason): void;
   reject(error: unknown): void;
 };
 
@@ -92,7 +94,8 @@ export function createDueReader(options: SecretStore & { database: Database; clo
   /** Rejects for one watcher alone, so credentials that can't be read delay no other watcher. */
   async function answer({ lane, resolve, reject }: Waiting, rows: DueOfLane): Promise<void> {
     if (rows instanceof Fault) return reject(rows);
-    if (rows === 'lost' || rows.length === 0) return resolve(rows === 'lost' ? 'lost' : []);
+    if (typeof rows === 'string') return resolve(rows);
+    if (rows.length === 0) return resolve([]);
     try {
       const own = await credentials.of(lane.watcherId);
       resolve(rows.map((notification) => ({ notification, credentials: own })));
@@ -103,7 +106,7 @@ export function createDueReader(options: SecretStore & { database: Database; clo
 
   return {
     read(request) {
-      const { promise, resolve, reject } = Promise.withResolvers<Due[] | 'lost'>();
+      const { promise, resolve, reject } = Promise.withResolvers<DueOrReason>();
       waiting.push({ ...request, resolve, reject });
       // Lanes that are leased together are read together.
       if (!isRung) queueMicrotask(run);

@@ -3,6 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { Fault } from '../../src/core/fault.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
+import { asDistributed, loseShards } from '../kit/as-distributed.ts';
 import {
   addressOf,
   headerOf,
@@ -373,5 +374,28 @@ onPostgres(({ database, place }) => {
     assert.deepEqual(new Set(await one.underWay(2 * LEFT)), urlsOf(1, 2));
     assert.deepEqual(new Set(await other.underWay(2 * LEFT)), urlsOf(3, 4));
     await Promise.all([one.stop(), other.stop()]);
+  });
+
+  test('on Citus, delivery queues of lost shards leave the process room for others', async () => {
+    const clock = createTestClock();
+    await pay(database(), clock, 3);
+    let reads = 0;
+    const distributed = await asDistributed(database(), async ({ text, values }) => {
+      if (!text.includes('from queue') || values.includes(3)) return;
+      reads += 1;
+      throw new Fault('unavailable', 'database: timeout');
+    });
+    const worker = startWorker(distributed, { clock, lanesMax: 2 });
+    await worker.step();
+    await waitUntil(() => reads === 2, { describe: 'two reads that fail' });
+    await loseShards(database(), [1, 2]);
+    const isRoom = async () => {
+      clock.advance(LOCKED_MS);
+      return (await listLanes(database())).every(({ owner }) => owner === null);
+    };
+    await waitUntil(isRoom, { describe: 'both to be given back' });
+    await worker.step();
+    assert.deepEqual(new Set(await worker.underWay(AT_ONCE)), urlsOf(3));
+    await worker.stop();
   });
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createFairSlots } from '../../src/delivery/fair.ts';
@@ -157,5 +158,47 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const sent = await countSent(database(), () => {}, { beforeRelease });
     assert.equal(sent, 1);
     assert.notEqual((await listLanes(database()))[0]?.next_due, null);
+  });
+
+  test('a lane whose notifications could not be read leaves its slot to other lanes until it reads again', async () => {
+    const clock = createTestClock();
+    const fair = createFairSlots({
+      ...{ clock, onCredit: () => {} },
+      limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 },
+    });
+    const stopping = new AbortController();
+    const read: number[] = [];
+    const run = (id: number) =>
+      runLane(
+        { id, watcherId: id, shardId: id, origin: `https://${id}.example`, epoch: 1 },
+        {
+          ...{ clock, fair, log: silentLog(), metrics: createMetrics('test') },
+          ...{
+            database: database(),
+            keyRing: deriveKeyRing(Buffer.alloc(32)),
+            nativeSymbol: 'ETH',
+            retryMinutes: [1],
+          },
+          send: async () => assert.fail(),
+          settler: { submit: async () => assert.fail(), keepsUp: () => true },
+          reader: {
+            async read({ lane }) {
+              read.push(lane.id);
+              throw new Fault('unavailable', 'database: timeout');
+            },
+          },
+          ...{ noteWait: () => {}, release: async () => {} },
+          ...{ stopping: stopping.signal, killed: stopping.signal },
+        },
+      );
+    const runs = [1, 2, 3].map(run);
+    const pauses = () => clock.waits().filter((ms) => ms === 250);
+    await waitUntil(() => pauses().length === 3, { describe: 'a read of each lane' });
+    assert.deepEqual(read.toSorted(), [1, 2, 3]);
+    clock.advance(250);
+    await waitUntil(() => read.length === 6, { describe: 'another read of each lane' });
+    assert.deepEqual(read.toSorted(), [1, 1, 2, 2, 3, 3]);
+    stopping.abort();
+    await Promise.all(runs.map(({ done }) => done));
   });
 });

@@ -11,10 +11,10 @@ import {
   type Lane,
   leaseLanes,
   releaseLanes,
-  scheduleNextVisits,
   VISIT_LANES_MAX,
 } from '../../src/store/delivery/lanes.ts';
 import { settle } from '../../src/store/delivery/settle.ts';
+import { scheduleNextVisits } from '../../src/store/delivery/visit-schedule.ts';
 
 /** The watcher's delivery queue in its slice 0 for a webhook origin. Creates it if it does not exist. */
 export async function ensureLane(db: Db, watcherId: number, origin: string): Promise<number> {
@@ -39,7 +39,7 @@ export async function leaseDue(
       watchersMax,
       lanesEach,
     });
-    await scheduleNextVisits(database, drained);
+    await scheduleNextVisits(database, drained, now);
     if (leased.length === 0) break;
     lanes.push(...leased);
   }

@@ -191,24 +191,26 @@ export async function requireAnswers(
       throw new Fault('unavailable', `${work} needs worker ${place.worker}, which does not answer`);
 }
 
-/** On Citus: the elements of each worker, without workers that have lost shards and don't answer. */
+/** On Citus: the elements of each worker. */
 export async function groupByWorker<T extends { shardId: number }>(
-  database: Database,
+  db: Db,
   elements: readonly T[],
 ): Promise<T[][]> {
-  const shardIds = [...new Set(elements.map(({ shardId }) => shardId))];
-  const rows = await database.query<{ shard_id: number; worker: string; is_lost: boolean }>(sql`
-    select l.shard_id, n.nodename || ':' || n.nodeport as worker, ${isLost(sql`l.shard_id`)} as is_lost
-    from unnest(${listOf(shardIds)}::bigint[]) as l (shard_id)
+  const workerOf = await workersOf(
+    db,
+    elements.map(({ shardId }) => shardId),
+  );
+  return [...Map.groupBy(elements, ({ shardId }) => workerOf.get(shardId)).values()];
+}
+
+/** On Citus: the worker of each shard. */
+async function workersOf(db: Db, shardIds: readonly number[]): Promise<Map<number, string>> {
+  const rows = await db.query<{ shard_id: number; worker: string }>(sql`
+    select l.shard_id, n.nodename || ':' || n.nodeport as worker
+    from unnest(${listOf([...new Set(shardIds)])}::bigint[]) as l (shard_id)
     join pg_dist_placement p on p.shardid = get_shard_id_for_distribution_column('watched_address', l.shard_id)
     join pg_dist_node n on n.groupid = p.groupid and n.noderole = 'primary' order by l.shard_id`);
-  const workerOf = new Map(rows.map((row) => [row.shard_id, row.worker]));
-  const lost = new Map(rows.filter((row) => row.is_lost).map((row) => [row.worker, row.shard_id]));
-  const silent = new Set<string>();
-  for (const [worker, sample] of lost)
-    if (!(await doesAnswer(database, { worker, sample }))) silent.add(worker);
-  const groups = Map.groupBy(elements, ({ shardId }) => workerOf.get(shardId) ?? '');
-  return [...groups].flatMap(([worker, own]) => (silent.has(worker) ? [] : [own]));
+  return new Map(rows.map((row) => [row.shard_id, row.worker]));
 }
 
 /** Whether the coordinator reports it, with a SQLSTATE. Otherwise the coordinator can't be reached, or has no connection left. */

@@ -1,7 +1,7 @@
 /**
  * Reads the due notifications of leased lanes. Spec 2.7, 3 and 6.2.
  */
-import { Fault } from '../../core/fault.ts';
+import type { Fault } from '../../core/fault.ts';
 import type { Address, Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
@@ -83,8 +83,11 @@ type DueRequest = {
   limit: number;
 };
 
-/** A Fault: on Citus, the server of the lane's shard can't be reached. Other lanes are read meanwhile. */
-export type DueOfLane = DueNotification[] | 'lost' | Fault;
+/**
+ * Of a lane. On Citus also 'absent': its shard is lost (lost-shards.ts), so its server may hang, and some of its notifications may be of
+ * blocks that a reorg has orphaned since. A Fault: the server can't be reached. Other lanes are read meanwhile.
+ */
+export type DueOfLane = DueNotification[] | 'lost' | 'absent' | Fault;
 
 /**
  * For each lane, up to `limit` due first attempts in order, then up to `limit` retries; 'lost' if the lane has been freed
@@ -192,7 +195,7 @@ async function listDueInShards(
   return new Map(
     lanes.map((lane) => {
       if (!heldIds.has(lane.id)) return [lane.id, 'lost'];
-      if (absent.has(lane.id)) return [lane.id, unreadFault()];
+      if (absent.has(lane.id)) return [lane.id, 'absent'];
       return [
         lane.id,
         failed.get(lane.shardId) ?? wanted.failed.get(lane.shardId) ?? dueOf.get(lane.id) ?? [],
@@ -200,9 +203,6 @@ async function listDueInShards(
     }),
   );
 }
-
-/** Its server may hang, and some of its notifications may be of blocks that a reorg has orphaned since. */
-const unreadFault = () => new Fault('unavailable', 'the shard is lost, and waits until it has caught up');
 
 type BlockRef = { block_number: number; reorg_id: number | null };
 

@@ -14,6 +14,7 @@ import { type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { hasFollowedClock, wakeLanes } from './lanes.ts';
 import { selectNextDue } from './lanes-in-shards.ts';
+import { LOST_VISIT_MS } from './visit-schedule.ts';
 
 /** Each lane takes two index probes. A page takes milliseconds; a million lanes take half an hour including the pauses. */
 const PAGE_LANES = 1_000;
@@ -62,7 +63,7 @@ export function createLaneRepair({
 }
 
 /** The clocks of workers differ by less than this. */
-const CLOCK_DIFFERENCE = sql`interval '1 second'`;
+const CLOCK_DIFFERENCE_MS = 1_000;
 
 /**
  * The forgotten lanes of a page: they have no owner, and either something in them is due but the lane is not, or the lane is
@@ -81,11 +82,15 @@ export async function findForgottenLanes(
     db.isDistributed === true
       ? await dueLanes(db, now, page)
       : sql`(${has(sql`n.retry_count = 0`)} or ${has(sql`n.retry_count > 0`)})`;
+  // The shard of a due lane may have been lost when its watcher was visited last.
+  const visitUntil = new Date(
+    now.getTime() + CLOCK_DIFFERENCE_MS + (db.isDistributed === true ? LOST_VISIT_MS : 0),
+  );
   const rows = await db.query<{ id: number; is_forgotten: boolean }>(sql`
-    select id, owner is null and ${hasFollowedClock(stepsMs)} and case when next_due <= ${now}::timestamptz - ${CLOCK_DIFFERENCE}
+    select id, owner is null and ${hasFollowedClock(stepsMs)} and case when next_due <= ${new Date(now.getTime() - CLOCK_DIFFERENCE_MS)}
       then not exists (
         select from watcher_queue q
-        where q.watcher_id = l.watcher_id and q.next_due <= ${now}::timestamptz + ${CLOCK_DIFFERENCE})
+        where q.watcher_id = l.watcher_id and q.next_due <= ${visitUntil})
       else (next_due is null or next_due > ${now})
         and ${isDue} end as is_forgotten
     from lane l

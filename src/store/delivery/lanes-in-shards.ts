@@ -56,15 +56,15 @@ export async function readNextDue(tx: Tx, lanes: readonly { id: number; shardId:
 }
 
 /**
- * Gives lanes back. On Citus each worker's lanes in a separate transaction, which holds their locks while it asks the worker, and without
- * those whose worker can't be reached. Returns the lanes that stay leased.
+ * On Citus: gives each worker's lanes back in a separate transaction, which holds their locks while it asks the worker. Returns the lanes
+ * that stay leased, also because their worker can't be reached.
  */
 export async function releaseReachable<T extends { shardId: number }>(
   database: Database,
   lanes: readonly T[],
   release: (lanes: readonly T[]) => Promise<Set<T>>,
 ): Promise<Set<T>> {
-  if (database.isDistributed !== true) return release(lanes);
+  if (lanes.length === 0) return new Set();
   const groups = await groupByWorker(database, lanes);
   const results = await Promise.allSettled(groups.map(release));
   const left = new Set(lanes);

@@ -6,9 +6,11 @@ import { Fault } from '../../core/fault.ts';
 import { SLICES_MAX } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
+import { isLost, listLostAmong } from '../db/lost-shards.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { announceWaking, readNextDue, releaseReachable, withoutWaking } from './lanes-in-shards.ts';
 import { shardsOfWatcher } from './shards.ts';
+import { freeVisits, isFreeVisit, visitNotAfter } from './visit-schedule.ts';
 import { runningWorkers } from './workers.ts';
 
 /**
@@ -115,18 +117,6 @@ export async function wakeLanes(
 }
 
 /**
- * Schedules each watcher's visit no later than its `next_due`. This also locks a watcher whose visit is early enough already,
- * because a concurrent `scheduleNextVisits` doesn't see this transaction's lanes and could write a later visit.
- */
-function visitNotAfter(due: Sql): Sql {
-  return sql`
-    insert into watcher_queue as q (watcher_id, next_due)
-    select watcher_id, next_due from (${due}) as due where next_due is not null order by watcher_id
-    on conflict (watcher_id) do update set next_due = excluded.next_due
-      where q.next_due is null or q.next_due > excluded.next_due`;
-}
-
-/**
  * Whether the process has followed all steps of the common clock. If it has not, its `now` is from before a step and may be
  * far from the times in the database.
  */
@@ -153,7 +143,8 @@ type LeaseRequest = {
 
 /**
  * Visits the watchers with something due, the one visited longest ago first, and leases due lanes of each that have no
- * owner. Each lease increments the lane's epoch. A visited watcher goes to the end of the queue, which all workers share.
+ * owner, except those of lost shards. Each lease increments the lane's epoch. A visited watcher goes to the end of the queue, which all
+ * workers share.
  * `drained` lists the watchers that had fewer lanes than a visit may take: call `scheduleNextVisits` for them.
  */
 export async function leaseLanes(
@@ -161,6 +152,7 @@ export async function leaseLanes(
   { owner, now, stepsMs = 0, leaseUntil, full = [], ...limits }: LeaseRequest,
 ): Promise<{ leased: Lane[]; drained: number[]; visited: number }> {
   const { watchersMax = VISIT_WATCHERS_MAX, lanesEach = VISIT_LANES_MAX } = limits;
+  const isReachable = db.isDistributed === true ? sql` and not ${isLost(sql`shard_id`)}` : sql``;
   const rows = await db.query<{ watcher_id: number } & (LaneRow | { id: null })>(sql`
     with due_watcher as materialized (
       select watcher_id from watcher_queue
@@ -171,7 +163,7 @@ export async function leaseLanes(
     ), picked as materialized (
       select l.id from due_watcher cross join lateral (
         select id from lane
-        where lane.watcher_id = due_watcher.watcher_id and owner is null and next_due is not null and next_due <= ${now}
+        where lane.watcher_id = due_watcher.watcher_id and owner is null and next_due is not null and next_due <= ${now}${isReachable}
         order by next_due limit ${lanesEach}
         for update skip locked) as l
     ), leased as (
@@ -197,28 +189,6 @@ export async function leaseLanes(
 }
 
 type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
-
-/**
- * Schedules the next visit of each watcher for the earliest `next_due` of its free lanes, or no visit if they have none. Skips a
- * watcher that another transaction has locked: its visit stays due, so the next visit schedules it.
- */
-export async function scheduleNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
-  if (watcherIds.length === 0) return;
-  await database.transaction(async (tx) => {
-    // The lock is a separate statement. The update then sees the lanes of every transaction that held the lock before, and
-    // a later transaction waits for this one and schedules the visit again.
-    const locked = await tx.query<{ watcher_id: number }>(sql`
-      select watcher_id from watcher_queue where watcher_id = any(${listOf(watcherIds)}::bigint[])
-      order by watcher_id for update skip locked`);
-    if (locked.length === 0) return;
-    await tx.query(sql`
-      update watcher_queue q set next_due = (
-        select l.next_due from lane l
-        where l.watcher_id = q.watcher_id and l.owner is null and l.next_due is not null
-        order by l.next_due limit 1)
-      where watcher_id = any(${listOf(locked.map((row) => row.watcher_id))}::bigint[])`);
-  });
-}
 
 /**
  * Extends the leases of a worker, by its present and former numbers, on these lanes. `kept` are the lanes that it still owns.
@@ -258,8 +228,40 @@ export async function releaseLanes(
   lanes: readonly Lane[],
   now: Date,
 ): Promise<Set<Lane>> {
-  return releaseReachable(database, lanes, (own) => releaseTogether(database, own, now));
+  const release = (own: readonly Lane[]) => releaseTogether(database, own, now);
+  if (database.isDistributed !== true) return release(lanes);
+  const lost = await listLostAmong(database, [...new Set(lanes.map(({ shardId }) => shardId))]);
+  const [absent, present] = [true, false].map((isAbsent) =>
+    lanes.filter(({ shardId }) => lost.has(shardId) === isAbsent),
+  );
+  const left = await releaseUnasked(database, absent ?? [], now);
+  return left.union(await releaseReachable(database, present ?? [], release));
 }
+
+/** The same without asking the shards: as if something were due now. A worker asks when the shards have caught up. */
+async function releaseUnasked(database: Database, lanes: readonly Lane[], now: Date): Promise<Set<Lane>> {
+  if (lanes.length === 0) return new Set();
+  const rows = await database.query<{ id: number }>(sql`
+    with held as materialized (
+      select l.id, l.watcher_id from ${heldOf(lanes)} order by l.id for update of l skip locked
+    ), ${freeVisits(sql`select watcher_id from held`)}, released as (
+      update lane l set owner = null, lease_until = null, next_due = ${now} from held
+      where l.id = held.id and ${isFreeVisit(sql`held.watcher_id`)}
+      returning l.id, l.watcher_id, l.next_due
+    ), noted as (
+      ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from released group by watcher_id`)}
+    )
+    select l.id from ${heldOf(lanes)} where l.id not in (select id from released) order by l.id`);
+  const left = new Set(rows.map(({ id }) => id));
+  return new Set(lanes.filter(({ id }) => left.has(id)));
+}
+
+/** The lanes `l` among these that are still leased under the same epoch. */
+const heldOf = (lanes: readonly Lane[]): Sql => sql`
+  unnest(
+    ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
+  ) as leased (id, epoch)
+  join lane l on l.id = leased.id and l.epoch = leased.epoch`;
 
 async function releaseTogether(database: Database, lanes: readonly Lane[], now: Date): Promise<Set<Lane>> {
   const earliest = (attempts: Sql) => sql`(
@@ -269,11 +271,7 @@ async function releaseTogether(database: Database, lanes: readonly Lane[], now: 
   return database.transaction(async (tx) => {
     // The locks are a separate statement. The update then sees the notifications of every transaction that held them
     // before, and a later transaction waits for this one and wakes the lanes again.
-    const held = sql`
-      unnest(
-        ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
-      ) as leased (id, epoch)
-      join lane l on l.id = leased.id and l.epoch = leased.epoch`;
+    const held = heldOf(lanes);
     // On Citus, visits are locked after the shards have answered, because watchers have lanes of several workers.
     const isDistributed = tx.isDistributed === true;
     const rows = await tx.query<{ id: number; is_free: boolean }>(sql`
@@ -309,12 +307,6 @@ async function releaseTogether(database: Database, lanes: readonly Lane[], now: 
   });
 }
 
-/** CTE `visit`: locks the visits of these watchers, except those that another transaction has locked. */
-const freeVisits = (watcherIds: Sql) => sql`
-  visit as materialized (
-    select watcher_id from watcher_queue where watcher_id in (${watcherIds}) order by watcher_id for update skip locked
-  )`;
-
 /** The lanes of watchers whose visits no other transaction has locked. Locks those. */
 async function withFreeVisits(tx: Tx, lanes: readonly Lane[]): Promise<Lane[]> {
   const watcherIds = listOf([...new Set(lanes.map(({ watcherId }) => watcherId))]);
@@ -324,11 +316,6 @@ async function withFreeVisits(tx: Tx, lanes: readonly Lane[]): Promise<Lane[]> {
   const free = new Set(rows.map(({ id }) => id));
   return lanes.filter(({ watcherId }) => free.has(watcherId));
 }
-
-/** Whether `visitNotAfter` can write the watcher's visit without waiting for another transaction. */
-const isFreeVisit = (watcherId: Sql) => sql`
-  (${watcherId} in (select watcher_id from visit)
-    or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
 
 /** Workers, by their numbers. */
 export type Owners = readonly number[] | 'all';

@@ -15,10 +15,10 @@ import {
   type Lane,
   releaseLanes,
   renewLeases,
-  scheduleNextVisits,
 } from '../../../src/store/delivery/lanes.ts';
 import { alignNotifications, alignUnlessLocked } from '../../../src/store/delivery/record-changes.ts';
 import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
+import { scheduleNextVisits } from '../../../src/store/delivery/visit-schedule.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
   alignChanged,
@@ -180,7 +180,7 @@ onPostgres(({ database, place }) => {
       await whileOpen(database(), lockOne(lock), async () => {
         assert.deepEqual(await releaseLanes(impatient, [busy, other], noon), new Set([busy]));
         assert.deepEqual([await ownerOf(impatient, busy), await ownerOf(impatient, other)], [1, null]);
-        await scheduleNextVisits(impatient, [BUSY, OTHER]);
+        await scheduleNextVisits(impatient, [BUSY, OTHER], noon);
         const again = await leaseDue(impatient, { owner: 2, now: noon });
         assert.deepEqual(again, [{ ...other, epoch: other.epoch + 1 }]);
         const { freed } = await freeAbandonedLanes(impatient, { now: later(60_000) });

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
+import { findForgottenLanes } from '../../../src/store/delivery/lane-repair.ts';
 import {
   freeAbandonedLanes,
   LANE_CHANNEL,
@@ -10,13 +12,14 @@ import {
   leaseLanes,
   releaseLanes,
   renewLeases,
-  scheduleNextVisits,
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
   wakeLanes,
 } from '../../../src/store/delivery/lanes.ts';
+import { LOST_VISIT_MS, scheduleNextVisits } from '../../../src/store/delivery/visit-schedule.ts';
 import { findNextDue, listWaitingWatchers } from '../../../src/store/delivery/visits.ts';
 import { WORKER_LOCK_SPACE } from '../../../src/store/delivery/workers.ts';
+import { asDistributed, loseShards } from '../../kit/as-distributed.ts';
 import { ensureLane, leaseDue, readDue } from '../../kit/attempts.ts';
 import {
   addWatchers,
@@ -228,7 +231,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (let step = 0; step < Math.ceil(watchers.length / VISIT_WATCHERS_MAX); step += 1) {
       const now = later(step);
       const { leased, drained } = await leaseLanes(database(), { owner: 1, now, leaseUntil: later(30_000) });
-      await scheduleNextVisits(database(), drained);
+      await scheduleNextVisits(database(), drained, noon);
       const counts = Map.groupBy(leased, ({ watcherId }) => watcherId);
       for (const own of counts.values()) assert.ok(own.length <= VISIT_LANES_MAX);
       visited.push(...counts.keys());
@@ -379,16 +382,43 @@ onPostgres(({ database, place }) => {
       const wake = (tx: Tx) => wakeLanes(tx, [id], later(5));
       if (first === 'the schedule')
         await inOrder(
-          (one) => scheduleNextVisits(one, drained),
+          (one) => scheduleNextVisits(one, drained, noon),
           () => database().transaction(wake),
         );
       else
         await database().transaction(async (tx) => {
           await wake(tx);
-          await scheduleNextVisits(database(), drained);
+          await scheduleNextVisits(database(), drained, noon);
         });
       // If the next visit could not be scheduled, the visit that the lease made due stays due.
       assert.deepEqual(await listVisits(database()), { 1: first === 'the schedule' ? later(5) : noon });
     });
   }
+
+  test('on Citus, lanes of lost shards are given back without asking them, and leased again when they have caught up', async () => {
+    for (const watcherId of [1, 2]) await watchAddress(database(), { watcherId });
+    await mine(database(), headerOf(1), [transferOf()]);
+    const distributed = await asDistributed(database(), async ({ text, values }) => {
+      if (text.includes('from queue') && values.includes(1))
+        throw new Fault('unavailable', 'database: timeout');
+    });
+    const lanes = await lease(distributed, 1);
+    assert.equal(lanes.length, 2);
+    await loseShards(database(), [1]);
+    assert.deepEqual(await releaseLanes(distributed, lanes, noon), new Set());
+    assert.deepEqual(
+      (await listLanes(database())).map(({ owner, next_due }) => ({ owner, next_due })),
+      Array(2).fill({ owner: null, next_due: noon }),
+    );
+    const watchersOf = async (at: number) =>
+      (await lease(distributed, 1, later(at))).map(({ watcherId }) => watcherId);
+    assert.deepEqual(await watchersOf(1), [2]);
+    // So that workers don't visit it again and again.
+    assert.deepEqual((await listVisits(database()))[1], later(1 + LOST_VISIT_MS));
+    const page = { after: 0, limit: 100 };
+    const forgotten = await findForgottenLanes(distributed, { now: later(1_002), stepsMs: 0, page });
+    assert.deepEqual(forgotten.laneIds, []);
+    await database().query(sql`delete from lost_shards`);
+    assert.deepEqual(await watchersOf(1 + LOST_VISIT_MS), [1]);
+  });
 });
