@@ -62,7 +62,8 @@ export function createSettler(options: {
     for (;;) {
       try {
         const shards = new Set(group.map(({ lane }) => lane.shardId));
-        const lost = await listLostAmong(database, [...shards.intersection(failing)]);
+        // Those that are lost with the failing ones have not been tried yet.
+        const lost = await listLostAmong(database, failing.size === 0 ? [] : [...shards]);
         const reached = group.filter(({ lane }) => !lost.has(lane.shardId));
         const unrecorded = reached.length === 0 ? new Map() : await settle(database, reached);
         for (const one of reached)

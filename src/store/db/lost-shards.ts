@@ -136,15 +136,19 @@ async function placesOf(db: Db, limit: Sql): Promise<Place[]> {
 /** For each server, the workers whose probes are under way, and since when. All shares of a process have the same connections for probes. */
 const probing = new WeakMap<object, Map<string, { answer: Promise<boolean>; fromMs: number }>>();
 
+type Prober = Pick<Database, 'query' | 'probe'>;
+
+const serverOf = (database: Prober): object => database.probe ?? database;
+
 /**
  * Whether the worker answers in time. Sends no second probe until the first has ended, because each would keep a connection, and
  * lets PostgreSQL end none: Citus would wait for the worker's answer to the cancellation.
  */
 export async function doesAnswer(
-  database: Database,
+  database: Prober,
   place: Pick<Place, 'worker' | 'sample'>,
 ): Promise<boolean> {
-  const server = database.probe ?? database;
+  const server = serverOf(database);
   const underWay = probing.get(server) ?? new Map<string, { answer: Promise<boolean>; fromMs: number }>();
   probing.set(server, underWay);
   let probe = underWay.get(place.worker);
@@ -160,7 +164,15 @@ export async function doesAnswer(
   return (await firstOrLate({ clock: systemClock(), signal: never }, [probe.answer], leftMs)) === true;
 }
 
-async function ask(database: Database, { sample }: Pick<Place, 'sample'>): Promise<boolean> {
+/** The workers that don't answer, as far as probes know that are under way. */
+export function listSilent(database: Prober): string[] {
+  const underWay = probing.get(serverOf(database)) ?? new Map<string, { fromMs: number }>();
+  return [...underWay].flatMap(([worker, { fromMs }]) =>
+    machineSteadyMs() - fromMs >= PROBE_MS_MAX ? [worker] : [],
+  );
+}
+
+async function ask(database: Prober, { sample }: Pick<Place, 'sample'>): Promise<boolean> {
   const send = database.probe ?? database.query;
   for (let tries = 1; ; tries += 1) {
     try {
@@ -204,7 +216,7 @@ export async function groupByWorker<T extends { shardId: number }>(
 }
 
 /** On Citus: the worker of each shard. */
-async function workersOf(db: Db, shardIds: readonly number[]): Promise<Map<number, string>> {
+export async function workersOf(db: Db, shardIds: readonly number[]): Promise<Map<number, string>> {
   const rows = await db.query<{ shard_id: number; worker: string }>(sql`
     select l.shard_id, n.nodename || ':' || n.nodeport as worker
     from unnest(${listOf([...new Set(shardIds)])}::bigint[]) as l (shard_id)

@@ -2,7 +2,6 @@
  * Reads rows of the delivery tables for statements that join them with other tables. On Citus, distributed tables and tables of
  * the coordinator can't be joined, so the rows are read first and then take the place of the table.
  */
-import { Fault } from '../../core/fault.ts';
 import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { raw, type Sql, sql } from './sql.ts';
@@ -94,32 +93,4 @@ export async function readJsonOfEach<T extends { shardId: number }>(
 export function joinJson(arrays: readonly string[]): string {
   const rows = arrays.map((json) => json.slice(1, -1)).filter((json) => json !== '');
   return `[${rows.join()}]`;
-}
-
-/** Connections that work on several shards takes at once. Two record outcomes (postgres.ts). */
-const SHARDS_AT_ONCE = 2;
-
-/**
- * Calls `work` for the elements of each shard. A shard whose server can't be reached holds up only its own elements: `failed` has its
- * Fault.
- */
-export async function tryEachShard<T extends { shardId: number }, R>(
-  elements: readonly T[],
-  work: (shardId: number, own: T[]) => Promise<R[]>,
-): Promise<{ found: R[]; failed: Map<number, Fault> }> {
-  const found: R[] = [];
-  const failed = new Map<number, Fault>();
-  // Both take the next group from one iterator.
-  const groups = Map.groupBy(elements, ({ shardId }) => shardId).entries();
-  const workOn = async () => {
-    for (const [shardId, own] of groups)
-      try {
-        found.push(...(await work(shardId, own)));
-      } catch (error) {
-        if (!(error instanceof Fault)) throw error;
-        failed.set(shardId, error);
-      }
-  };
-  await Promise.all(Array.from({ length: SHARDS_AT_ONCE }, workOn));
-  return { found, failed };
 }

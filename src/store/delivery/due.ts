@@ -6,8 +6,9 @@ import type { Address, Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { tryEachShard } from '../db/each-shard.ts';
 import { isLost } from '../db/lost-shards.ts';
-import { rowsOf, tryEachShard } from '../db/shard-rows.ts';
+import { rowsOf } from '../db/shard-rows.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
 import { kindText, moveToEnded } from './notification-rows.ts';
@@ -157,7 +158,7 @@ async function listDueInShards(
   const absent = new Set(held.flatMap((row) => (row.is_lost ? [row.id] : [])));
   const own = lanes.filter(({ id }) => isReady && heldIds.has(id) && !absent.has(id));
   const excluded = listOf(exclude);
-  const { found, failed } = await tryEachShard(own, (shardId, inShard) => {
+  const { found, failed } = await tryEachShard(database, own, (shardId, inShard) => {
     const due = (attempts: Sql) => sql`(
       select * from queue
       where shard_id = ${shardId} and lane_id = l.id and state = 'waiting' and ${attempts}
@@ -179,7 +180,7 @@ async function listDueInShards(
   });
   const hashOf = await readHashes(database, found);
   const rowsOfLane = Map.groupBy(found, (row) => row.lane);
-  const wanted = await tryEachShard(own, async (_, inShard) => {
+  const wanted = await tryEachShard(database, own, async (_, inShard) => {
     const read: [number, DueOfLane][] = [];
     for (const lane of inShard) {
       const rows = (rowsOfLane.get(lane.id) ?? []).map((row) => ({

@@ -8,8 +8,8 @@ import type { Step } from '../../core/loop.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
+import { tryEachShard } from '../db/each-shard.ts';
 import { isLost } from '../db/lost-shards.ts';
-import { tryEachShard } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { hasFollowedClock, wakeLanes } from './lanes.ts';
@@ -113,7 +113,7 @@ async function dueLanes(db: Db, now: Date, page: LanePage): Promise<Sql> {
     where owner is null and (next_due is null or next_due > ${now}) and not ${isLost(sql`l.shard_id`)}
     order by id`);
   const elements = lanes.map(({ id, shard_id: shardId }) => ({ id, shardId }));
-  const { found } = await tryEachShard(elements, (shardId, own) =>
+  const { found } = await tryEachShard(db, elements, (shardId, own) =>
     db.query<{ id: number }>(sql`
       select id from (${selectNextDue(shardId, own)}) as earliest where due_at <= ${now} order by id`),
   );

@@ -3,7 +3,8 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { inReach, tryEachShard, within } from '../db/shard-rows.ts';
+import { tryEachShard } from '../db/each-shard.ts';
+import { inReach, within } from '../db/shard-rows.ts';
 import { frequent, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { isTransferMessage } from './message-kind.ts';
@@ -53,7 +54,7 @@ async function settleEachShard(
   settlements: readonly Settlement[],
 ): Promise<Map<Settlement, Unrecorded>> {
   const elements = settlements.map((settlement) => ({ shardId: settlement.lane.shardId, settlement }));
-  const { found, failed } = await tryEachShard(elements, async (shardId, own) => {
+  const { found, failed } = await tryEachShard(database, elements, async (shardId, own) => {
     const ofShard = own.map(({ settlement }) => settlement);
     const left = await settleLeft(database, await settleInShard(database, shardId, ofShard));
     return [...left];

@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
 import type { Transfer } from '../../../src/domain/block.ts';
 import { shardOfRecord } from '../../../src/domain/shard.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import { groupByWorker } from '../../../src/store/db/lost-shards.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { type DueNotification, listDue } from '../../../src/store/delivery/due.ts';
 import { freeAbandonedLanes, type Lane } from '../../../src/store/delivery/lanes.ts';
 import { queueStatistics } from '../../../src/store/delivery/pending.ts';
 import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { asDistributed } from '../../kit/as-distributed.ts';
 import { leaseDue } from '../../kit/attempts.ts';
 import {
   alice,
@@ -24,7 +27,7 @@ import {
   transferOf,
   watchAddress,
 } from '../../kit/chain-story.ts';
-import { onSampledDatabase } from '../../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 
 /** Creates one record and one block with these transfers, and leases its lane to worker 1. */
@@ -403,5 +406,57 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       due: 2,
       oldestDueAt: later(1),
     });
+  });
+});
+
+onPostgres(({ database }) => {
+  test('on Citus, one shard of a worker that does not answer is asked for all of them, and shards of others are read and settled meanwhile', async () => {
+    const watcherIds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+    for (const watcherId of watcherIds) await watchAddress(database(), { watcherId });
+    await mine(database(), headerOf(1), [transferOf()]);
+    const asked: unknown[] = [];
+    let silent = new Set<unknown>();
+    const distributed: Database = {
+      ...(await asDistributed(database(), async ({ text, values }) => {
+        const shardId = /\bqueue\b/.test(text) && values.find((value) => silent.has(value));
+        if (typeof shardId !== 'number') return;
+        asked.push(shardId);
+        throw new Fault('unavailable', 'database: timeout');
+      })),
+      probe: () => new Promise(() => {}),
+    };
+    const lanes = await leaseDue(distributed, { now: noon });
+    assert.equal(lanes.length, watcherIds.length);
+    const [frozen, living] = await groupByWorker(distributed, lanes);
+    assert.ok(frozen !== undefined && living !== undefined && frozen.length > 2);
+    silent = new Set(frozen.map(({ shardId }) => shardId));
+    const read = () => listDue(distributed, lanes, { now: noon, exclude: [], limit: 10 });
+    const due = await read();
+    // Two shards are asked at once.
+    assert.ok(asked.length <= 2, `${asked.length} statements`);
+    const count = asked.length;
+    for (const { id } of frozen) assert.ok(due.get(id) instanceof Fault);
+    await read();
+    assert.equal(asked.length, count, 'none while the probe has no answer');
+    const outcomes = lanes.map((lane): Settlement => {
+      const rows = due.get(lane.id);
+      const isRead = Array.isArray(rows);
+      assert.equal(isRead, living.includes(lane));
+      return {
+        ...{
+          lane,
+          notificationId: isRead ? (rows[0]?.id ?? 0) : 0,
+          revision: 0,
+          retryCount: 0,
+          redeliveryCount: 0,
+        },
+        ...{ startedAt: noon, durationMs: 1, outcome: 'success', status: 200, response: undefined },
+        ...{ mayHaveArrived: true, nextRetryAt: undefined, settledAt: noon },
+      };
+    });
+    const unrecorded = await settle(distributed, outcomes);
+    assert.equal(asked.length, count);
+    assert.deepEqual(new Set([...unrecorded.keys()].map(({ lane }) => lane)), new Set(frozen));
+    assert.deepEqual(new Set(unrecorded.values()), new Set(['locked']));
   });
 });
