@@ -36,7 +36,7 @@ test('a node that names another block alone neither hides a difference nor takes
       [null, null],
       ['0x3', null],
     ])
-      assert.deepEqual(await relocated(lie, ...others), unexpected, `${lie} and ${others}`);
+      assert.deepEqual(await relocated(lie, ...others), unexpected, `${lie} and ${others.join()}`);
   assert.deepEqual(await relocated('0x5', '0x3'), unexpected);
 });
 

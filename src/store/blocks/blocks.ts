@@ -1,6 +1,9 @@
 /**
  * The stored chain: its tip, and the commit of new blocks with their notifications, which may replace orphaned blocks.
  */
+import { never } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
+import { systemClock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockHeader, BlockId, Transfer } from '../../domain/block.ts';
@@ -18,6 +21,8 @@ import { writeNotifications } from './write-notifications.ts';
 /** Advisory lock that serializes the commits of all followers. The compare-and-set decides which of them stores the block. */
 const COMMIT_LOCK = 0x6362_0002;
 
+/** A recovery takes milliseconds, unless a worker hangs. */
+const RECOVERY_MS_MAX = 5_000;
 /** On Citus, a worker that hangs must not hold up the other shards. Longer than a statement of a commit takes. */
 const STATEMENT_MS_MAX = 10_000;
 
@@ -231,12 +236,13 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
 
 /**
  * On Citus: makes notifications visible whose commit a worker could not finish, because a reorg would not mark them. Goes on if that is
- * not possible: a worker that doesn't answer holds up the commit itself, and blocks must not depend on the right to do it.
+ * not possible: Citus asks all workers, also lost ones, and blocks must not depend on one that doesn't answer.
  */
 async function endInterruptedCommits(database: Database): Promise<void> {
-  if (database.isDistributed !== true) return;
+  if (database.isDistributed !== true || (await listLost(database)).length > 0) return;
   try {
-    await recoverCommits(database, await listPlaces(database));
+    const ended = listPlaces(database).then((places) => recoverCommits(database, places));
+    await firstOrLate({ clock: systemClock(), signal: never }, [ended], RECOVERY_MS_MAX);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
   }

@@ -48,7 +48,7 @@ export async function writeNotifications(
   { matches, kept = [], reorgIds, deferral: limits = deferralLimits, ...moment }: NewNotifications,
 ): Promise<{ notificationCount: number; hasDeferred: boolean }> {
   const { now } = moment;
-  const deferrable = await listDeferrable(tx, matches, limits);
+  const deferrable = await listDeferrable(tx, matches, { isReorg: reorgIds.length > 0, limits });
   const { groups: without, shards } = deferrable;
   // Notifications are in the shards of their records, but a reorg may have orphaned some whose records have changed since.
   const own = within(tx, reorgIds.length > 0 ? tx.reach : (shards ?? tx.reach));

@@ -13,22 +13,28 @@ import { type Sql, sql } from '../db/sql.ts';
  * the workers. Until then a released lane would seem empty. Only after that its advisory locks end.
  */
 const WAKE_LOCK_SPACE = 0x6362_000c;
-/** Lanes share 1,024 locks, because PostgreSQL's lock table has no room for one of each lane that a commit may wake. */
-const wakeKey = sql`(l.id & 1023)::integer`;
+/** Lanes of a shard share this many locks, because PostgreSQL's lock table has no room for one of each lane that a commit may wake. */
+const LOCKS_EACH = 16;
+/** Never the same for two workers: one that hangs may keep the lock of a lane. */
+const wakeKey = sql`(get_shard_id_for_distribution_column('watched_address', l.shard_id) * ${LOCKS_EACH} + l.id % ${LOCKS_EACH})::integer`;
 
 /** Keeps these lanes from being given back until this transaction is visible everywhere. */
 export async function announceWaking(tx: Tx, laneIds: readonly number[]): Promise<void> {
   await tx.query(sql`
     select pg_advisory_xact_lock_shared(${WAKE_LOCK_SPACE}, key) from (
-      select distinct ${wakeKey} as key from unnest(${laneIds}::bigint[]) as l (id) order by key) as keys`);
+      select distinct ${wakeKey} as key from lane l where l.id = any(${laneIds}::bigint[]) order by key) as keys`);
 }
 
 /** The lanes that no transaction is waking which is visible here, but not yet in the shards. */
-export async function withoutWaking(tx: Tx, lanes: readonly { id: number }[]): Promise<Set<number>> {
+export async function withoutWaking(
+  tx: Tx,
+  lanes: readonly { id: number; shardId: number }[],
+): Promise<Set<number>> {
   const ids = lanes.map(({ id }) => id);
   if (tx.isDistributed !== true) return new Set(ids);
   const rows = await tx.query<{ id: number }>(sql`
-    select l.id from unnest(${listOf(ids)}::bigint[]) as l (id) where pg_try_advisory_xact_lock(${WAKE_LOCK_SPACE}, ${wakeKey})`);
+    select l.id from unnest(${listOf(ids)}::bigint[], ${listOf(lanes.map(({ shardId }) => shardId))}::bigint[]) as l (id, shard_id)
+    where pg_try_advisory_xact_lock(${WAKE_LOCK_SPACE}, ${wakeKey})`);
   return new Set(rows.map(({ id }) => id));
 }
 

@@ -280,9 +280,10 @@ async function releaseTogether(database: Database, lanes: readonly Lane[], now: 
       )${isDistributed ? sql`` : sql`, ${freeVisits(sql`select watcher_id from free`)}`}
       select l.id, l.id in (select id from free) and ${isDistributed ? sql`true` : isFreeVisit(sql`l.watcher_id`)} as is_free
       from ${held} order by l.id`);
+    const freeIds = new Set(rows.flatMap((row) => (row.is_free ? [row.id] : [])));
     const free = await withoutWaking(
       tx,
-      rows.filter((row) => row.is_free),
+      lanes.filter(({ id }) => freeIds.has(id)),
     );
     const ready = lanes.filter(({ id }) => free.has(id));
     const nextDue = isDistributed

@@ -12,8 +12,11 @@ import type { ShardKey } from './shards.ts';
 
 /** Advisory lock space of watched addresses whose sequence a transaction advances. */
 const SEQUENCE_LOCK_SPACE = 0x6362_0007;
-/** Watched addresses share this many locks: one for each of a large commit would not fit into PostgreSQL's lock table. */
-const SEQUENCE_LOCKS = 1_024;
+/**
+ * Watched addresses share this many locks, on Citus those of a shard: one for each of a large commit would not fit into PostgreSQL's
+ * lock table.
+ */
+const [SEQUENCE_LOCKS, SEQUENCE_LOCKS_EACH] = [1_024, 32];
 
 export type OrderedRecord = ShardKey<string>;
 
@@ -29,9 +32,15 @@ export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[]
   );
   const ids = listOf(ordered.map(({ id }) => id));
   // The lock orders a transaction that creates and one that ends: the update of the later one sees the other's changes.
+  const key =
+    tx.isDistributed === true
+      ? sql`(get_shard_id_for_distribution_column('watched_address', shard_id) * ${SEQUENCE_LOCKS_EACH} +
+          (hashtext(id) & ${SEQUENCE_LOCKS_EACH - 1}::integer))::integer`
+      : sql`hashtext(id) & ${SEQUENCE_LOCKS - 1}::integer`;
   await tx.query(sql`
     select pg_advisory_xact_lock(${SEQUENCE_LOCK_SPACE}, key) from (
-      select distinct hashtext(id) & ${SEQUENCE_LOCKS - 1}::integer as key from unnest(${ids}::text[]) as r (id) order by key) as keys`);
+      select distinct ${key} as key
+      from unnest(${ids}::text[], ${listOf(ordered.map(({ shardId }) => shardId))}::bigint[]) as r (id, shard_id) order by key) as keys`);
   const dueBy = await attemptedBy(tx, now);
   const advance = (own: readonly OrderedRecord[], shardId: Sql) => {
     const isOwn = sql`o.shard_id = ${shardId} and o.watched_address_id = r.id and o.sequence is not null`;

@@ -32,6 +32,12 @@ export type DeferralLimits = {
 export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 64, rowsMax: 250 };
 
 /**
+ * Rows of groups with strict order that the commit of a reorg writes at once. In a deferred group, notifications that the reorg keeps
+ * would be sent before those that come before them.
+ */
+const REORG_ROWS_MAX = 10_000;
+
+/**
  * `whollyDeferred`: the addresses whose records are all in these groups. `shards`: those with records of the matches, on Citus; undefined on
  * one server.
  */
@@ -45,7 +51,7 @@ type Deferrable = {
 export async function listDeferrable(
   tx: Tx,
   matches: readonly Match[],
-  limits: DeferralLimits,
+  { isReorg, limits }: { isReorg: boolean; limits: DeferralLimits },
 ): Promise<Deferrable> {
   const counts = new Map<Address, number>();
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
@@ -57,22 +63,29 @@ export async function listDeferrable(
     address: Uint8Array;
     records: number;
     watchers: number;
+    is_strict: boolean;
     follows: boolean;
   }>(sql`
     with deferred as materialized (
       select distinct watcher_id, address from deferred_match where address = any(${addresses}::bytea[])
     )
-    select watcher_id, address, records, watchers,
+    select watcher_id, address, records, watchers, is_strict,
       (watcher_id, address) in (select watcher_id, address from deferred) as follows
     from (
-      select watcher_id, address, records, count(*) over (partition by address) as watchers from ${groups} as of_address) as g
+      select watcher_id, address, records, is_strict, count(*) over (partition by address) as watchers from ${groups} as of_address) as g
     where records > ${limits.recordsMin} or (watcher_id, address) in (select watcher_id, address from deferred)
     order by records, watcher_id, address`);
   let left = limits.rowsAtOnce;
-  const deferred = rows.flatMap(({ watcher_id: watcherId, address: bytes, records, watchers, follows }) => {
-    const group = { watcherId, address: fromBytes(bytes), watchers };
-    if (follows) return [group];
-    left -= records * (counts.get(group.address) ?? 0);
+  let strictLeft = isReorg ? REORG_ROWS_MAX : 0;
+  const deferred = rows.flatMap((row) => {
+    const group = { watcherId: row.watcher_id, address: fromBytes(row.address), watchers: row.watchers };
+    if (row.follows) return [group];
+    const count = row.records * (counts.get(group.address) ?? 0);
+    if (row.is_strict && count <= strictLeft) {
+      strictLeft -= count;
+      return [];
+    }
+    left -= count;
     return left < 0 ? [group] : [];
   });
   const byAddress = Map.groupBy(deferred, ({ address }) => address);
@@ -83,20 +96,27 @@ export async function listDeferrable(
 /** How many records each watcher has with each of these addresses, as a relation. */
 async function groupsOf(tx: Tx, addresses: Buffer): Promise<{ groups: Sql } & Pick<Deferrable, 'shards'>> {
   const isMatched = sql`address = any(${addresses}::bytea[])`;
-  const counted = (columns: Sql, records: Sql, from: Sql) =>
-    sql`select ${columns}, ${records} as records from ${from} group by ${columns}`;
-  const ofWatcher = sql`watcher_id, address`;
+  const counted = (columns: Sql, records: Sql, { strict, from }: { strict: Sql; from: Sql }) =>
+    sql`select ${columns}, ${records} as records, bool_or(${strict}) as is_strict from ${from} group by ${columns}`;
+  const [ofWatcher, strict] = [sql`watcher_id, address`, sql`strict_order`];
   if (tx.isDistributed !== true)
     return {
-      groups: sql`(${counted(ofWatcher, sql`count(*)`, sql`watched_address where ${isMatched}`)})`,
+      groups: sql`(${counted(ofWatcher, sql`count(*)`, { strict, from: sql`watched_address where ${isMatched}` })})`,
       shards: undefined,
     };
   const inShards = sql`watched_address where ${isMatched}${inReach(tx, sql`shard_id`)}`;
-  const json = await readJson(tx, counted(sql`shard_id, watcher_id, address`, sql`count(*)`, inShards));
+  const json = await readJson(
+    tx,
+    counted(sql`shard_id, watcher_id, address`, sql`count(*)`, { strict, from: inShards }),
+  );
   const found: { shard_id: number }[] = JSON.parse(json);
-  const rows = recordsOf(json, 'shard_id bigint, watcher_id bigint, address bytea, records bigint');
+  const rows = recordsOf(
+    json,
+    'shard_id bigint, watcher_id bigint, address bytea, records bigint, is_strict boolean',
+  );
+  const ofShards = { strict: sql`is_strict`, from: sql`${rows} as of_shards` };
   return {
-    groups: sql`(${counted(ofWatcher, sql`sum(records)`, sql`${rows} as of_shards`)})`,
+    groups: sql`(${counted(ofWatcher, sql`sum(records)`, ofShards)})`,
     shards: [...new Set(found.map((row) => row.shard_id))],
   };
 }

@@ -33,7 +33,7 @@ import {
   writtenColumns,
 } from './stored-count.ts';
 
-/** Positions that a sequence reserves for each block: more than the matched transfers of a commit. */
+/** Positions that a sequence reserves for each block: more than its transfers. */
 const BLOCK_POSITIONS = 2 ** 20;
 
 export type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
@@ -153,7 +153,7 @@ function wantedAmong(
       order by shard_id, watched_address_id, tx_hash, kind, ordinal, is_kept`;
   return sql`
     wanted as materialized (
-      select *, row_number() over (order by position, watched_at, watched_address_id) as row
+      select *, row_number() over (order by block_number, position, watched_at, watched_address_id) as row
       from (${hasEarlier && reorgIds.length > 0 ? both : selected}) as each_once
     )`;
 }
@@ -301,7 +301,7 @@ async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
 
 /** A transfer and the number of its block. */
 export type MatchedTransfer = { transfer: Transfer; block: number };
-/** With its place among the transfers of the commit, from 1, which orders strict sequences. */
+/** With its place among the transfers of its block, from 1, which orders strict sequences. */
 type PlacedTransfer = MatchedTransfer & { position: number };
 /** A transfer with the side that is watched. `occurrence` counts equal transfers of one transaction. */
 export type Match = PlacedTransfer & {
@@ -326,11 +326,10 @@ export function withoutRepeats(blocks: readonly MatchedBlock[]): PlacedTransfer[
   const placed: PlacedTransfer[] = [];
   for (const { header, transfers } of blocks) {
     const block = header.number;
-    for (const transfer of transfers) {
+    for (const [index, transfer] of transfers.entries()) {
       const first = blockOf.get(transfer.txHash);
       if (first === undefined) blockOf.set(transfer.txHash, block);
-      if (first === undefined || first === block)
-        placed.push({ transfer, block, position: placed.length + 1 });
+      if (first === undefined || first === block) placed.push({ transfer, block, position: index + 1 });
     }
   }
   return placed;

@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import { toBytes } from '../../../src/core/hex.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { announceWaking } from '../../../src/store/delivery/lanes-in-shards.ts';
 import { advanceSequences } from '../../../src/store/delivery/sequence.ts';
 import { settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
@@ -35,18 +34,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const attemptSorted = async (ms: number, succeeds = true) =>
     (await attempt(ms, succeeds)).sort((a, b) => Number(a - b));
 
-  test('a transaction takes a bounded number of locks, however many watched addresses and lanes it has', async () => {
+  test('a transaction takes a bounded number of locks, however many watched addresses it has', async () => {
     await database().transaction(async (tx) => {
       const records = Array.from({ length: 5_000 }, () => ({ shardId: 1, id: randomUUID() }));
       await advanceSequences(tx, records, noon);
-      await announceWaking(
-        tx,
-        records.map((_, index) => index + 1),
-      );
       const [locks] = await tx.query<{ count: number }>(
         sql`select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()`,
       );
-      assert.ok((locks?.count ?? 0) > 1_000 && (locks?.count ?? 0) <= 2_048, `${locks?.count} locks`);
+      assert.ok((locks?.count ?? 0) > 1_000 && (locks?.count ?? 0) <= 1_024, `${locks?.count} locks`);
     });
   });
 
