@@ -42,7 +42,7 @@ test('a node that names another block alone neither hides a difference nor takes
 
 test('an answer that is not a block number leaves the difference as it is', async () => {
   for (const number of ['zz', '0x', '0x-5', 1.5, '0xffffffffffffffffff', {}])
-    assert.deepEqual(await relocated(number, number), unexpected, `${number}`);
+    assert.deepEqual(await relocated(number, number), unexpected, JSON.stringify(number));
 });
 
 test('a difference whose transaction is in another block of the range according to a quorum is left to that block', async () => {

@@ -194,10 +194,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const runs = [1, 2, 3].map(run);
     const pauses = () => clock.waits().filter((ms) => ms === 250);
     await waitUntil(() => pauses().length === 3, { describe: 'a read of each lane' });
-    assert.deepEqual(read.toSorted(), [1, 2, 3]);
+    assert.deepEqual(
+      read.toSorted((one, other) => one - other),
+      [1, 2, 3],
+    );
     clock.advance(250);
     await waitUntil(() => read.length === 6, { describe: 'another read of each lane' });
-    assert.deepEqual(read.toSorted(), [1, 1, 2, 2, 3, 3]);
+    assert.deepEqual(
+      read.toSorted((one, other) => one - other),
+      [1, 1, 2, 2, 3, 3],
+    );
     stopping.abort();
     await Promise.all(runs.map(({ done }) => done));
   });
