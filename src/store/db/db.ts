@@ -129,6 +129,9 @@ const ADVICE: readonly [code: RegExp, advice: string][] = [
 const codeOf = (error: Error): string =>
   'code' in error && typeof error.code === 'string' ? error.code : '';
 
+/** Citus reports any error of a worker that receives rows without its code, also a full disk. */
+const isOfCopy = (error: Error): boolean => 'routine' in error && error.routine === 'ReportCopyError';
+
 /** The server is not there, or another one. */
 const UNREACHABLE = /^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const UNREACHABLE_ADVICE = `Check that the server runs and that ${URL_SETTING} names it`;
@@ -139,7 +142,7 @@ export function databaseError(error: unknown): unknown {
   const code = codeOf(error);
   const nested =
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
-  const isBroken = code === INTERNAL && BROKEN_TEXT.test(error.message);
+  const isBroken = code === INTERNAL && (BROKEN_TEXT.test(error.message) || isOfCopy(error));
   const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
   if (!mayRetry && !nested && !isBroken) return error;
   const message = messageOf(error);

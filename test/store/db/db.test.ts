@@ -5,7 +5,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fault } from '../../../src/core/fault.ts';
-import type { Db } from '../../../src/store/db/db.ts';
+import { type Db, databaseError } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { frequent, sql } from '../../../src/store/db/sql.ts';
 import { citusUrl } from '../../kit/citus.ts';
@@ -52,6 +52,12 @@ onEachDatabase(({ kind, database }) => {
     await assert.rejects(fail('failure on connection marked as essential: 10.0.0.5:5432'), isUnavailable);
     await assert.rejects(fail('postmaster was shut down, exiting'), isUnavailable);
     await assert.rejects(fail('cache lookup failed'), (error) => !isUnavailable(error));
+    const ofCopy = { code: 'XX000', routine: 'ReportCopyError' };
+    const dying = Object.assign(
+      new Error('terminating connection due to unexpected postmaster exit'),
+      ofCopy,
+    );
+    assert.ok(isUnavailable(databaseError(dying)));
   });
 
   test('parameters of every type arrive unchanged, including arrays with nulls', async () => {
