@@ -76,8 +76,9 @@ const writes: ReadonlySet<string> = new Set([
   // These stories defer nothing. A reorg only checks.
   'delete from deferred_match',
   ...['update lane', 'insert into delivery_attempt', 'insert into reorg', 'insert into orphaned_block'],
-  // Separate statements prune old data.
+  // Separate statements prune old data, after they have noted how far.
   ...[
+    'insert into prune_mark',
     'delete from delivery_attempt_default',
     'delete from notification_default',
     'delete from idempotent_answer',
