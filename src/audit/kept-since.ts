@@ -31,7 +31,8 @@ export function createKeptSince(
         Math.max(now.getTime() - retentionMs[name], marks.get(kinds[name])?.getTime() ?? 0) + marginMs,
       );
     return {
-      ...{ keptSince: timeOf('keptSince'), swapsKeptSince: timeOf('swapsKeptSince') },
+      keptSince: timeOf('keptSince'),
+      swapsKeptSince: timeOf('swapsKeptSince'),
       statesKeptSince: timeOf('statesKeptSince'),
     };
   }

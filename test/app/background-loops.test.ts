@@ -22,7 +22,7 @@ test('a loop that blocks or webhooks depend on is listed once its steps have fai
     },
     { idleMs: () => 1_000 },
   );
-  // A wait, such as that of a standby, is no failure.
+  // Only failures count here: a standby may wait for long.
   loops.run(
     'standby',
     () => new Promise((resolve) => loops.signal.addEventListener('abort', () => resolve('idle'))),

@@ -151,8 +151,8 @@ async function computeEntry(
     const asOfMs = beganMs - Math.max(0, beganAtMs - (answer.asOf?.getTime() ?? beganAtMs));
     const cacheSeconds = Math.min(routeSeconds, answer.cacheSecondsMax ?? routeSeconds);
     const response = await toCachedResponse(answer);
-    const isOld = asOfMs < beganMs;
-    const freshUntilMs = beganMs + Math.min(cacheSeconds, isOld ? OLD_SECONDS_MAX : cacheSeconds) * 1000;
+    const freshSeconds = asOfMs < beganMs ? Math.min(cacheSeconds, OLD_SECONDS_MAX) : cacheSeconds;
+    const freshUntilMs = beganMs + freshSeconds * 1000;
     // A response that will soon be out of date is not served after that.
     const staleUntilMs = freshUntilMs + (cacheSeconds < routeSeconds ? 0 : staleSeconds * 1000);
     const times = { asOfMs, cacheSeconds, freshUntilMs, staleUntilMs, nextRefreshMs: beganMs };

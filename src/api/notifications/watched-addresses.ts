@@ -124,14 +124,16 @@ const operations = {
   },
 };
 
+type ChangeOptions = ApiOptions & { align: ReturnType<typeof createLateAlignment> };
+
 export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
   const gate = createShardGate(options);
   addCreate(api, options, gate);
   addList(api, options, gate);
   addGet(api, options, gate);
-  const align = createLateAlignment(options);
-  addUpdate(api, options, gate, align);
-  addRemove(api, options, gate, align);
+  const changing = { ...options, align: createLateAlignment(options) };
+  addUpdate(api, changing, gate);
+  addRemove(api, changing, gate);
 }
 
 function addCreate(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
@@ -179,13 +181,8 @@ function addGet(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: Wa
   });
 }
 
-function addUpdate(
-  api: Api,
-  options: ApiOptions,
-  { onRequest, watcherOf }: WatcherGate,
-  align: ReturnType<typeof createLateAlignment>,
-): void {
-  const { database, clock, webhookPolicy, limits } = options;
+function addUpdate(api: Api, options: ChangeOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database, clock, webhookPolicy, limits, align } = options;
   const schema = { params: Params, body: Patch, response: { 200: One } };
   api.patch(
     `${PATH}/:id`,
@@ -201,13 +198,8 @@ function addUpdate(
   );
 }
 
-function addRemove(
-  api: Api,
-  options: ApiOptions,
-  { onRequest, watcherOf }: WatcherGate,
-  align: ReturnType<typeof createLateAlignment>,
-): void {
-  const { database, clock, limits } = options;
+function addRemove(api: Api, options: ChangeOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database, clock, limits, align } = options;
   const schema = { params: Params, response: { 200: Done } };
   api.delete(
     `${PATH}/:id`,
