@@ -30,7 +30,7 @@ export function sampleOf(
   references: readonly BlockReference[],
   signal: AbortSignal,
 ): Sampling {
-  return async (verify) => {
+  const read: Sampling['read'] = async (verify) => {
     const plan: Capabilities = { ...(await prepare(node, node.rpc.patient, signal)), traces: 'none' };
     const head = parseHeader(await node.rpc.call('eth_getBlockByNumber', ['latest', false], signal));
     const from = Math.max(1, head.number - SAMPLE_BLOCKS_MAX + 1);
@@ -52,4 +52,5 @@ export function sampleOf(
     };
     await Promise.all(Array.from({ length: SAMPLE_REQUESTS_MAX }, fetchEach));
   };
+  return { node, read };
 }

@@ -14,7 +14,10 @@ export type CalibrationOptions = {
   mode: ProofMode;
   chainId: number;
   nodeCount: number;
-  /** With several nodes, a check is off only if the blocks of this many nodes break it. */
+  /**
+   * With several nodes, so many must show blocks that keep a check before it is enforced, or that break it before it is off.
+   * One node could make up blocks that keep a check which the chain doesn't honor, and its true blocks would be refused.
+   */
   quorum?: number;
   /** The names of the checks that were enforced when the program last ran. */
   enforced: readonly string[];
@@ -28,12 +31,11 @@ export type Calibration = {
   /** Whether recent blocks should be sampled (`addSample`) before the next `judge`. */
   needsSample(): boolean;
   /**
-   * Counts the checks of some blocks of one node. For each check, the node with the best result counts,
-   * because a node can leave data out but can't invent data that matches a root.
-   * @returns whether no doubt is left: no check has failed in the blocks that count, and if a refused block broke
-   * an open check, a block has kept that check.
+   * Counts the checks of some blocks of this node, which any value may stand for.
+   * @returns whether no other node need be sampled: a quorum has been, and for each open check, either a quorum keeps it,
+   * or no node breaks it and, if a refused block broke it, a block has kept it.
    */
-  addSample(sample: readonly Checks[]): boolean;
+  addSample(node: unknown, sample: readonly Checks[]): boolean;
   /**
    * Decides the checks once all nodes that can answer have been sampled. A check that stays open is decided by
    * the blocks that `judge` sees, or with several nodes by the next sample.
@@ -62,10 +64,12 @@ export type Calibration = {
  */
 const HONOURING_CHAIN_IDS: readonly number[] = [1, 11_155_111, 17_000, 560_048];
 
-/** This many blocks of one node are enough to decide about a check. */
+/** This many blocks of a node are enough to say that it keeps a check. */
 const EVIDENCE_BLOCKS_MIN = 3;
 
+/** How many blocks have kept and broken a check. */
 type Tally = { held: number; failed: number };
+type Tallies = Record<CheckName, Tally>;
 
 export function createCalibration(options: CalibrationOptions): Calibration {
   const { mode, chainId, nodeCount, enforced, quorum = quorumOf(nodeCount, 'auto') } = options;
@@ -74,24 +78,42 @@ export function createCalibration(options: CalibrationOptions): Calibration {
   const states = eachCheck(
     (name): CheckState => (mode === 'off' ? 'off' : isEnforced(name) ? 'enforced' : 'calibrating'),
   );
-  const tallies = eachCheck((): Tally => ({ held: 0, failed: 0 }));
-  /** For each check, how many nodes of the current sample break it. */
-  let against = eachCheck(() => 0);
+  /** The blocks of each node in all samples. */
+  const samples = new Map<unknown, Tallies>();
+  /** The nodes of the current sample. */
+  const sampled = new Set<unknown>();
+  /** The blocks that `judge` has let pass, and those of a single node's samples. */
+  const passed = noBlocks();
+  /** With several nodes, an open check that so many passed blocks kept makes the next sample due. */
+  let dueAt = EVIDENCE_BLOCKS_MIN;
   /** Open checks that a refused block broke since the last sample. */
   const doubted = new Set<CheckName>();
   const areJudged = () => states.transactionsRoot === 'enforced' || states.receiptsRoot === 'enforced';
   const types = createTypes({ ...options, isKnown, quorum, areJudged });
-  let needsSample = checkNames.some((name) => states[name] === 'calibrating');
+  const isOpen = (name: CheckName) => states[name] === 'calibrating';
+  let needsSample = checkNames.some(isOpen);
 
+  const isBackedBy = (is: (tally: Tally) => boolean, name: CheckName): boolean =>
+    [...samples.values()].filter((tallies) => is(tallies[name])).length >= quorum;
+
+  /** An enforced check stays enforced. A check that is off stays off until the next start, or until another process enforces it. */
   function decide(name: CheckName): void {
-    states[name] = stateAfter(states[name], tallies[name], hasEnoughAgainst(name));
+    if (!isOpen(name)) return;
+    const [isKept, isBroken] =
+      nodeCount > 1
+        ? [isBackedBy(keeps, name), isBackedBy(breaks, name)]
+        : [keeps(passed[name]), breaks(passed[name]) && passed[name].failed >= EVIDENCE_BLOCKS_MIN];
+    if (isKept !== isBroken) states[name] = isKept ? 'enforced' : 'off';
   }
 
-  const isClear = (name: CheckName) =>
-    tallies[name].failed === 0 && (tallies[name].held > 0 || !doubted.has(name));
-
-  const hasEnoughAgainst = (name: CheckName): boolean =>
-    nodeCount > 1 ? against[name] >= quorum : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
+  /** Whether the sampled nodes leave this check in doubt, so that another one should be sampled. */
+  function isUnclear(name: CheckName): boolean {
+    if (!isOpen(name) || isBackedBy(keeps, name)) return false;
+    const tallies = [...sampled].map((node) => samples.get(node)?.[name]);
+    const hasFailed = tallies.some((tally) => tally !== undefined && tally.failed > 0);
+    const hasHeld = tallies.some((tally) => tally !== undefined && tally.held > 0);
+    return hasFailed || (doubted.has(name) && !hasHeld);
+  }
 
   /**
    * Whether this check forbids using the block. A failed check does if it is enforced, if more blocks have kept
@@ -102,46 +124,58 @@ export function createCalibration(options: CalibrationOptions): Calibration {
     const result = checks[name];
     if (states[name] === 'off' || result === 'holds' || result === 'none') return false;
     if (result === 'unknown') return types.refused(checks).length > 0;
-    return states[name] === 'enforced' || nodeCount > 1 || tallies[name].held > tallies[name].failed;
+    return states[name] === 'enforced' || nodeCount > 1 || passed[name].held > passed[name].failed;
+  }
+
+  /** Counts a block that is used, and lets a single node's blocks decide open checks. */
+  function notePassed(checks: Checks): void {
+    for (const name of checkNames) count(passed[name], name, checks);
+    if (nodeCount === 1) for (const name of checkNames) decide(name);
+    else if (checkNames.some((name) => isOpen(name) && passed[name].held >= dueAt)) {
+      needsSample = true;
+      dueAt *= 2;
+    }
   }
 
   return {
     needsSample: () => needsSample,
-    addSample(sample) {
-      for (const name of checkNames) {
-        const tally = tallyOf(name, sample);
-        if (tally.failed > tally.held) against[name] += 1;
-        if (isBetter(tally, tallies[name])) tallies[name] = tally;
-      }
-      return types.addSample(sample) && checkNames.every(isClear);
+    addSample(node, sample) {
+      const tallies = samples.get(node) ?? noBlocks();
+      samples.set(node, tallies);
+      sampled.add(node);
+      for (const checks of sample)
+        for (const name of checkNames) {
+          count(tallies[name], name, checks);
+          if (nodeCount === 1) count(passed[name], name, checks);
+        }
+      const areTypesClear = types.addSample(sample);
+      return areTypesClear && sampled.size >= quorum && !checkNames.some(isUnclear);
     },
     endSample() {
       needsSample = false;
       doubted.clear();
+      sampled.clear();
       types.endSample();
       for (const name of checkNames) decide(name);
-      against = eachCheck(() => 0);
     },
     enforce(names, observed) {
       if (mode !== 'auto') return;
       types.takeOver(observed);
       for (const name of checkNames) if (names.includes(name)) states[name] = 'enforced';
-      needsSample &&= checkNames.some((name) => states[name] === 'calibrating');
+      needsSample &&= checkNames.some(isOpen);
     },
     judge(name, checks) {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
-        const isOpen = (check: CheckName) => states[check] === 'calibrating' && checks[check] === 'fails';
-        const open = nodeCount > 1 ? broken.filter(isOpen) : [];
+        const open = nodeCount > 1 ? broken.filter((check) => isOpen(check) && checks[check] === 'fails') : [];
         for (const check of open) doubted.add(check);
         const refused = broken.some((check) => checks[check] === 'unknown') ? types.refused(checks) : [];
         if (types.doubt(refused) || open.length > 0) needsSample = true;
         throw refusal(name, { broken, checks, states, advice: adviceOn(refused, mode) });
       }
       types.observe(checks);
-      for (const check of checkNames) count(tallies[check], check, checks);
-      for (const check of checkNames) decide(check);
+      notePassed(checks);
       return checkNames.every((check) => checks[check] === 'holds' || checks[check] === 'none');
     },
     states: () => ({ ...states }),
@@ -150,12 +184,9 @@ export function createCalibration(options: CalibrationOptions): Calibration {
   };
 }
 
-/** An enforced check stays enforced. A check that is off stays off until the next start, or until another process enforces it. */
-function stateAfter(state: CheckState, { held, failed }: Tally, hasEnoughAgainst: boolean): CheckState {
-  if (state !== 'calibrating') return state;
-  if (held >= EVIDENCE_BLOCKS_MIN && held > failed) return 'enforced';
-  return failed > held && hasEnoughAgainst ? 'off' : state;
-}
+const noBlocks = () => eachCheck((): Tally => ({ held: 0, failed: 0 }));
+const keeps = ({ held, failed }: Tally) => held >= EVIDENCE_BLOCKS_MIN && held > failed;
+const breaks = ({ held, failed }: Tally) => failed > held;
 
 function refusal(
   name: string,
@@ -199,15 +230,6 @@ const LABELS = {
 } satisfies Record<CheckName, string>;
 
 const WORDS = { holds: 'holds', fails: 'does not hold', unknown: 'cannot be computed', none: 'is missing' };
-
-function tallyOf(name: CheckName, sample: readonly Checks[]): Tally {
-  const tally = { held: 0, failed: 0 };
-  for (const checks of sample) count(tally, name, checks);
-  return tally;
-}
-
-const isBetter = (tally: Tally, known: Tally) =>
-  tally.held - tally.failed > known.held - known.failed || known.held + known.failed === 0;
 
 function count(tally: Tally, name: CheckName, checks: Checks): void {
   // The roots of an empty block are constants, so a root that holds there is no evidence for the check.

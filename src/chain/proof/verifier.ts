@@ -31,8 +31,8 @@ export type Verify = (
 /** The result for a block that was not proved, for example because proof is off. */
 export const notVerified: Verified = { proved: false, senders: undefined };
 
-/** Passes a node's recent blocks to `verify`, one by one. @throws Fault if the node fails. */
-export type Sampling = (verify: Verify) => Promise<void>;
+/** `read` passes recent blocks of the node to `verify`, one by one. @throws Fault if the node fails. */
+export type Sampling = { node: unknown; read(verify: Verify): Promise<void> };
 
 type VerifierOptions = CalibrationOptions & { log: Log };
 
@@ -45,7 +45,7 @@ type ProofStatus = {
 
 export type Verifier = {
   /**
-   * Observes the checks in samples of the nodes, in order, until one leaves no doubt. Cheap unless checks are
+   * Observes the checks in samples of the nodes, in order, until they leave no doubt. Cheap unless checks are
    * still open. Never throws a node's Fault.
    */
   calibrate(samplings: readonly Sampling[]): Promise<void>;
@@ -88,7 +88,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     for (const sampling of samplings) {
       const sample: Checks[] = [];
       try {
-        await sampling(async (_block, raw) => {
+        await sampling.read(async (_block, raw) => {
           sample.push(await prover.prove(raw));
           return notVerified;
         });
@@ -97,7 +97,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
         if (!(error instanceof Fault)) throw error;
       }
       sampleCount += sample.length;
-      if (calibration.addSample(sample) && sample.length > 0) break;
+      if (sample.length > 0 && calibration.addSample(sampling.node, sample)) break;
     }
     // The chain has no blocks yet or all nodes failed, so the next call tries again.
     if (sampleCount === 0) return;

@@ -36,7 +36,7 @@ const fresh: CalibrationOptions = { mode: 'auto', chainId: 31_337, nodeCount: 1,
 /** A calibration that has seen these recent blocks of one node. */
 function calibrated(sample: readonly Checks[], options: Partial<CalibrationOptions> = {}): Calibration {
   const calibration = createCalibration({ ...fresh, ...options });
-  calibration.addSample(sample);
+  calibration.addSample(1, sample);
   calibration.endSample();
   return calibration;
 }
@@ -70,12 +70,12 @@ describe('auto', () => {
       [3, 'off'],
     ] as const) {
       const calibration = createCalibration({ ...fresh, nodeCount: 5 });
-      for (let node = 0; node < breaking; node += 1) calibration.addSample(broken);
+      for (let node = 1; node <= breaking; node += 1) calibration.addSample(node, broken);
       calibration.endSample();
       assert.equal(calibration.states().receiptsRoot, state);
     }
     const asked = createCalibration({ ...fresh, nodeCount: 5, quorum: 2 });
-    for (let node = 0; node < 2; node += 1) asked.addSample(broken);
+    for (let node = 1; node <= 2; node += 1) asked.addSample(node, broken);
     asked.endSample();
     assert.equal(asked.states().receiptsRoot, 'off', 'chain.quorum says how many');
   });
@@ -85,9 +85,11 @@ describe('auto', () => {
   });
 
   test('a node that drops data turns nothing off if another one has the data', () => {
-    const calibration = createCalibration(fresh);
-    assert.equal(calibration.addSample([withoutReceipts, withoutReceipts, withoutReceipts]), false);
-    calibration.addSample([whole, whole, whole]);
+    const calibration = createCalibration({ ...fresh, nodeCount: 3 });
+    const blocks = [whole, whole, whole];
+    calibration.addSample(1, [withoutReceipts, withoutReceipts, withoutReceipts]);
+    assert.equal(calibration.addSample(2, blocks), false, 'the third node is asked');
+    assert.equal(calibration.addSample(3, blocks), true);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'enforced');
   });
@@ -125,11 +127,11 @@ describe('auto', () => {
     assert.equal(calibration.states().receiptsRoot, 'calibrating');
     for (let count = 0; count < 10; count += 1) refuses(calibration, withoutReceipts);
     assert.equal(calibration.needsSample(), true);
-    calibration.addSample(broken);
+    calibration.addSample(1, broken);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'calibrating', 'the same node again is no second one');
-    calibration.addSample(broken);
-    calibration.addSample(broken);
+    calibration.addSample(1, broken);
+    calibration.addSample(2, broken);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'off');
     assert.equal(calibration.judge('block 7', withoutReceipts), false);
@@ -137,31 +139,64 @@ describe('auto', () => {
 
   test('a node without the block that broke an open check leaves the doubt, so the other nodes are sampled too', () => {
     const calibration = calibrated([empty, empty, empty], { nodeCount: 3 });
-    assert.equal(calibration.addSample([empty]), true, 'no block has broken a check');
+    assert.equal(calibration.addSample(1, [empty]), false, 'a quorum is sampled');
+    assert.equal(calibration.addSample(2, [empty]), true, 'no block has broken a check');
+    calibration.endSample();
     refuses(calibration, withoutReceipts);
     assert.equal(calibration.needsSample(), true);
     assert.equal(
-      calibration.addSample([empty, empty, empty]),
+      calibration.addSample(1, [empty, empty, empty]),
       false,
       'the first node does not have the block',
     );
     for (let node = 2; node <= 3; node += 1)
-      assert.equal(calibration.addSample([empty, withoutReceipts]), false);
+      assert.equal(calibration.addSample(node, [empty, withoutReceipts]), false);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'off');
     assert.equal(calibration.judge('block 7', withoutReceipts), false);
   });
 
-  test('a node that has the block and keeps the check ends the doubt', () => {
+  test('a block that keeps the check ends the doubt once a quorum is sampled', () => {
     const calibration = calibrated([empty, empty, empty], { nodeCount: 3 });
     refuses(calibration, withoutReceipts);
-    assert.equal(calibration.addSample([empty, whole]), true);
+    assert.equal(calibration.addSample(1, [empty, whole]), false);
+    assert.equal(calibration.addSample(2, [empty]), true);
+  });
+
+  test('one node of three that makes up blocks which keep a check has nothing enforced, in whichever order they are sampled', () => {
+    const madeUp = [whole, whole, whole];
+    const real = [withoutReceipts, withoutReceipts, withoutReceipts];
+    for (const liar of [1, 2, 3]) {
+      const calibration = createCalibration({ ...fresh, nodeCount: 3 });
+      for (let node = 1; node <= 3; node += 1)
+        if (calibration.addSample(node, node === liar ? madeUp : real)) break;
+      calibration.endSample();
+      assert.equal(calibration.states().receiptsRoot, 'off', `node ${liar} lies`);
+      assert.equal(calibration.judge('block 7', withoutReceipts), false);
+    }
+  });
+
+  test('one of several nodes has no check enforced with the blocks that are used, however many, but they make samples due', () => {
+    const calibration = calibrated([empty, empty, empty], { nodeCount: 3 });
+    let samples = 0;
+    for (let block = 0; block < 1_000; block += 1) {
+      calibration.judge('block', whole);
+      if (!calibration.needsSample()) continue;
+      samples += 1;
+      calibration.addSample(1, [whole, whole, whole]);
+      calibration.endSample();
+    }
+    assert.equal(calibration.states().receiptsRoot, 'calibrating');
+    assert.equal(samples, 9, 'after 3, 6, 12 … blocks');
+    calibration.addSample(2, [whole, whole, whole]);
+    calibration.endSample();
+    assert.equal(calibration.states().receiptsRoot, 'enforced', 'the second node agrees');
   });
 
   test('checks observed before a restart are enforced after it, whatever the nodes then answer', () => {
     const observed = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
     const calibration = createCalibration({ ...fresh, enforced: observed });
-    calibration.addSample([withoutReceipts, withoutReceipts, withoutReceipts]);
+    calibration.addSample(1, [withoutReceipts, withoutReceipts, withoutReceipts]);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'enforced');
     refuses(calibration, withoutReceipts);
@@ -241,7 +276,7 @@ describe('transaction types that Chainbell cannot encode, in auto', () => {
 
   test('are not observed in what a single node shows after a root is enforced', () => {
     const calibration = createCalibration({ ...fresh, enforced: ['receiptsRoot'] });
-    calibration.addSample([odd('0x7e'), odd('0x7e'), odd('0x7e')]);
+    calibration.addSample(1, [odd('0x7e'), odd('0x7e'), odd('0x7e')]);
     calibration.endSample();
     refuses(calibration, odd('0x7e'));
   });
@@ -272,26 +307,26 @@ describe('transaction types that Chainbell cannot encode, in auto', () => {
 
   test('are observed only if a quorum of several nodes has them, even with chain.quorum 1', () => {
     const calibration = createCalibration({ ...fresh, nodeCount: 3, quorum: 1 });
-    assert.equal(calibration.addSample([odd('0x7e'), whole, whole, whole]), false, 'another node is asked');
-    assert.equal(calibration.addSample([whole, whole, whole, whole]), true);
+    assert.equal(calibration.addSample(1, [odd('0x7e'), whole, whole, whole]), false, 'another node is asked');
+    assert.equal(calibration.addSample(2, [whole, whole, whole, whole]), true);
     calibration.endSample();
     refuses(calibration, odd('0x7e'));
     assert.equal(calibration.needsSample(), true, 'all nodes are asked about the refused block');
     for (let node = 1; node <= 3; node += 1)
-      assert.equal(calibration.addSample(node === 1 ? [whole] : [odd('0x7e')]), false);
+      assert.equal(calibration.addSample(node, node === 1 ? [whole] : [odd('0x7e')]), false);
     calibration.endSample();
     assert.equal(calibration.judge('block 7', odd('0x7e')), false);
   });
 
   test('do not make one lying node have all nodes sampled for each block', () => {
-    const calibration = calibrated([whole, whole, whole], { nodeCount: 3 });
+    const calibration = calibrated([whole, whole, whole], { nodeCount: 3, enforced: ['receiptsRoot'] });
     let samples = 0;
     for (let block = 0; block < 1_000; block += 1) {
       refuses(calibration, odd('0x7e'));
       if (!calibration.needsSample()) continue;
       samples += 1;
-      calibration.addSample([odd('0x7e')]);
-      calibration.addSample([whole]);
+      calibration.addSample(1, [odd('0x7e')]);
+      calibration.addSample(2, [whole]);
       calibration.endSample();
     }
     assert.equal(samples, 10);
