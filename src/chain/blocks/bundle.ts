@@ -118,6 +118,12 @@ async function assemble(
       if (receipt === undefined || (traces !== undefined && trace === undefined)) {
         throw new Fault('inconsistent', `${rpc.name} gave no trace of ${transaction.hash}`);
       }
+      if (receipt.status === 1 && trace?.succeeded === false) {
+        throw new Fault(
+          'inconsistent',
+          `${rpc.name} traced ${transaction.hash} as failed, and its receipt says that it succeeded`,
+        );
+      }
       // Before Byzantium receipts have no status, so the trace decides. Without either, the transfer counts.
       const succeeded = receipt.status === undefined ? (trace?.succeeded ?? true) : receipt.status === 1;
       return { ...transaction, succeeded, logs: receipt.logs, calls: succeeded ? (trace?.calls ?? []) : [] };

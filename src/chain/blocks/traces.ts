@@ -21,13 +21,19 @@ const HASH_CHARACTERS = 66;
 
 /**
  * Parses the answer of debug_traceBlockByHash or debug_traceBlockByNumber with callTracer, by transaction. Some
- * nodes leave out `txHash`; then the position identifies the transaction.
+ * nodes leave out `txHash`; then the position identifies the transaction, and the traces must be as many as the transactions.
  * @throws Fault `inconsistent`, or `unavailable` if the node could not trace a transaction.
  */
 export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, TransactionTrace>();
-  list(json, 'traces').forEach((entry, index) => {
+  const entries = list(json, 'traces');
+  entries.forEach((entry, index) => {
     const { txHash, result, error } = record(entry, 'trace');
+    if (typeof txHash !== 'string' && entries.length !== hashes.length)
+      throw new Fault(
+        'inconsistent',
+        `the node gave ${entries.length} traces, some without txHash, of a block with ${hashes.length} transactions`,
+      );
     const hash = typeof txHash === 'string' ? txHash.toLowerCase() : hashes[index];
     if (result === undefined && typeof error === 'string')
       throw new Fault(

@@ -10,7 +10,7 @@ import type { Verifier } from '../proof/verifier.ts';
 import type { createAnchors } from './anchor.ts';
 import { type BundleOptions, createFetch, HEDGED_BLOCKS_MAX } from './fetch.ts';
 import type { createFirstNode } from './first-node.ts';
-import { attempt, byReadiness, isOverdue, type Node } from './node.ts';
+import { attempt, byReadiness, canTrace, isOverdue, type Node } from './node.ts';
 import type { NodeReader } from './node-reader.ts';
 import { sampleOf } from './sampling.ts';
 import type { createVoting } from './unhashed-data.ts';
@@ -52,8 +52,7 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
    * blocks would lack internal transfers.
    */
   function blockNodes(): readonly Node[] {
-    const isTraced = nodes.some(({ canTrace }) => canTrace === true);
-    return isTraced ? nodes.filter(({ canTrace }) => canTrace !== false) : nodes;
+    return nodes.some(canTrace) ? nodes.filter(({ traceMethod }) => traceMethod !== 'none') : nodes;
   }
 
   /** Samples the nodes that are known to answer, or all nodes if there are none. */

@@ -53,6 +53,9 @@ type NodeReaderOptions = {
   verifier?: Verifier;
 };
 
+/** A node whose traces failed is probed again after this time. */
+const UNTRACED_MS = 60_000;
+
 export function createNodeReader(options: NodeReaderOptions): NodeReader {
   const { nodes, clock, log, verifier } = options;
   let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
@@ -64,12 +67,21 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
     isHashBinding() ? readProvedHeader(name, json) : parseHeader(json);
 
   async function prepare(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities> {
-    if (node.capabilities !== undefined) return node.capabilities;
+    const nowMs = clock.now().getTime();
+    if (node.capabilities !== undefined && nowMs < node.probeAt) return node.capabilities;
     const wantTraces = options.internalTransfers !== 'off';
-    const { capabilities, isCertain } = await probe(rpc, pinned, wantTraces, signal);
-    if (isCertain) node.capabilities = capabilities;
-    node.canTrace = capabilities.traces !== 'none';
-    log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
+    const found = await probe(rpc, pinned, wantTraces, signal);
+    const { traceError } = found;
+    // An error doesn't say that a node which could trace before no longer can.
+    const traces = traceError === undefined ? found.capabilities.traces : (node.traceMethod ?? 'none');
+    const capabilities = { ...found.capabilities, traces };
+    if (found.isCertain) node.capabilities = capabilities;
+    node.traceMethod = traces;
+    node.probeAt = traceError === undefined ? Number.POSITIVE_INFINITY : nowMs + UNTRACED_MS;
+    log[traceError === undefined ? 'info' : 'warn'](
+      { node: node.rpc.name, ...capabilities, ...(traceError !== undefined && { traceError }) },
+      'node.probed',
+    );
     return capabilities;
   }
 

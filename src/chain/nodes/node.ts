@@ -21,8 +21,10 @@ export type Node = {
   readonly rpc: NodeRpc;
   /** Undefined until the first successful probe, and after an error that puts them in doubt. */
   capabilities: Capabilities | undefined;
-  /** Whether the last probe found a trace method. It stays while `capabilities` are in doubt. */
-  canTrace: boolean | undefined;
+  /** When it is probed again although its capabilities are known. */
+  probeAt: number;
+  /** The trace method that the last probe without an error found. It stays while `capabilities` are in doubt. */
+  traceMethod: Capabilities['traces'] | undefined;
   /** The head that it named last, even if that no longer counts as a vote. */
   head: BlockHeader | undefined;
   /** The blocks that it votes for. Undefined after an error. */
@@ -59,6 +61,10 @@ export type Node = {
   /** Until then faster nodes are asked before it. */
   slowUntil: number;
 };
+
+/** Whether the node was seen to trace a block. */
+export const canTrace = ({ traceMethod }: Pick<Node, 'traceMethod'>): boolean =>
+  traceMethod !== undefined && traceMethod !== 'none';
 
 /** The first block at which a node's chain differs from the stored one. */
 type Disagreement = { number: number; hash: Hash; storedHash: Hash; since: Date };
@@ -122,7 +128,8 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
   return {
     ...{ url, rpc, disproved: createDisproved(rpc.name, options) },
     capabilities: undefined,
-    canTrace: undefined,
+    probeAt: Number.POSITIVE_INFINITY,
+    traceMethod: undefined,
     head: undefined,
     vote: undefined,
     disagreement: undefined,

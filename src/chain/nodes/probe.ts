@@ -15,7 +15,8 @@ export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
 
 /**
  * Checks that the node is on the expected chain, and finds its capabilities. They are uncertain while the chain
- * has only the genesis block, because no node can trace that one.
+ * has only the genesis block, because no node can trace that one. `traceError` is set if the node has a trace method but
+ * answered with an error, for example because it doesn't have its newest block yet; `traces` is `none` then.
  * @throws Fault, `conflict` for another chain
  */
 export async function probe(
@@ -23,7 +24,7 @@ export async function probe(
   expected: ChainIdentity,
   wantTraces: boolean,
   signal: AbortSignal,
-): Promise<{ capabilities: Capabilities; isCertain: boolean }> {
+): Promise<{ capabilities: Capabilities; isCertain: boolean; traceError: string | undefined }> {
   await readIdentity(rpc, expected, signal);
   const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
   const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
@@ -31,13 +32,15 @@ export async function probe(
     [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
     signal,
   );
+  const traces = wantTraces ? await findTraceMethod(rpc, head, signal) : ABSENT;
   const capabilities: Capabilities = {
     batch: await canBatch(rpc, signal),
     blockReceipts: receipts?.ok === true || !lacksMethod(receipts),
     finalizedTag: finalized?.ok === true && finalized.result !== null,
-    traces: wantTraces ? await findTraceMethod(rpc, head, signal) : 'none',
+    traces: traces.method,
   };
-  return { capabilities, isCertain: head.number > 0 || !wantTraces || capabilities.traces !== 'none' };
+  const isCertain = head.number > 0 || !wantTraces || traces.method !== 'none';
+  return { capabilities, isCertain, traceError: traces.error };
 }
 
 /**
@@ -84,23 +87,37 @@ async function canBatch(rpc: ObservedRpc, signal: AbortSignal): Promise<boolean>
   }
 }
 
-async function findTraceMethod(
-  rpc: Rpc,
-  head: BlockHeader,
-  signal: AbortSignal,
-): Promise<TraceMethod | 'none'> {
+type FoundTraces = { method: TraceMethod | 'none'; error: string | undefined };
+const ABSENT: FoundTraces = { method: 'none', error: undefined };
+
+/** Traces the newest block, and its parent if the node may lack the newest one. */
+async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal): Promise<FoundTraces> {
+  const isUnsafe = await hangsWhenTraced(rpc, signal);
+  const parent = { hash: head.parentHash, number: head.number - 1 };
+  let error: string | undefined;
+  for (const block of parent.number > 0 ? [head, parent] : [head]) {
+    error = undefined;
+    for (const [method, params] of candidatesFor(block, isUnsafe)) {
+      const [answer] = await rpc.batch([{ method, params }], signal);
+      if (answer?.ok === true && Array.isArray(answer.result)) return { method, error: undefined };
+      if (answer?.ok === false && !lacksMethod(answer)) error ??= `${method}: ${answer.message}`;
+    }
+    if (error === undefined) return ABSENT;
+  }
+  return { method: 'none', error };
+}
+
+function candidatesFor(
+  { hash, number }: Pick<BlockHeader, 'hash' | 'number'>,
+  isUnsafe: boolean,
+): Candidate[] {
   const tracer = { tracer: 'callTracer' };
   const byCallTracer: Candidate[] = [
-    ['debug_traceBlockByHash', [head.hash, tracer]],
-    ['debug_traceBlockByNumber', [quantityOf(head.number), tracer]],
+    ['debug_traceBlockByHash', [hash, tracer]],
+    ['debug_traceBlockByNumber', [quantityOf(number), tracer]],
   ];
-  const block: Candidate = ['trace_block', [quantityOf(head.number)]];
-  const isUnsafe = await hangsWhenTraced(rpc, signal);
-  for (const [method, params] of isUnsafe ? [block, ...byCallTracer] : [...byCallTracer, block]) {
-    const [answer] = await rpc.batch([{ method, params }], signal);
-    if (answer?.ok === true && Array.isArray(answer.result)) return method;
-  }
-  return 'none';
+  const block: Candidate = ['trace_block', [quantityOf(number)]];
+  return isUnsafe ? [block, ...byCallTracer] : [...byCallTracer, block];
 }
 
 type Candidate = [TraceMethod, unknown[]];

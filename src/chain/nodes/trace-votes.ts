@@ -10,7 +10,7 @@ import { type ListedBlock, readDigest } from '../blocks/internal-transfers.ts';
 import { DisputeFault } from '../proof/false-answer.ts';
 import type { ObservedRpc, RpcAnswer, RpcCall } from '../rpc/rpc.ts';
 import { type Poll, poll, type Vote } from './equal-answers.ts';
-import { byReadiness, type Node } from './node.ts';
+import { byReadiness, canTrace, type Node } from './node.ts';
 import type { NodeReader } from './node-reader.ts';
 import { describeDisagreement, namesOf, type OutvotedAnswers } from './poll-report.ts';
 
@@ -60,7 +60,7 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
   /** Since when one of two tracing nodes has not answered. Undefined while both answer. */
   let silentSince: number | undefined;
   const nowMs = () => clock.now().getTime();
-  const tracers = () => nodes.filter(({ canTrace }) => canTrace === true);
+  const tracers = () => nodes.filter(canTrace);
   /** Smaller than the quorum if fewer nodes can trace. */
   const needed = () => Math.min(quorum.needed(), tracers().length);
 

@@ -83,7 +83,7 @@ export function createVoting({ nodes, quorum, clock, log, read }: VotingOptions)
    * traces of that node alone.
    */
   async function probeOthers(signal: AbortSignal): Promise<void> {
-    const unprobed = nodes.filter((node) => node.canTrace === undefined && !probed.has(node));
+    const unprobed = nodes.filter((node) => node.traceMethod === undefined && !probed.has(node));
     if (nodes.length === 1 || unprobed.length === 0) return;
     const ask = (node: Node, abort: AbortSignal) => read(node, abort, async () => undefined);
     await gather({ clock, signal, voters: unprobed, ask, ms: PROBE_MS_MAX });

@@ -168,7 +168,8 @@ export function createCalibration(options: CalibrationOptions): Calibration {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
-        const open = nodeCount > 1 ? broken.filter((check) => isOpen(check) && checks[check] === 'fails') : [];
+        const open =
+          nodeCount > 1 ? broken.filter((check) => isOpen(check) && checks[check] === 'fails') : [];
         for (const check of open) doubted.add(check);
         const refused = broken.some((check) => checks[check] === 'unknown') ? types.refused(checks) : [];
         if (types.doubt(refused) || open.length > 0) needsSample = true;

@@ -334,6 +334,23 @@ test('a transaction that failed by its receipt has no internal transfers, whatev
   );
 });
 
+test('a trace that says that a transaction failed, although its receipt says that it succeeded, is refused', async () => {
+  const { code, message } = await refusalOf(
+    ({ receipts }, methods) => {
+      for (const receipt of receipts) receipt.status = '0x1';
+      const trace = methods.debug_traceBlockByHash;
+      methods.debug_traceBlockByHash = (params) =>
+        (trace?.(params) as { result: Json }[]).map((entry) => ({
+          ...entry,
+          result: { ...entry.result, error: 'out of gas' },
+        }));
+    },
+    { ...plain, traces: 'debug_traceBlockByHash' },
+  );
+  assert.equal(code, 'inconsistent');
+  assert.match(message, /traced 0x\w+ as failed, and its receipt says that it succeeded$/);
+});
+
 test('without a status the trace decides whether a transaction succeeded, and without both it counts as successful', async () => {
   const block = makeNodeBlock(7, { transactions: 2 }) as NodeBlock & { traces: { result: Json }[] };
   for (const receipt of block.receipts) delete receipt.status;

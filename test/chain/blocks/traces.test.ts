@@ -316,6 +316,15 @@ for (const [what, trace] of [
   });
 }
 
+test('traces without txHash must be as many as the transactions, because only their position says whose they are', () => {
+  const result = call(alice, bob, '0x0', [call(bob, alice, '0x1', [])]);
+  assert.equal(parseCallTracer([{ result }], [hash]).get(hash)?.calls.length, 1);
+  assert.throws(() => parseCallTracer([{ result }, { result }], [hash]), {
+    code: 'inconsistent',
+    message: 'the node gave 2 traces, some without txHash, of a block with 1 transactions',
+  });
+});
+
 test('if a node cannot trace a transaction, its reason is reported, and the block does not count as one without internal transfers', () => {
   assert.throws(() => parseCallTracer([{ txHash: hash, error: 'Resource not found' }], [hash]), {
     ...{ name: 'Fault', code: 'unavailable' },

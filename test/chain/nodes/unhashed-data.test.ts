@@ -116,6 +116,65 @@ test('omitted internal transfers are also found in a backfill, which asks by num
     assert.deepEqual(await read(stage, 7), [1, 1]);
   }));
 
+/** A node that answers each trace of a block above `number` with this error, while `isDown`. */
+function failing(methods: Methods, { number = -1, message = 'block not found' } = {}) {
+  const down = { isDown: true };
+  const trace = methods[TRACE];
+  const traceOrFail: Method = (params) => {
+    const isNewer = blocks.some(({ block }) => block.hash === params[0] && Number(block.number) > number);
+    if (down.isDown && isNewer) throw new RpcError(-32_000, message);
+    return trace?.(params);
+  };
+  return { methods: { ...methods, [TRACE]: traceOrFail }, down };
+}
+
+test('a node that could trace before can still trace after an error at its next probe', async () => {
+  const { methods, down } = failing(complete());
+  down.isDown = false;
+  await withNodes([methods], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 1]);
+    stage.nodes.doubt();
+    down.isDown = true;
+    await stage.nodes.head(signal);
+    await assert.rejects(read(stage), { message: /block not found/ });
+    down.isDown = false;
+    assert.deepEqual(await read(stage), [1, 1]);
+  });
+});
+
+test('a node that lies is not believed because the other ones had an error at their probe', async () => {
+  const honest = [failing(complete()), failing(complete())];
+  const fail = (isDown: boolean) => {
+    for (const { down } of honest) down.isDown = isDown;
+  };
+  fail(false);
+  await withNodes([omitting(), ...honest.map(({ methods }) => methods)], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 1]);
+    stage.nodes.doubt();
+    fail(true);
+    await stage.nodes.head(signal);
+    fail(false);
+    assert.deepEqual(await read(stage), [1, 1]);
+    assert.equal(stage.nodes.agreement().tracingNodes, 3);
+  });
+});
+
+test('a node that has not traced its newest block yet is probed with its parent', () =>
+  withNodes([failing(complete(), { number: 8 }).methods], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 1]);
+  }));
+
+test('a node whose first probe had an error is probed again after a minute', async () => {
+  const { methods, down } = failing(complete());
+  await withNodes([methods], async (stage) => {
+    assert.deepEqual(await read(stage), [0, 0]);
+    down.isDown = false;
+    assert.deepEqual(await read(stage), [0, 0]);
+    stage.clock.advance(60_000);
+    assert.deepEqual(await read(stage), [1, 1]);
+  });
+});
+
 test('two tracing nodes that differ hold the block, and the message names both', () =>
   withNodes([omitting(), complete()], async (stage) => {
     await assert.rejects(read(stage), {

@@ -307,7 +307,11 @@ describe('transaction types that Chainbell cannot encode, in auto', () => {
 
   test('are observed only if a quorum of several nodes has them, even with chain.quorum 1', () => {
     const calibration = createCalibration({ ...fresh, nodeCount: 3, quorum: 1 });
-    assert.equal(calibration.addSample(1, [odd('0x7e'), whole, whole, whole]), false, 'another node is asked');
+    assert.equal(
+      calibration.addSample(1, [odd('0x7e'), whole, whole, whole]),
+      false,
+      'another node is asked',
+    );
     assert.equal(calibration.addSample(2, [whole, whole, whole, whole]), true);
     calibration.endSample();
     refuses(calibration, odd('0x7e'));
