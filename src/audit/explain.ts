@@ -153,8 +153,15 @@ async function judgeMovement(
   if (user === undefined)
     return { ...name, what: 'zero_address', message: 'the zero address has no balance', inputs };
   const change = changeOf(activity, { block, priceAt: await pricesOf(db, activity, block), inputs });
-  if (change === undefined)
-    return { ...name, what: 'condition_false', message: conditionOf(listener.when?.text), inputs };
+  if (change === 'condition_false')
+    return { ...name, what: change, message: conditionOf(listener.when?.text), inputs };
+  if (change === 'too_many')
+    return {
+      ...name,
+      what: change,
+      message: 'the change has more than 98 digits, so it does not count',
+      inputs,
+    };
   const message = `the balance of ${user} changes by ${change}; its points are awarded when the day has ended`;
   return { ...name, what: 'counts', message, inputs };
 }

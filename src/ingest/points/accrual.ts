@@ -16,11 +16,18 @@ export function openPosition(rule: string, user: Address, { at, change, txHash, 
   return { rule, user, balance: change, day: dayOf(at), balanceSeconds: 0n, touchedAt: at, txHash, touch };
 }
 
-/** The position after a touch, and the days that ended before it. */
+/** The position after a touch, and the days that ended before it. A touch beyond the largest balance changes nothing. */
 export function touchPosition(position: Position, { at, change, txHash, touch }: Touch) {
   const { position: advanced, closed } = advance(position, at);
-  return { position: { ...advanced, balance: advanced.balance + change, txHash, touch }, closed };
+  const sum = advanced.balance + change;
+  const balance = isBalance(sum) ? sum : advanced.balance;
+  return { position: { ...advanced, balance, txHash, touch }, closed };
 }
+
+/** Whether the column can hold this balance. A larger one comes only from values that a contract makes up. */
+export const isBalance = (balance: bigint): boolean => balance < BALANCE_END && balance > -BALANCE_END;
+
+const BALANCE_END = 10n ** 98n;
 
 /** The position at the start of `day`, and the days that ended before. */
 export function closeUntil(position: Position, day: number) {

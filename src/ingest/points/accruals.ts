@@ -18,7 +18,7 @@ import {
   pruneFinalAccruals,
   savePositions,
 } from '../../store/points/accruals.ts';
-import { type ClosedDay, closeUntil, openPosition, type Touch, touchPosition } from './accrual.ts';
+import { type ClosedDay, closeUntil, isBalance, openPosition, type Touch, touchPosition } from './accrual.ts';
 import { type Inputs, logEnvironment, type PriceAt, userOf } from './environment.ts';
 
 /** A closed day, with the block in whose commit it was closed. */
@@ -39,7 +39,7 @@ export async function moveBalances(
   const moves = movements.flatMap(({ activity, block }) => {
     const user = userOf(activity.listener.user, activity);
     const change = user && changeOf(activity, { block, priceAt });
-    if (user === undefined || change === undefined) return [];
+    if (user === undefined || typeof change !== 'bigint') return [];
     const { txHash, ordinal, listener } = activity;
     const touch: Touch = {
       at: block.minedAt,
@@ -107,16 +107,18 @@ const beforeOf = (position: Position, { number }: BlockHeader): PositionBefore =
   return { rule, user, blockNumber: number, position };
 };
 
-/** The change of the balance; undefined if the movement does not apply to this log. Notes the values it reads in `inputs`. */
+/** The change of the balance, or why the movement doesn't apply to this log. Notes the values that it reads in `inputs`. */
 export function changeOf(
   activity: Activity<Movement>,
   { block, priceAt, inputs = {} }: { block: BlockHeader; priceAt: PriceAt; inputs?: Inputs },
-): bigint | undefined {
+): bigint | 'condition_false' | 'too_many' {
   const { when, change } = activity.listener;
   const environment = logEnvironment(activity, { priceAt, at: block.minedAt, inputs });
-  if (when !== undefined && evaluateBoolean(when, environment) !== true) return undefined;
+  if (when !== undefined && evaluateBoolean(when, environment) !== true) return 'condition_false';
   const value = evaluateNumber(change, environment);
-  return value && floor(value);
+  if (value === undefined) return 'condition_false';
+  const moved = floor(value);
+  return isBalance(moved) ? moved : 'too_many';
 }
 
 const textOf = ({ rule, user }: PositionKey): string => `${rule} ${user}`;
