@@ -7,6 +7,7 @@ import { VOTE_MS_MAX } from '../../src/chain/nodes/head-votes.ts';
 import { headerHash } from '../../src/chain/proof/roots.ts';
 import type { Verifier } from '../../src/chain/proof/verifier.ts';
 import type { Hash } from '../../src/core/hex.ts';
+import { silentLog } from '../../src/core/log.ts';
 import { createQuorum, SILENCE_MS, SILENT_ROUNDS_MIN } from '../../src/domain/quorum.ts';
 import { createReadAhead } from '../../src/ingest/read-ahead.ts';
 import { extractNothing } from '../../src/ingest/read-block.ts';
@@ -280,6 +281,42 @@ test('a node on another branch is reported with its first different block, is as
       assert.equal(nodes.status()[0]?.state, 'ok');
     },
     without,
+  );
+});
+
+test('a node that never says which blocks it has delays nothing, and is compared again after a pause', () => {
+  const warnings: unknown[] = [];
+  const log = { ...silentLog(), warn: (...warned: unknown[]) => void warnings.push(warned) };
+  return withNodes(
+    [liarFrom(3), complete(), complete()],
+    async ({ nodes, scripted, clock }) => {
+      const liar = nodeAt(scripted, 0);
+      const hashAt = async (number: number): Promise<Hash> => makeHash(0, number, 0);
+      const stored = async () => ({ from: 0, to: 9, hashAt });
+      await nodes.head(signal);
+      const released = Promise.withResolvers<void>();
+      liar.setHttp(async () => {
+        await released.promise;
+        return { status: 503 };
+      });
+      const first = nodes.compareWith(stored, signal);
+      await waitUntil(() => clock.waits().includes(250));
+      clock.advance(250);
+      await first;
+      const asked = liar.exchangeCount();
+      await nodes.compareWith(stored, signal);
+      assert.equal(liar.exchangeCount(), asked, 'one comparison at a time');
+      await waitUntil(() => warnings.length > 0);
+      liar.setHttp(undefined);
+      released.resolve();
+      clock.advance(31_000);
+      await waitUntil(async () => {
+        await nodes.head(signal);
+        await nodes.compareWith(stored, signal);
+        return nodes.status()[0]?.state === 'disagrees';
+      });
+    },
+    { ...without, log },
   );
 });
 

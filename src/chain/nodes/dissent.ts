@@ -2,6 +2,7 @@
  * Finds the block at which a node's chain leaves the stored chain.
  */
 import { startAbort } from '../../core/abort.ts';
+import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
@@ -22,8 +23,13 @@ export type StoredChain = {
 const REORG_BLOCKS_USUAL = 3;
 /** Steps of the binary search, enough for a million blocks. */
 const SEARCH_STEPS_MAX = 20;
-/** A comparison reads about 20 headers. A node that takes longer is compared again later. */
+/** A comparison reads about 20 headers. A node that takes longer is compared again after a pause. */
 const COMPARE_MS_MAX = 5_000;
+const UNCOMPARED_MS = 30_000;
+
+/** Whether the node is neither being compared nor resting after a comparison that took too long. */
+export const isComparable = ({ compareAt }: Node, clock: Clock): boolean =>
+  clock.now().getTime() >= compareAt;
 
 /**
  * Records where the node's chain leaves the stored one, or that they agree again. Ignores Faults of the node.
@@ -36,6 +42,8 @@ export async function compareNode(
 ): Promise<void> {
   const work = startAbort(signal, COMPARE_MS_MAX);
   const known = node.disagreement;
+  let restMs = 0;
+  node.compareAt = Number.POSITIVE_INFINITY;
   try {
     const difference = await findDifference(
       stored,
@@ -51,7 +59,12 @@ export async function compareNode(
     node.disagreement = difference && { ...difference, since: known?.since ?? clock.now() };
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
+    if (work.signal.aborted && !signal.aborted) {
+      restMs = UNCOMPARED_MS;
+      log.warn({ node: node.rpc.name }, 'node.not_compared');
+    }
   } finally {
+    node.compareAt = clock.now().getTime() + restMs;
     work.release();
   }
 }

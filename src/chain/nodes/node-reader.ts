@@ -57,7 +57,7 @@ type NodeReaderOptions = {
 const UNTRACED_MS = 60_000;
 
 export function createNodeReader(options: NodeReaderOptions): NodeReader {
-  const { nodes, clock, log, verifier } = options;
+  const { nodes, clock, verifier } = options;
   let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
 
   const rpcFor = (node: Node) =>
@@ -66,25 +66,7 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
   const parse = (name: string, json: unknown) =>
     isHashBinding() ? readProvedHeader(name, json) : parseHeader(json);
 
-  async function prepare(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities> {
-    const nowMs = clock.now().getTime();
-    if (node.capabilities !== undefined && nowMs < node.probeAt) return node.capabilities;
-    const wantTraces = options.internalTransfers !== 'off';
-    const found = await probe(rpc, pinned, wantTraces, signal);
-    const { traceError } = found;
-    // An error doesn't say that a node which could trace before no longer can.
-    const traces = traceError === undefined ? found.capabilities.traces : (node.traceMethod ?? 'none');
-    const capabilities = { ...found.capabilities, traces };
-    if (found.isCertain) node.capabilities = capabilities;
-    node.traceMethod = traces;
-    node.probeAt = traceError === undefined ? Number.POSITIVE_INFINITY : nowMs + UNTRACED_MS;
-    log[traceError === undefined ? 'info' : 'warn'](
-      { node: node.rpc.name, ...capabilities, ...(traceError !== undefined && { traceError }) },
-      'node.probed',
-    );
-    return capabilities;
-  }
-
+  const prepare = createPrepare(options, () => pinned);
   const read = <T>(
     node: Node,
     signal: AbortSignal,
@@ -130,5 +112,27 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
     pin(identity) {
       pinned = identity;
     },
+  };
+}
+
+function createPrepare(
+  { clock, log, internalTransfers }: Pick<NodeReaderOptions, 'clock' | 'log' | 'internalTransfers'>,
+  pinned: () => ChainIdentity,
+): NodeReader['prepare'] {
+  return async (node, rpc, signal) => {
+    const nowMs = clock.now().getTime();
+    if (node.capabilities !== undefined && nowMs < node.probeAt) return node.capabilities;
+    const found = await probe(rpc, pinned(), internalTransfers !== 'off', signal);
+    const { traceError } = found;
+    // An error doesn't say that a node which could trace before no longer can.
+    const traces = traceError === undefined ? found.capabilities.traces : (node.traceMethod ?? 'none');
+    const capabilities = { ...found.capabilities, traces };
+    if (found.isCertain) node.capabilities = capabilities;
+    node.traceMethod = traces;
+    node.probeAt = traceError === undefined ? Number.POSITIVE_INFINITY : nowMs + UNTRACED_MS;
+    const fields = { node: node.rpc.name, ...capabilities };
+    if (traceError === undefined) log.info(fields, 'node.probed');
+    else log.warn({ ...fields, traceError }, 'node.probed');
+    return capabilities;
   };
 }

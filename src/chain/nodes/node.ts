@@ -33,6 +33,8 @@ export type Node = {
   disagreement: Disagreement | undefined;
   /** A block that it gave against a quorum. It is compared with the stored block once it is deep enough. */
   suspectNumber: number | undefined;
+  /** From then on it may be compared with the stored blocks. */
+  compareAt: number;
   /** How often a quorum named another block at the height of its head. */
   outvotedCount: number;
   /** The newest block for which that happened. */
@@ -134,6 +136,7 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
     vote: undefined,
     disagreement: undefined,
     suspectNumber: undefined,
+    compareAt: 0,
     blocksBehind: undefined,
     identifiedMs: Number.NEGATIVE_INFINITY,
     isUnsure: false,

@@ -2,6 +2,7 @@
  * All configured nodes behind one interface: the head that a quorum names, and blocks from any node that can
  * provide them.
  */
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
@@ -15,7 +16,7 @@ import type { RpcAnswer, RpcCall } from '../rpc/rpc.ts';
 import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts';
 import { createAnchors } from './anchor.ts';
 import { createBlockFetcher } from './block-fetcher.ts';
-import { compareNode, type StoredChain } from './dissent.ts';
+import { compareNode, isComparable, type StoredChain } from './dissent.ts';
 import type { BundleOptions } from './fetch.ts';
 import { createFirstNode } from './first-node.ts';
 import { openSockets, type PushedHead, type SocketStatus } from './head-subscription.ts';
@@ -79,7 +80,7 @@ export type ChainNodes = {
   parentOf(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader>;
   /**
    * Compares nodes that vote against the quorum, or all voting nodes, with the stored blocks. Ignores Faults of
-   * nodes.
+   * nodes. Doesn't wait for a node that takes long; its comparison goes on.
    */
   compareWith(
     readStored: () => Promise<StoredChain | undefined>,
@@ -114,6 +115,9 @@ export type ChainNodes = {
   sockets(): SocketStatus[];
   close(): Promise<void>;
 };
+
+/** Following goes on without a node that takes longer to be compared. A comparison of 20 headers over an ocean takes longer, too. */
+const COMPARISON_WAIT_MS = 250;
 
 /** The URLs of nodes that are queried. WebSocket URLs only announce new heads. */
 export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url) => url.startsWith('http'));
@@ -158,10 +162,11 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       throw new Fault('unavailable', `the nodes do not have block ${parentHash} of the new branch yet`);
     },
     async compareWith(readStored, signal, which = 'doubtful') {
-      const compared = nodesToCompare(nodes, heads, which);
+      const compared = nodesToCompare(nodes, heads, which).filter((node) => isComparable(node, clock));
       const stored = compared.length === 0 ? undefined : await readStored();
       if (stored === undefined) return;
-      for (const node of compared) await compareNode({ clock, log, headerOf }, stored, node, signal);
+      const comparisons = compared.map((node) => compareNode({ clock, log, headerOf }, stored, node, signal));
+      await firstOrLate({ clock, signal }, [Promise.all(comparisons)], COMPARISON_WAIT_MS);
     },
     findHeader,
     ask: (calls, read, signal) =>

@@ -72,16 +72,10 @@ type Tally = { held: number; failed: number };
 type Tallies = Record<CheckName, Tally>;
 
 export function createCalibration(options: CalibrationOptions): Calibration {
-  const { mode, chainId, nodeCount, enforced, quorum = quorumOf(nodeCount, 'auto') } = options;
+  const { mode, chainId, nodeCount, quorum = quorumOf(nodeCount, 'auto') } = options;
   const isKnown = HONOURING_CHAIN_IDS.includes(chainId);
-  const isEnforced = (name: CheckName) => mode === 'strict' || isKnown || enforced.includes(name);
-  const states = eachCheck(
-    (name): CheckState => (mode === 'off' ? 'off' : isEnforced(name) ? 'enforced' : 'calibrating'),
-  );
-  /** The blocks of each node in all samples. */
-  const samples = new Map<unknown, Tallies>();
-  /** The nodes of the current sample. */
-  const sampled = new Set<unknown>();
+  const states = eachCheck((name) => firstState(name, options, isKnown));
+  const samples = createSamples(quorum);
   /** The blocks that `judge` has let pass, and those of a single node's samples. */
   const passed = noBlocks();
   /** With several nodes, an open check that so many passed blocks kept makes the next sample due. */
@@ -93,26 +87,10 @@ export function createCalibration(options: CalibrationOptions): Calibration {
   const isOpen = (name: CheckName) => states[name] === 'calibrating';
   let needsSample = checkNames.some(isOpen);
 
-  const isBackedBy = (is: (tally: Tally) => boolean, name: CheckName): boolean =>
-    [...samples.values()].filter((tallies) => is(tallies[name])).length >= quorum;
-
   /** An enforced check stays enforced. A check that is off stays off until the next start, or until another process enforces it. */
-  function decide(name: CheckName): void {
-    if (!isOpen(name)) return;
-    const [isKept, isBroken] =
-      nodeCount > 1
-        ? [isBackedBy(keeps, name), isBackedBy(breaks, name)]
-        : [keeps(passed[name]), breaks(passed[name]) && passed[name].failed >= EVIDENCE_BLOCKS_MIN];
-    if (isKept !== isBroken) states[name] = isKept ? 'enforced' : 'off';
-  }
-
-  /** Whether the sampled nodes leave this check in doubt, so that another one should be sampled. */
-  function isUnclear(name: CheckName): boolean {
-    if (!isOpen(name) || isBackedBy(keeps, name)) return false;
-    const tallies = [...sampled].map((node) => samples.get(node)?.[name]);
-    const hasFailed = tallies.some((tally) => tally !== undefined && tally.failed > 0);
-    const hasHeld = tallies.some((tally) => tally !== undefined && tally.held > 0);
-    return hasFailed || (doubted.has(name) && !hasHeld);
+  function decideOpen(): void {
+    for (const name of checkNames.filter(isOpen))
+      states[name] = nodeCount > 1 ? verdictOfMany(samples, name) : verdictOfOne(passed[name]);
   }
 
   /**
@@ -129,8 +107,8 @@ export function createCalibration(options: CalibrationOptions): Calibration {
 
   /** Counts a block that is used, and lets a single node's blocks decide open checks. */
   function notePassed(checks: Checks): void {
-    for (const name of checkNames) count(passed[name], name, checks);
-    if (nodeCount === 1) for (const name of checkNames) decide(name);
+    countAll(passed, checks);
+    if (nodeCount === 1) decideOpen();
     else if (checkNames.some((name) => isOpen(name) && passed[name].held >= dueAt)) {
       needsSample = true;
       dueAt *= 2;
@@ -140,23 +118,18 @@ export function createCalibration(options: CalibrationOptions): Calibration {
   return {
     needsSample: () => needsSample,
     addSample(node, sample) {
-      const tallies = samples.get(node) ?? noBlocks();
-      samples.set(node, tallies);
-      sampled.add(node);
-      for (const checks of sample)
-        for (const name of checkNames) {
-          count(tallies[name], name, checks);
-          if (nodeCount === 1) count(passed[name], name, checks);
-        }
+      samples.add(node, sample);
+      if (nodeCount === 1) for (const checks of sample) countAll(passed, checks);
       const areTypesClear = types.addSample(sample);
-      return areTypesClear && sampled.size >= quorum && !checkNames.some(isUnclear);
+      const isClear = (name: CheckName) => !isOpen(name) || samples.areClear(name, doubted.has(name));
+      return areTypesClear && samples.areEnough() && checkNames.every(isClear);
     },
     endSample() {
       needsSample = false;
       doubted.clear();
-      sampled.clear();
+      samples.end();
       types.endSample();
-      for (const name of checkNames) decide(name);
+      decideOpen();
     },
     enforce(names, observed) {
       if (mode !== 'auto') return;
@@ -168,8 +141,7 @@ export function createCalibration(options: CalibrationOptions): Calibration {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
-        const open =
-          nodeCount > 1 ? broken.filter((check) => isOpen(check) && checks[check] === 'fails') : [];
+        const open = broken.filter((check) => nodeCount > 1 && isOpen(check) && checks[check] === 'fails');
         for (const check of open) doubted.add(check);
         const refused = broken.some((check) => checks[check] === 'unknown') ? types.refused(checks) : [];
         if (types.doubt(refused) || open.length > 0) needsSample = true;
@@ -182,6 +154,51 @@ export function createCalibration(options: CalibrationOptions): Calibration {
     states: () => ({ ...states }),
     observedTypes: types.observed,
     unprovedTypes: types.accepted,
+  };
+}
+
+function firstState(name: CheckName, { mode, enforced }: CalibrationOptions, isKnown: boolean): CheckState {
+  if (mode === 'off') return 'off';
+  return mode === 'strict' || isKnown || enforced.includes(name) ? 'enforced' : 'calibrating';
+}
+
+function verdictOfMany({ areMany }: ReturnType<typeof createSamples>, name: CheckName): CheckState {
+  const [isKept, isBroken] = [areMany(keeps, name), areMany(breaks, name)];
+  return isKept === isBroken ? 'calibrating' : isKept ? 'enforced' : 'off';
+}
+
+function verdictOfOne(tally: Tally): CheckState {
+  if (keeps(tally)) return 'enforced';
+  return breaks(tally) && tally.failed >= EVIDENCE_BLOCKS_MIN ? 'off' : 'calibrating';
+}
+
+/** The blocks of several nodes. */
+function createSamples(quorum: number) {
+  /** The blocks of each node in all samples. */
+  const tallies = new Map<unknown, Tallies>();
+  /** The nodes of the current sample. */
+  const current = new Set<unknown>();
+
+  const areMany = (are: (tally: Tally) => boolean, name: CheckName): boolean =>
+    [...tallies.values()].filter((one) => are(one[name])).length >= quorum;
+  const hasSeen = (result: keyof Tally, name: CheckName): boolean =>
+    [...current].some((node) => (tallies.get(node)?.[name][result] ?? 0) > 0);
+
+  return {
+    add(node: unknown, sample: readonly Checks[]): void {
+      const own = tallies.get(node) ?? noBlocks();
+      tallies.set(node, own);
+      current.add(node);
+      for (const checks of sample) countAll(own, checks);
+    },
+    /** Whether a quorum has been sampled now. */
+    areEnough: () => current.size >= quorum,
+    /** Whether this is so for the blocks of a quorum. */
+    areMany,
+    /** Whether the nodes sampled now leave no doubt about this check, which a refused block may have broken. */
+    areClear: (name: CheckName, isDoubted: boolean): boolean =>
+      areMany(keeps, name) || (!hasSeen('failed', name) && (!isDoubted || hasSeen('held', name))),
+    end: () => current.clear(),
   };
 }
 
@@ -231,6 +248,10 @@ const LABELS = {
 } satisfies Record<CheckName, string>;
 
 const WORDS = { holds: 'holds', fails: 'does not hold', unknown: 'cannot be computed', none: 'is missing' };
+
+function countAll(tallies: Tallies, checks: Checks): void {
+  for (const name of checkNames) count(tallies[name], name, checks);
+}
 
 function count(tally: Tally, name: CheckName, checks: Checks): void {
   // The roots of an empty block are constants, so a root that holds there is no evidence for the check.

@@ -338,11 +338,11 @@ test('a trace that says that a transaction failed, although its receipt says tha
   const { code, message } = await refusalOf(
     ({ receipts }, methods) => {
       for (const receipt of receipts) receipt.status = '0x1';
-      const trace = methods.debug_traceBlockByHash;
+      const trace = methods.debug_traceBlockByHash ?? assert.fail();
       methods.debug_traceBlockByHash = (params) =>
-        (trace?.(params) as { result: Json }[]).map((entry) => ({
-          ...entry,
-          result: { ...entry.result, error: 'out of gas' },
+        (trace(params) as { result: Json }[]).map(({ result, ...rest }) => ({
+          ...rest,
+          result: { ...result, error: 'out of gas' },
         }));
     },
     { ...plain, traces: 'debug_traceBlockByHash' },

@@ -155,8 +155,9 @@ const EVENTS: Record<string, LogEvent> = {
   },
   'node.probed': {
     level: 'info',
-    fields: 'node, its capabilities',
-    meaning: 'A node answered for the first time.',
+    fields: 'node, its capabilities, traceError',
+    meaning:
+      'A node answered for the first time. A warning with `traceError` if it answered with an error to a trace; without an earlier success it is asked again after a minute.',
   },
   'node.lost_method': {
     level: 'warn',
@@ -172,6 +173,12 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'warn',
     fields: 'node, number, the two hashes',
     meaning: 'A node has a different block than the stored one. It is not used until it agrees.',
+  },
+  'node.not_compared': {
+    level: 'warn',
+    fields: 'node',
+    meaning:
+      'A node that names another head did not answer in time which blocks it has. It is compared with the stored blocks again after 30 s.',
   },
   'node.agrees': { level: 'info', fields: 'node, number', meaning: 'A node agrees again.' },
   'node.disproved': {
