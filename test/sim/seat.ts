@@ -19,7 +19,7 @@ const POINTS = {
   // One transaction removes the orphaned blocks and stores the new branch.
   switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,
-  writeDeferred: /delete from deferred_match where id/,
+  writeDeferred: /(?:delete from|update) deferred_match (?:set .* )?where id/,
   leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
   settle: /insert into delivery_attempt\b/,
   releaseLanes: /set owner = null, lease_until = null, next_due/,

@@ -69,7 +69,7 @@ export async function readState(database: Database, afterAttempt: number): Promi
         from notification_status
       ) as n) as notifications,
       (select coalesce(json_agg(d order by d.id), '[]') from (
-        select id, block_number as block, record_ids as records from deferred_match
+        select id, block_number as block, record_ids[cardinality(record_ids) - records_left + 1 :] as records from deferred_match
       ) as d) as deferred,
       (select coalesce(json_agg(a order by a.id), '[]') from (
         select id, notification_id as notification, ${millisecondsOf(sql`started_at`)} as started_ms, outcome

@@ -41,7 +41,7 @@ export async function writeDeferred(
     const watcherIds: number[] = [];
     let left = limits.rowsMax;
     for (const watcherId of sortWatchers([...heads.keys()])) {
-      const deferred = await takeDeferred(tx, heads.get(watcherId) ?? 0);
+      const deferred = await takeDeferred(tx, heads.get(watcherId) ?? 0, limits);
       made.push(
         ...(await insertNotifications(
           tx,

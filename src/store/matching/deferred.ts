@@ -138,11 +138,10 @@ export async function deferMatches(
   const ofGroups = matches.filter((match) => wanted.has(addressOf(match)));
   const ofAddresses = Map.groupBy(ofGroups, (match) => `${addressOf(match)} ${match.block}`);
   const parts = [...ofAddresses.values()].flatMap((own) => inParts(own, hasEarlier, limits));
-  const recordsMax = parts.map(({ length }) => Math.max(1, Math.floor(limits.rowsMax / length)));
   const records = await rowsOf(
     tx,
     sql`
-        select watcher_id, address, array_agg(id order by created_at) as ids from watched_address
+        select watcher_id, address, array_agg(id) as ids from watched_address
         where address = any(${bytesOf([...wanted])}::bytea[]) and (watcher_id, address) in (
           select * from unnest(
             ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
@@ -151,18 +150,24 @@ export async function deferMatches(
     'watcher_id bigint, address bytea, ids uuid[]',
   );
   await tx.query(sql`
-    insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
-    select g.watcher_id, m.block, g.address, g.ids[part * m.records_max + 1 : (part + 1) * m.records_max], m.matches::jsonb, ${hasEarlier}
-    from ${records} as g
-    join unnest(
-      ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
-      ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
-      ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[], ${listOf(recordsMax)}::integer[]
-    ) with ordinality as m (address, block, matches, records_max, position) on m.address = g.address
-    cross join lateral generate_series(0, (cardinality(g.ids) - 1) / m.records_max) as part
-    order by m.block, g.watcher_id, g.address, m.position, part`);
+    insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, has_earlier)
+    select watcher_id, block, address, ids, cardinality(ids), matches::jsonb, ${hasEarlier}
+    from (
+      select g.watcher_id, m.block, g.address, m.matches, m.position, part,
+        g.ids[part * ${RECORDS_MAX} + 1 : (part + 1) * ${RECORDS_MAX}] as ids
+      from ${records} as g
+      join unnest(
+        ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
+        ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
+        ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[]
+      ) with ordinality as m (address, block, matches, position) on m.address = g.address
+      cross join lateral generate_series(0, (cardinality(g.ids) - 1) / ${RECORDS_MAX}) as part
+    ) as rows
+    order by block, watcher_id, address, position, part`);
 }
 
+/** Records that a row contains. Several transactions write the notifications of one row. */
+const RECORDS_MAX = 10_000;
 /** Matches that a row contains. All rows of a group repeat its matches, so a few of them with many records take less than all with few. */
 const MATCHES_MAX = 16;
 
@@ -221,17 +226,33 @@ export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
   return new Map(rows.map(({ watcher_id, id }) => [watcher_id, id]));
 }
 
-/** Deletes and returns one deferred match. The same transaction must write its notifications. */
-export async function takeDeferred(tx: Tx, id: number): Promise<Deferred> {
+/**
+ * Takes records of a deferred match that with its transfers make about `rowsMax` rows, and deletes it with its last records. The same
+ * transaction must write their notifications.
+ */
+export async function takeDeferred(
+  tx: Tx,
+  id: number,
+  { rowsMax }: Pick<DeferralLimits, 'rowsMax'>,
+): Promise<Deferred> {
   const [row] = await tx.query<{
     block_number: number;
     record_ids: string[];
+    is_last: boolean;
     matches: (Omit<Match, 'transfer'> & { transfer: StoredTransfer })[];
     has_earlier: boolean;
-  }>(
-    sql`delete from deferred_match where id = ${id} returning block_number, record_ids, matches, has_earlier`,
-  );
+  }>(sql`
+    select block_number, record_ids[first : first + most - 1] as record_ids, records_left <= most as is_last, matches, has_earlier
+    from deferred_match, lateral (
+      select cardinality(record_ids) - records_left + 1 as first, greatest(1, ${rowsMax} / jsonb_array_length(matches)) as most
+    ) as turn
+    where id = ${id}`);
   if (row === undefined) throw new Error(`deferred match ${id} is missing`);
+  await tx.query(
+    row.is_last
+      ? sql`delete from deferred_match where id = ${id}`
+      : sql`update deferred_match set records_left = records_left - ${row.record_ids.length} where id = ${id}`,
+  );
   const matches = row.matches.map(
     ({ transfer, ...match }): Match => ({ ...match, transfer: toTransfer(transfer) }),
   );

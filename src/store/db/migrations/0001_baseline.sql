@@ -505,13 +505,15 @@ create table deferred_match (
   block_number bigint not null,
   address bytea not null check (octet_length(address) = 20),
   record_ids uuid[] not null,
+  records_left integer not null,
   matches jsonb not null,
   has_earlier boolean not null
 );
 create index deferred_match_watcher on deferred_match (watcher_id, id);
 create index deferred_match_block on deferred_match (block_number);
 comment on table deferred_match is
-  'Matches whose notifications are written after their block: of one watcher, one address and up to some hundred records';
+  'Matches whose notifications are written after their block: of one watcher, one address and up to 10,000 records';
+comment on column deferred_match.records_left is 'How many of the last record_ids still lack their notifications';
 comment on column deferred_match.matches is 'Transfers of the address';
 comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
 
