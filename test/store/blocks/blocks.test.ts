@@ -61,6 +61,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 3,
       orphanedCount: 0,
       hasDeferred: false,
+      hasHeld: false,
     });
     const rows = await listNotifications(database());
     assert.deepEqual(rows.map((row) => row.watched_address_id).sort(), records.map(({ id }) => id).sort());
@@ -152,6 +153,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 1,
       orphanedCount: 0,
       hasDeferred: false,
+      hasHeld: false,
     });
   });
 
@@ -262,6 +264,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 0,
       orphanedCount: 0,
       hasDeferred: false,
+      hasHeld: false,
     });
     const [after, ...more] = await listNotifications(database());
     assert.deepEqual(more, []);
@@ -294,6 +297,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 0,
       orphanedCount: 1,
       hasDeferred: false,
+      hasHeld: false,
     });
     assert.deepEqual(await listNotifications(database()), [before]);
   });
