@@ -746,6 +746,7 @@ export const texts = {
     valueUsd: 'Value of the reserves, USD',
     valueLabel: (hours: number, least: number, most: number) =>
       `Value of the reserves and volume by hour, ${hours} hours. The value was between $${least} and $${most}.`,
+    unknownLabel: (hours: number) => `Volume by hour, ${hours} hours. No value is known for the line.`,
     swapCount: 'Swaps',
     swapsTitle: 'Swaps',
     noSwaps: 'No swaps are stored for this pair.',

@@ -107,7 +107,11 @@ export function History({
         </div>
       </div>
       <Chart
-        label={series.label(hours.length, Math.min(...numbers), Math.max(...numbers))}
+        label={
+          numbers.length === 0
+            ? texts.market.unknownLabel(hours.length)
+            : series.label(hours.length, Math.min(...numbers), Math.max(...numbers))
+        }
         height={HEIGHT}
         count={hours.length}
         cursor={cursor}

@@ -1,0 +1,78 @@
+/**
+ * Data that is old, and figures that only a part of the data is behind: pages say so, and load it again.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page, Route } from 'playwright-core';
+import { holdAnswer, openTab, untilTrue } from '../kit/browser.ts';
+import { createDeliveryTools } from '../kit/console-deliveries.ts';
+import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
+import { createWatcher, freshAddress } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const MINUTE_MS = 60_000;
+const RECEIVERS = 100;
+
+/** The answer that the service gives to a request, with its data changed. */
+async function change(route: Route, edit: (data: never) => unknown): Promise<void> {
+  const response = await route.fetch();
+  const { data, ...rest } = Object(await response.json());
+  await route.fulfill({ response, json: { ...rest, data: edit(data as never) } });
+}
+
+const changeStatus = (page: Page, changes: object): Promise<unknown> =>
+  page.route(/\/status$/, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...Object(await response.json()), ...changes } });
+  });
+
+describe('old data', () => {
+  let stage: ConsoleStage;
+  before(async () => {
+    stage = await createConsoleStage({ retryMinutes: [60] });
+  });
+  after(() => stage[Symbol.asyncDispose]());
+
+  const { watching, received, sentIds } = createDeliveryTools(() => stage);
+
+  /** A page whose clock the test moves on. */
+  async function openWithClock(path: string, fragment: string): Promise<Page> {
+    const { page } = await openTab(stage.browser);
+    await page.clock.install();
+    await page.goto(`${stage.service.apiUrl}/console${path}#${fragment}`);
+    return page;
+  }
+
+  /** As many receivers as the overview loads, for which nothing waits. */
+  const fillReceivers = (page: Page) =>
+    page.route(/receivers\?limit=100$/, (route) =>
+      change(route, ([first]: [object]) =>
+        Array.from({ length: RECEIVERS }, (_, index) => ({
+          ...first,
+          ...{ origin: `https://r${index}.example`, waiting: 0, oldest_waiting_at: null },
+        })),
+      ),
+    );
+
+  test('the chart of a pair without known values says so', async () => {
+    const page = await stage.open('/supply');
+    const hour = new Date(Math.floor(Date.now() / 3_600_000) * 3_600_000).toISOString();
+    const pair = {
+      ...{ id: 7, name: 'AAA/BBB', address: `0x${'1'.repeat(40)}`, latestPrice: null, vol24h: 1 },
+      ...{ token0: `0x${'2'.repeat(40)}`, token1: `0x${'3'.repeat(40)}`, lpPriceInUsd: null, reward_pid: 1 },
+      ...{ token0_decimals: 18, token1_decimals: 18, reserve0: null, reserve1: null, usd_value_from: 1 },
+      updated_at: hour,
+    };
+    await page.route(/api\/swap\//, (route, request) => {
+      const { pathname } = new URL(request.url());
+      const hours = [{ hour, price: '1', value: null, volume: 5, swaps: 2 }];
+      return route.fulfill({
+        json: pathname.endsWith('pairs') ? [pair] : pathname.includes('history') ? hours : [],
+      });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/market/7?show=value`);
+    await page.getByLabel('No value is known').waitFor();
+    assert.doesNotMatch(await page.locator('main').innerHTML(), /Infinity|NaN/);
+    await page.context().close();
+  });
+});
