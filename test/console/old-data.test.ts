@@ -54,6 +54,25 @@ describe('old data', () => {
       ),
     );
 
+  test('when the row that the Tab key reaches leaves, it reaches another one', async () => {
+    const { watcher } = await watching('rows');
+    const page = await openWithClock('/supply', `key=${watcher.key}`);
+    let origins = ['a', 'b', 'c'];
+    await page.route(/notifications.receivers\?.*period/, (route) =>
+      change(route, ([first]: [object]) =>
+        origins.map((name) => ({ ...first, origin: `https://${name}.example` })),
+      ),
+    );
+    await page.getByRole('link', { name: 'Receivers', exact: true }).first().click();
+    const links = page.locator('tbody a.row-link');
+    await links.first().focus();
+    origins = ['b', 'c'];
+    await page.clock.fastForward(MINUTE_MS);
+    await links.filter({ hasText: 'a.example' }).waitFor({ state: 'detached' });
+    await untilTrue(page, `document.querySelector('tbody a.row-link').tabIndex === 0`);
+    await page.context().close();
+  });
+
   test('the chart of a pair without known values says so', async () => {
     const page = await stage.open('/supply');
     const hour = new Date(Math.floor(Date.now() / 3_600_000) * 3_600_000).toISOString();

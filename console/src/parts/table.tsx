@@ -87,6 +87,7 @@ function useRowKeys<E extends HTMLElement>() {
     links[Math.max(0, Math.min(links.length - 1, to))]?.focus();
     event.preventDefault();
   }, []);
+  useLayoutEffect(() => keepStop(region.current));
   useShortcut('j', moveFrom);
   useShortcut('k', moveFrom);
   return {
@@ -129,6 +130,13 @@ export function focusRow(list: HTMLElement | null, path: string): void {
   const links = [...(list?.querySelectorAll<HTMLAnchorElement>(LINK) ?? [])];
   const row = links.find(({ pathname }) => pathname.toLowerCase() === path.toLowerCase());
   (row ?? document.getElementById('main'))?.focus();
+}
+
+/** The row that was the stop for the Tab key may have left. Then the first one is. */
+function keepStop(region: HTMLElement | null): void {
+  const links = [...(region?.querySelectorAll<HTMLElement>(LINK) ?? [])];
+  const [first] = links;
+  if (first !== undefined && links.every(({ tabIndex }) => tabIndex !== 0)) first.tabIndex = 0;
 }
 
 /** Only the row that had the focus last is a stop for the Tab key. */
