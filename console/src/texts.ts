@@ -500,8 +500,8 @@ export const texts = {
     edit: 'Edit…',
     delete: 'Delete…',
     deleteTitle: 'Delete this watched address?',
-    deleteNote: (count: string) =>
-      `Its transfers cause no more webhooks, and its unsent notifications (${count}) are cancelled. Its delivery log stays until the retention ends.`,
+    deleteNote: (count: string | undefined) =>
+      `Its transfers cause no more webhooks, and its unsent notifications${count === undefined ? '' : ` (${count})`} are cancelled. Its delivery log stays until the retention ends.`,
     deleteNow: 'Delete',
     facts: 'Facts',
     id: 'ID',

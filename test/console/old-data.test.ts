@@ -54,6 +54,23 @@ describe('old data', () => {
       ),
     );
 
+  test('the dialog that deletes an address names only numbers that are known', async () => {
+    const { watcher, id } = await watching('uncounted');
+    const page = await stage.open('/supply', { key: watcher.key });
+    const stats = /watched-addresses\/[^/]+\/stats$/;
+    await page.route(stats, (route) => route.fulfill({ status: 503, json: { success: false } }));
+    await page.goto(`${stage.service.apiUrl}/console/addresses/${id}`);
+    await page.getByRole('button', { name: 'Delete…' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('and its unsent notifications are cancelled').waitFor();
+    await page.unroute(stats);
+    await page.route(stats, (route) =>
+      change(route, (data: object) => ({ ...data, waiting: 1_000, held: 0, is_complete: false })),
+    );
+    await dialog.getByText('its unsent notifications (1,000+) are cancelled').waitFor();
+    await page.context().close();
+  });
+
   test('when the row that the Tab key reaches leaves, it reaches another one', async () => {
     const { watcher } = await watching('rows');
     const page = await openWithClock('/supply', `key=${watcher.key}`);

@@ -8,7 +8,7 @@ import { useAttempt } from '../api/attempt.ts';
 import { ApiError, call, curlOf } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
 import { useTailOf } from '../api/tail.ts';
-import type { TestResult, WatchedAddress } from '../api/types.ts';
+import type { Data, TestResult, WatchedAddress } from '../api/types.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
 import { longAddress, visible, withoutScheme } from '../format/short.ts';
 import { DeliveryChart } from '../parts/delivery-chart.tsx';
@@ -35,6 +35,8 @@ import { useShortcut } from '../state/shortcuts.ts';
 import { texts } from '../texts.ts';
 import { AddressDialog } from './address-dialog.tsx';
 import { SettingsForm } from './settings-form.tsx';
+
+type Stats = Data<'GET /api/notifications/watched-addresses/{id}/stats'>;
 
 const DELIVERIES = 20;
 
@@ -312,6 +314,9 @@ function Verdict({ result }: { result: TestResult }) {
   );
 }
 
+const unsentOf = ({ waiting, held, is_complete: isComplete }: Stats): string =>
+  `${formatCount(waiting + held)}${isComplete ? '' : '+'}`;
+
 function DeleteDialog({
   record,
   onClose,
@@ -334,7 +339,7 @@ function DeleteDialog({
   return (
     <Dialog title={texts.address.deleteTitle} onClose={onClose} onSubmit={() => attempt(remove)}>
       <p class="mono">{record.address}</p>
-      <p class="prose">{texts.address.deleteNote(formatCount((data?.waiting ?? 0) + (data?.held ?? 0)))}</p>
+      <p class="prose">{texts.address.deleteNote(data && unsentOf(data))}</p>
       <DialogButtons
         problem={problem}
         submit={texts.address.deleteNow}
