@@ -385,6 +385,7 @@ export const texts = {
     missing: (id: string) =>
       `There is no delivery ${id}. It may be another watcher’s, or older than the retention.`,
     since: 'since',
+    oldestStored: 'oldest stored attempt',
     attempts: (count: number) =>
       count === 0 ? 'no attempt yet' : `${count} ${one(count, 'attempt', 'attempts')}`,
     number: 'delivery',
@@ -427,6 +428,7 @@ export const texts = {
     after: (gap: string, number: number) => `${gap} after attempt ${number}`,
     afterAttempt: (number: number, gap: string) => `Attempt ${number}, ${gap} after attempt ${number - 1}`,
     firstAfter: (number: number, gap: string) => `Attempt ${number}, ${gap} after the block was stored`,
+    oldestStored: (number: number) => `Attempt ${number}, the oldest that is still stored`,
     deliverNow: 'Deliver now',
     suspended: (number: number) => `Attempt ${number} waits, because the watcher is suspended.`,
     due: (number: number) => `Attempt ${number} is due, and waits for the receiver’s turn`,

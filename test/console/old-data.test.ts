@@ -71,6 +71,23 @@ describe('old data', () => {
     await page.context().close();
   });
 
+  test('attempts keep their numbers when the oldest ones are no longer stored', async () => {
+    stage.receiver.setAnswer(({ path }) => (path.endsWith('/long-dead') ? { status: 503 } : {}));
+    const { watcher, pay } = await watching('long-dead');
+    await pay();
+    await waitUntil(() => received('long-dead').length === 1);
+    const page = await stage.open('/supply', { key: watcher.key });
+    await page.route(/notifications\/log\/\d+$/, (route) =>
+      change(route, (data: object) => ({ ...data, status: 'failing', failures: 1_440, retry_count: 1_440 })),
+    );
+    await page.goto(`${stage.service.apiUrl}/console/deliveries/${sentIds('long-dead')[0]}`);
+    const panel = page.getByRole('complementary');
+    await panel.getByText(/^Attempt 1441 in/).waitFor();
+    await panel.getByText('Attempt 1440, the oldest that is still stored').waitFor();
+    await panel.locator('.detail-top', { hasText: /oldest stored attempt .+ · 1440 attempts/ }).waitFor();
+    await page.context().close();
+  });
+
   test('when the row that the Tab key reaches leaves, it reaches another one', async () => {
     const { watcher } = await watching('rows');
     const page = await openWithClock('/supply', `key=${watcher.key}`);

@@ -18,13 +18,18 @@ const SHOWN_FIRST = 10;
 /** Shorter runs are shown one by one. */
 const RUN_MIN = 4;
 
+/** All attempts so far. Of a delivery that is retried for long, only the newest of them are stored. */
+export const attemptCountOf = ({ attempts, retry_count: failures }: DeliveryDetail): number =>
+  Math.max(attempts.length, failures + attempts.filter(({ outcome }) => outcome === 'success').length);
+
 type Entry = { attempt: Attempt; number: number; before: Attempt | undefined };
 
 export function TimeLine({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
   const [isWhole, setWhole] = useState(false);
   const { attempts, block, created_at: createdAt } = delivery;
+  const count = attemptCountOf(delivery);
   const entries = attempts.map(
-    (attempt, index): Entry => ({ attempt, number: attempts.length - index, before: attempts[index + 1] }),
+    (attempt, index): Entry => ({ attempt, number: count - index, before: attempts[index + 1] }),
   );
   const shown = isWhole ? entries.map((entry) => [entry]) : groupRuns(entries);
   return (
@@ -55,12 +60,13 @@ export const canDeliverNow = ({ state, status }: DeliveryDetail): boolean =>
 function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): void }) {
   const { status, attempts, next_retry_at: nextAt, origin, watcher_id: watcherId } = delivery;
   const { confirmations, confirmations_needed: needed } = delivery;
+  const count = attemptCountOf(delivery);
   if (status === 'sending')
     return (
       <li class="is-next">
         <Icon name="sending" tone="is-busy" />
         <div class="first-line">
-          <span class="medium">{texts.timeline.underWay(attempts.length + 1)}</span>
+          <span class="medium">{texts.timeline.underWay(count + 1)}</span>
           <span />
         </div>
       </li>
@@ -84,7 +90,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
         <Icon name="suspended" tone="is-warn" />
         <div class="next-box is-calm">
           <div>
-            {texts.timeline.suspended(attempts.length + 1)}
+            {texts.timeline.suspended(count + 1)}
             <p class="second-line">
               <a class="link" href="/console/watchers">
                 {texts.screens.watchers}
@@ -101,7 +107,7 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
         <div>
           {nextAt === null ? (
             <>
-              {texts.timeline.due(attempts.length + 1)}
+              {texts.timeline.due(count + 1)}
               {origin !== null && (
                 <p class="second-line">
                   <a class="link" href={hrefOfReceiver({ origin, watcher_id: watcherId })}>
@@ -112,14 +118,14 @@ function Next({ delivery, onDeliver }: { delivery: DeliveryDetail; onDeliver(): 
             </>
           ) : (
             <>
-              {texts.timeline.next(attempts.length + 1, isDue(nextAt))}{' '}
+              {texts.timeline.next(count + 1, isDue(nextAt))}{' '}
               <span class="countdown">
                 <Countdown to={nextAt} />
               </span>
               <p class="second-line">
                 <Time at={nextAt} />
                 {attempts[0] !== undefined &&
-                  `, ${texts.timeline.after(gap(endOf(attempts[0]), nextAt), attempts.length)}`}
+                  `, ${texts.timeline.after(gap(endOf(attempts[0]), nextAt), count)}`}
               </p>
             </>
           )}
@@ -163,9 +169,11 @@ function Run({ run, createdAt, onOpen }: { run: Entry[]; createdAt: string; onOp
         </span>
       </div>
       <p class="second-line">
-        {before === undefined
-          ? texts.timeline.firstAfter(number, gap(createdAt, attempt.started_at))
-          : texts.timeline.afterAttempt(number, gap(endOf(before), attempt.started_at))}
+        {before !== undefined
+          ? texts.timeline.afterAttempt(number, gap(endOf(before), attempt.started_at))
+          : number === 1
+            ? texts.timeline.firstAfter(number, gap(createdAt, attempt.started_at))
+            : texts.timeline.oldestStored(number)}
         {attempt.revision % 2 === 1 && ` · ${texts.delivery.removal}`}
         {attempt.requests === 2 && ` · ${texts.timeline.repeated}`}
         {attempt.requests === 0 && ` · ${texts.timeline.nothingSent}`}

@@ -17,7 +17,7 @@ import { MessageBody } from '../parts/message-body.tsx';
 import { CopyCurl, Failed, Ghosts } from '../parts/page.tsx';
 import { Problem } from '../parts/problem.tsx';
 import { DeliveryState, State } from '../parts/state.tsx';
-import { canDeliverNow, TimeLine } from '../parts/time-line.tsx';
+import { attemptCountOf, canDeliverNow, TimeLine } from '../parts/time-line.tsx';
 import { Address, Copy, isSame, Time } from '../parts/values.tsx';
 import { announce } from '../state/announce.ts';
 import { copyText } from '../state/clipboard.ts';
@@ -116,16 +116,18 @@ async function loadDelivery(id: string, signal: AbortSignal): Promise<DeliveryDe
 function Since({ delivery }: { delivery: DeliveryDetail }) {
   const { status, failures, attempts } = delivery;
   const first = attempts.at(-1);
+  const count = attemptCountOf(delivery);
   return (
     <>
       <DeliveryState status={status} />
       <span class="quiet">
         {failures > 0 && first !== undefined && status !== 'delivered' ? (
           <>
-            {texts.delivery.since} <Time at={first.started_at} /> · {texts.delivery.attempts(attempts.length)}
+            {count > attempts.length ? texts.delivery.oldestStored : texts.delivery.since}{' '}
+            <Time at={first.started_at} /> · {texts.delivery.attempts(count)}
           </>
         ) : (
-          texts.delivery.attempts(attempts.length)
+          texts.delivery.attempts(count)
         )}
       </span>
     </>
