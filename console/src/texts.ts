@@ -712,6 +712,7 @@ export const texts = {
     },
     missing: 'Missing',
     stale: 'Stale',
+    notReadNow: 'Not read now',
     fresh: 'Fresh',
     pair: 'Pair',
     price: 'Price',

@@ -54,6 +54,23 @@ describe('old data', () => {
       ),
     );
 
+  test('prices that can’t be read any more are marked with their time, and never as fresh', async () => {
+    const page = await stage.open('/supply');
+    const price = { asset: 'ETH', price: '1800', age_seconds: 7, stale: false, sources: [] };
+    await changeStatus(page, { prices: [price] });
+    await page.goto(`${stage.service.apiUrl}/console/market`);
+    const row = page.getByRole('row', { name: 'ETH' });
+    await row.getByText('Fresh').waitFor();
+    assert.equal(await page.getByText('As of').count(), 0);
+    await changeStatus(page, { prices: null });
+    await page.locator('p.is-warn', { hasText: 'As of' }).waitFor();
+    await row.getByText('Not read now').waitFor();
+    assert.equal(await row.getByText('Fresh').count(), 0);
+    // The age goes on.
+    await row.getByText(/^1\d s$/).waitFor();
+    await page.context().close();
+  });
+
   test('the dialog that deletes an address names only numbers that are known', async () => {
     const { watcher, id } = await watching('uncounted');
     const page = await stage.open('/supply', { key: watcher.key });

@@ -9,11 +9,14 @@ import { type ApiError, type CallOptions, curlOf, sentenceOf } from '../api/clie
 import type { Loaded } from '../api/resource.ts';
 import type { Operation } from '../api/types.ts';
 import { formatInstant } from '../format/time.ts';
-import { now } from '../state/clock.ts';
+import { localNow, now, onServer } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
 import { texts } from '../texts.ts';
 import { Icon } from './icon.tsx';
 import { Copy } from './values.tsx';
+
+/** Longer than the slowest list takes to be loaded again. */
+const OLD_MS = 180_000;
 
 /** Whether a page was shown before. */
 let wasShown = false;
@@ -166,28 +169,38 @@ export function Failed({ error, onRetry }: { error: ApiError; onRetry(): void })
 /** Data, or what stands in its place. Old data stays, with a line that says of when it is. */
 export function Loading<T>({
   loaded,
+  isOld = false,
   reload,
   ghost = <Ghosts />,
   children,
 }: {
   loaded: Loaded<T>;
+  /** The newest answer didn't have the data. */
+  isOld?: boolean;
   reload(): Promise<void>;
   ghost?: ComponentChildren;
   children(data: T): ComponentChildren;
 }) {
-  const { data, error, at } = loaded;
+  const { data, error } = loaded;
   if (data === undefined && error !== undefined)
     return <Failed error={error} onRetry={() => void reload()} />;
   if (data === undefined) return <div class="is-late">{ghost}</div>;
   return (
     <>
-      {error !== undefined && at !== undefined && (
-        <p class="below is-warn">
-          {texts.asOf(formatInstant(at, { ms: now.value, zone: zone.value }))} {error.message}
-        </p>
-      )}
+      <AsOf loaded={loaded} isOld={isOld} />
       {children(data)}
     </>
+  );
+}
+
+/** Of when the data is, if it may no longer be so. */
+function AsOf({ loaded: { at, error }, isOld }: { loaded: Loaded<unknown>; isOld: boolean }) {
+  if (at === undefined) return null;
+  if (!isOld && error === undefined && localNow.value - at < OLD_MS) return null;
+  return (
+    <p class="below is-warn">
+      {texts.asOf(formatInstant(onServer(at), { ms: now.value, zone: zone.value }))} {error?.message}
+    </p>
   );
 }
 

@@ -7,11 +7,11 @@ import { callExact } from '../api/client.ts';
 import { type Loaded, useResource } from '../api/resource.ts';
 import type { Data, Exact, Status } from '../api/types.ts';
 import { formatAmount, formatMoney, formatPrice } from '../format/amount.ts';
-import { formatDuration } from '../format/number.ts';
 import { CopyCurl, Empty, Loading, PageHead } from '../parts/page.tsx';
 import { State } from '../parts/state.tsx';
 import { LinkRow, Table } from '../parts/table.tsx';
 import { Age } from '../parts/values.tsx';
+import { onServer } from '../state/clock.ts';
 import { texts } from '../texts.ts';
 
 export type Pair = Exact<Data<'GET /api/swap/pairs'>>[number];
@@ -30,14 +30,14 @@ export function unitsOf({ name, usd_value_from: from }: Pick<Pair, 'name' | 'usd
   return from === '0' ? { unit: first, of: second } : { unit: second, of: first };
 }
 
-/** The status, with the last known prices while the service can't read any. */
+/** The status, with the last known prices and their time while the service can't read any. */
 function usePrices(): Loaded<Status & { prices: Price[] }> {
   const loaded = status.state.value;
-  const known = useRef<Price[]>([]);
-  const { data } = loaded;
+  const known = useRef<{ prices: Price[]; at: number | undefined }>({ prices: [], at: undefined });
+  const { data, at } = loaded;
   if (data === undefined) return { ...loaded, data };
-  known.current = data.prices ?? known.current;
-  return { ...loaded, data: { ...data, prices: known.current } };
+  if (data.prices !== null) known.current = { prices: data.prices, at };
+  return { ...loaded, data: { ...data, prices: known.current.prices }, at: known.current.at };
 }
 
 export function Market() {
@@ -45,6 +45,7 @@ export function Market() {
     everyMs: REFRESH_MS,
   });
   const prices = usePrices();
+  const areOld = prices.error !== undefined || prices.at !== status.state.value.at;
   const hasFeeds = chain.state.value.data?.has.prices !== false;
   return (
     <>
@@ -56,7 +57,7 @@ export function Market() {
           <h2 id="prices">{texts.market.prices}</h2>
           <span>{texts.market.pricesNote}</span>
         </div>
-        <Loading loaded={prices} reload={status.reload}>
+        <Loading loaded={prices} isOld={areOld} reload={status.reload}>
           {(data) =>
             data.prices.length === 0 ? (
               <Empty
@@ -67,7 +68,12 @@ export function Market() {
                 }
               />
             ) : (
-              <Prices prices={data.prices} pairs={pairs.state.value.data?.data} />
+              <Prices
+                prices={data.prices}
+                readAt={onServer(prices.at ?? 0)}
+                areOld={areOld}
+                pairs={pairs.state.value.data?.data}
+              />
             )
           }
         </Loading>
@@ -84,7 +90,17 @@ export function Market() {
   );
 }
 
-function Prices({ prices, pairs }: { prices: readonly Price[]; pairs: readonly Pair[] | undefined }) {
+function Prices({
+  prices,
+  readAt,
+  areOld,
+  pairs,
+}: {
+  prices: readonly Price[];
+  readAt: number;
+  areOld: boolean;
+  pairs: readonly Pair[] | undefined;
+}) {
   const reward = useResource('reward price', (signal) => callExact('GET /api/price/reward', { signal }), {
     everyMs: REFRESH_MS,
   });
@@ -103,33 +119,7 @@ function Prices({ prices, pairs }: { prices: readonly Price[]; pairs: readonly P
       </thead>
       <tbody>
         {prices.map((price) => (
-          <tr key={price.asset}>
-            <th scope="row" class="medium">
-              {price.asset}
-            </th>
-            <td>
-              <PriceState price={price} />
-            </td>
-            <td class="right medium">{price.price === null ? texts.none : formatPrice(price.price)}</td>
-            <td class="right quiet">
-              {price.age_seconds === null ? texts.none : formatDuration(Math.floor(price.age_seconds) * 1000)}
-            </td>
-            <td class="second sources">
-              {price.sources.map((source) => (
-                <span key={source.source}>
-                  {source.source}{' '}
-                  <b class={source.verdict === 'used' ? 'is-ok' : 'is-warn'}>
-                    {texts.market.verdicts[source.verdict]}
-                  </b>
-                  {source.message !== null && (
-                    <small class="reason" title={source.message}>
-                      {failureOf(source.message)}
-                    </small>
-                  )}
-                </span>
-              ))}
-            </td>
-          </tr>
+          <PriceRow key={price.asset} price={price} readAt={readAt} isOld={areOld} />
         ))}
         {rewardPrice !== null && rewardPair !== undefined && (
           <tr>
@@ -144,6 +134,44 @@ function Prices({ prices, pairs }: { prices: readonly Price[]; pairs: readonly P
         )}
       </tbody>
     </Table>
+  );
+}
+
+/** `readAt`: when the price had its age. */
+function PriceRow({ price, readAt, isOld }: { price: Price; readAt: number; isOld: boolean }) {
+  const { age_seconds: age } = price;
+  return (
+    <tr>
+      <th scope="row" class="medium">
+        {price.asset}
+      </th>
+      <td>
+        {isOld ? (
+          <State icon="retrying" tone="is-warn" word={texts.market.notReadNow} />
+        ) : (
+          <PriceState price={price} />
+        )}
+      </td>
+      <td class="right medium">{price.price === null ? texts.none : formatPrice(price.price)}</td>
+      <td class="right quiet">
+        <Age since={age === null ? null : new Date(readAt - age * 1000).toISOString()} />
+      </td>
+      <td class="second sources">
+        {price.sources.map((source) => (
+          <span key={source.source}>
+            {source.source}{' '}
+            <b class={source.verdict === 'used' ? 'is-ok' : 'is-warn'}>
+              {texts.market.verdicts[source.verdict]}
+            </b>
+            {source.message !== null && (
+              <small class="reason" title={source.message}>
+                {failureOf(source.message)}
+              </small>
+            )}
+          </span>
+        ))}
+      </td>
+    </tr>
   );
 }
 

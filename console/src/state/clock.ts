@@ -8,6 +8,7 @@ const TICK_MS = 1_000;
 const DATE_HEADER_MS = 1_000;
 
 const seconds = signal(Date.now());
+const local = signal(Date.now());
 let offsetMs = 0;
 let isKnown = false;
 
@@ -17,8 +18,14 @@ export const now: ReadonlySignal<number> = seconds;
 /** The minute of `now`, for texts that change with the day. */
 export const minute: ReadonlySignal<number> = computed(() => Math.floor(seconds.value / 60_000) * 60_000);
 
+/** This machine's time as of the last tick, for the age of data that has arrived. */
+export const localNow: ReadonlySignal<number> = local;
+
+/** The server's time at an instant of this machine's clock. */
+export const onServer = (at: number): number => at + offsetMs;
+
 /** The server's time right now. */
-export const serverNow = (): number => Date.now() + offsetMs;
+export const serverNow = (): number => onServer(Date.now());
 
 /** Notes the `Date` header of an answer that has just arrived. */
 export function noteServerTime(header: string | null): void {
@@ -33,9 +40,10 @@ export function noteServerTime(header: string | null): void {
   seconds.value = serverNow();
 }
 
-setInterval(() => {
-  if (!document.hidden) seconds.value = serverNow();
-}, TICK_MS);
-document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) seconds.value = serverNow();
-});
+function tick(): void {
+  if (document.hidden) return;
+  local.value = Date.now();
+  seconds.value = serverNow();
+}
+setInterval(tick, TICK_MS);
+document.addEventListener('visibilitychange', tick);
