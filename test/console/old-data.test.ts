@@ -105,6 +105,63 @@ describe('old data', () => {
     await page.context().close();
   });
 
+  test('lists are loaded again while a page stays open', async () => {
+    const keys = await openWithClock('/keys', `admin=${ADMIN_TOKEN}`);
+    const watchers = await openWithClock('/watchers', `admin=${ADMIN_TOKEN}`);
+    const { watcher } = await watching('listed');
+    const addresses = await openWithClock('/addresses', `key=${watcher.key}`);
+    for (const page of [keys, watchers, addresses]) await page.locator('tbody tr').first().waitFor();
+    await createWatcher(stage.service, 'newcomer');
+    await watcher.watch({ address: freshAddress(), webhookUrl: `${stage.receiver.url}/newcomer` });
+    for (const page of [keys, watchers, addresses]) {
+      await page.clock.fastForward(MINUTE_MS);
+      await page.getByRole('row', { name: 'newcomer' }).waitFor();
+      await page.context().close();
+    }
+  });
+
+  test('points are loaded again while their page stays open', async () => {
+    const user = freshAddress();
+    const page = await openWithClock('/supply', '');
+    let points = '1';
+    const answers = {
+      leaderboard: () => [{ user, points }],
+      'user-by-category': () => [{ category: 'swap', points }],
+      user: () => [
+        { category: 'swap', points, hash: `0x${'1'.repeat(64)}`, created_at: new Date().toISOString() },
+      ],
+    };
+    for (const [name, data] of Object.entries(answers))
+      await page.route(new RegExp(`api.points.${name}\\?`), (route) =>
+        route.fulfill({ json: { success: true, data: data() } }),
+      );
+    await page.goto(`${stage.service.apiUrl}/console/points/${user}`);
+    await page.getByRole('cell', { name: '+1', exact: true }).waitFor();
+    points = '234';
+    await page.clock.fastForward(MINUTE_MS);
+    await page.getByRole('cell', { name: '+234', exact: true }).waitFor();
+    await page.locator('.big', { hasText: '234' }).waitFor();
+    await page.context().close();
+  });
+
+  test('data of an earlier visit is marked with its time until it is loaded again', async () => {
+    const page = await openWithClock('/keys', `admin=${ADMIN_TOKEN}`);
+    await page.locator('tbody tr').first().waitFor();
+    const mark = page.locator('main p.is-warn', { hasText: 'As of' });
+    assert.equal(await mark.count(), 0);
+    await page.getByRole('link', { name: 'Watchers', exact: true }).first().click();
+    await page.getByRole('heading', { name: 'Watchers' }).waitFor();
+    await page.clock.fastForward(10 * MINUTE_MS);
+    const answer = await holdAnswer(page, /admin.keys\?/);
+    await page.getByRole('link', { name: 'Keys', exact: true }).first().click();
+    await answer.held;
+    await mark.waitFor();
+    await page.locator('tbody tr').first().waitFor();
+    await answer.release();
+    await mark.waitFor({ state: 'detached' });
+    await page.context().close();
+  });
+
   test('when the row that the Tab key reaches leaves, it reaches another one', async () => {
     const { watcher } = await watching('rows');
     const page = await openWithClock('/supply', `key=${watcher.key}`);

@@ -30,6 +30,8 @@ type Options = {
   when?: boolean;
 };
 
+/** For lists that change seldom. */
+export const SLOW_MS = 60_000;
 /** Pages that were seen lately appear at once when the visitor comes back to them. */
 const KEPT_MAX = 40;
 /** How soon a hidden tab looks whether it is shown again. */

@@ -11,7 +11,9 @@ import { texts } from '../texts.ts';
 
 type Props = { record?: WatchedAddress; onClose(): void; onSaved(record: WatchedAddress): void };
 
-export function AddressDialog({ record, onClose, onSaved }: Props) {
+export function AddressDialog({ record: given, onClose, onSaved }: Props) {
+  /** As the fields were filled, so that a change from elsewhere meanwhile is not undone. */
+  const [record] = useState(given);
   const [address, setAddress] = useState(record?.address ?? '');
   const [url, setUrl] = useState(record?.webhook_url ?? '');
   const [coin, setCoin] = useState(record?.watch_coin ?? true);

@@ -6,7 +6,7 @@ import { useCallback, useState } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
 import { useAttempt } from '../api/attempt.ts';
 import { ApiError, call, curlOf } from '../api/client.ts';
-import { useResource } from '../api/resource.ts';
+import { SLOW_MS, useResource } from '../api/resource.ts';
 import { useTailOf } from '../api/tail.ts';
 import type { Data, TestResult, WatchedAddress } from '../api/types.ts';
 import { formatAttempt, formatCount } from '../format/number.ts';
@@ -47,8 +47,10 @@ export function AddressPage() {
 function OneRecord() {
   const { params } = useRoute();
   const id = params.id ?? '';
-  const record = useResource(`address ${id}`, (signal) =>
-    call('GET /api/notifications/watched-addresses/{id}', { path: { id }, signal }),
+  const record = useResource(
+    `address ${id}`,
+    (signal) => call('GET /api/notifications/watched-addresses/{id}', { path: { id }, signal }),
+    { everyMs: SLOW_MS },
   );
   const { error } = record.state.value;
   // 400 and 414: not even the form of an id.

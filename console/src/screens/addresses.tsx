@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks';
 import { useLocation } from 'preact-iso';
 import { callPage } from '../api/client.ts';
 import { createCommand } from '../api/records.ts';
-import { useResource } from '../api/resource.ts';
+import { SLOW_MS, useResource } from '../api/resource.ts';
 import type { WatchedAddress } from '../api/types.ts';
 import { withoutScheme } from '../format/short.ts';
 import { AddressSearch } from '../parts/address-search.tsx';
@@ -33,8 +33,10 @@ function Records() {
   const { route } = useLocation();
   const [open, setOpen] = useState<'new' | 'import' | undefined>(undefined);
   const options = { query: { limit: PAGE_ROWS, cursor: query.cursor, address: query.address } };
-  const page = useResource(`addresses ${query.cursor ?? ''} ${query.address ?? ''}`, (signal) =>
-    callPage('GET /api/notifications/watched-addresses', { ...options, signal }),
+  const page = useResource(
+    `addresses ${query.cursor ?? ''} ${query.address ?? ''}`,
+    (signal) => callPage('GET /api/notifications/watched-addresses', { ...options, signal }),
+    { everyMs: SLOW_MS },
   );
   useShortcut('n', () => setOpen('new'));
   return (

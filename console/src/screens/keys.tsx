@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { useAttempt } from '../api/attempt.ts';
 import { call, callPage } from '../api/client.ts';
-import { useResource } from '../api/resource.ts';
+import { SLOW_MS, useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { watcherChanges } from '../api/watcher-names.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
@@ -38,8 +38,10 @@ export function Keys() {
       watcher: watcher === undefined ? undefined : String(watcher.id),
     },
   };
-  const keys = useResource(`keys ${query.cursor ?? ''}`, (signal) =>
-    callPage('GET /api/admin/keys', { ...options, signal }),
+  const keys = useResource(
+    `keys ${query.cursor ?? ''}`,
+    (signal) => callPage('GET /api/admin/keys', { ...options, signal }),
+    { everyMs: SLOW_MS },
   );
   const close = () => {
     setOpen(undefined);

@@ -4,7 +4,7 @@
 import { scaleLinear } from 'd3-scale';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, callExact } from '../api/client.ts';
-import { type Resource, useResource } from '../api/resource.ts';
+import { type Resource, SLOW_MS, useResource } from '../api/resource.ts';
 import type { Data, Exact } from '../api/types.ts';
 import { formatDecimal } from '../format/amount.ts';
 import { compare, sumOf } from '../format/decimal.ts';
@@ -52,7 +52,7 @@ export function PointsUser({
   const compared = useResource(
     `compared ${user}`,
     (signal) => callExact('GET /api/points/vs-last-month', { query: { user }, signal }),
-    { when: isPresent },
+    { everyMs: SLOW_MS, when: isPresent },
   );
   return (
     <aside class="inspector" aria-label={texts.points.of(longAddress(user))} tabIndex={-1} ref={panel}>
@@ -104,7 +104,7 @@ export const useCategories = (user: string | undefined, month: string): Resource
       const query = { month, user: user ?? '' };
       return (await orNone(callExact('GET /api/points/user-by-category', { query, signal }))).data;
     },
-    { when: user !== undefined },
+    { everyMs: SLOW_MS, when: user !== undefined },
   );
 
 /** Their sum; undefined without any. */
@@ -214,7 +214,9 @@ function Awards({
   month: string;
   categories: readonly Category[];
 }) {
-  const awards = useResource(`awards ${user} ${month}`, (signal) => loadAwards(user, month, signal));
+  const awards = useResource(`awards ${user} ${month}`, (signal) => loadAwards(user, month, signal), {
+    everyMs: SLOW_MS,
+  });
   const { data } = awards.state.value;
   return (
     <Loading loaded={awards.state.value} reload={awards.reload} ghost={<Ghosts rows={4} />}>

@@ -5,7 +5,7 @@
 import { useCallback, useRef } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
 import { callExact } from '../api/client.ts';
-import { useResource } from '../api/resource.ts';
+import { SLOW_MS, useResource } from '../api/resource.ts';
 import { formatDecimal } from '../format/amount.ts';
 import { formatMonth, shiftMonth } from '../format/time.ts';
 import { AddressSearch } from '../parts/address-search.tsx';
@@ -35,8 +35,10 @@ export function Points() {
   // Of the first rank, beside which the bars of all pages stand.
   const most = (leaders: readonly { points: string }[]) => query.most ?? leaders[0]?.points;
   const options = { query: { month, limit: PAGE_ROWS, cursor: query.cursor } };
-  const leaders = useResource(`leaders ${month} ${query.cursor ?? ''}`, (signal) =>
-    orNone(callExact('GET /api/points/leaderboard', { ...options, signal })),
+  const leaders = useResource(
+    `leaders ${month} ${query.cursor ?? ''}`,
+    (signal) => orNone(callExact('GET /api/points/leaderboard', { ...options, signal })),
+    { everyMs: SLOW_MS },
   );
   const categories = useCategories(user, month);
   // Newer than the list. The row of the open user shows the same points as the panel.

@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { useAttempt } from '../api/attempt.ts';
 import { call } from '../api/client.ts';
-import { type Resource, useResource } from '../api/resource.ts';
+import { type Resource, SLOW_MS, useResource } from '../api/resource.ts';
 import type { SigningSecret } from '../api/types.ts';
 import { Dialog, DialogButtons } from '../parts/dialog.tsx';
 import { TextField } from '../parts/fields.tsx';
@@ -26,8 +26,10 @@ export function Secrets() {
 
 function Own() {
   const [rotates, setRotates] = useState(false);
-  const secrets = useResource('secrets', (signal) =>
-    call('GET /api/notifications/signing-secrets', { signal }),
+  const secrets = useResource(
+    'secrets',
+    (signal) => call('GET /api/notifications/signing-secrets', { signal }),
+    { everyMs: SLOW_MS },
   );
   return (
     <>

@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { useAttempt, useStop } from '../api/attempt.ts';
 import { call, callPage } from '../api/client.ts';
-import { useResource } from '../api/resource.ts';
+import { SLOW_MS, useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { watcherChanges } from '../api/watcher-names.ts';
 import { formatCount } from '../format/number.ts';
@@ -28,8 +28,10 @@ export function Watchers() {
   const { query } = usePageQuery();
   const [open, setOpen] = useState<{ kind: 'suspend' | 'delete'; watcher: Watcher } | undefined>(undefined);
   const options = { query: { limit: PAGE_ROWS, cursor: query.cursor } };
-  const watchers = useResource(`watchers ${query.cursor ?? ''}`, (signal) =>
-    callPage('GET /api/admin/watchers', { ...options, signal }),
+  const watchers = useResource(
+    `watchers ${query.cursor ?? ''}`,
+    (signal) => callPage('GET /api/admin/watchers', { ...options, signal }),
+    { everyMs: SLOW_MS },
   );
   const close = () => {
     setOpen(undefined);
