@@ -105,6 +105,19 @@ describe('old data', () => {
     await page.context().close();
   });
 
+  test('System dates the configuration with the time at which it was loaded', async () => {
+    const page = await stage.open('/system', { admin: ADMIN_TOKEN });
+    const date = page.locator('details', { hasText: 'As of' }).locator('time');
+    const loadedAt = await date.getAttribute('datetime');
+    await page.route(/admin.configuration$/, (route) => route.abort());
+    // The page is rendered again with each answer about the status.
+    for (let answers = 0; answers < 2; answers += 1) await page.waitForResponse(/admin.status$/);
+    const laterMs = Date.parse(`${await date.getAttribute('datetime')}`) - Date.parse(`${loadedAt}`);
+    // The page's idea of the server's clock gets better by less than a second.
+    assert.ok(Math.abs(laterMs) < 1_000, `${laterMs} ms`);
+    await page.context().close();
+  });
+
   test('lists are loaded again while a page stays open', async () => {
     const keys = await openWithClock('/keys', `admin=${ADMIN_TOKEN}`);
     const watchers = await openWithClock('/watchers', `admin=${ADMIN_TOKEN}`);

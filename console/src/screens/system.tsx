@@ -13,7 +13,7 @@ import { Section } from '../parts/section.tsx';
 import { State } from '../parts/state.tsx';
 import { Table } from '../parts/table.tsx';
 import { Address, Age, Copy, Time } from '../parts/values.tsx';
-import { now } from '../state/clock.ts';
+import { onServer } from '../state/clock.ts';
 import { zone } from '../state/preferences.ts';
 import { useProblemShown } from '../state/problem-shown.ts';
 import { systemTexts } from '../system-texts.ts';
@@ -69,7 +69,7 @@ export function System() {
       </Section>
       <Section id="configuration" title={systemTexts.configuration} note={systemTexts.noSecrets}>
         <Loading loaded={configuration.state.value} reload={configuration.reload}>
-          {(data) => <Configuration values={data} />}
+          {(data) => <Configuration values={data} at={configuration.state.value.at ?? 0} />}
         </Loading>
       </Section>
     </>
@@ -215,7 +215,8 @@ function Reorgs({ reorgs }: { reorgs: Data<'GET /api/admin/reorgs'> }) {
   );
 }
 
-function Configuration({ values }: { values: Record<string, unknown> }) {
+/** `at`: when they were loaded, by this machine's clock. */
+function Configuration({ values, at }: { values: Record<string, unknown>; at: number }) {
   const text = JSON.stringify(values, null, 2);
   return (
     <details class="as-table">
@@ -225,7 +226,7 @@ function Configuration({ values }: { values: Record<string, unknown> }) {
           {systemTexts.copyConfiguration}
         </Copy>
         <span>
-          {systemTexts.asOf} <Time at={new Date(now.peek()).toISOString()} />
+          {systemTexts.asOf} <Time at={new Date(onServer(at)).toISOString()} />
         </span>
       </p>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by keyboard */}
