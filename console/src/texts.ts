@@ -249,6 +249,8 @@ export const texts = {
       `${percent} % ${isMore ? 'more' : 'less'} than ${period === '24h' ? 'the day before' : 'the 30 days before'}`,
     oldest: (age: string) => `oldest ${age}`,
     nothingWaits: 'nothing waits',
+    notAllCounted: 'not all receivers are counted',
+    due: (count: string) => `${count} due`,
     chart: { '24h': 'Deliveries by hour', '30d': 'Deliveries by day, UTC' },
     chartLabel: (
       period: '24h' | '30d',

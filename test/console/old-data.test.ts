@@ -54,6 +54,39 @@ describe('old data', () => {
       ),
     );
 
+  test('the overview does not say that nothing waits when it knows only some of the receivers', async () => {
+    const { watcher } = await watching('partly');
+    const page = await stage.open('/supply', { key: watcher.key });
+    await fillReceivers(page);
+    const oldest = new Date(Date.now() - MINUTE_MS).toISOString();
+    const failing = {
+      ...{ origin: 'https://zzz.example', state: 'failing', last_outcome: 'http_5xx', last_status: 503 },
+      ...{ failing_since: oldest, next_attempt_at: null, pending: 5 },
+      ...{ waiting: 5, waiting_is_complete: true, oldest_waiting_at: oldest },
+    };
+    await page.route(/receivers\?failing=true/, (route) => change(route, () => [failing]));
+    await page.getByRole('link', { name: 'Overview' }).first().click();
+    const figure = page.locator('.figures > div').filter({ has: page.getByText('Waiting', { exact: true }) });
+    await figure.getByText('5+', { exact: true }).waitFor();
+    await figure.locator('.note.is-warn', { hasText: 'not all receivers are counted' }).waitFor();
+    await page.context().close();
+  });
+
+  test('the overview of all watchers has the count of all that waits', async () => {
+    await watching('everywhere');
+    const page = await stage.open('/supply', { admin: ADMIN_TOKEN });
+    await fillReceivers(page);
+    const queue = { deferred: 0, held: 0, waiting: 1_234, due: 3, oldest_due_age_seconds: 5 };
+    await changeStatus(page, { queue });
+    await page.getByRole('link', { name: 'Overview' }).first().click();
+    const figure = page.locator('.figures > div').filter({ has: page.getByText('Waiting', { exact: true }) });
+    await figure.getByText('1,234', { exact: true }).waitFor();
+    await figure.locator('.note', { hasText: '3 due' }).waitFor();
+    await changeStatus(page, { queue: null });
+    await figure.locator('.note', { hasText: 'not all receivers are counted' }).waitFor();
+    await page.context().close();
+  });
+
   test('prices that can’t be read any more are marked with their time, and never as fresh', async () => {
     const page = await stage.open('/supply');
     const price = { asset: 'ETH', price: '1800', age_seconds: 7, stale: false, sources: [] };

@@ -12,7 +12,7 @@ import type { Receiver, Statistics } from '../api/types.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAge, formatCount, formatDuration, formatShare, splitUnit } from '../format/number.ts';
 import { formatInstant, formatLong } from '../format/time.ts';
-import { Attention } from '../parts/attention.tsx';
+import { Attention, isTroubled } from '../parts/attention.tsx';
 import { DeliveryChart } from '../parts/delivery-chart.tsx';
 import { Figure, Figures } from '../parts/figures.tsx';
 import { CopyCurl, Ghosts, Loading, PageHead, PeriodChoice, periodOf, usePageQuery } from '../parts/page.tsx';
@@ -124,7 +124,7 @@ function Summary({
         }
         isOld={isOld}
       />
-      <Waiting receivers={receivers.data} isOld={receivers.error !== undefined} />
+      <Waiting receivers={receivers.data} failing={failing} isOld={receivers.error !== undefined} />
       <HeadFigure />
     </Figures>
   );
@@ -178,29 +178,48 @@ function failedNote({ totals }: Statistics): string {
   return texts.overview.failedShare(formatShare(totals.failed_attempts, totals.attempts));
 }
 
-function Waiting({ receivers, isOld }: { receivers: Receiver[] | undefined; isOld: boolean }) {
+/** What waits for all receivers. Where only some of them are loaded, the status has the count of all watchers. */
+function Waiting({
+  receivers,
+  failing = [],
+  isOld,
+}: {
+  receivers: Receiver[] | undefined;
+  failing: Receiver[] | undefined;
+  isOld: boolean;
+}) {
   if (receivers === undefined) return <Figure label={texts.overview.waiting} value={undefined} />;
-  const count = receivers.reduce((sum, { waiting }) => sum + (waiting ?? 0), 0);
-  const isPart =
-    receivers.length === RECEIVERS_MAX || receivers.some((one) => one.waiting_is_complete === false);
-  const oldest = receivers
-    .flatMap(({ oldest_waiting_at: at }) => (at === null ? [] : Date.parse(at)))
-    .reduce((least, at) => Math.min(least, at), Number.POSITIVE_INFINITY);
-  const hasFailing = receivers.some(({ state }) => state === 'failing' || state === 'hung');
+  const { data, error } = status.state.value;
+  const queue = showsAll.value ? (data?.queue ?? undefined) : undefined;
+  const areAll = receivers.length < RECEIVERS_MAX;
+  const keyOf = ({ watcher_id: id, origin }: Receiver) => `${id} ${origin}`;
+  const known = [...new Map([...receivers, ...failing].map((one) => [keyOf(one), one])).values()];
+  const count = queue?.waiting ?? known.reduce((sum, { waiting }) => sum + (waiting ?? 0), 0);
+  const isExact = queue !== undefined || (areAll && known.every((one) => one.waiting_is_complete !== false));
+  const isBad = count > 0 && known.some(isTroubled);
   return (
     <Figure
       label={texts.overview.waiting}
-      value={`${formatCount(count)}${isPart ? '+' : ''}`}
+      value={`${formatCount(count)}${isExact ? '' : '+'}`}
       note={
-        Number.isFinite(oldest)
-          ? texts.overview.oldest(formatAge(now.value - oldest))
-          : texts.overview.nothingWaits
+        isExact && count === 0
+          ? texts.overview.nothingWaits
+          : areAll
+            ? oldestNote(known)
+            : queue === undefined
+              ? texts.overview.notAllCounted
+              : texts.overview.due(formatCount(queue.due))
       }
-      noteIcon={hasFailing && count > 0 ? 'alert' : undefined}
-      tone={hasFailing && count > 0 ? 'is-warn' : ''}
-      isOld={isOld}
+      noteIcon={isBad ? 'alert' : undefined}
+      tone={isBad ? 'is-warn' : ''}
+      isOld={isOld || (queue !== undefined && error !== undefined)}
     />
   );
+}
+
+function oldestNote(receivers: readonly Receiver[]): string {
+  const times = receivers.flatMap(({ oldest_waiting_at: at }) => (at === null ? [] : Date.parse(at)));
+  return times.length === 0 ? '' : texts.overview.oldest(formatAge(now.value - Math.min(...times)));
 }
 
 function HeadFigure() {
