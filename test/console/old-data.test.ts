@@ -138,6 +138,31 @@ describe('old data', () => {
     await page.context().close();
   });
 
+  test('the operator chooses a watcher of any page of the list', async () => {
+    const [second, third] = [
+      await createWatcher(stage.service, 'second page'),
+      await createWatcher(stage.service, 'on no page'),
+    ];
+    const page = await stage.open('/supply', { admin: ADMIN_TOKEN });
+    // The second page has only the second watcher, and the third one is beyond all pages.
+    await page.route(/admin.watchers\?limit=1000/, async (route) => {
+      const response = await route.fetch({ url: route.request().url().replace('&cursor=next', '') });
+      const { data, ...rest } = Object(await response.json());
+      const isFirst = !route.request().url().includes('cursor');
+      const rows = data.filter(({ id }: { id: number }) => (isFirst ? id < second.id : id === second.id));
+      const link = isFirst ? { link: '</api/admin/watchers?cursor=next>; rel="next"' } : {};
+      await route.fulfill({ headers: { ...response.headers(), ...link }, json: { ...rest, data: rows } });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/watchers`);
+    const choice = page.getByLabel('Watcher', { exact: true }).first();
+    await choice.selectOption({ label: 'second page' });
+    await page.getByRole('link', { name: 'Show on no page' }).click();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    assert.equal(await choice.inputValue(), String(third.id));
+    assert.equal(await choice.locator('option:checked').textContent(), 'on no page');
+    await page.context().close();
+  });
+
   test('System dates the configuration with the time at which it was loaded', async () => {
     const page = await stage.open('/system', { admin: ADMIN_TOKEN });
     const date = page.locator('details', { hasText: 'As of' }).locator('time');

@@ -2,24 +2,27 @@
  * The operator's choice of a watcher, in the rail and in place of pages that need one.
  */
 import { useEffect, useId } from 'preact/hooks';
-import { call } from '../api/client.ts';
-import { useResource } from '../api/resource.ts';
+import { callPage } from '../api/client.ts';
+import { SLOW_MS, useResource } from '../api/resource.ts';
+import type { Data } from '../api/types.ts';
 import { noteWatchers, watcherChanges } from '../api/watcher-names.ts';
 import { chooseWatcher, chosenWatcher, isOperator } from '../state/session.ts';
 import { texts } from '../texts.ts';
 import { PageHead } from './page.tsx';
 
-const WATCHERS_MAX = '1000';
-/** How soon a new watcher has its name in live rows. */
-const REFRESH_MS = 60_000;
+type Watcher = Data<'GET /api/admin/watchers'>[number];
+
+const PAGE_WATCHERS = '1000';
+/** Bounds what each minute loads. */
+const PAGES_MAX = 10;
 
 export function WatcherChoice() {
   const id = useId();
-  const { state, reload } = useResource(
-    'watchers for choice',
-    (signal) => call('GET /api/admin/watchers', { query: { limit: WATCHERS_MAX }, signal }),
-    { everyMs: REFRESH_MS, when: isOperator.value },
-  );
+  // Live rows get the names of new watchers from here.
+  const { state, reload } = useResource('watchers for choice', loadWatchers, {
+    everyMs: SLOW_MS,
+    when: isOperator.value,
+  });
   const { value: changes } = watcherChanges;
   useEffect(() => {
     if (changes > 0) void reload();
@@ -28,7 +31,9 @@ export function WatcherChoice() {
   useEffect(() => {
     if (state.value.data !== undefined) noteWatchers(state.value.data);
   }, [state.value.data]);
-  const watchers = state.value.data ?? (chosen === undefined ? [] : [chosen]);
+  const loaded: readonly { id: number; name: string }[] = state.value.data ?? [];
+  const hasChosen = chosen === undefined || loaded.some((one) => one.id === chosen.id);
+  const watchers = hasChosen ? loaded : [...loaded, chosen];
   return (
     <div class="field">
       <label for={id}>{texts.watcherChoice.label}</label>
@@ -50,6 +55,19 @@ export function WatcherChoice() {
       </select>
     </div>
   );
+}
+
+async function loadWatchers(signal: AbortSignal): Promise<Watcher[]> {
+  const watchers: Watcher[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const query = { limit: PAGE_WATCHERS, cursor };
+    const { data, next } = await callPage('GET /api/admin/watchers', { query, signal });
+    watchers.push(...data);
+    cursor = next;
+    if (next === undefined) break;
+  }
+  return watchers;
 }
 
 /** A page that shows the data of one watcher. */
