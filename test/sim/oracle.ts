@@ -25,8 +25,8 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   const notifications = new Map<string, Notification>();
   const byId = new Map<number, Notification>();
   const blocks = new Map<number, Hash>();
-  /** Matches whose notifications are not written yet, by the ids of their rows, with the addresses watched at that time. */
-  const deferred = new Map<number, { block: number; hash: Hash; addresses: ReadonlyMap<string, Address> }>();
+  /** Matches whose notifications are not written yet, by the ids of their rows, with the records' addresses at that time. */
+  const deferred = new Map<number, { block: number; hash: Hash; addresses: Map<string, Address> }>();
 
   /** Applies changed blocks: some are orphaned, some are new, and some reached their confirmations. */
   function followBlocks({ blocks: stored, notifications: rows, deferred: later }: StoredState): void {
@@ -61,12 +61,13 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
 
   /** Adds the notifications that were written since. Matches of orphaned blocks add none. */
   function followDeferred(later: StoredState['deferred']): void {
-    const open = new Set(later.map(({ id }) => id));
+    const left = new Map(later.map(({ id, records: ids }) => [id, new Set(ids)]));
     for (const [id, { block, hash, addresses }] of deferred) {
-      if (open.has(id)) continue;
-      deferred.delete(id);
-      if (blocks.get(block) === hash)
-        add(block, hash, { orphaned: new Set(), isMeant: (one) => addresses.has(one), addresses });
+      const written = new Map([...addresses].filter(([record]) => left.get(id)?.has(record) !== true));
+      for (const record of written.keys()) addresses.delete(record);
+      if (!left.has(id)) deferred.delete(id);
+      if (written.size > 0 && blocks.get(block) === hash)
+        add(block, hash, { orphaned: new Set(), isMeant: (one) => written.has(one), addresses: written });
     }
     for (const { id, block, records: ids } of later) {
       const hash = blocks.get(block);
