@@ -38,7 +38,7 @@ export async function withConfig(
   });
 }
 
-/** Like `withConfig`, for a command about a running service: without a configuration it uses the running demo's. */
+/** Like `withConfig`, for a command about a running service: with no file and no variable of the configuration it uses the running demo's. */
 export async function withConfigOrDemo(
   options: { config?: string },
   command: (config: Config) => Promise<void>,
@@ -48,16 +48,23 @@ export async function withConfigOrDemo(
   });
 }
 
+/** A variable of the configuration rules the demo out, because a mistake in one must not lead to the demo's database. */
 async function loadOrDemo(file: string | undefined): Promise<Config> {
-  const { loadConfig, ConfigError } = await importConfig();
-  try {
-    return await loadFrom(file);
-  } catch (error) {
-    if (file !== undefined || !(error instanceof ConfigError) || !existsSync(demoConfigFile)) throw error;
+  if (file !== undefined || !existsSync(demoConfigFile)) return loadFrom(file);
+  const { loadConfig, ConfigError, firstVariable } = await importConfig();
+  const variable = firstVariable(readEnvironment());
+  if (variable === undefined) {
     process.stderr.write(
       `chainbell: this folder has no configuration, so the command uses that of the running demo (${demoConfigFile})\n`,
     );
     return loadConfig({ file: demoConfigFile, env: {} });
+  }
+  try {
+    return await loadFrom(file);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const advice = `The demo's configuration is not used, because ${variable} is set. To use the demo, unset the variables of the configuration.`;
+    throw new ConfigError(error.problems, `${error.message}\n${advice}`);
   }
 }
 
@@ -78,11 +85,12 @@ export async function loadFrom(file: string | undefined): Promise<Config> {
 }
 
 async function importConfig() {
-  const [{ loadConfig }, { ConfigError }] = await Promise.all([
+  const [{ loadConfig }, { ConfigError }, { firstVariable }] = await Promise.all([
     import('../config/load.ts'),
     import('../config/problem-report.ts'),
+    import('../config/environment-variables.ts'),
   ]);
-  return { loadConfig, ConfigError };
+  return { loadConfig, ConfigError, firstVariable };
 }
 
 /** Like `withConfig`, for a command that needs no configuration. */

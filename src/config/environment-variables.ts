@@ -49,6 +49,16 @@ export function applyVariables(
   return problems;
 }
 
+/** The first variable that sets a key, or seems meant to; undefined if the environment holds no configuration. */
+export function firstVariable(environment: EnvironmentVariables): string | undefined {
+  const settings: Settings = { values: {}, places: new Map(), fromVariables: new Set() };
+  const problems = applyVariables(settings, environment, new Set());
+  const places = [...settings.places.values(), ...problems];
+  return places
+    .map((one) => ('variable' in one ? one.variable : undefined))
+    .find((name) => name !== undefined);
+}
+
 /** The variable that sets the key at a pointer; undefined if there is none. */
 export function findVariable(pointer: string): string | undefined {
   return listVariables().find((variable) => variable.pointer === pointer)?.name;

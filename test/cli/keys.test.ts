@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
@@ -37,6 +37,39 @@ test('a command in a folder without a database says so, and creates nothing', as
       assert.match(err, /there is no database in .*nothing.* Set dataDir or database\.url/);
     }
     await assert.rejects(stat(dataDir), /ENOENT/);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test('a command whose environment has an invalid variable says so, and does not use the demo of the folder', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-keys-'));
+  try {
+    const demo = path.join(folder, '.chainbell', 'demo');
+    await mkdir(demo, { recursive: true });
+    await writeFile(
+      path.join(demo, 'chainbell.yaml'),
+      'chain: { id: 31337, rpc: [http://127.0.0.1:1] }\ndataDir: data\n',
+    );
+    const create = (env: Record<string, string>) =>
+      chainbell(folder, env, 'keys', 'create', '--watcher', 'acme');
+    for (const [env, reason] of [
+      [
+        { ...chain, CHAINBELL_HTTP_PORT: '808O' },
+        /^CHAINBELL_HTTP_PORT {2}http\.port: must be a whole number/,
+      ],
+      [{ DATABASE_URL: 'postgres://127.0.0.1:1/chainbell' }, /because DATABASE_URL is set/],
+      [{ CHAINBELL_CHAIN_IDD: '1' }, /because CHAINBELL_CHAIN_IDD is set/],
+    ] as const) {
+      const { code, err } = await create(env);
+      assert.equal(code, 78, err);
+      assert.match(err, reason);
+      assert.match(err, /The demo's configuration is not used/);
+    }
+    // Kubernetes sets such variables for a service named chainbell.
+    const { code, err } = await create({ CHAINBELL_SERVICE_HOST: '10.0.0.1' });
+    assert.equal(code, 0, err);
+    assert.match(err, /uses that of the running demo/);
   } finally {
     await rm(folder, { recursive: true });
   }
