@@ -17,9 +17,9 @@ if (process.argv[2] !== 'start') {
     );
     process.exit(exitCodes.unavailable);
   });
-  // The exit code still says how the command ended.
-  process.stderr.on('error', () => {});
 }
+// The exit code still says how the command ended.
+process.stderr.on('error', () => {});
 
 const program = await createProgram(process.argv[2]);
 

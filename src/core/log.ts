@@ -15,6 +15,9 @@ export type LogOptions = {
   format: 'auto' | 'json' | 'pretty';
 };
 
+/** Lines that are kept while standard error can't be written, as on a full disk. Further ones are dropped and counted. */
+const KEPT_BYTES_MAX = 1_048_576;
+
 /** Fields that may hold a secret in any event. docs/reference/logs.md lists them. */
 const REDACTED = [
   'authorization',
@@ -41,16 +44,16 @@ export function createLog(
 ): Log {
   const isPretty =
     options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
+  const standardError = pino.destination({ dest: 2, sync: true, maxLength: KEPT_BYTES_MAX });
   const destination = isPretty
     ? loadPretty()({
-        destination: terminal === undefined ? 2 : streamTo(terminal),
-        sync: true,
+        destination: streamTo(terminal ?? standardError),
         ignore: 'pid,hostname',
         translateTime: 'HH:MM:ss.l',
         singleLine: true,
       })
-    : pino.destination({ dest: 2, sync: true });
-  return pino(
+    : standardError;
+  const log = pino(
     {
       level: options.level,
       base: null,
@@ -69,6 +72,22 @@ export function createLog(
     },
     destination,
   );
+  countDropped(log, standardError);
+  return log;
+}
+
+/** Nothing depends on the log, so an error of its destination has no effect: each line tries to write the ones before it too. */
+function countDropped(log: Log, destination: ReturnType<typeof pino.destination>): void {
+  let lines = 0;
+  destination.on('error', () => {});
+  destination.on('drop', () => {
+    lines += 1;
+  });
+  destination.on('drain', () => {
+    if (lines === 0) return;
+    log.warn({ lines }, 'logs.dropped');
+    lines = 0;
+  });
 }
 
 /** Loaded only if needed, because most services write JSON and start faster without it. */

@@ -28,6 +28,18 @@ test('a command that cannot write its standard error either exits with 69 too', 
   assert.deepEqual(await ended(start(full.fd, full.fd)), { code: 69, err: '' });
 });
 
+test(
+  'a start that cannot write its standard error exits with the code of its problem',
+  needsFull,
+  async () => {
+    await using full = await open(FULL, 'w');
+    const child = spawn(process.execPath, [MAIN, 'start', '--config', 'none.yaml'], {
+      stdio: ['ignore', 'ignore', full.fd],
+    });
+    assert.deepEqual(await ended(child), { code: 78, err: '' });
+  },
+);
+
 test('a reader that has enough ends a command with 0 and no message', async () => {
   const child = start('pipe', 'pipe');
   child.stdout?.destroy();

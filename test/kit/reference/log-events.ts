@@ -37,6 +37,12 @@ const EVENTS: Record<string, LogEvent> = {
     meaning:
       'The stop took stopSeconds, and the parts in `left` had not ended, for example because the database does not answer. Other processes continue their work.',
   },
+  'logs.dropped': {
+    level: 'warn',
+    fields: 'lines',
+    meaning:
+      'Standard error works again. While it could not be written, for example because a disk was full, Chainbell kept 1 MiB of lines and dropped the `lines` after them.',
+  },
   'config.warning': {
     level: 'warn',
     fields: 'path, message',
