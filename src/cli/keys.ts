@@ -6,15 +6,16 @@ import type { IssuedKey, RevokedKey } from '../api/context.ts';
 import { issueKey, newNameProblem, revokeKeyNow, rotateKey } from '../app/issue-keys.ts';
 import { shownText } from '../core/terminal-text.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
-import { listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
+import type { Db } from '../store/db/db.ts';
+import { type KeyCursor, listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 import { parseSlices } from './slices.ts';
 import { table } from './table.ts';
 
-/** The list is for people. An installation with more keys reads them from the database. */
-const LISTED_MAX = 10_000;
+/** Keys that one statement reads. The command prints all pages. */
+const PAGE_KEYS = 10_000;
 
 export function addKeysCommands(program: Command): void {
   const keys = program.command('keys').description('issue, list, rotate and revoke API keys');
@@ -43,7 +44,7 @@ export function addKeysCommands(program: Command): void {
       ),
     );
   add('list', 'list all keys, without the secret part').action((flags: Flags) =>
-    withStore(flags, async ({ database }, now) => showKeys(flags, await listKeys(database, LISTED_MAX), now)),
+    withStore(flags, async ({ database }, now) => showKeys(flags, await listAll(database), now)),
   );
   withOverlap(
     add('rotate <id>', 'issue a new key for the same watcher, and end this one after an overlap'),
@@ -107,6 +108,17 @@ function showIssued(flags: Flags, { watcherId, keyId, key }: IssuedKey): void {
     `watcher ${watcherId}, key ${keyId}. Store the key now, because it is not shown again:\n`,
   );
   process.stdout.write(`${key}\n`);
+}
+
+async function listAll(db: Db): Promise<StoredKey[]> {
+  const keys: StoredKey[] = [];
+  let after: KeyCursor | undefined;
+  do {
+    const page = await listKeys(db, PAGE_KEYS, after);
+    keys.push(...page);
+    after = page.length === PAGE_KEYS ? page.at(-1) : undefined;
+  } while (after !== undefined);
+  return keys;
 }
 
 function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {

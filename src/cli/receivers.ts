@@ -2,6 +2,7 @@
  * `chainbell receivers`: lists the receivers of webhooks and those that are failing.
  */
 import { type Command, Option } from 'commander';
+import type { QueuedReceiver } from '../api/notifications/receivers.ts';
 import { systemClock } from '../core/clock.ts';
 import { counted } from '../core/plural.ts';
 import { shownText } from '../core/terminal-text.ts';
@@ -22,9 +23,10 @@ import { table } from './table.ts';
 
 type Flags = StoreFlags & { failing?: boolean; late?: boolean; watcher?: string; watch?: boolean };
 
+/** Receivers that one statement reads. The command prints all pages. */
 const PAGE_RECEIVERS = 1_000;
-/** The list is for people. Programs page through the API. */
-const LISTED_MAX = 10_000;
+/** A list of late watchers shows the latest ones, and says so. */
+const LATE_LISTED_MAX = 1_000;
 const WATCH_MS = 2_000;
 /** Clears a terminal and starts at its top. Source: ECMA-48, ED and CUP. */
 const CLEAR = '\u001B[2J\u001B[H';
@@ -54,29 +56,33 @@ async function run({ database }: SecretStore, flags: Flags, signal: AbortSignal)
       flags.late === true
         ? await readLate(database)
         : await readReceivers(database, { watcherId, failing: flags.failing === true });
-    if (flags.json === true) writeJson(show.json);
-    else {
+    if (flags.json === true) {
+      writeJson(show.json);
+      if (show.note !== undefined) process.stderr.write(`${show.note}\n`);
+    } else {
       if (flags.watch === true && process.stdout.isTTY) process.stdout.write(CLEAR);
       process.stdout.write(show.table);
-      process.stderr.write(`${show.summary}\n`);
+      process.stderr.write(`${[show.summary, ...(show.note === undefined ? [] : [show.note])].join('; ')}\n`);
     }
     if (flags.watch === true) await clock.wait(WATCH_MS, signal);
   } while (flags.watch === true && !signal.aborted);
 }
 
-type Shown = { json: unknown; table: string; summary: string };
+/** `note` says what the list leaves out. */
+type Shown = { json: unknown; table: string; summary: string; note?: string };
 
 async function listAll(
   db: Db,
   which: { watcherId: number | undefined; failing: boolean },
-): Promise<Receiver[]> {
-  const receivers: Receiver[] = [];
+): Promise<QueuedReceiver[]> {
+  const { withQueues } = await import('../api/notifications/receivers.ts');
+  const receivers: QueuedReceiver[] = [];
   let after: ReceiverCursor | undefined;
   do {
     const page = await listReceivers(db, { ...which, after, limit: PAGE_RECEIVERS });
-    receivers.push(...page);
+    receivers.push(...(await withQueues(db, page)));
     after = page.length === PAGE_RECEIVERS ? page.at(-1) : undefined;
-  } while (after !== undefined && receivers.length < LISTED_MAX);
+  } while (after !== undefined);
   return receivers;
 }
 
@@ -85,17 +91,15 @@ async function readReceivers(
   which: { watcherId: number | undefined; failing: boolean },
 ): Promise<Shown> {
   const { watcherReceiverJson } = await import('../api/admin/deployment.ts');
-  const { withQueues } = await import('../api/notifications/receivers.ts');
-  const receivers = await listAll(db, which);
-  const queued = await withQueues(db, receivers);
-  const summary = summaryOf(receivers, which.failing);
+  const queued = await listAll(db, which);
+  const receivers = queued.map(({ receiver }) => receiver);
   return {
     json: queued.map((one) => watcherReceiverJson(one, undefined)),
     table: table([
       ['WATCHER', 'RECEIVER', 'FAILING SINCE', 'ATTEMPTS', 'LAST', 'PENDING', 'OLDEST', 'NEXT ATTEMPT'],
       ...receivers.map((one) => [...[shownText(one.watcherName), one.origin], ...cellsOf(one)]),
     ]),
-    summary: receivers.length < LISTED_MAX ? summary : `${summary}; only the first ${LISTED_MAX} are listed`,
+    summary: summaryOf(receivers, which.failing),
   };
 }
 
@@ -125,7 +129,10 @@ function cellsOf({ isSuspended, failure }: Receiver): string[] {
 async function readLate(db: Database): Promise<Shown> {
   const { LATE_MS } = await import('../app/deployment-status.ts');
   const now = await readTime(db);
-  const { watchers, latest } = await findLateWatchers(db, now, { lateMs: LATE_MS, limit: PAGE_RECEIVERS });
+  const { watchers, latest } = await findLateWatchers(db, now, {
+    lateMs: LATE_MS,
+    limit: LATE_LISTED_MAX,
+  });
   const late = latest.map(({ oldestDueAt, ...one }) => ({
     ...one,
     oldestDueAt: oldestDueAt.toISOString(),
@@ -145,6 +152,7 @@ async function readLate(db: Database): Promise<Shown> {
       watchers === 0
         ? 'no watcher is late'
         : `${counted(watchers, 'watcher')} ${watchers === 1 ? 'is' : 'are'} late`,
+    ...(watchers > late.length && { note: `only the ${late.length} latest of ${watchers} are listed` }),
   };
 }
 

@@ -3,8 +3,10 @@ import { mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
+import { issueKey } from '../../src/app/issue-keys.ts';
 import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { findKeyOwner } from '../kit/key-owner.ts';
 import { sampledTest } from '../kit/sample.ts';
@@ -198,6 +200,20 @@ describe('keys on a server', () => {
       again.err,
       /was already rotated, and stays valid until \S+\. To issue a new one: chainbell keys create --watcher \S/,
     );
+  });
+
+  test('keys are listed to the last one, however many there are', async () => {
+    await using lists = await createTestDatabase('postgres');
+    const database = await lists.open();
+    const keyRing = deriveKeyRing(Buffer.from(SECRET, 'base64'));
+    await issueKey({ database, keyRing }, 'acme', new Date());
+    await database.query(sql`
+      insert into api_key (id, watcher_id, lookup, ciphertext, kek_id, created_at)
+      select 'k' || n, watcher_id, int8send(n), ciphertext, kek_id, created_at - interval '1 hour'
+      from api_key cross join generate_series(1::bigint, 10000) as n`);
+    const listed = await keysWith({ CHAINBELL_DATABASE_URL: lists.url }, 'list', '--json');
+    const ids = (JSON.parse(listed.out) as Listed[]).map(({ key_id }) => key_id);
+    assert.deepEqual([new Set(ids).size, ids.length, ids.at(-1)?.startsWith('k')], [10_001, 10_001, false]);
   });
 
   test('invalid arguments and unknown ids exit with 64 and advice', async () => {

@@ -101,3 +101,21 @@ test('--watch repeats the table until it is interrupted', async () => {
   child.kill('SIGINT');
   assert.equal((await ended).code, 0);
 });
+
+test('receivers are listed to the last one, and a list of late watchers says what it leaves out', async () => {
+  // Each has a shard of its own, and a webhook that is due since noon.
+  await database.query(sql`
+    insert into watcher (name, created_at) select 'late ' || n, ${noon} from generate_series(1, 1000) as n`);
+  await database.query(sql`
+    insert into lane (shard_id, watcher_id, origin, next_due)
+    select w.id, w.id, 'https://' || n || '.example:443', ${noon}
+    from watcher w cross join generate_series(1, 10) as n where w.name like 'late %'`);
+  await database.query(sql`
+    insert into watcher_queue (watcher_id, next_due) select id, ${noon} from watcher where name like 'late %'`);
+  const all = await receivers('--json');
+  assert.deepEqual([JSON.parse(all.out).length, all.err], [10_002, '']);
+  const note = 'only the 1000 latest of 1001 are listed\n';
+  assert.equal((await receivers('--late')).err, `1001 watchers are late; ${note}`);
+  const late = await receivers('--late', '--json');
+  assert.deepEqual([JSON.parse(late.out).length, late.err], [1_000, note]);
+});

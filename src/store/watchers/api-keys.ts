@@ -136,14 +136,17 @@ export async function findDeliveryKey(
   return (await findDeliveryKeys(db, [watcherId], now)).get(watcherId);
 }
 
-/** Keys of all watchers, oldest first, up to `limit`. */
-export async function listKeys(db: Db, limit: number): Promise<StoredKey[]> {
-  const rows = await db.query<KeyRow>(sql`${selectKeys} order by k.created_at, k.id limit ${limit}`);
-  return rows.map(toKey);
-}
-
 /** The last key of the previous page. */
 export type KeyCursor = { createdAt: Date; id: string };
+
+/** A page of the keys of all watchers, oldest first. */
+export async function listKeys(db: Db, limit: number, after?: KeyCursor): Promise<StoredKey[]> {
+  const rows = await db.query<KeyRow>(sql`
+    ${selectKeys}
+    where ${after === undefined ? sql`true` : sql`(k.created_at, k.id) > (${after.createdAt}::timestamptz, ${after.id}::text)`}
+    order by k.created_at, k.id limit ${limit}`);
+  return rows.map(toKey);
+}
 
 /** A page of the keys of a watcher, or of all, newest first. */
 export async function listNewestKeys(
