@@ -1,6 +1,7 @@
 /**
  * `chainbell watchers list | show | suspend | resume | slices | delete`: manages the tenants of a deployment.
  */
+import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import type { showWatcher, toWatcherJson } from '../api/admin/watchers.ts';
@@ -174,7 +175,13 @@ async function remove(
     countedUpTo(counts.notifications, 'notification', counts),
   ];
   const what = `${name} with ${records}, ${notifications} and their log`;
-  if (flags.yes !== true && !(await confirms(what, signal)))
+  const answer = flags.yes === true ? 'yes' : await askWhether(`Delete ${what}?`, signal);
+  if (answer === undefined) {
+    process.stderr.write('\nchainbell: interrupted, so nothing was deleted\n');
+    process.exitCode = exitCodes.tryAgain;
+    return;
+  }
+  if (answer === 'no')
     throw new Fault('not_found', `nothing was deleted. To delete ${what} without being asked, give --yes`);
   if (!(await beginRemoval(database, id, now))) throw unknownWatcher(watcher);
   const clock = systemClock();
@@ -189,12 +196,18 @@ async function remove(
   process.exitCode = exitCodes.tryAgain;
 }
 
-/** Asks on a terminal; without one the answer is no. */
-async function confirms(what: string, signal: AbortSignal): Promise<boolean> {
-  if (!process.stdin.isTTY) return false;
+/** Asks on a terminal; without one the answer is no. Undefined if a signal, Ctrl-C or Ctrl-D comes instead of an answer. */
+async function askWhether(question: string, signal: AbortSignal): Promise<'yes' | 'no' | undefined> {
+  if (!process.stdin.isTTY) return 'no';
   const lines = createInterface({ input: process.stdin, output: process.stderr });
+  const ended = once(lines, 'close').then(() => undefined);
   try {
-    return /^y(es)?$/i.test((await lines.question(`Delete ${what}? [y/N] `, { signal })).trim());
+    const answer = await Promise.race([lines.question(`${question} [y/N] `, { signal }), ended]);
+    if (answer === undefined) return undefined;
+    return /^y(es)?$/i.test(answer.trim()) ? 'yes' : 'no';
+  } catch (error) {
+    if (error instanceof Error && error.name === 'AbortError') return undefined;
+    throw error;
   } finally {
     lines.close();
   }

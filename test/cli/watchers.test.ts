@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
 import { issueKey } from '../../src/app/issue-keys.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
@@ -158,6 +159,33 @@ for (const kind of sampledKinds(import.meta.url))
         assert.equal(JSON.parse((await run('show', 'acme', '--json')).out).state, 'active');
       },
     );
+
+    testOnServer('a deletion that is interrupted at its question says that nothing was deleted', async () => {
+      const isTerminal = 'process.stdin.isTTY = process.stderr.isTTY = true';
+      const onTerminal = { ...env(), NODE_OPTIONS: `--import "data:text/javascript,${isTerminal}"` };
+      const stops: ((child: ChildProcessWithoutNullStreams) => void)[] = [
+        ({ stdin }) => stdin.end('\u0003'),
+        ({ stdin }) => stdin.end('\u0004'),
+        ({ stdin }) => stdin.end(),
+        (child) => child.kill('SIGTERM'),
+      ];
+      for (const stop of stops) {
+        const { process: child, ended } = startChainbell(
+          place.dataDir,
+          onTerminal,
+          'watchers',
+          'delete',
+          'acme',
+        );
+        child.stderr.on('data', (chunk: Buffer) => {
+          if (chunk.includes('[y/N]')) stop(child);
+        });
+        const { code, err } = await ended;
+        assert.equal(code, 75, err);
+        assert.match(err, /\nchainbell: interrupted, so nothing was deleted\n$/);
+      }
+      assert.equal(JSON.parse((await run('show', 'acme', '--json')).out).state, 'active');
+    });
 
     test('after a killed deletion the watcher stays suspended, show lists what is left, and the next deletion completes it', async () => {
       const database = await place.open();
