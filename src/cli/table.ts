@@ -8,7 +8,9 @@ export function table(unsafe: readonly (readonly string[])[]): string {
   const rows = unsafe.map((row) => row.map(printable));
   const [first = []] = rows;
   if (rows.length < 2) return '';
-  const widths = first.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const widths = first.map((_, column) =>
+    rows.reduce((width, row) => Math.max(width, row[column]?.length ?? 0), 0),
+  );
   return rows
     .map(
       (row) =>
