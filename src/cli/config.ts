@@ -51,17 +51,22 @@ async function check(options: Options, output: Output): Promise<void> {
       throw error;
     },
   );
-  if (options.json === true) output.out(toJson(problems.map((one) => ({ ...one, file: loaded.file }))));
   const warnings = [...chainWarnings(loaded.config), ...openingWarnings(loaded.config)];
-  for (const { path, message } of warnings) output.err(`${name}: warning: ${path}: ${message}\n`);
-  if (problems.length > 0) {
-    process.exitCode = exitCodes.config;
-    if (options.json !== true)
-      for (const { path, message } of problems) output.err(`${name}  ${path}: ${message}\n`);
+  if (problems.length > 0) process.exitCode = exitCodes.config;
+  if (options.json === true) {
+    const { file } = loaded;
+    output.out(
+      toJson({
+        problems: problems.map((one) => ({ ...one, file })),
+        warnings: warnings.map((one) => ({ ...one, file })),
+      }),
+    );
     return;
   }
+  for (const { path, message } of warnings) output.err(`${name}: warning: ${path}: ${message}\n`);
+  for (const { path, message } of problems) output.err(`${name}  ${path}: ${message}\n`);
   const count = warnings.length === 0 ? '' : `, ${counted(warnings.length, 'warning')}`;
-  output.err(`${name}: no problems${count}\n`);
+  if (problems.length === 0) output.err(`${name}: no problems${count}\n`);
 }
 
 async function print(options: Options, output: Output): Promise<void> {
@@ -87,7 +92,7 @@ async function load(
     const { ConfigError } = await import('../config/problem-report.ts');
     if (!(error instanceof ConfigError)) throw error;
     process.exitCode = exitCodes.config;
-    if (options.json === true) output.out(toJson(error.problems));
+    if (options.json === true) output.out(toJson({ problems: error.problems, warnings: [] }));
     else output.err(`${error.message}\n`);
     return undefined;
   }

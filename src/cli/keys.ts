@@ -128,13 +128,15 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
       watcher_id: key.watcherId,
       watcher: key.watcherName,
       created_at: key.createdAt.toISOString(),
+      expires_at: key.expiresAt?.toISOString() ?? null,
       revoked_at: key.revokedAt?.toISOString() ?? null,
+      state: stateOf(key, now),
     }));
     writeJson(json);
     return;
   }
   const rows = keys.map((key) => [
-    ...[key.id, key.createdAt.toISOString(), stateOf(key, now)],
+    ...[key.id, key.createdAt.toISOString(), shownState(key, now)],
     ...[String(key.watcherId), shownText(key.watcherName)],
   ]);
   process.stdout.write(table([['KEY', 'CREATED', 'STATE', 'WATCHER', 'NAME'], ...rows]));
@@ -142,8 +144,12 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
     process.stderr.write('no keys yet. To issue one: chainbell keys create --watcher NAME\n');
 }
 
-function stateOf({ revokedAt, expiresAt }: StoredKey, now: Date): string {
-  if (revokedAt === undefined) return 'valid';
-  if (revokedAt > now) return `ends ${revokedAt.toISOString()}`;
+function stateOf({ revokedAt, expiresAt }: StoredKey, now: Date): 'valid' | 'expired' | 'revoked' {
+  if (revokedAt === undefined || revokedAt > now) return 'valid';
   return revokedAt.getTime() === expiresAt?.getTime() ? 'expired' : 'revoked';
+}
+
+function shownState(key: StoredKey, now: Date): string {
+  const state = stateOf(key, now);
+  return state === 'valid' && key.revokedAt !== undefined ? `ends ${key.revokedAt.toISOString()}` : state;
 }

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { issueKey } from '../../src/app/issue-keys.ts';
+import { issueKey, revokeKeyNow, rotateKey } from '../../src/app/issue-keys.ts';
 import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { sql } from '../../src/store/db/sql.ts';
@@ -20,7 +20,9 @@ type Listed = {
   watcher_id: number;
   watcher: string;
   created_at: string;
+  expires_at: string | null;
   revoked_at: string | null;
+  state: string;
 };
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
@@ -199,6 +201,34 @@ describe('keys on a server', () => {
     assert.match(
       again.err,
       /was already rotated, and stays valid until \S+\. To issue a new one: chainbell keys create --watcher \S/,
+    );
+  });
+
+  test('the list as JSON tells an expired key from a revoked one', async () => {
+    await using lists = await createTestDatabase('postgres');
+    const database = await lists.open();
+    const store = { database, keyRing: deriveKeyRing(Buffer.from(SECRET, 'base64')) };
+    const at = (hours: number) => new Date(Date.now() + hours * 3_600_000);
+    for (const [hours, overlapMs] of [
+      [-3, 1_000],
+      [-2, 10 * 3_600_000],
+    ] as const) {
+      const { keyId } = await issueKey(store, 'acme', at(hours));
+      await rotateKey(store, keyId, { now: at(hours + 0.5), overlapMs });
+    }
+    const { keyId } = await issueKey(store, 'acme', at(-1));
+    await revokeKeyNow(database, keyId, at(-1));
+    const { out } = await keysWith({ CHAINBELL_DATABASE_URL: lists.url }, 'list', '--json');
+    const listed: Listed[] = JSON.parse(out);
+    assert.deepEqual(
+      listed.map(({ state, expires_at, revoked_at }) => [state, expires_at !== null, revoked_at !== null]),
+      [
+        ['expired', true, true],
+        ['valid', false, false],
+        ['valid', true, true],
+        ['valid', false, false],
+        ['revoked', false, true],
+      ],
     );
   });
 

@@ -72,7 +72,7 @@ test('config check reports a file of certificate authorities that is missing or 
       ...{ out: '', err: `${config.file}  webhooks.caFile: ${message}\n`, exitCode: 78 },
     });
     const { out } = await chainbell('config', 'check', '--json', '--config', config.file);
-    assert.deepEqual(JSON.parse(out), [{ path: 'webhooks.caFile', message, file: config.file }]);
+    assert.deepEqual(JSON.parse(out).problems, [{ path: 'webhooks.caFile', message, file: config.file }]);
   }
   process.exitCode = 0;
   writeFileSync(caFile, `${certificate}${certificate}`);
@@ -136,14 +136,25 @@ test('config check reports the problems of an invalid file on standard error and
   });
 });
 
-test('config check --json prints the problems as JSON on standard output', async () => {
+test('config check --json prints the problems and warnings as JSON on standard output', async () => {
   using good = writeConfig(GOOD);
-  assert.deepEqual(JSON.parse((await chainbell('config', 'check', '--json', '--config', good.file)).out), []);
+  const check = (file: string) => chainbell('config', 'check', '--json', '--config', file);
+  assert.deepEqual(JSON.parse((await check(good.file)).out), { problems: [], warnings: [] });
+  using risky = writeConfig(`${GOOD}webhooks: { allowHttp: true }\n`);
+  const { out, err, exitCode } = await check(risky.file);
+  assert.deepEqual([err, exitCode], ['', 0]);
+  const { problems, warnings } = JSON.parse(out);
+  assert.deepEqual(problems, []);
+  assert.deepEqual(
+    warnings.map(({ path, file }: Record<string, unknown>) => [path, file]),
+    [['webhooks.allowHttp', risky.file]],
+  );
+  assert.match(warnings[0].message, /^is true, so webhooks/);
   using bad = writeConfig(BAD);
-  const run = await chainbell('config', 'check', '--json', '--config', bad.file);
+  const run = await check(bad.file);
   assert.equal(run.exitCode, 78);
   assert.equal(run.err, '');
-  assert.deepEqual(JSON.parse(run.out), [
+  assert.deepEqual(JSON.parse(run.out).problems, [
     {
       path: 'chain.confirmatons',
       message: 'unknown key',
