@@ -3,6 +3,7 @@
  */
 import type { ExplainedLog, RuleVerdict } from '../audit/explain.ts';
 import { decimalText } from '../core/decimal.ts';
+import { printableLines } from '../core/terminal-text.ts';
 import type { Award } from '../domain/award.ts';
 
 /** The keys of an award's `inputs` and what each means, in the order of the calculation. */
@@ -28,7 +29,7 @@ const COLUMN_GAP = 2;
 
 export function describeAward({ rule, version, category, role, user, points, ...award }: Award): string {
   const { awardedAt, block, inputs } = award;
-  return `${rule} version ${version}\n${rowsOf([
+  return `${printableLines([`${rule} version ${version}`])}${rowsOf([
     ['user', role === 'referrer' ? `${user} (referrer)` : user],
     ['category', category],
     ['at', awardedAt.toISOString()],
@@ -49,7 +50,8 @@ function describeVerdict({ rule, version, what, message, inputs }: RuleVerdict):
   const name = version === undefined ? rule : `${rule} version ${version}`;
   // The text above already shows the inputs of awards, and the heading already says where the log is.
   const { event: _event, contract: _contract, log: _log, ...values } = what === 'awarded' ? {} : inputs;
-  return `  ${name}: ${what.replaceAll('_', ' ')}: ${message}\n${rowsOf(stepsOf(values), '    ')}`;
+  const heading = `  ${name}: ${what.replaceAll('_', ' ')}: ${message}`;
+  return printableLines([heading]) + rowsOf(stepsOf(values), '    ');
 }
 
 function stepsOf(inputs: Readonly<Record<string, string>>): [string, string][] {
@@ -66,5 +68,5 @@ function stepsOf(inputs: Readonly<Record<string, string>>): [string, string][] {
 
 function rowsOf(rows: readonly (readonly [string, string])[], indent = '  '): string {
   const width = Math.max(LABEL_WIDTH_MIN, ...rows.map(([label]) => label.length + COLUMN_GAP));
-  return rows.map(([label, value]) => `${indent}${label.padEnd(width)}${value}\n`).join('');
+  return printableLines(rows.map(([label, value]) => `${indent}${label.padEnd(width)}${value}`));
 }

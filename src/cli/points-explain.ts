@@ -7,6 +7,7 @@ import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import { printableLines } from '../core/terminal-text.ts';
 import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
 import { requireSchema } from '../store/db/migrate.ts';
 import { withConfigOrDemo } from './exit.ts';
@@ -69,7 +70,7 @@ function reportMissing(hash: Hash, { awards, transaction }: Explanation): void {
   if (transaction.missing === 'unknown') {
     const message = `${transaction.message}. Check the hash, and that the nodes in chain.rpc are on this chain`;
     if (none) throw new Fault('not_found', `no award is stored for ${hash}, and ${message}`);
-    process.stderr.write(`chainbell: only stored awards are shown: ${message}\n`);
+    process.stderr.write(printableLines([`chainbell: only stored awards are shown: ${message}`]));
     return;
   }
   const message = `its logs are not stored, and no node in chain.rpc returns them (${transaction.message})`;
@@ -78,7 +79,7 @@ function reportMissing(hash: Hash, { awards, transaction }: Explanation): void {
       'unavailable',
       `no award is stored for ${hash}; ${message}. Check that the nodes run, or add one to chain.rpc that serves old blocks`,
     );
-  process.stderr.write(`chainbell: only awards are shown: ${message}\n`);
+  process.stderr.write(printableLines([`chainbell: only awards are shown: ${message}`]));
 }
 
 function parseHash(text: string): Hash {

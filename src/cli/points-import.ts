@@ -9,6 +9,7 @@ import { decimalText } from '../core/decimal.ts';
 import { Fault } from '../core/fault.ts';
 import { whyUnreadable } from '../core/file-fault.ts';
 import { counted } from '../core/plural.ts';
+import { printableLines } from '../core/terminal-text.ts';
 import type { Award } from '../domain/award.ts';
 import { createBatchStore, dryRun, type StoreBatch } from '../store/points/award-import.ts';
 import type { ReadLine } from './award-file.ts';
@@ -172,7 +173,7 @@ function createProgress(clock: Clock): (report: Report) => void {
 function printReport(flags: ImportFlags, report: Report): void {
   const { lineCount, fineCount, addedCount, storedCount, problems, end } = report;
   const isDryRun = flags.dryRun === true;
-  for (const { line, message } of problems) process.stderr.write(`line ${line}: ${message}\n`);
+  process.stderr.write(printableLines(problems.map(({ line, message }) => `line ${line}: ${message}`)));
   if (flags.json === true)
     writeJson({
       lines: lineCount,

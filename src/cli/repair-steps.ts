@@ -2,6 +2,7 @@
  * Prints a repair plan: the step for each difference, what the receiver may have seen, and what it will be sent.
  */
 import type { Difference, WrongNotification } from '../audit/compare.ts';
+import { printableLines } from '../core/terminal-text.ts';
 import type { Repair } from '../store/audit/apply-repairs.ts';
 
 /** Without this flag, a repair doesn't send a transfer that the receiver may have credited under another id. */
@@ -79,7 +80,7 @@ export function planLines(difference: Difference, isJson: boolean): string {
       ...(toldLine === undefined ? [] : [`  told: ${toldLine}`]),
       ...(sendsLine === undefined ? [] : [`  sends: ${sendsLine}`]),
     ];
-    return [`${step}: ${message}`, ...details].map((line) => `${line}\n`).join('');
+    return printableLines([`${step}: ${message}`, ...details]);
   }
   const fields = {
     ...{ repair: step, difference: kind, block },

@@ -9,6 +9,7 @@ import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { counted } from '../core/plural.ts';
+import { printableLines } from '../core/terminal-text.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 
@@ -77,7 +78,7 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
     shown += 1;
     if (shown > DIFFERENCES_SHOWN_MAX) return;
     if (!isJson) {
-      process.stdout.write(`${message}\n`);
+      process.stdout.write(printableLines([message]));
       return;
     }
     const fields = notification && {
@@ -98,7 +99,7 @@ export function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] 
     shown += 1;
     if (shown > DIFFERENCES_SHOWN_MAX) return;
     process.stdout.write(
-      isJson ? `${JSON.stringify({ node, block, message })}\n` : `node ${node}: ${message}\n`,
+      isJson ? `${JSON.stringify({ node, block, message })}\n` : printableLines([`node ${node}: ${message}`]),
     );
   };
 }
@@ -155,7 +156,7 @@ export function describe(report: VerifyReport): string {
       : []),
     outcomeText(report, range),
   ];
-  return lines.map((line) => `${line}\n`).join('');
+  return printableLines(lines);
 }
 
 function outcomeText(report: VerifyReport, { from, to }: { from: number; to: number }): string {

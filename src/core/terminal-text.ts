@@ -12,6 +12,10 @@ export const shownText = (text: string): string =>
 export const printable = (text: string): string =>
   text.replace(/[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu, escapeCharacter);
 
+/** The lines, made `printable`, each with its end. */
+export const printableLines = (lines: readonly string[]): string =>
+  lines.map((line) => `${printable(line)}\n`).join('');
+
 /** The text, quoted if necessary, so that a shell reads it as one word. */
 export const shellWord = (text: string): string =>
   /^[\w/.:@%+,][\w/.:@%+,-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
