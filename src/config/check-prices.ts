@@ -9,7 +9,9 @@ export function checkPrices(values: unknown): PointerProblem[] {
   const native = { pointer: '/prices/native', value: findAt(values, '/prices/native') };
   const tokens = entriesOf(values, '/prices/tokens');
   return [
+    ...checkCoins(values),
     ...checkFeedSymbols(values, tokens),
+    ...checkFixedPrices(values),
     ...[native, ...tokens].flatMap(checkAge),
     ...[native, ...tokens].flatMap(({ pointer }) =>
       entriesOf(values, childPointer(pointer, 'sources')).flatMap(checkHeaders),
@@ -21,20 +23,52 @@ export function checkPrices(values: unknown): PointerProblem[] {
   ];
 }
 
+/** Their symbols tell the prices of the native coin and the reward token apart. */
+function checkCoins(values: unknown): PointerProblem[] {
+  const pointer = '/chain/reward/symbol';
+  const symbol = findAt(values, pointer);
+  if (lowerCase(symbol) === undefined || !isSymbol(symbol, findAt(values, '/chain/native/symbol'))) return [];
+  return [
+    {
+      pointer,
+      message: `is ${String(symbol)}, as chain.native.symbol is, but prices are found by their symbol`,
+      suggestion: 'set it to the symbol of the reward token',
+    },
+  ];
+}
+
 /** The symbol identifies a feed, so no two feeds may share one. */
 function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: string })[]): PointerProblem[] {
   const known = entriesOf(values, '/tokens').map(({ key }) => key);
   return tokens.flatMap(({ pointer, key }) => {
-    const is = (symbol: unknown) => typeof symbol === 'string' && symbol.toLowerCase() === key.toLowerCase();
     const say = (message: string) => [{ pointer, at: 'key' as const, message }];
-    if (is(findAt(values, '/chain/native/symbol')))
-      return say('is the native coin, whose feed is prices.native');
-    if (is(findAt(values, '/chain/reward/symbol')))
-      return say('is the reward token, whose price comes from pair 1');
-    const spelling = known.find(is);
+    const coin = coinOf(values, key);
+    if (coin !== undefined) return say(`is ${coin}`);
+    const spelling = known.find((symbol) => isSymbol(symbol, key));
     return spelling === undefined || spelling === key ? [] : say(`is written ${spelling} in tokens`);
   });
 }
+
+/** A fixed price of the native coin or the reward token would not be used. */
+function checkFixedPrices(values: unknown): PointerProblem[] {
+  return entriesOf(values, '/tokens').flatMap(({ pointer, key, value }) => {
+    const coin = coinOf(values, key);
+    if (coin === undefined || findAt(value, '/usd') === undefined) return [];
+    const suggestion = 'remove usd, or give the token another symbol';
+    return [{ pointer: childPointer(pointer, 'usd'), message: `is not used: ${key} is ${coin}`, suggestion }];
+  });
+}
+
+/** Which coin has this symbol, and where its price comes from instead. */
+function coinOf(values: unknown, symbol: string): string | undefined {
+  if (isSymbol(symbol, findAt(values, '/chain/native/symbol')))
+    return 'the native coin, whose feed is prices.native';
+  if (isSymbol(symbol, findAt(values, '/chain/reward/symbol')))
+    return 'the reward token, whose price comes from pair 1';
+  return undefined;
+}
+
+const isSymbol = (one: unknown, other: unknown) => lowerCase(one) === lowerCase(other);
 
 function checkAge({ pointer, value }: Entry): PointerProblem[] {
   const [everySeconds, maxAgeSeconds] = [findAt(value, '/everySeconds'), findAt(value, '/maxAgeSeconds')];
