@@ -2,6 +2,7 @@
  * Builds a Config from a YAML file, the environment and overrides: reads, replaces variables, fills in defaults, checks
  * and freezes.
  */
+import { isUtf8 } from 'node:buffer';
 import { readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { Decode, Default } from 'typebox/value';
@@ -79,13 +80,18 @@ function noDocument(): ReadDocument {
 }
 
 function readText(file: string): string {
+  let bytes: Buffer;
   try {
     if (statSync(file).size > FILE_BYTES_MAX) throw new Error(`is larger than ${FILE_BYTES_MAX} bytes`);
-    return readFileSync(file, 'utf8');
+    bytes = readFileSync(file);
   } catch (error) {
     const reason = whyUnreadable(error);
     throw unreadableFile(file, reason === NO_FILE ? reason : `cannot be read: ${reason}`);
   }
+  // UTF-16, as PowerShell writes it, may be valid UTF-8 too, with a NUL beside each letter.
+  if (!isUtf8(bytes) || bytes.includes(0))
+    throw unreadableFile(file, 'is not UTF-8 text', 'save it as UTF-8');
+  return bytes.toString();
 }
 
 function leavesOf(value: unknown, pointer: string): [string, unknown][] {

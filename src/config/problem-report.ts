@@ -45,8 +45,11 @@ export function configError(settings: Settings, problems: readonly PointerProble
 }
 
 /** The error for a file that could not be read at all. */
-export function unreadableFile(file: string, reason: string): ConfigError {
-  const suggestion = 'name another file with --config (chainbell.example.yaml explains every key)';
+export function unreadableFile(
+  file: string,
+  reason: string,
+  suggestion = 'name another file with --config (chainbell.example.yaml explains every key)',
+): ConfigError {
   const problem = { file, path: '', message: reason, suggestion };
   return new ConfigError([problem], formatProblem(problem, []));
 }

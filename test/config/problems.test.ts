@@ -1384,6 +1384,21 @@ test('a file of more than 1 MiB is not read', () => {
   });
 });
 
+test('a file that is not UTF-8 text, such as the UTF-16 that PowerShell writes, says how to save it', () => {
+  const utf16 = Buffer.from('chain: { id: 1, rpc: [http://node.example] }\n', 'utf16le');
+  for (const bytes of [
+    utf16,
+    Buffer.concat([Buffer.from([0xff, 0xfe]), utf16]),
+    Buffer.from('# caf\u00e9', 'latin1'),
+  ]) {
+    using config = writeConfig(bytes);
+    assert.throws(() => loadConfig({ file: config.file, env: {} }), {
+      name: 'ConfigError',
+      message: `${config.file}  is not UTF-8 text\n      save it as UTF-8`,
+    });
+  }
+});
+
 test('each problem also has its file, line, column, path, message and suggestion as fields', () => {
   using config = writeConfig('chain:\n  id: 1\n  rpc: [http://node.example]\n  confirmatons: 12\n');
   assert.throws(() => loadConfig({ file: config.file, env: { CHAINBELL_HTTP_PORT: 'x' } }), {
