@@ -3,17 +3,19 @@
  */
 
 const LINE_CHARACTERS_MAX = 110;
+const TAB_SPACES = 100;
 
 /**
  * The line and the caret line, and what stars mean if there are any; none if the line is blank. `length` is in characters and may
  * exceed the line.
  */
 export function excerpt(text: string, token: { line: number; col: number; length: number }): string[] {
-  const line = text.split('\n')[token.line - 1]?.replace(/\r$/, '');
+  const lines = text.split('\n').map((one) => one.replace(/\r$/, ''));
+  const line = lines[token.line - 1];
   if (line === undefined || line.trim() === '' || token.length === 0) return [];
   const start = line.length > LINE_CHARACTERS_MAX ? Math.max(0, token.col - 1 - LINE_CHARACTERS_MAX / 2) : 0;
   const cut = (whole: string) => whole.slice(start, start + LINE_CHARACTERS_MAX);
-  const shown = cut(starSecrets(line));
+  const shown = cut(starLine(line, lines.slice(0, token.line - 1)));
   const before = shown.slice(0, token.col - 1 - start);
   const caretCount = Math.max(1, Math.min(token.length, shown.length - before.length));
   // Keep tabs, so that the caret stands under its token at any tab width.
@@ -23,6 +25,60 @@ export function excerpt(text: string, token: { line: number; col: number; length
     ...(shown === cut(line) ? [] : ['      (* hides what may be secret)']),
   ];
 }
+
+const SECRET = /^["']?(?:secret|formerSecrets|[\w-]*(?:key|token|authorization|cookie))["']?\s*:/i;
+const OWN_SECRET = /^["']?(?:secret|apiKey|adminToken)["']?\s*:\s*(["'])(?:(?!\1).)*\1\s*[^\s#]/;
+/** A key whose value begins on the next line. */
+const BARE_SECRET =
+  /\b(?:secret|formerSecrets|[\w-]*(?:key|token|authorization|cookie))["']?\s*:\s*(?:[|>][-+\d]*)?\s*(?:#.*)?$/i;
+const HEADERS = /\bheaders["']?\s*:/i;
+const BARE_HEADERS = /^["']?headers["']?\s*:\s*(?:#.*)?$/i;
+const NAME = /^["']?[\w.-]+["']?\s*:(?=\s|$)\s*["']?/;
+
+/** A line without its secrets, which the lines above may have begun. */
+function starLine(line: string, above: readonly string[]): string {
+  const begin = indentOf(line).length;
+  const name = NAME.exec(line.slice(begin))?.[0].length ?? 0;
+  // Text after a closed quote is a mistake, and part of the secret.
+  if (OWN_SECRET.test(line.slice(begin))) return line.slice(0, begin + name) + star(line.slice(begin + name));
+  const block = blockOf(depthOf(line), above) ?? flowOf(above) ?? (name === 0 ? bareOf(above) : undefined);
+  if (block === undefined) return starSecrets(line);
+  const shown = begin + (block === 'headers' ? name : 0);
+  return line.slice(0, shown) + star(line.slice(shown));
+}
+
+/** The block of secrets that a line of this depth belongs to. A forgotten indentation below `headers:` counts too. */
+function blockOf(depth: number, above: readonly string[]): 'headers' | 'secret' | undefined {
+  let least = depth;
+  for (const line of above.toReversed()) {
+    if (least === 0) return undefined;
+    if (isEmpty(line)) continue;
+    const own = depthOf(line);
+    const content = line.slice(indentOf(line).length);
+    if (own >= least && !(own === depth && BARE_HEADERS.test(content))) continue;
+    if (HEADERS.test(content)) return least === depth ? 'headers' : 'secret';
+    if (SECRET.test(content)) return 'secret';
+    least = own;
+  }
+  return undefined;
+}
+
+/** The braces or brackets with secrets that the lines above have opened and not closed. */
+function flowOf(above: readonly string[]): 'headers' | 'secret' | undefined {
+  const [, key] = /\b(headers|formerSecrets)["']?\s*:\s*[{[][^}\]]*$/i.exec(above.join('\n')) ?? [];
+  if (key === undefined) return undefined;
+  return key === 'headers' ? 'headers' : 'secret';
+}
+
+function bareOf(above: readonly string[]): 'secret' | undefined {
+  return BARE_SECRET.test(above.findLast((line) => !isEmpty(line)) ?? '') ? 'secret' : undefined;
+}
+
+const isEmpty = (line: string) => /^\s*(?:#|$)/.test(line);
+/** The dash of a list entry counts as indentation. */
+const indentOf = (line: string) => /^(?:[ \t]|-(?=[ \t]))*/.exec(line)?.[0] ?? '';
+/** A tab, which YAML refuses, is deeper than any spaces, because it may stand for all of them. */
+const depthOf = (line: string) => indentOf(line).replaceAll('\t', ' '.repeat(TAB_SPACES)).length;
 
 /**
  * Replaces possible secrets with stars and keeps the length of the line: credentials and paths of URLs, the values of

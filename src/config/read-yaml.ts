@@ -124,7 +124,7 @@ function readAlias(reader: Reader, alias: Alias, pointer: string): unknown {
     pointer,
     message:
       target === undefined
-        ? `no value before this has the anchor &${alias.source}`
+        ? 'no value before this has this anchor'
         : 'an alias can only stand for a single value, not for a list or a map',
   });
   return null;

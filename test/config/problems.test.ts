@@ -1209,7 +1209,7 @@ metrics: { port: *nowhere }
 chainbell.yaml:4:7  http: an alias can only stand for a single value, not for a list or a map
     4 | http: *chain
       |       ^^^^^^
-chainbell.yaml:5:18  metrics.port: no value before this has the anchor &nowhere
+chainbell.yaml:5:18  metrics.port: no value before this has this anchor
     5 | metrics: { port: *nowhere }
       |                  ^^^^^^^^
 `,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { starSecrets } from '../../src/config/excerpt.ts';
+import { excerpt, starSecrets } from '../../src/config/excerpt.ts';
 import { redactDatabaseUrl, redactUrl } from '../../src/core/redact.ts';
 
 test('only the scheme and the host of a URL are shown', () => {
@@ -73,4 +73,35 @@ test('a line of the file is shown with its secrets replaced by asterisks of the 
     shown.map(([line = '']) => [line, starSecrets(line)]),
     shown,
   );
+});
+
+test('a secret whose key is on another line is shown as asterisks, also where the YAML is wrong', () => {
+  const cases = [
+    ['headers:\n  x-client: 8273645', '  x-client: *******'],
+    [
+      '- type: http\n  headers: # mine\n    x-first: "a"\n\n    # the second\n    "x-pass": "h\u00e9"',
+      '    "x-pass": "***',
+    ],
+    ['- headers:\n    x-pass: "a b', '    x-pass: "***'],
+    ['  headers:\n  x-pass: abc', '  x-pass: ***'],
+    ['  headers:\n\tx-pass: abc', '\tx-pass: ***'],
+    ['  headers:\n    x-pass: |\n      a: b', '      ****'],
+    ['  headers: {\n  x-pass: abc }', '  x-pass: *****'],
+    ['a: 1\nsecret: "abc" def', 'secret: "********'],
+    ['secret:\n  abc', '  ***'],
+    ['secret: >-\n  abc', '  ***'],
+    ['secret:\nabc', '***'],
+    ['{ "secret":\n"abc" }', '*******'],
+    ['formerSecrets:\n- abc', '- ***'],
+    ['formerSecrets: [\nabc,', '****'],
+    ['http:\n  adminToken:\n    abc', '    ***'],
+    ['secret:\nhttp: { port: 1 }', 'http: { port: 1 }'],
+    ['- headers: { a: b }\n  path: $.price', '  path: $.price'],
+  ];
+  const shown = cases.map(([text = '']) => {
+    const lines = text.split('\n');
+    const [excerpted = ''] = excerpt(text, { line: lines.length, col: 1, length: 1 });
+    return [text, excerpted.slice(8)];
+  });
+  assert.deepEqual(shown, cases);
 });
