@@ -3,7 +3,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
-import fastify from 'fastify';
+import fastify, { type FastifyRequest } from 'fastify';
 import { addAdminChainRoutes } from './admin/chain.ts';
 import { addAdminDeploymentRoutes } from './admin/deployment.ts';
 import { guardAdmin } from './admin/gate.ts';
@@ -20,6 +20,7 @@ import { checkBodyNames } from './http/body-names.ts';
 import { limitConnections } from './http/connection-limit.ts';
 import { answerError, answerUnknownPath, invalid } from './http/errors.ts';
 import { noteBody } from './http/idempotency-key.ts';
+import { parseJson } from './http/json-body.ts';
 import { limitMemory } from './http/memory-limit.ts';
 import { watchMethods } from './http/methods.ts';
 import { cacheResponses } from './http/public.ts';
@@ -169,19 +170,14 @@ function addRoutes(api: Api, options: ApiOptions): void {
 /** Accepts only JSON. An empty body counts as none, because many clients send the content type with every request. */
 function readJsonBodies(api: Api): void {
   api.removeAllContentTypeParsers();
-  api.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    const text = body.toString();
-    noteBody(request, text);
-    try {
-      done(null, text === '' ? undefined : JSON.parse(text));
-    } catch (error) {
-      done(
-        Object.assign(new Error(`is not JSON: ${error instanceof Error ? error.message : ''}`), {
-          statusCode: 400,
-        }),
-      );
-    }
-  });
+  api.addContentTypeParser(
+    'application/json',
+    { parseAs: 'string' },
+    async (request: FastifyRequest, body: string) => {
+      noteBody(request, body);
+      return body === '' ? undefined : parseJson(body, request.routeOptions.bodyLimit ?? BODY_BYTES_MAX);
+    },
+  );
 }
 
 /** The caller's request id, if it is short and safe to log. */

@@ -2,7 +2,7 @@
  * Refuses unknown fields in bodies by name where the schema says `additionalProperties: false`, because a misspelled field must
  * not silently mean its default. Bodies that the specification defines ignore unknown fields.
  */
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Problem } from '../../core/fault.ts';
 import type { Api } from '../context.ts';
@@ -24,39 +24,46 @@ export function checkBodyNames(api: Api): void {
     // A body that is described without a schema is checked by the handler.
     const schema = route.schema?.body ?? (operation.body === undefined ? NoFields : undefined);
     if (schema === undefined) return;
-    const check = ({ body }: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {
-      const problems = unknownFields(schema, body);
-      done(problems.length === 0 ? undefined : invalidRequest(problems));
-    };
+    const check = async ({ body }: FastifyRequest): Promise<void> => requireKnown(schema, body);
     route.preValidation = [route.preValidation ?? [], check].flat();
   });
 }
 
-/** A problem for each field that the schema doesn't define. Its message lists the defined ones. */
-export function unknownFields(schema: TSchema, value: unknown): Problem[] {
+/**
+ * Call it before a validator, which would check each item of a list that is too long.
+ * @throws Fault `invalid` with the fields that the schema doesn't define, where it refuses them, and the lists that are too long.
+ */
+export function requireKnown(schema: TSchema, value: unknown): void {
   const problems: Problem[] = [];
   const visit = (part: Part, one: unknown, path: string): void => {
     if (problems.length >= PROBLEMS_MAX || typeof one !== 'object' || one === null) return;
     if (Array.isArray(one)) {
-      const { items } = part;
-      if (items !== undefined)
+      const { items, maxItems = Number.POSITIVE_INFINITY } = part;
+      if (one.length > maxItems)
+        problems.push({ path, message: `must not have more than ${maxItems} items` });
+      else if (items !== undefined)
         for (const [index, item] of one.entries()) visit(items, item, `${path}/${index}`);
       return;
     }
     const { properties, additionalProperties } = part;
     if (properties === undefined) return;
-    const known = Object.keys(properties);
-    const message =
-      known.length === 0 ? 'is unknown: this path takes no fields' : `is unknown; known: ${known.join(', ')}`;
     for (const [name, field] of Object.entries(one)) {
       const inner = Object.hasOwn(properties, name) ? properties[name] : undefined;
       if (inner !== undefined) visit(inner, field, `${path}/${name}`);
       else if (additionalProperties === false && problems.length < PROBLEMS_MAX)
-        problems.push({ path: `${path}/${name}`, message });
+        problems.push({ path: `${path}/${name}`, message: unknownAmong(Object.keys(properties)) });
     }
   };
   visit(schema, value, '');
-  return problems;
+  if (problems.length > 0) throw invalidRequest(problems);
 }
 
-type Part = { properties?: Record<string, Part>; items?: Part; additionalProperties?: unknown };
+const unknownAmong = (known: readonly string[]) =>
+  known.length === 0 ? 'is unknown: this path takes no fields' : `is unknown; known: ${known.join(', ')}`;
+
+type Part = {
+  properties?: Record<string, Part>;
+  items?: Part;
+  maxItems?: number;
+  additionalProperties?: unknown;
+};

@@ -4,9 +4,9 @@
  */
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Static, Type } from 'typebox';
+import { Type } from 'typebox';
 import { never } from '../../core/abort.ts';
-import { Fault, type Problem } from '../../core/fault.ts';
+import { Fault, orFault, type Problem } from '../../core/fault.ts';
 import type { WebhookPolicy } from '../../domain/webhook-url.ts';
 import type { Tx } from '../../store/db/db.ts';
 import { alignNotifications } from '../../store/delivery/record-changes.ts';
@@ -17,10 +17,10 @@ import { replaceWatchedSet, type SetMember } from '../../store/watchers/watched-
 import type { Api, ApiOptions } from '../context.ts';
 import { accountOf, createShardGate, type WatcherGate } from '../http/auth.ts';
 import { liftBodyLimit, readRest } from '../http/body-limit.ts';
-import { strict, unknownFields } from '../http/body-names.ts';
+import { requireKnown, strict } from '../http/body-names.ts';
 import { untilSilent } from '../http/body-silence.ts';
 import { requireConnected } from '../http/connected.ts';
-import { invalid, invalidRequest } from '../http/errors.ts';
+import { invalid } from '../http/errors.ts';
 import { onceOf, startOnce } from '../http/idempotency-key.ts';
 import { LINES_TYPE } from '../http/json-lines.ts';
 import { limitChanged } from '../http/memory-limit.ts';
@@ -40,7 +40,7 @@ const CHANGES_MAX = 10_000;
 const MEMBERS_MAX = 50_000;
 /** Enough for 50,000 members with all fields, or 10,000 records with URLs of 600 characters. */
 const BODY_BYTES_MAX = 8 * 1024 * 1024;
-/** Problems in one error: enough to see what is wrong with a list. */
+/** Problems in one error, after which a list is not checked further: enough to see what is wrong with it. */
 const PROBLEMS_MAX = 100;
 /** Leaves streams for other watchers. */
 const STREAMS_PER_WATCHER_MAX = 4;
@@ -66,7 +66,10 @@ const Member = Type.Object(
   },
   strict,
 );
+const parseMember = createParser(Member);
 const Members = Type.Object({ records: Type.Array(Member, { maxItems: MEMBERS_MAX }) }, strict);
+// The validator of a whole list checks every member, even after the last problem that it reports.
+const parseSet = createParser(Type.Object({ records: Type.Array(Type.Unknown()) }));
 const SetQuery = Type.Object({ webhook_url: Type.String(), allow_empty: Type.Optional(Type.Boolean()) });
 const Counted = Type.Object({
   success: Type.Literal(true),
@@ -119,6 +122,7 @@ const operations = {
   replace: {
     summary: 'Replace the watched addresses of a webhook URL',
     headers: IdempotencyHeaders,
+    body: Members,
     bodyExample: { records: [{ address: '0x00000000000000000000000000000000000000a1' }] },
     example: { success: true, data: { created: 1, updated: 0, deleted: 0, unchanged: 12 } },
     errors: {
@@ -162,8 +166,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
     async (request, reply) => {
       if (request.body instanceof Readable) return answerStream(request, request.body, reply);
       const watcherId = watcherOf(request);
-      const unknown = unknownFields(Bulk, request.body);
-      if (unknown.length > 0) throw invalidRequest(unknown);
+      requireKnown(Bulk, request.body);
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
       const once = onceOf(request, watcherId, clock.now());
@@ -232,13 +235,14 @@ function addReplaceRoute(
     {
       onRequest,
       bodyLimit: BODY_BYTES_MAX,
-      schema: { querystring: SetQuery, body: Members, response: { 200: Counted } },
+      schema: { querystring: SetQuery, response: { 200: Counted } },
       config: { operation: operations.replace },
     },
     async (request) => {
       const { webhook_url, allow_empty: isEmptyAllowed = false } = request.query;
       parseFields({ webhook_url }, webhookPolicy);
-      const members = parseMembers(request.body.records, webhookPolicy);
+      requireKnown(Members, request.body);
+      const members = parseMembers(parseSet(request.body).records, webhookPolicy);
       if (members.length === 0 && !isEmptyAllowed) {
         throw invalid('/records', 'is empty; allow_empty=true deletes every watched address of this URL');
       }
@@ -273,9 +277,10 @@ function whileConnected(tx: Tx, request: FastifyRequest): Tx {
   };
 }
 
-function parseMembers(records: readonly Static<typeof Member>[], policy: WebhookPolicy): SetMember[] {
+function parseMembers(records: readonly unknown[], policy: WebhookPolicy): SetMember[] {
   const seen = new Set<string>();
-  return mapRecords(records, (record) => {
+  return mapRecords(records, (value) => {
+    const record = parseMember(value);
     const { address } = parseFields({ address: record.address }, policy);
     if (address === undefined) throw new Error('the schema requires an address');
     if (seen.has(address)) throw invalid('/address', 'appears twice');
@@ -284,21 +289,22 @@ function parseMembers(records: readonly Static<typeof Member>[], policy: Webhook
   });
 }
 
-/** The result for each record. @throws Fault with the problems of all records, each with its index in the list. */
+/** The result for each record. @throws Fault with the first problems, each with the index of its record in the list. */
 function mapRecords<Record, Result>(records: readonly Record[], work: (record: Record) => Result): Result[] {
   let first: Fault | undefined;
   const problems: Problem[] = [];
-  const results = records.flatMap((record, index) => {
-    try {
-      return [work(record)];
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
-      first ??= error;
-      const own = error.problems.length > 0 ? error.problems : [{ path: '', message: error.message }];
-      problems.push(...own.map(({ path, message }) => ({ path: `/records/${index}${path}`, message })));
-      return [];
+  const results: Result[] = [];
+  for (const [index, record] of records.entries()) {
+    const result = orFault(() => work(record));
+    if (!(result instanceof Fault)) {
+      results.push(result);
+      continue;
     }
-  });
+    first ??= result;
+    const own = result.problems.length > 0 ? result.problems : [{ path: '', message: result.message }];
+    problems.push(...own.map(({ path, message }) => ({ path: `/records/${index}${path}`, message })));
+    if (problems.length >= PROBLEMS_MAX) break;
+  }
   if (first !== undefined)
     throw new Fault(first.code, first.message, { problems: problems.slice(0, PROBLEMS_MAX) });
   return results;

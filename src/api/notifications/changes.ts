@@ -3,11 +3,11 @@
  * fields are refused.
  */
 import { Type } from 'typebox';
-import { messageOf } from '../../core/fault.ts';
 import { URL_CHARACTERS_MAX, type WebhookPolicy } from '../../domain/webhook-url.ts';
 import type { Change } from '../../store/watchers/watched-bulk.ts';
-import { strict, unknownFields } from '../http/body-names.ts';
-import { invalid, invalidRequest } from '../http/errors.ts';
+import { requireKnown, strict } from '../http/body-names.ts';
+import { invalid } from '../http/errors.ts';
+import { parseJson } from '../http/json-body.ts';
 import { LINE_CHARACTERS_MAX, type Line } from '../http/json-lines.ts';
 import { createParser } from '../http/parser.ts';
 import { Create, Patch, parseId, parseNew, parsePatch } from './watched-addresses.ts';
@@ -29,8 +29,7 @@ const parseDelete = createParser(Type.Object({ id: Type.String() }));
 /** The change in a record, by default `create`. @throws Fault like the single request */
 export function parseChange(value: unknown, policy: WebhookPolicy): Change {
   const { operation = 'create' } = parseOperation(value);
-  const unknown = unknownFields(ChangeRecord, value);
-  if (unknown.length > 0) throw invalidRequest(unknown);
+  requireKnown(ChangeRecord, value);
   switch (operation) {
     case 'create':
       return { operation, record: parseNew(parseCreate(value), policy) };
@@ -63,11 +62,5 @@ export function changedBytes(changes: readonly Change[]): number {
 export function parseLine(line: Line, policy: WebhookPolicy): Change {
   if (line === undefined)
     throw invalid('', `the line must be at most ${LINE_CHARACTERS_MAX} characters long`);
-  let value: unknown;
-  try {
-    value = JSON.parse(line);
-  } catch (error) {
-    throw invalid('', `is not JSON: ${messageOf(error)}`);
-  }
-  return parseChange(value, policy);
+  return parseChange(parseJson(line, LINE_CHARACTERS_MAX), policy);
 }

@@ -117,6 +117,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('a line with more values than any record has is not parsed', async () => {
+    await using story = await createBulkStory(database());
+    const [outcome] = await story.send([`[${'[],'.repeat(256)}`]);
+    assert.deepEqual(outcome?.errors, [
+      { path: '', message: 'has more than 256 values, which is the limit' },
+    ]);
+  });
+
   test('a stream without lines has an empty response', async () => {
     await using story = await createBulkStory(database());
     assert.deepEqual(await story.send([]), []);

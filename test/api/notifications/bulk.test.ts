@@ -328,6 +328,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await list()).length, 1);
     });
 
+    test('has at most 50,000 members, and its error lists the first hundred problems', async () => {
+      const { put } = await createStory(database());
+      const longest = Array.from({ length: 50_000 }, (_, number) => ({
+        ...{ address: addressOf(number), watch_coin: true, watch_token: true },
+      }));
+      assert.deepEqual(errorsOf(await put([...longest.slice(1), { address: '0x1', watch_coin: true }])), [
+        { path: '/records/49999/address', message: 'must be 40 hexadecimal characters, with or without 0x' },
+      ]);
+      // The list is not checked any further.
+      assert.deepEqual(errorsOf(await put([...longest, { note: 1 }])), [
+        { path: '/records', message: 'must not have more than 50000 items' },
+      ]);
+      assert.equal(errorsOf(await put(Array.from({ length: 50_000 }, () => ({})))).length, 100);
+    });
+
     test('of another watcher is not touched', async () => {
       const { put, issue, ask } = await createStory(database());
       const { key } = await issue('other');
@@ -336,6 +351,23 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await put([{ address: addressOf(2) }]);
       assert.deepEqual((await ask('GET', PATH, { key })).json, { success: true, data: [foreign] });
     });
+  });
+
+  test('JSON with too many values for its length is refused before it is parsed', async () => {
+    const { ask, key } = await createStory(database());
+    const set = `${BULK}?webhook_url=${encodeURIComponent(URL_A)}`;
+    const cases: [method: 'POST' | 'PUT', path: string, valuesMax: number][] = [
+      ['POST', BULK, 262_144],
+      ['PUT', set, 262_144],
+      ['POST', PATH, 2_048],
+      ['PUT', `${PATH}/${randomUUID()}/settings`, 2_048],
+    ];
+    for (const [method, path, valuesMax] of cases)
+      for (const values of ['{},', '[],', '1,', '"a":1,', '['].map((value) => value.repeat(valuesMax))) {
+        const { status, json } = await ask(method, path, { key, body: `[${values}` });
+        const message = `has more than ${valuesMax} values, which is the limit`;
+        assert.deepEqual([status, (json as { errors: unknown }).errors], [400, [{ path: '', message }]]);
+      }
   });
 
   test('without a key, the body is not read', async () => {

@@ -41,6 +41,13 @@ const SECTIONS: Record<string, Limit[]> = {
     ),
     limit('Body of a request', 'api/server', 'BODY_BYTES_MAX', 'bytes', '413'),
     limit(
+      'Share of the longest body or line for each value in its JSON',
+      'api/http/json-body',
+      'VALUE_BYTES_MIN',
+      'bytes',
+      '400',
+    ),
+    limit(
       'Requests of a watcher that wait for memory',
       'api/http/memory-queue',
       'WAITING_MAX',
@@ -217,6 +224,7 @@ function textOf(value: number, unit: Unit): string {
   const number = (count: number) => count.toLocaleString('en-US');
   switch (unit) {
     case 'bytes':
+      if (value < 1024) return `${number(value)} bytes`;
       return value >= 1024 * 1024 ? `${number(value / 1024 / 1024)} MiB` : `${number(value / 1024)} KiB`;
     case 'ms':
       if (value >= 3_600_000) return `${number(value / 3_600_000)} h`;
