@@ -9,7 +9,7 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { startAbort } from '../core/abort.ts';
 import { isPublicAddress } from '../domain/public-address.ts';
-import { isPortAllowed, type WebhookPolicy } from '../domain/webhook-url.ts';
+import { isPortAllowed, type WebhookPolicy, withoutTrailingDots } from '../domain/webhook-url.ts';
 import type { HostAddress, Resolver } from './resolver.ts';
 
 /** The destination, as in a URL: hostname without brackets, port empty for the scheme's default. */
@@ -142,7 +142,7 @@ function connect(addresses: readonly HostAddress[], port: number, signal: AbortS
 
 function secure(socket: net.Socket, hostname: string, secureContext: tls.SecureContext): Promise<net.Socket> {
   // SNI (RFC 6066) and certificates omit the dot that may end a name, and SNI excludes IP addresses.
-  const name = hostname.replace(/\.+$/, '');
+  const name = withoutTrailingDots(hostname);
   return new Promise((resolve, reject) => {
     const secured = tls.connect({
       socket,

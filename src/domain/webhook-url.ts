@@ -18,6 +18,9 @@ export type WebhookPolicy = {
 
 const NOT_ABSOLUTE = 'must be an absolute URL, such as https://example.com/hook';
 export const URL_CHARACTERS_MAX = 2048;
+/** The limits of the DNS, for a name as text without the dot that may end it (RFC 1035, section 2.3.4). */
+const NAME_CHARACTERS_MAX = 253;
+const LABEL_CHARACTERS_MAX = 63;
 
 /**
  * Names that have a meaning only inside one machine or network, or none at all: mDNS (RFC 6762, and the private names in its
@@ -35,6 +38,8 @@ const PRIVATE_SUFFIXES = [
  * @throws Fault `invalid` if the policy doesn't allow it. The message says what to change.
  */
 export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
+  // First, because the other checks of a very long text take long.
+  if (text.length > URL_CHARACTERS_MAX) throw tooLong();
   // The URL parser would drop or escape them silently, but the stored and shown URL should be the one that is called.
   if (/[\s\p{Cc}\p{Cs}]/u.test(text))
     throw new Fault('invalid', 'must not contain spaces or control characters');
@@ -49,10 +54,8 @@ export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
   // The URL parser would take https:\\host, https:host and https:///host for https://host.
   if (/^[^?]*\\/.test(text)) throw new Fault('invalid', 'must not contain a backslash; write / instead');
   if (!/^https?:\/\/[^/]/i.test(text)) throw new Fault('invalid', NOT_ABSOLUTE);
-  // Check the normalized form too, because it is stored, and escaping makes it longer.
-  if (text.length > URL_CHARACTERS_MAX || url.href.length > URL_CHARACTERS_MAX) {
-    throw new Fault('invalid', `must be at most ${URL_CHARACTERS_MAX} characters long`);
-  }
+  // The normalized form too, because escaping makes it longer.
+  if (url.href.length > URL_CHARACTERS_MAX) throw tooLong();
   if (url.username !== '' || url.password !== '') {
     throw new Fault('invalid', 'must not contain a user name or password; the API key travels in a header');
   }
@@ -64,6 +67,8 @@ export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
   checkHost(url.hostname, policy);
   return url;
 }
+
+const tooLong = () => new Fault('invalid', `must be at most ${URL_CHARACTERS_MAX} characters long`);
 
 /** The receiver's origin: `scheme://host:port`, always with the port. */
 export function webhookOrigin(url: string): string {
@@ -105,12 +110,23 @@ function checkHost(hostname: string, policy: WebhookPolicy): void {
   if (!host.includes('.') && !policy.allowHttp) {
     throw new Fault('invalid', 'must use a full host name, such as hooks.example.com');
   }
+  const name = hostname.replace(/\.$/, '');
+  const isInDns = name.split('.').every(({ length }) => length > 0 && length <= LABEL_CHARACTERS_MAX);
+  if (!isInDns || name.length > NAME_CHARACTERS_MAX) {
+    throw new Fault(
+      'invalid',
+      `must use a host name of at most ${NAME_CHARACTERS_MAX} characters, with 1 to ${LABEL_CHARACTERS_MAX} between its dots`,
+    );
+  }
 }
 
 function isUnder(host: string, suffix: string): boolean {
   return host === suffix || host.endsWith(`.${suffix}`);
 }
 
-function withoutTrailingDots(host: string): string {
-  return host.replace(/\.+$/, '');
+/** The name without the dots that end it. */
+export function withoutTrailingDots(host: string): string {
+  let end = host.length;
+  while (host[end - 1] === '.') end -= 1;
+  return host.slice(0, end);
 }

@@ -26,6 +26,8 @@ test('a webhook must be an https URL of a public host, and a refusal says what t
     'https://hooks.example.com/a?b=c',
   );
   assert.equal(refusal('https://8.8.8.8/', strict), undefined);
+  for (const longest of [`${'a'.repeat(63)}.com`, `${'a.'.repeat(125)}com`, `${'a.'.repeat(125)}com.`])
+    assert.equal(refusal(`https://${longest}/`, strict), undefined);
   assert.equal(refusal('https://[2606:4700::1111]/', strict), undefined);
 
   const cases: [string, RegExp][] = [
@@ -50,6 +52,12 @@ test('a webhook must be an https URL of a public host, and a refusal says what t
     ['https://10.0.0.1/', /private or reserved address/],
     ['https://localhost/', /this machine/],
     ['https://receiver/', /full host name/],
+    [`https://a${'.'.repeat(2_030)}b/`, /at most 253 characters, with 1 to 63 between its dots/],
+    ['https://example.com../', /1 to 63 between its dots/],
+    ['https://.example.com/', /1 to 63 between its dots/],
+    [`https://${'a'.repeat(64)}.example.com/`, /1 to 63 between its dots/],
+    [`https://${'a.'.repeat(126)}com/`, /at most 253 characters/],
+    ['x'.repeat(8 * 1024 * 1024), /2048 characters/],
   ];
   for (const [text, message] of cases) assert.match(refusal(text, strict) ?? 'accepted', message, text);
 });
