@@ -61,7 +61,7 @@ export function createGuard({ policy, resolve, resolveMsMax, secureContext }: Gu
     if (!addresses.every(({ address }) => isAllowed(address))) throw notAllowed(target);
 
     const port = target.port !== '' ? Number(target.port) : target.protocol === 'https:' ? 443 : 80;
-    const socket = await connect(addresses.slice(0, ADDRESS_COUNT_MAX), port, signal);
+    const socket = await connect(alternate(addresses).slice(0, ADDRESS_COUNT_MAX), port, signal);
     if (!isAllowed(socket.remoteAddress ?? '')) {
       socket.destroy();
       throw notAllowed(target);
@@ -108,6 +108,13 @@ async function addressesOf(
   });
   if (found.length === 0) throw new ConnectFailure('dns');
   return found;
+}
+
+/** The two families in turn (RFC 8305, section 4), because this machine may have no route to one of them. */
+function alternate(addresses: readonly HostAddress[]): HostAddress[] {
+  const first = addresses.filter(({ family }) => family === addresses[0]?.family);
+  const other = addresses.filter(({ family }) => family !== addresses[0]?.family);
+  return addresses.flatMap((_, index) => [first, other].flatMap((one) => one.slice(index, index + 1)));
 }
 
 async function rejectionAt(signal: AbortSignal): Promise<never> {

@@ -165,6 +165,18 @@ test('one private address among public ones refuses the name, with the outcome o
   assert.equal(receiver.connectionCount(), 0);
 });
 
+test('a receiver with many addresses that this machine cannot reach is reached at one of the other family', async () => {
+  await using receiver = await startReceiver();
+  const unreachable: HostAddress[] = Array.from({ length: 20 }, () => ({ address: '::1', family: 6 }));
+  const guard = guardOf({ allowHttp: true, allowCidrs: LOOPBACK, ports: [receiver.port] }, async () => [
+    ...unreachable,
+    { address: '127.0.0.1', family: 4 },
+  ]);
+  const target = targetOf(`http://many.example.com:${receiver.port}/`);
+  (await guard(target, new AbortController().signal)).destroy();
+  assert.equal(receiver.connectionCount(), 1);
+});
+
 test('a name that changes its address is checked again for each connection', async () => {
   await using receiver = await startReceiver();
   let resolutionCount = 0;
