@@ -92,6 +92,8 @@ export const CONNECTIONS_PER_ORIGIN_MAX = 128;
 const IDLE_CONNECTIONS_MAX = 1_024;
 /** How much of a response is read, so that a connection can be used again after an ordinary one. */
 const BODY_BYTES_MAX = 16_384;
+/** Pieces of it. Each chunk is one, and 16 KiB of single bytes take 17 times the thread time of an ordinary attempt. */
+const BODY_PIECES_MAX = 64;
 /** How long the response body may hold the slot once the status line has decided the outcome. */
 const BODY_MS_MAX = 500;
 /** Parsing one costs 4 µs at each attempt; kept, they take about a KiB each. */
@@ -268,10 +270,13 @@ function post(
         connection.setHasHeaders(true);
         bodyTimer = setTimeout(() => settle('cut'), BODY_MS_MAX);
       },
-      onResponseData(_controller, chunk) {
+      onResponseData(controller, chunk) {
         chunks.push(Buffer.from(chunk));
         bodyBytes += chunk.length;
-        if (bodyBytes > BODY_BYTES_MAX) settle('cut');
+        if (bodyBytes <= BODY_BYTES_MAX && chunks.length < BODY_PIECES_MAX) return;
+        settle('cut');
+        // More pieces may have arrived together with this one.
+        controller.abort(new Error('the response body is too large'));
       },
       onResponseEnd() {
         connection.setHasHeaders(false);

@@ -267,6 +267,23 @@ test('headers that come together with a large body are read', async (context) =>
   assert.deepEqual([outcome, status], ['success', 201]);
 });
 
+test('of a body in many chunks, only the first are read, and the status decides the outcome', async (context) => {
+  const chunks = `${'1\r\na\r\n'.repeat(1_000)}0\r\n\r\n`;
+  const { receiver, send } = await startPair(context, (index) => ({
+    raw: `HTTP/1.1 ${index === 0 ? 200 : 503} x\r\ntransfer-encoding: chunked\r\n\r\n${chunks}`,
+  }));
+  const results = [
+    await send(messageTo(receiver.url), never),
+    await send(messageTo(receiver.url), never),
+  ].map(({ outcome, status, requestCount, responseText }) => [outcome, status, requestCount, responseText]);
+  const read = 'a'.repeat(64);
+  assert.deepEqual(results, [
+    ['success', 200, 1, read],
+    ['http_5xx', 503, 1, read],
+  ]);
+  await waitUntil(() => receiver.openCount() === 0);
+});
+
 test('an attempt that was decided before the abort counts', async (context) => {
   async function* drip(): AsyncGenerator<string> {
     yield 'x';

@@ -161,6 +161,7 @@ const SECTIONS: Record<string, Limit[]> = {
       '`network`, and a retry',
     ),
     limit('Response body that is read', 'delivery/send', 'BODY_BYTES_MAX', 'bytes', 'ignores the rest'),
+    limit('Chunks of a response body', 'delivery/send', 'BODY_PIECES_MAX', 'count', 'ignores the rest'),
     limit(
       'Response body that is stored',
       'delivery/excerpt',
