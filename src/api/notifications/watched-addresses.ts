@@ -287,7 +287,7 @@ function formatCursor({ createdAt, id }: Cursor): string {
 }
 
 function parseCursor(text: string): Cursor | undefined {
-  const match = /^(\d{1,15}) ([0-9a-f-]{36})$/.exec(Buffer.from(text, 'base64url').toString());
+  const match = /^(\d{1,13}) ([0-9a-f-]{36})$/.exec(Buffer.from(text, 'base64url').toString());
   return match?.[2] === undefined || !UUID.test(match[2])
     ? undefined
     : { createdAt: new Date(Number(match[1])), id: match[2] };

@@ -310,6 +310,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ...['limit=1e3', 'limit=0x10', 'limit=%201', 'limit=+1'],
       'cursor=',
       'cursor=abc',
+      // A year after 9999, which not every database reads.
+      `cursor=${Buffer.from(`999999999999999 ${randomUUID()}`).toString('base64url')}`,
       'limit=1&limit=2',
     ];
     for (const query of queries) {
