@@ -14,10 +14,13 @@ const CLOUD_INTERNAL: readonly Cidr[] = [parseCidr('168.63.129.16/32')];
 /** All IPv6 space that IANA has allocated to the public internet so far. Every private form is outside of it. */
 const GLOBAL_UNICAST: Cidr = parseCidr('2000::/3');
 
+/** IPv4 addresses as a network without IPv4 writes them (RFC 6052). Its name servers return them for names without IPv6 (RFC 6147). */
+const NAT64: Cidr = parseCidr('64:ff9b::/96');
+
 /**
  * True for an address literal of the public internet, or in a range of `allow`. False for every range of the IANA
  * special-purpose registries, for IPv6 forms that embed an IPv4 address, and for any text that isn't an address. An
- * IPv4-mapped address is judged as the IPv4 address, because the kernel would connect to that.
+ * IPv4-mapped address and one of NAT64 are judged as the IPv4 address, because the kernel or the network would connect to that.
  */
 export function isPublicAddress(text: string, allow: readonly Cidr[]): boolean {
   // The zone of a link-local address (`fe80::1%eth0`) names the interface. It isn't part of the address.
@@ -26,6 +29,8 @@ export function isPublicAddress(text: string, allow: readonly Cidr[]): boolean {
   if (isIP(literal) === 0) return false;
   const address = ipaddr.process(literal);
   if (allow.some((range) => isInside(address, range))) return true;
+  if (isInside(address, NAT64))
+    return isPublicAddress(ipaddr.fromByteArray(address.toByteArray().slice(-4)).toString(), allow);
   // The library also returns 'unicast' for unassigned and IPv4-compatible IPv6 space (`4000::1`, `::7f00:1`).
   if (address.kind() === 'ipv6' && !isInside(address, GLOBAL_UNICAST)) return false;
   return address.range() === 'unicast' && !CLOUD_INTERNAL.some((range) => isInside(address, range));

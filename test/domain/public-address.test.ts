@@ -25,7 +25,7 @@ test('no address of a special-purpose IPv4 range is public, in any IPv6 form eit
 test('IPv6 addresses outside the assigned global space or in its special ranges are not public', () => {
   const refused = [
     ['::', '::1', '::7f00:1', '::a9fe:a9fe', '::5efe:7f00:1', '0:1:0:1:0:1:0:1', '1:0:1:0:1:0:1:0'],
-    ['100::1', '64:ff9b::808:808', '4000::1', '5f00::1', '8000::1', 'fc00::1', 'fd00:ec2::254', 'fe80::1'],
+    ['100::1', '64:ff9b:1::808:808', '4000::1', '5f00::1', '8000::1', 'fc00::1', 'fd00:ec2::254', 'fe80::1'],
     [
       'fe80::1%eth0',
       'fec0::1',
@@ -50,6 +50,7 @@ test('ordinary addresses are public, up to the bounds of the special ranges', ()
       '198.20.0.0',
       '223.255.255.255',
       '::ffff:8.8.8.8',
+      '64:ff9b::808:808',
       '2606:4700::1111',
       '2a00:1450:4001::1',
     ],
@@ -75,7 +76,7 @@ test('text that is not a full address literal is not public, even if other parse
 
 test('an allowed range allows only its addresses', () => {
   const allow = [parseCidr('10.1.0.0/16'), parseCidr('fd00::/8')];
-  for (const text of ['10.1.2.3', '::ffff:10.1.2.3', 'fd00::1'])
+  for (const text of ['10.1.2.3', '::ffff:10.1.2.3', '64:ff9b::a01:203', 'fd00::1'])
     assert.equal(isPublicAddress(text, allow), true, text);
   for (const text of ['10.2.0.1', 'fc00::1', '127.0.0.1', '::a01:203', '2002:a01:203::1'])
     assert.equal(isPublicAddress(text, allow), false, text);
