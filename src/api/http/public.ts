@@ -21,6 +21,7 @@ import {
   readPublic,
 } from './parameters.ts';
 import { SHARED } from './shared-headers.ts';
+import { createUnreadBodies, UNREAD_BYTES_MAX } from './unread-bodies.ts';
 
 export type { PublicAnswer } from './cached-response.ts';
 
@@ -70,12 +71,15 @@ const PREFLIGHT = {
 };
 
 const PARTS = 'publicParts';
-type Parts = { cache: Cache; metrics: Metrics };
+type Parts = { cache: Cache; countUnread: ReturnType<typeof createUnreadBodies>; metrics: Metrics };
+type CacheOptions = Pick<ApiOptions, 'clock' | 'log' | 'metrics'> & { unreadBytesMax?: number };
 
 /** Adds the cache of the public routes. Call it before `addPublicRoute`. */
-export function cacheResponses(api: Api, options: Pick<ApiOptions, 'clock' | 'log' | 'metrics'>): void {
+export function cacheResponses(api: Api, options: CacheOptions): void {
+  const { metrics, unreadBytesMax = UNREAD_BYTES_MAX } = options;
   const cache = createCache(options);
-  api.decorate(PARTS, { cache, metrics: options.metrics } satisfies Parts);
+  const countUnread = createUnreadBodies(unreadBytesMax);
+  api.decorate(PARTS, { cache, countUnread, metrics } satisfies Parts);
   // A computation under way still needs the database.
   api.addHook('onClose', () => cache.settled());
 }
@@ -85,7 +89,7 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
   api: Api,
   route: PublicRoute<P, At>,
 ): void {
-  const { cache, metrics } = api.getDecorator<Parts>(PARTS);
+  const { cache, countUnread, metrics } = api.getDecorator<Parts>(PARTS);
   const {
     path,
     cacheSeconds,
@@ -137,6 +141,13 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
     if (variant instanceof Promise) return variant.then((made) => sendVariant(made, reply));
     sendVariant(variant, reply);
     return undefined;
+  }
+
+  function sendVariant(variant: Variant, reply: FastifyReply): FastifyReply {
+    const { body, headers } = variant;
+    countUnread(variant, reply.raw);
+    reply.headers(headers);
+    return reply.send(Buffer.isBuffer(body) ? body : Readable.from(inTurns(body), { objectMode: false }));
   }
 
   api.get(path, { onRequest: share, config: { operation: operationOf(route) } }, answer);
@@ -195,11 +206,6 @@ const isInPath = (parameter: Parameter<unknown>) => parameter.isInPath === true;
 function share(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
   reply.headers(SHARED);
   done();
-}
-
-function sendVariant({ body, headers }: Variant, reply: FastifyReply): FastifyReply {
-  reply.headers(headers);
-  return reply.send(Buffer.isBuffer(body) ? body : Readable.from(inTurns(body), { objectMode: false }));
 }
 
 /** One piece for each turn of the event loop. Without the pause, a fast socket would get all pieces in a single turn. */
