@@ -35,6 +35,7 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/api/notifications/bulk.ts': "the silence of a stream's socket",
       'src/api/http/body-limit.ts': 'deadlines of bodies and lingering sockets',
       'src/api/http/connection-limit.ts': 'the end of sockets during a stop',
+      'src/api/http/memory-queue.ts': 'looks at real sockets',
       'src/store/db/postgres-hosts.ts': 'the time limit of a statement',
       'src/delivery/send.ts': 'the deadline of an attempt, over real sockets',
       'src/delivery/resolver.ts': 'the deadline of a resolution',

@@ -22,7 +22,7 @@ const NEW_MS_MAX = 1_000;
 const NEW_PER_ADDRESS_MAX = 64;
 /** A client that takes longer to send a body or to read a response may be closed for a new one. */
 const SLOW_MS_MIN = 5_000;
-/** How long the client may read nothing of a response. A client that reads at any speed is not cut off. */
+/** How long the client may read nothing of a response. One that reads at any speed is cut off only for its memory. */
 const UNREAD_MS_MAX = 30_000;
 /** Requests that a client may send without waiting for responses. Each response could be left unread in memory. */
 const PIPELINED_MAX = 32;

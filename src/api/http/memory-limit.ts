@@ -30,6 +30,10 @@ const REQUEST_PAGES_MAX = 10;
 const CHANGED_BYTES_MAX = 96 * 1024 * 1024;
 const OPERATOR_CHANGED_BYTES_MAX = 24 * 1024 * 1024;
 
+/** A client that takes longer than this for a response, and a second for each MiB of it, is cut off when others wait for the memory. */
+const SLOW_MS_MIN = 20_000;
+const READ_BYTES_PER_MS_MIN = 1024;
+
 /** Limits every such route that is added after this call. It runs after the key or token was checked. */
 export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): void {
   const bodies = createRooms(clock, {
@@ -117,7 +121,7 @@ function createRooms(
   };
 }
 
-/** Holds the units until the response has been sent. @throws Fault `limited` */
+/** Holds the units until the response has been sent, or is cut off because its client reads slowly. @throws Fault `limited` */
 async function admit(
   rooms: Rooms,
   units: number,
@@ -128,9 +132,21 @@ async function admit(
   const closed = new AbortController();
   reply.raw.once('close', () => closed.abort());
   const room = isOperator(request) ? rooms.operator : rooms.watchers;
-  const release = await room.take(accountOf(request), units, closed.signal);
+  const cut = createCut(request, reply);
+  const release = await room.take(accountOf(request), units, closed.signal, cut);
   if (closed.signal.aborted) release();
   else reply.raw.once('close', release);
+}
+
+/** Returns a function that closes the connection of a slow client, and returns whether it has. */
+function createCut({ raw: { socket } }: FastifyRequest, { raw }: FastifyReply) {
+  const sinceBytes = socket.bytesWritten;
+  return (heldMs: number): boolean => {
+    const bytesMs = (socket.bytesWritten - sinceBytes) / READ_BYTES_PER_MS_MIN;
+    const isSlow = raw.writableLength > 0 && heldMs > SLOW_MS_MIN + bytesMs;
+    if (isSlow) socket.destroy();
+    return isSlow;
+  };
 }
 
 const admitted = new WeakSet<FastifyRequest>();

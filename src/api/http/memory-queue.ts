@@ -9,17 +9,26 @@ import { Fault } from '../../core/fault.ts';
 export type Room = {
   /**
    * Takes `units`, now or later, and holds them until the returned function is called.
+   * While another request waits for them, `cut` is called again and again with the time for which they have been held. It ends the
+   * request if its client is slow, and returns whether it has.
    * @throws Fault `limited` when WAITING_MAX requests of the watcher are waiting, after WAIT_MS_MAX, and when the signal aborts.
    */
-  take(watcherId: number, units: number, signal: AbortSignal): (() => void) | Promise<() => void>;
+  take(
+    watcherId: number,
+    units: number,
+    signal: AbortSignal,
+    cut?: Demand['cut'],
+  ): (() => void) | Promise<() => void>;
 };
 
 /** Common clients and proxies give up after a minute. */
 const WAIT_MS_MAX = 30_000;
+/** How often the first of the requests that wait looks for slow clients. */
+const CUT_MS = 1_000;
 /** Waiting requests of one watcher. Each holds a connection and its headers. */
 const WAITING_MAX = 100;
 
-type Demand = { watcherId: number; units: number };
+type Demand = { watcherId: number; units: number; cut(heldMs: number): boolean };
 type Waiting = Demand & { admit(): void };
 
 export function createRoom({
@@ -31,28 +40,32 @@ export function createRoom({
   unitsMax: number;
   what: string;
 }): Room {
-  const shares = createShares(unitsMax);
+  const shares = createShares(clock, unitsMax);
   const waiting = new Set<Waiting>();
 
-  function hold({ watcherId, units }: Demand): () => void {
-    const release = shares.hold(watcherId, units);
+  function hold(demand: Demand): () => void {
+    const release = shares.hold(demand);
     return () => {
       if (release()) admitNext();
     };
   }
 
   /**
-   * Admits in turn the waiting request whose watcher holds least. A request beyond its watcher's share is passed over, because it
-   * waits for that watcher's own requests. If the first of the others doesn't fit, all wait, so a large request is never overtaken.
+   * The waiting request whose watcher holds least. A request beyond its watcher's share is passed over, because it waits for that
+   * watcher's own requests.
    */
+  function findNext(): Waiting | undefined {
+    let next: Waiting | undefined;
+    for (const one of waiting) {
+      if (!shares.isWithinShare(one)) continue;
+      if (next === undefined || shares.ownOf(one.watcherId) < shares.ownOf(next.watcherId)) next = one;
+    }
+    return next;
+  }
+
+  /** Admits requests in turn. If the first doesn't fit, all wait, so a large request is never overtaken. */
   function admitNext(): void {
-    for (;;) {
-      let next: Waiting | undefined;
-      for (const one of waiting) {
-        if (!shares.isWithinShare(one)) continue;
-        if (next === undefined || shares.ownOf(one.watcherId) < shares.ownOf(next.watcherId)) next = one;
-      }
-      if (next === undefined || next.units > shares.left()) return;
+    for (let next = findNext(); next !== undefined && next.units <= shares.left(); next = findNext()) {
       waiting.delete(next);
       next.admit();
     }
@@ -62,7 +75,12 @@ export function createRoom({
     const admitted = Promise.withResolvers<() => void>();
     const one: Waiting = { ...demand, admit: () => admitted.resolve(hold(demand)) };
     waiting.add(one);
-    const release = await firstOrLate({ clock, signal }, [admitted.promise], WAIT_MS_MAX);
+    const timer = setInterval(() => {
+      if (findNext() === one) shares.cutFor(one);
+    }, CUT_MS).unref();
+    const release = await firstOrLate({ clock, signal }, [admitted.promise], WAIT_MS_MAX).finally(() =>
+      clearInterval(timer),
+    );
     if (release !== 'late') return release;
     // It was admitted in the same turn of the event loop in which its wait ended.
     if (!waiting.delete(one)) return admitted.promise;
@@ -75,8 +93,8 @@ export function createRoom({
   }
 
   return {
-    take(watcherId, units, signal) {
-      const demand = { watcherId, units };
+    take(watcherId, units, signal, cut = () => false) {
+      const demand = { watcherId, units, cut };
       let ownCount = 0;
       let isFirst = true;
       for (const one of waiting) {
@@ -92,8 +110,10 @@ export function createRoom({
   };
 }
 
-/** The units that each watcher holds, and those that are left. */
-function createShares(unitsMax: number) {
+/** The units that each request and each watcher holds, and those that are left. */
+function createShares(clock: Clock, unitsMax: number) {
+  /** When each request began to hold its units, the oldest first. */
+  const holding = new Map<Demand, number>();
   const held = new Map<number, number>();
   let left = unitsMax;
   const ownOf = (watcherId: number) => held.get(watcherId) ?? 0;
@@ -105,19 +125,30 @@ function createShares(unitsMax: number) {
     isWithinShare: ({ watcherId, units }: Demand) =>
       ownOf(watcherId) === 0 || ownOf(watcherId) + units <= left - units,
     /** Returns the function that gives them back. It returns false when they were given back before. */
-    hold(watcherId: number, units: number): () => boolean {
+    hold(demand: Demand): () => boolean {
+      const { watcherId, units } = demand;
+      holding.set(demand, clock.steadyMs());
       held.set(watcherId, ownOf(watcherId) + units);
       left -= units;
       let isHeld = true;
       return () => {
         if (!isHeld) return false;
         isHeld = false;
+        holding.delete(demand);
         left += units;
         const own = ownOf(watcherId) - units;
         if (own > 0) held.set(watcherId, own);
         else held.delete(watcherId);
         return true;
       };
+    },
+    /** Cuts off as many slow clients as the next request needs, those that have held their units longest first. */
+    cutFor(next: Demand): void {
+      let willBeLeft = left;
+      for (const [holder, sinceMs] of holding) {
+        if (willBeLeft >= next.units) return;
+        if (holder.cut(clock.steadyMs() - sinceMs)) willBeLeft += holder.units;
+      }
     },
   };
 }

@@ -134,6 +134,27 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
+  test('a client that does not read its list is cut off when another watcher waits for the memory', async () => {
+    await using story = await createBulkStory(database());
+    const [other, third] = [await story.issue('other'), await story.issue('third')];
+    const webhook_url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    const records = Array.from({ length: 3_000 }, () => ({ address: addressOf(7), webhook_url }));
+    const { port } = story.api.server.address() as AddressInfo;
+    const list = (key: string, limit: number) =>
+      get({
+        ...{ port, host: '127.0.0.1', agent: false, path: `${PATH}?limit=${limit}` },
+        headers: { authorization: `Bearer ${key}` },
+      });
+    for (const key of [story.key, story.key, other.key, other.key])
+      assert.equal((await story.askUndescribed('POST', BULK, { key, body: { records } })).status, 200);
+    // 26 pages of 32.
+    const unread = [list(story.key, 10_000), list(story.key, 6_000), list(other.key, 10_000)];
+    for (const one of unread) await once(one, 'response');
+    story.clock.advance(60_000);
+    assert.equal((await answerOf(list(third.key, 10_000))).status, 200);
+    for (const one of unread) one.destroy();
+  });
+
   test('changes whose responses a watcher does not read delay only its own next ones', async () => {
     await using story = await createBulkStory(database());
     const webhook_url = `https://a.example.com/${'x'.repeat(2_000)}`;

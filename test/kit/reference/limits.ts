@@ -55,6 +55,20 @@ const SECTIONS: Record<string, Limit[]> = {
       '429',
     ),
     limit('Time for which such a request waits', 'api/http/memory-queue', 'WAIT_MS_MAX', 'ms', '429'),
+    limit(
+      'Time for such a response while others wait for memory, and a second for each MiB of it',
+      'api/http/memory-limit',
+      'SLOW_MS_MIN',
+      'ms',
+      'closes the connection',
+    ),
+    limit(
+      'Public responses that clients are still reading',
+      'api/http/unread-bodies',
+      'UNREAD_BYTES_MAX',
+      'bytes',
+      'closes the connections that have been reading longest',
+    ),
     limit('`Idempotency-Key`', 'api/http/idempotency-key', 'KEY_CHARACTERS_MAX', 'characters', '400'),
   ],
   'Watched addresses': [
