@@ -175,10 +175,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           return rows;
         },
         transaction: (work) =>
-          database().transaction((tx) => {
-            unanswered();
-            return work(tx);
-          }),
+          database().transaction((tx) =>
+            work({
+              ...tx,
+              query(statement) {
+                if (statement.text.includes('set owner = null')) unanswered();
+                return tx.query(statement);
+              },
+            }),
+          ),
       },
       { clock },
     );

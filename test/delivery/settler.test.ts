@@ -24,7 +24,7 @@ async function outcomesOf(database: Database, lane: Lane): Promise<Settlement[]>
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('outcomes from consecutive turns of the event loop are recorded with one statement', async () => {
+  test('outcomes from consecutive turns of the event loop are recorded with one statement, or on Citus in one transaction', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()]);
     const [lane] = await leaseDue(database(), { now: noon });
@@ -37,6 +37,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         query(statement) {
           statements += 1;
           return database().query(statement);
+        },
+        transaction(work) {
+          statements += 1;
+          return database().transaction(work);
         },
       },
       clock: createTestClock(),
