@@ -194,7 +194,10 @@ function Waiting({
   const areAll = receivers.length < RECEIVERS_MAX;
   const keyOf = ({ watcher_id: id, origin }: Receiver) => `${id} ${origin}`;
   const known = [...new Map([...receivers, ...failing].map((one) => [keyOf(one), one])).values()];
-  const count = queue?.waiting ?? known.reduce((sum, { waiting }) => sum + (waiting ?? 0), 0);
+  const count =
+    queue === undefined
+      ? known.reduce((sum, { waiting }) => sum + (waiting ?? 0), 0)
+      : queue.waiting + queue.deferred;
   const isExact = queue !== undefined || (areAll && known.every((one) => one.waiting_is_complete !== false));
   const isBad = count > 0 && known.some(isTroubled);
   return (
