@@ -57,8 +57,8 @@ export function createProvedCommit(
   options: CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> },
 ): ProvedCommit {
   const { database, clock, processors, unhashedProof, readAhead } = options;
-  /** Notifications up to `number` are released; this holds as long as `tip` is the tip. Undefined without knowledge. */
-  let released: { tip: Hash; number: number | undefined } | undefined;
+  /** Notifications up to `number` are released; this holds as long as `tip` is the tip. */
+  let released: { tip: Hash; number: number } | undefined;
 
   async function commitProved(
     commit: Omit<BlockCommit, 'blocks' | 'now'>,
@@ -110,8 +110,7 @@ export function createProvedCommit(
       },
     };
     const committed = await commitProved(commit, blocks, signal);
-    if (committed.outcome === 'committed')
-      released = { tip: newest.hash, number: committed.hasHeld ? commit.releasedBefore : releasedNumber };
+    if (committed.outcome === 'committed') released = { tip: newest.hash, number: releasedNumber };
     return committed;
   };
 }

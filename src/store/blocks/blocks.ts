@@ -50,8 +50,6 @@ export type BlockCommit = {
   releasedNumber: number;
   /** All notifications up to this block are released already; undefined if the caller does not know. */
   releasedBefore?: number | undefined;
-  /** How many notifications are released for each block (release-held.ts). */
-  releasedMax?: number | undefined;
   finalizedNumber: number;
   /** The newest block that a quorum of the nodes was seen to have; undefined keeps what is stored. */
   corroboratedNumber?: number | undefined;
@@ -77,18 +75,9 @@ type Reorg = {
   undo?(tx: Tx): Promise<void>;
 };
 
-/**
- * `orphanedCount`: stored blocks that the reorg orphaned. `hasHeld`: some notifications up to `releasedNumber` are left for the next commits
- * to release.
- */
+/** `orphanedCount`: stored blocks that the reorg orphaned. */
 export type Committed =
-  | {
-      outcome: 'committed';
-      notificationCount: number;
-      orphanedCount: number;
-      hasDeferred: boolean;
-      hasHeld: boolean;
-    }
+  | { outcome: 'committed'; notificationCount: number; orphanedCount: number; hasDeferred: boolean }
   | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
   | { outcome: 'lost' };
 
@@ -232,7 +221,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
     if (lost.length > 0) await storeMissed(tx, { blocks: commit.blocks, transfers: missed }, orphaned);
-    const written = await writeNotifications(tx, {
+    const { notificationCount, hasDeferred } = await writeNotifications(tx, {
       ...commit,
       matches,
       kept,
@@ -241,7 +230,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     await updateChain(tx, commit);
     await commit.also?.(tx);
     const orphanedCount = orphaned?.orphanedCount ?? 0;
-    return { outcome: 'committed', orphanedCount, ...written };
+    return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred };
   });
 }
 

@@ -35,8 +35,6 @@ type NewNotifications = {
   reorgIds: readonly number[];
   releasedNumber: number;
   releasedBefore?: number | undefined;
-  /** How many notifications are released for each block (release-held.ts). */
-  releasedMax?: number | undefined;
   confirmations?: number;
   /** Whether transactions of the matches may have notifications already. Queried if undefined. */
   hasEarlier?: boolean;
@@ -44,11 +42,11 @@ type NewNotifications = {
   now: Date;
 };
 
-/** Inserts, includes again, withdraws and releases notifications, and wakes their lanes. `hasHeld`: the next commits release the rest. */
+/** Inserts, includes again, withdraws and releases notifications, and wakes their lanes. */
 export async function writeNotifications(
   tx: Tx,
   { matches, kept = [], reorgIds, deferral: limits = deferralLimits, ...moment }: NewNotifications,
-): Promise<{ notificationCount: number; hasDeferred: boolean; hasHeld: boolean }> {
+): Promise<{ notificationCount: number; hasDeferred: boolean }> {
   const { now } = moment;
   const deferrable = await listDeferrable(tx, matches, { isReorg: reorgIds.length > 0, limits });
   const { groups: without, shards } = deferrable;
@@ -66,10 +64,8 @@ export async function writeNotifications(
   );
   const left = [];
   for (const reorgId of reorgIds) left.push(...(await endReorg(tx, reorgId, now)));
-  const released = await releaseHeld(tx, {
-    ...{ ...moment, laneIds: lanesToWake(made), blockCount: moment.blocks.length },
-  });
-  const stored = [...made, ...released.counts];
+  const released = await releaseHeld(tx, { ...moment, laneIds: lanesToWake(made) });
+  const stored = [...made, ...released];
   const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
   // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
   await wakeLanes(tx, lanesToWake(stored), now);
@@ -77,7 +73,6 @@ export async function writeNotifications(
   return {
     notificationCount: made.reduce((sum, { count }) => sum + count, 0),
     hasDeferred: without.length > 0,
-    hasHeld: released.hasMore,
   };
 }
 

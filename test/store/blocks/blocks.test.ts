@@ -61,7 +61,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 3,
       orphanedCount: 0,
       hasDeferred: false,
-      hasHeld: false,
     });
     const rows = await listNotifications(database());
     assert.deepEqual(rows.map((row) => row.watched_address_id).sort(), records.map(({ id }) => id).sort());
@@ -153,7 +152,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 1,
       orphanedCount: 0,
       hasDeferred: false,
-      hasHeld: false,
     });
   });
 
@@ -264,7 +262,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 0,
       orphanedCount: 0,
       hasDeferred: false,
-      hasHeld: false,
     });
     const [after, ...more] = await listNotifications(database());
     assert.deepEqual(more, []);
@@ -297,7 +294,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 0,
       orphanedCount: 1,
       hasDeferred: false,
-      hasHeld: false,
     });
     assert.deepEqual(await listNotifications(database()), [before]);
   });

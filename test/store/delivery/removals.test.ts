@@ -179,7 +179,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       notificationCount: 0,
       orphanedCount: 0,
       hasDeferred: false,
-      hasHeld: false,
     });
     const held = await onlyRow();
     assert.deepEqual([held.state, held.revision, held.processed_at], ['held', 2, null]);

@@ -208,25 +208,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await attemptDue(database(), { now: later(4), succeeds: true })).length, 2);
   });
 
-  test('a commit releases only so many notifications of a shard, the oldest first, and those of others at once', async () => {
-    for (let record = 0; record < 5; record += 1)
-      await watchAddress(database(), { url: `https://host${record}.example/hook` });
-    const last = await watchAddress(database(), { watcherId: 2 });
-    await mine(database(), headerOf(1), [transferOf()], { releasedNumber: 0, ...atOnce });
-    const waitingAfter = async (number: number) => {
-      const options = { releasedBefore: 0, releasedNumber: 1, releasedMax: 2 };
-      const committed = await mine(database(), headerOf(number), [], options);
-      const rows = (await listNotifications(database())).toSorted((one, other) => one.id - other.id);
-      const own = rows.filter((row) => row.watched_address_id !== last.id);
-      const others = rows.filter((row) => row.watched_address_id === last.id);
-      const hasHeld = committed.outcome === 'committed' && committed.hasHeld;
-      return [own.map(({ state }) => state === 'waiting'), others.map(({ state }) => state), hasHeld];
-    };
-    assert.deepEqual(await waitingAfter(2), [[true, true, false, false, false], ['waiting'], true]);
-    assert.deepEqual(await waitingAfter(3), [[true, true, true, true, false], ['waiting'], true]);
-    assert.deepEqual(await waitingAfter(4), [[true, true, true, true, true], ['waiting'], false]);
-  });
-
   test('fewer confirmations than those of the service change nothing', async () => {
     await watchAddress(database(), { settings: { confirmations: 1 } });
     await mine(database(), headerOf(1), [transferOf()], { releasedNumber: -2 });
