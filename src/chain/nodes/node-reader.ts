@@ -2,7 +2,7 @@
  * Reads the identity, capabilities and headers of a single node.
  */
 import type { Clock } from '../../core/clock.ts';
-import { disproof } from '../../core/fault.ts';
+import { disproof, Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { quantityOf } from '../blocks/bundle.ts';
@@ -53,8 +53,7 @@ type NodeReaderOptions = {
   verifier?: Verifier;
 };
 
-/** A node whose traces failed is probed again after this time. */
-const UNTRACED_MS = 60_000;
+const UNTRACED_MS = { min: 60_000, max: 3_600_000 };
 
 export function createNodeReader(options: NodeReaderOptions): NodeReader {
   const { nodes, clock, verifier } = options;
@@ -115,24 +114,49 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
   };
 }
 
+/**
+ * A node whose traces failed is probed again after a minute, and after twice as long each time that they fail again. Its capabilities serve
+ * meanwhile, and after a probe that failed.
+ */
 function createPrepare(
   { clock, log, internalTransfers }: Pick<NodeReaderOptions, 'clock' | 'log' | 'internalTransfers'>,
   pinned: () => ChainIdentity,
 ): NodeReader['prepare'] {
-  return async (node, rpc, signal) => {
-    const nowMs = clock.now().getTime();
-    if (node.capabilities !== undefined && nowMs < node.probeAt) return node.capabilities;
-    const found = await probe(rpc, pinned(), internalTransfers !== 'off', signal);
-    const { traceError } = found;
+  const failures = new Map<Node, { ms: number; error: string }>();
+
+  async function probeNode(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities> {
+    const { isCertain, untraced, ...found } = await probe(rpc, pinned(), internalTransfers !== 'off', signal);
     // An error doesn't say that a node which could trace before no longer can.
-    const traces = traceError === undefined ? found.capabilities.traces : (node.traceMethod ?? 'none');
+    const isKept = node.traceMethod !== undefined && untraced?.lacking.has(node.traceMethod) === false;
+    const traces = isKept && node.traceMethod !== undefined ? node.traceMethod : found.capabilities.traces;
     const capabilities = { ...found.capabilities, traces };
-    if (found.isCertain) node.capabilities = capabilities;
+    if (isCertain) node.capabilities = capabilities;
     node.traceMethod = traces;
-    node.probeAt = traceError === undefined ? Number.POSITIVE_INFINITY : nowMs + UNTRACED_MS;
+    const last = failures.get(node);
     const fields = { node: node.rpc.name, ...capabilities };
-    if (traceError === undefined) log.info(fields, 'node.probed');
-    else log.warn({ ...fields, traceError }, 'node.probed');
+    if (untraced === undefined || !isCertain) {
+      failures.delete(node);
+      node.probeAt = Number.POSITIVE_INFINITY;
+      log.info(fields, 'node.probed');
+      return capabilities;
+    }
+    const ms = Math.min(UNTRACED_MS.max, last === undefined ? UNTRACED_MS.min : 2 * last.ms);
+    failures.set(node, { ms, error: untraced.error });
+    node.probeAt = clock.now().getTime() + ms;
+    if (last?.error !== untraced.error) log.warn({ ...fields, traceError: untraced.error }, 'node.probed');
     return capabilities;
+  }
+
+  return async (node, rpc, signal) => {
+    const { capabilities } = node;
+    if (capabilities === undefined) return probeNode(node, rpc, signal);
+    const nowMs = clock.now().getTime();
+    if (nowMs < node.probeAt) return capabilities;
+    // Others that ask meanwhile don't probe it too.
+    node.probeAt = nowMs + UNTRACED_MS.min;
+    return probeNode(node, rpc, signal).catch((error: unknown) => {
+      if (!(error instanceof Fault) || error.code !== 'unavailable') throw error;
+      return capabilities;
+    });
   };
 }

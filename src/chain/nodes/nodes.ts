@@ -166,7 +166,9 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       const stored = compared.length === 0 ? undefined : await readStored();
       if (stored === undefined) return;
       const comparisons = compared.map((node) => compareNode({ clock, log, headerOf }, stored, node, signal));
-      await firstOrLate({ clock, signal }, [Promise.all(comparisons)], COMPARISON_WAIT_MS);
+      const all = Promise.all(comparisons).then(() => {});
+      if ((await firstOrLate({ clock, signal }, [all], COMPARISON_WAIT_MS)) === 'late')
+        all.catch((error: unknown) => log.error({ loop: 'comparison of nodes', err: error }, 'loop.bug'));
     },
     findHeader,
     ask: (calls, read, signal) =>

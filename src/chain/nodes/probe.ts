@@ -15,8 +15,8 @@ export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
 
 /**
  * Checks that the node is on the expected chain, and finds its capabilities. They are uncertain while the chain
- * has only the genesis block, because no node can trace that one. `traceError` is set if the node has a trace method but
- * answered with an error, for example because it doesn't have its newest block yet; `traces` is `none` then.
+ * has only the genesis block, because no node can trace that one. `untraced` is set if the node may have
+ * a trace method, but answered with an error, for example because it doesn't have its newest block yet; `traces` is `none` then.
  * @throws Fault, `conflict` for another chain
  */
 export async function probe(
@@ -24,7 +24,7 @@ export async function probe(
   expected: ChainIdentity,
   wantTraces: boolean,
   signal: AbortSignal,
-): Promise<{ capabilities: Capabilities; isCertain: boolean; traceError: string | undefined }> {
+): Promise<{ capabilities: Capabilities; isCertain: boolean; untraced: Untraced | undefined }> {
   await readIdentity(rpc, expected, signal);
   const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
   const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
@@ -40,7 +40,7 @@ export async function probe(
     traces: traces.method,
   };
   const isCertain = head.number > 0 || !wantTraces || traces.method !== 'none';
-  return { capabilities, isCertain, traceError: traces.error };
+  return { capabilities, isCertain, untraced: traces.untraced };
 }
 
 /**
@@ -87,24 +87,28 @@ async function canBatch(rpc: ObservedRpc, signal: AbortSignal): Promise<boolean>
   }
 }
 
-type FoundTraces = { method: TraceMethod | 'none'; error: string | undefined };
-const ABSENT: FoundTraces = { method: 'none', error: undefined };
+/** `lacking`: the methods that the node says it lacks. */
+type Untraced = { error: string; lacking: ReadonlySet<TraceMethod | 'none'> };
+type FoundTraces = { method: TraceMethod | 'none'; untraced: Untraced | undefined };
+const ABSENT: FoundTraces = { method: 'none', untraced: undefined };
 
 /** Traces the newest block, and its parent if the node may lack the newest one. */
 async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal): Promise<FoundTraces> {
   const isUnsafe = await hangsWhenTraced(rpc, signal);
   const parent = { hash: head.parentHash, number: head.number - 1 };
+  const lacking = new Set<TraceMethod>();
   let error: string | undefined;
   for (const block of parent.number > 0 ? [head, parent] : [head]) {
-    error = undefined;
     for (const [method, params] of candidatesFor(block, isUnsafe)) {
+      if (lacking.has(method)) continue;
       const [answer] = await rpc.batch([{ method, params }], signal);
-      if (answer?.ok === true && Array.isArray(answer.result)) return { method, error: undefined };
-      if (answer?.ok === false && !lacksMethod(answer)) error ??= `${method}: ${answer.message}`;
+      if (answer?.ok === true && Array.isArray(answer.result)) return { method, untraced: undefined };
+      if (lacksMethod(answer)) lacking.add(method);
+      else error = `${method}: ${answer?.ok === false ? answer.message : 'no traces'}`;
     }
-    if (error === undefined) return ABSENT;
   }
-  return { method: 'none', error };
+  const isSure = lacking.size === candidatesFor(head, isUnsafe).length;
+  return isSure || error === undefined ? ABSENT : { method: 'none', untraced: { error, lacking } };
 }
 
 function candidatesFor(

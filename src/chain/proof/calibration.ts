@@ -28,10 +28,10 @@ export type CalibrationOptions = {
 };
 
 export type Calibration = {
-  /** Whether recent blocks should be sampled (`addSample`) before the next `judge`. */
-  needsSample(): boolean;
+  /** Whether recent blocks of these nodes, for which any values may stand, should be sampled (`addSample`) before the next `judge`. */
+  needsSample(nodes: readonly unknown[]): boolean;
   /**
-   * Counts the checks of some blocks of this node, which any value may stand for.
+   * Counts the checks of some blocks of this node; none if it gave none.
    * @returns whether no other node need be sampled: a quorum has been, and for each open check, either a quorum keeps it,
    * or no node breaks it and, if a refused block broke it, a block has kept it.
    */
@@ -67,6 +67,9 @@ const HONOURING_CHAIN_IDS: readonly number[] = [1, 11_155_111, 17_000, 560_048];
 /** This many blocks of a node are enough to say that it keeps a check. */
 const EVIDENCE_BLOCKS_MIN = 3;
 
+/** Sampling is due again after at most this many more blocks. */
+const DUE_BLOCKS_MAX = 1_000;
+
 /** How many blocks have kept and broken a check. */
 type Tally = { held: number; failed: number };
 type Tallies = Record<CheckName, Tally>;
@@ -78,9 +81,10 @@ export function createCalibration(options: CalibrationOptions): Calibration {
   const samples = createSamples(quorum);
   /** The blocks that `judge` has let pass, and those of a single node's samples. */
   const passed = noBlocks();
-  /** With several nodes, an open check that so many passed blocks kept makes the next sample due. */
-  let dueAt = EVIDENCE_BLOCKS_MIN;
-  /** Open checks that a refused block broke since the last sample. */
+  /** With several nodes, blocks that kept or broke an open check make the next sample due. */
+  const kept = eachCheck(() => createDue(EVIDENCE_BLOCKS_MIN));
+  const broke = eachCheck(() => createDue(1));
+  /** Open checks that a refused block broke. */
   const doubted = new Set<CheckName>();
   const areJudged = () => states.transactionsRoot === 'enforced' || states.receiptsRoot === 'enforced';
   const types = createTypes({ ...options, isKnown, quorum, areJudged });
@@ -109,27 +113,25 @@ export function createCalibration(options: CalibrationOptions): Calibration {
   function notePassed(checks: Checks): void {
     countAll(passed, checks);
     if (nodeCount === 1) decideOpen();
-    else if (checkNames.some((name) => isOpen(name) && passed[name].held >= dueAt)) {
-      needsSample = true;
-      dueAt *= 2;
-    }
+    else for (const name of checkNames.filter(isOpen)) if (kept[name](passed[name].held)) needsSample = true;
   }
 
+  const isClear = (name: CheckName) => !isOpen(name) || samples.areClear(name, doubted.has(name));
+
   return {
-    needsSample: () => needsSample,
+    // A node that the last sample lacked may decide a check.
+    needsSample: (nodes) => needsSample || (doubted.size > 0 && !nodes.every(samples.wasAsked)),
     addSample(node, sample) {
       samples.add(node, sample);
       if (nodeCount === 1) for (const checks of sample) countAll(passed, checks);
-      const areTypesClear = types.addSample(sample);
-      const isClear = (name: CheckName) => !isOpen(name) || samples.areClear(name, doubted.has(name));
-      return areTypesClear && samples.areEnough() && checkNames.every(isClear);
+      return types.addSample(sample) && samples.areEnough() && checkNames.every(isClear);
     },
     endSample() {
       needsSample = false;
-      doubted.clear();
-      samples.end();
       types.endSample();
       decideOpen();
+      for (const name of [...doubted].filter(isClear)) doubted.delete(name);
+      samples.end();
     },
     enforce(names, observed) {
       if (mode !== 'auto') return;
@@ -142,9 +144,12 @@ export function createCalibration(options: CalibrationOptions): Calibration {
       if (broken.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
         const open = broken.filter((check) => nodeCount > 1 && isOpen(check) && checks[check] === 'fails');
-        for (const check of open) doubted.add(check);
+        for (const check of open) {
+          doubted.add(check);
+          if (broke[check]()) needsSample = true;
+        }
         const refused = broken.some((check) => checks[check] === 'unknown') ? types.refused(checks) : [];
-        if (types.doubt(refused) || open.length > 0) needsSample = true;
+        if (types.doubt(refused)) needsSample = true;
         throw refusal(name, { broken, checks, states, advice: adviceOn(refused, mode) });
       }
       types.observe(checks);
@@ -172,12 +177,27 @@ function verdictOfOne(tally: Tally): CheckState {
   return breaks(tally) && tally.failed >= EVIDENCE_BLOCKS_MIN ? 'off' : 'calibrating';
 }
 
+/**
+ * Counts blocks, one or up to `count`. It returns true at `first` and at about twice as many each time, so that a node that lies in each block
+ * doesn't have all nodes sampled each time.
+ */
+function createDue(first: number): (count?: number) => boolean {
+  let [counted, due] = [0, first];
+  return (count = counted + 1) => {
+    counted = count;
+    if (counted < due) return false;
+    due = counted + Math.min(counted, DUE_BLOCKS_MAX);
+    return true;
+  };
+}
+
 /** The blocks of several nodes. */
 function createSamples(quorum: number) {
   /** The blocks of each node in all samples. */
   const tallies = new Map<unknown, Tallies>();
-  /** The nodes of the current sample. */
+  /** The nodes of the current sample, and those that were asked for the last one. */
   const current = new Set<unknown>();
+  let [asking, asked] = [new Set<unknown>(), new Set<unknown>()];
 
   const areMany = (are: (tally: Tally) => boolean, name: CheckName): boolean =>
     [...tallies.values()].filter((one) => are(one[name])).length >= quorum;
@@ -186,6 +206,8 @@ function createSamples(quorum: number) {
 
   return {
     add(node: unknown, sample: readonly Checks[]): void {
+      asking.add(node);
+      if (sample.length === 0) return;
       const own = tallies.get(node) ?? noBlocks();
       tallies.set(node, own);
       current.add(node);
@@ -198,7 +220,11 @@ function createSamples(quorum: number) {
     /** Whether the nodes sampled now leave no doubt about this check, which a refused block may have broken. */
     areClear: (name: CheckName, isDoubted: boolean): boolean =>
       areMany(keeps, name) || (!hasSeen('failed', name) && (!isDoubted || hasSeen('held', name))),
-    end: () => current.clear(),
+    wasAsked: (node: unknown) => asked.has(node),
+    end(): void {
+      current.clear();
+      [asking, asked] = [new Set(), asking];
+    },
   };
 }
 

@@ -97,7 +97,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
         if (!(error instanceof Fault)) throw error;
       }
       sampleCount += sample.length;
-      if (sample.length > 0 && calibration.addSample(sampling.node, sample)) break;
+      if (calibration.addSample(sampling.node, sample)) break;
     }
     // The chain has no blocks yet or all nodes failed, so the next call tries again.
     if (sampleCount === 0) return;
@@ -107,8 +107,8 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
 
   return {
     async calibrate(samplings) {
-      if (!calibration.needsSample()) return;
-      // Concurrent callers share one sampling, because a node that was sampled twice would count as two.
+      if (!calibration.needsSample(samplings.map(({ node }) => node))) return;
+      // Concurrent callers share one sampling: a type that a node was seen to have twice would count as of two nodes.
       underWay ??= sampleNodes(samplings).finally(() => {
         underWay = undefined;
       });

@@ -142,7 +142,7 @@ create table deferred_match (
 CREATE INDEX deferred_match_block ON public.deferred_match USING btree (block_number);
 CREATE INDEX deferred_match_watcher ON public.deferred_match USING btree (watcher_id, id);
 comment on table deferred_match is 'Matches whose notifications are written after their block: of one watcher, one address and up to 10,000 records';
-comment on column deferred_match.records_left is 'How many of the last record_ids still lack their notifications';
+comment on column deferred_match.records_left is 'Number of record_ids, counted from the end, without notifications';
 comment on column deferred_match.matches is 'Transfers of the address';
 comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
 

@@ -175,6 +175,46 @@ test('a node whose first probe had an error is probed again after a minute', asy
   });
 });
 
+test('a node that loses its trace method serves without traces, although another method gives an error', async () => {
+  const methods: Methods = complete();
+  await withNodes([methods], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 1]);
+    const { [TRACE]: _lost, ...rest } = methods;
+    nodeAt(stage.scripted, 0).methods = {
+      ...rest,
+      trace_block: () => {
+        throw new RpcError(-32_000, 'only on paid plans');
+      },
+    };
+    assert.deepEqual(await read(stage), [0, 0]);
+  });
+});
+
+test('a node that always gives an error to traces is probed rarely, by one of its callers, and serves if that fails', async () => {
+  const { methods } = failing(complete());
+  await withNodes([methods], async (stage) => {
+    const node = nodeAt(stage.scripted, 0);
+    const probesOf = async () => {
+      const before = countOf(node, 'web3_clientVersion');
+      await Promise.all([read(stage), read(stage), read(stage)]);
+      return countOf(node, 'web3_clientVersion') - before;
+    };
+    await read(stage);
+    assert.equal(await probesOf(), 0);
+    for (const ms of [60_000, 120_000]) {
+      stage.clock.advance(ms);
+      assert.equal(await probesOf(), 1);
+    }
+    stage.clock.advance(60_000);
+    assert.equal(await probesOf(), 0);
+    stage.clock.advance(180_000);
+    node.methods.eth_chainId = () => {
+      throw new RpcError(-32_000, 'overloaded');
+    };
+    assert.deepEqual(await read(stage), [0, 0]);
+  });
+});
+
 test('two tracing nodes that differ hold the block, and the message names both', () =>
   withNodes([omitting(), complete()], async (stage) => {
     await assert.rejects(read(stage), {

@@ -126,7 +126,7 @@ describe('auto', () => {
     const calibration = calibrated(broken, { nodeCount: 2 });
     assert.equal(calibration.states().receiptsRoot, 'calibrating');
     for (let count = 0; count < 10; count += 1) refuses(calibration, withoutReceipts);
-    assert.equal(calibration.needsSample(), true);
+    assert.equal(calibration.needsSample([]), true);
     calibration.addSample(1, broken);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'calibrating', 'the same node again is no second one');
@@ -143,7 +143,7 @@ describe('auto', () => {
     assert.equal(calibration.addSample(2, [empty]), true, 'no block has broken a check');
     calibration.endSample();
     refuses(calibration, withoutReceipts);
-    assert.equal(calibration.needsSample(), true);
+    assert.equal(calibration.needsSample([]), true);
     assert.equal(
       calibration.addSample(1, [empty, empty, empty]),
       false,
@@ -181,7 +181,7 @@ describe('auto', () => {
     let samples = 0;
     for (let block = 0; block < 1_000; block += 1) {
       calibration.judge('block', whole);
-      if (!calibration.needsSample()) continue;
+      if (!calibration.needsSample([])) continue;
       samples += 1;
       calibration.addSample(1, [whole, whole, whole]);
       calibration.endSample();
@@ -191,6 +191,38 @@ describe('auto', () => {
     calibration.addSample(2, [whole, whole, whole]);
     calibration.endSample();
     assert.equal(calibration.states().receiptsRoot, 'enforced', 'the second node agrees');
+  });
+
+  test('one of two nodes that breaks a check in every block does not have the nodes sampled for each of them', () => {
+    const calibration = createCalibration({ ...fresh, nodeCount: 2 });
+    const sampleBoth = () => {
+      calibration.addSample(1, [withoutReceipts, withoutReceipts, withoutReceipts]);
+      calibration.addSample(2, [whole, whole, whole]);
+      calibration.endSample();
+    };
+    sampleBoth();
+    let samples = 0;
+    for (let block = 0; block < 1_000; block += 1) {
+      refuses(calibration, withoutReceipts);
+      calibration.judge('block', whole);
+      if (!calibration.needsSample([1, 2])) continue;
+      samples += 1;
+      sampleBoth();
+    }
+    assert.equal(samples, 19, 'after 1, 2, 4 … refused and 3, 6, 12 … used blocks');
+  });
+
+  test('a node that the last sample lacked makes the next one due while a check is in doubt', () => {
+    const calibration = calibrated([withoutReceipts, withoutReceipts, withoutReceipts], { nodeCount: 2 });
+    refuses(calibration, withoutReceipts);
+    calibration.addSample(1, [withoutReceipts]);
+    calibration.endSample();
+    assert.equal(calibration.needsSample([1]), false);
+    assert.equal(calibration.needsSample([1, 2]), true);
+    calibration.addSample(1, [withoutReceipts]);
+    calibration.addSample(2, []);
+    calibration.endSample();
+    assert.equal(calibration.needsSample([1, 2]), false, 'it gave no blocks');
   });
 
   test('checks observed before a restart are enforced after it, whatever the nodes then answer', () => {
@@ -212,15 +244,15 @@ describe('auto', () => {
   test('nothing is sampled if another process has observed all checks', () => {
     const calibration = createCalibration(fresh);
     calibration.enforce(['headerHash', 'transactionsRoot', 'transactionHashes', 'receiptsRoot'], []);
-    assert.equal(calibration.needsSample(), true);
+    assert.equal(calibration.needsSample([]), true);
     calibration.enforce(['withdrawalsRoot'], []);
-    assert.equal(calibration.needsSample(), false);
+    assert.equal(calibration.needsSample([]), false);
   });
 
   for (const chainId of [1, 11_155_111, 17_000, 560_048]) {
     test(`chain ${chainId} is Ethereum's: its first block must be proved`, () => {
       const calibration = createCalibration({ ...fresh, chainId });
-      assert.equal(calibration.needsSample(), false);
+      assert.equal(calibration.needsSample([]), false);
       refuses(calibration, withoutReceipts);
       refuses(calibration, odd('0x7e'), /its transactions root cannot be computed/);
       refuses(calibration, provedOdd('0x6a'), /of type 0x6a, .* set chain\.unprovedTypes: \["0x6a"\]/);
@@ -315,7 +347,7 @@ describe('transaction types that Chainbell cannot encode, in auto', () => {
     assert.equal(calibration.addSample(2, [whole, whole, whole, whole]), true);
     calibration.endSample();
     refuses(calibration, odd('0x7e'));
-    assert.equal(calibration.needsSample(), true, 'all nodes are asked about the refused block');
+    assert.equal(calibration.needsSample([]), true, 'all nodes are asked about the refused block');
     for (let node = 1; node <= 3; node += 1)
       assert.equal(calibration.addSample(node, node === 1 ? [whole] : [odd('0x7e')]), false);
     calibration.endSample();
@@ -327,7 +359,7 @@ describe('transaction types that Chainbell cannot encode, in auto', () => {
     let samples = 0;
     for (let block = 0; block < 1_000; block += 1) {
       refuses(calibration, odd('0x7e'));
-      if (!calibration.needsSample()) continue;
+      if (!calibration.needsSample([])) continue;
       samples += 1;
       calibration.addSample(1, [odd('0x7e')]);
       calibration.addSample(2, [whole]);
@@ -347,7 +379,7 @@ describe('transaction types that Chainbell cannot encode, in auto', () => {
 
 test('strict refuses all blocks that are not proved, from the first one on', () => {
   const calibration = createCalibration({ ...fresh, mode: 'strict' });
-  assert.equal(calibration.needsSample(), false);
+  assert.equal(calibration.needsSample([]), false);
   assert.equal(calibration.judge('block 7', whole), true);
   assert.equal(calibration.judge('block 7', empty), true);
   refuses(calibration, withoutReceipts);

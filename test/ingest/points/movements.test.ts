@@ -48,7 +48,7 @@ function movementsOf(...locks: readonly [amount: bigint, lockSeconds: bigint][])
 
 test('the rules of this test have no problems', () => assert.deepEqual(problems, []));
 
-test('a change that no balance could hold is none', () => {
+test('a change with more digits than a balance can have does not count', () => {
   const [largest, larger] = movementsOf([WORD_MAX, 10n ** 20n], [WORD_MAX, 10n ** 21n]);
   assert.ok(largest !== undefined && larger !== undefined);
   assert.equal(changeOf(largest.activity, { block, priceAt }), WORD_MAX * 10n ** 20n);
@@ -56,7 +56,7 @@ test('a change that no balance could hold is none', () => {
 });
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('values without measure leave the balance as it was, and the block is stored', async () => {
+  test('changes beyond the largest balance leave it as it was, and the block is stored', async () => {
     const most: [bigint, bigint] = [WORD_MAX, 8n * 10n ** 20n];
     await database().transaction((tx) =>
       moveBalances(tx, movementsOf([5n, 2n], [WORD_MAX, WORD_MAX], most, most), priceAt),

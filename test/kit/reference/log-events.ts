@@ -163,7 +163,7 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'info',
     fields: 'node, its capabilities, traceError',
     meaning:
-      'A node answered for the first time. A warning with `traceError` if it answered with an error to a trace; without an earlier success it is asked again after a minute.',
+      'A node answered for the first time, or again after its capabilities were in doubt. A warning with `traceError` if it answered with an error to a trace: it is asked again after 1, 2, 4 … minutes, at most an hour.',
   },
   'node.lost_method': {
     level: 'warn',
@@ -184,7 +184,7 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'warn',
     fields: 'node',
     meaning:
-      'A node that names another head did not answer in time which blocks it has. It is compared with the stored blocks again after 30 s.',
+      'A node did not say in time which blocks it has. It is compared with the stored blocks again after 30 s.',
   },
   'node.agrees': { level: 'info', fields: 'node, number', meaning: 'A node agrees again.' },
   'node.disproved': {
