@@ -38,11 +38,13 @@ const READ_ONLY = '25006';
 const FULL = '53300';
 /** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
 const QUERY_MS_MAX = 120_000;
+/** The driver parses only this style. A pooler in transaction mode keeps it for the connection, unlike most other settings. */
+const POOLED_SESSION = `set datestyle = 'ISO'`;
 /**
  * What sessions depend on, whatever the role's and the database's defaults are. A statement after a lock must see what others committed
  * before. No statement runs for long enough to gain from compilation, which starts when the planner overestimates the rows.
  */
-const SESSION = `set default_transaction_isolation = 'read committed'; set jit = off`;
+const SESSION = `${POOLED_SESSION}; set default_transaction_isolation = 'read committed'; set jit = off`;
 /** The driver's message, which `answerOf` uses too. The connection still waits for the answer. */
 const GIVEN_UP = 'Query read timeout';
 
@@ -111,7 +113,7 @@ export function createPostgresHosts(
   async function verify(client: pg.PoolClient, done: (error?: Error) => void): Promise<void> {
     try {
       await check(client);
-      if (keepsSessions) await client.query(bounded(SESSION, CONNECT_MS_MAX));
+      await client.query(bounded(keepsSessions ? SESSION : POOLED_SESSION, CONNECT_MS_MAX));
       const socket = isWatching ? sockets.of(client) : undefined;
       if (socket !== undefined) await silent.watch(client, socket, CONNECT_MS_MAX);
     } catch (error) {

@@ -7,7 +7,9 @@ import { test } from 'node:test';
 import pg from 'pg';
 import { migrate } from '../../../src/store/db/migrate.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { onPostgres } from '../../kit/each-database.ts';
+import { hasPgbouncer, startPgbouncer } from '../../kit/pgbouncer.ts';
 
 onPostgres(({ place }) => {
   /** Runs each statement on the server, outside of transactions. */
@@ -40,6 +42,31 @@ onPostgres(({ place }) => {
         message:
           'database: its encoding is SQL_ASCII, but names need UTF8. Create the database with: createdb --encoding UTF8 --template template0',
       });
+    } finally {
+      await onServer(`drop database ${name} with (force)`);
+    }
+  });
+
+  test('times are read correctly whatever style the database shows them in, also through a pooler', async () => {
+    const name = `chainbell_style_${randomBytes(6).toString('hex')}`;
+    await onServer(
+      `create database ${name} encoding 'UTF8' template template0`,
+      `alter database ${name} set datestyle = 'German, DMY'`,
+    );
+    try {
+      await using parts = new AsyncDisposableStack();
+      const readTime = async (url: string, sessionUrl: string) => {
+        const database = await openDatabase({ url, sessionUrl, dataDir: '' });
+        parts.defer(() => database.close());
+        return database.query(sql`select '2026-11-29 12:00:00+00'::timestamptz as at`);
+      };
+      const direct = urlOf(name);
+      const expected = [{ at: new Date('2026-11-29T12:00:00Z') }];
+      assert.deepEqual(await readTime(direct, ''), expected);
+      if (!hasPgbouncer) return;
+      const pooler = parts.use(await startPgbouncer(direct, 'transaction', { poolSize: 2 }));
+      for (let times = 0; times < 3; times += 1)
+        assert.deepEqual(await readTime(pooler.url, direct), expected);
     } finally {
       await onServer(`drop database ${name} with (force)`);
     }
