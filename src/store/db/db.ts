@@ -81,10 +81,10 @@ export type Connections = { follower: number; api: number; delivery: number };
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
  * operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
  * failover, a transaction that the server ended because it took or was idle for too long, and access that an operator changes:
- * another password, a role without login, a database that is renamed.
+ * another password, a role without login or without a privilege, a database that is renamed.
  */
 const RETRYABLE =
-  /^(08|28|3D000|53|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+  /^(08|28|3D000|42501|53|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
@@ -107,15 +107,19 @@ export const URL_SETTING = 'database.url (DATABASE_URL)';
 const REFUSED = /^(28|3D000)/;
 const NO_DATABASE = '3D000';
 
+/** The role lacks a privilege. */
+export const DENIED = '42501';
+
 /** What to do about a refused connection; undefined for other errors. */
 export function adviceOnRefusal(error: unknown): string | undefined {
-  const code = error instanceof Error ? codeOf(error) : '';
+  const code = sqlStateOf(error);
   if (code === NO_DATABASE) return `Create this database, or change ${URL_SETTING}`;
   return REFUSED.test(code) ? `Check user and password in ${URL_SETTING}` : undefined;
 }
 
 const ADVICE: readonly [code: RegExp, advice: string][] = [
   [READ_ONLY, READ_ONLY_ADVICE],
+  [/^42501/, `Grant the privilege to the role in ${URL_SETTING}, or make that role the owner`],
   [
     /^53300/,
     "Raise the server's max_connections or the limit of this role or database, lower database.connections, or end other clients",
@@ -126,8 +130,11 @@ const ADVICE: readonly [code: RegExp, advice: string][] = [
   ],
 ];
 
-const codeOf = (error: Error): string =>
-  'code' in error && typeof error.code === 'string' ? error.code : '';
+/** The SQLSTATE of a driver error or of the Fault that it caused, or the code of a socket error; else ''. */
+export function sqlStateOf(error: unknown): string {
+  const source = error instanceof Fault ? error.cause : error;
+  return source instanceof Error && 'code' in source && typeof source.code === 'string' ? source.code : '';
+}
 
 /** Citus reports any error of a worker that receives rows without its code, also a full disk. */
 const isOfCopy = (error: Error): boolean => 'routine' in error && error.routine === 'ReportCopyError';
@@ -138,8 +145,8 @@ const UNREACHABLE_ADVICE = `Check that the server runs and that ${URL_SETTING} n
 
 /** Turns a driver error into a Fault if a retry may succeed. Any other error is a bug and stays as it is. */
 export function databaseError(error: unknown): unknown {
-  if (!(error instanceof Error)) return error;
-  const code = codeOf(error);
+  if (!(error instanceof Error) || error instanceof Fault) return error;
+  const code = sqlStateOf(error);
   const nested =
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
   const isBroken = code === INTERNAL && (BROKEN_TEXT.test(error.message) || isOfCopy(error));

@@ -6,9 +6,9 @@
 import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import { machineSteadyMs, systemClock } from '../../core/clock.ts';
-import { Fault } from '../../core/fault.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
 import { listOf } from './arrays.ts';
-import type { Database, Db, Tx } from './db.ts';
+import { type Database, type Db, DENIED, sqlStateOf, type Tx } from './db.ts';
 import { within } from './shard-rows.ts';
 import { type Sql, sql } from './sql.ts';
 
@@ -268,16 +268,14 @@ export async function recoverCommits(database: Database, places: readonly Place[
 
 const RECOVERY_TRIES = 5;
 
-const INSUFFICIENT_PRIVILEGE = '42501';
-
 async function recoverPrepared(database: Database): Promise<void> {
   try {
     await database.query(sql`select recover_prepared_transactions()`);
   } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === INSUFFICIENT_PRIVILEGE)) throw error;
+    if (!(error instanceof Fault && sqlStateOf(error) === DENIED)) throw error;
     throw new Fault(
       'unavailable',
-      `database: ${error.message}. Lost shards can't catch up without it. As a superuser, run on the coordinator: grant execute on function recover_prepared_transactions() to the role of database.url`,
+      `database: ${messageOf(error.cause)}. Lost shards can't catch up without it. As a superuser, run on the coordinator: grant execute on function recover_prepared_transactions() to the role of database.url`,
       { cause: error },
     );
   }

@@ -5,8 +5,8 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { Fault } from '../../core/fault.ts';
-import type { Database, Db } from './db.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import { type Database, type Db, DENIED, sqlStateOf } from './db.ts';
 import { sql } from './sql.ts';
 
 const FOLDER = new URL('./migrations/', import.meta.url);
@@ -109,10 +109,10 @@ async function apply(
   } catch (error) {
     // If the row exists, another process has applied the whole migration.
     if ((await listApplied(database)).length >= id) return false;
-    if (error instanceof Error && 'code' in error && error.code === '42501')
+    if (error instanceof Fault && sqlStateOf(error) === DENIED)
       throw new Fault(
         'invalid',
-        `database: ${error.message}. Make the role the owner of its database: alter database … owner to …`,
+        `database: ${messageOf(error.cause)}. Make the role the owner of its database: alter database … owner to …`,
         { cause: error },
       );
     throw error;

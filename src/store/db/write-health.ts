@@ -5,7 +5,7 @@ import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
-import { type Database, databaseError, READ_ONLY_ADVICE, type Tx } from './db.ts';
+import { type Database, DENIED, databaseError, READ_ONLY_ADVICE, sqlStateOf, type Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
 /** A part of the process whose last write failed. */
@@ -32,9 +32,6 @@ const PROBE_MS_MAX = 1_000;
 const PASSING = /^(40|55P03|57014)/;
 /** Access denied, resources, operator intervention, system errors, internal errors, read-only. */
 const LASTING = /^(08|28|53|57|58|XX|25006)/;
-
-/** The role may not do it. The database itself works. */
-const MAY_NOT = '42501';
 
 const ADVICE: readonly [pattern: RegExp, advice: string][] = [
   [/^(53100|ENOSPC)/, 'The disk is full. Free space on the volume of the database.'],
@@ -161,7 +158,7 @@ async function probeWrite(database: Database, now: Date): Promise<void> {
         select repeat(md5(random()::text), 30) as filler from generate_series(1, 1000)`);
     });
   } catch (error) {
-    if (!(error instanceof Error && codeOf(error) === MAY_NOT)) throw error;
+    if (sqlStateOf(error) !== DENIED) throw error;
     await database.query(row);
   }
 }
@@ -169,21 +166,16 @@ async function probeWrite(database: Database, now: Date): Promise<void> {
 const isWrite = ({ text }: Sql) =>
   /\b(insert into|update|delete from)\b/.test(text.replaceAll('for update', ''));
 
-const codeOf = (error: Error): string => {
-  const cause = error instanceof Fault ? error.cause : error;
-  return cause instanceof Error && 'code' in cause && typeof cause.code === 'string' ? cause.code : '';
-};
-
 function isLasting(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;
-  const code = codeOf(error);
+  const code = sqlStateOf(error);
   if (PASSING.test(code)) return false;
   // An error without a code is a broken connection, which databaseError recognizes by its text.
   return LASTING.test(code) || (error instanceof Fault && databaseError(error.cause) instanceof Fault);
 }
 
 function describe(error: Error): string {
-  const advice = ADVICE.find(([pattern]) => pattern.test(codeOf(error)))?.[1] ?? OTHER_ADVICE;
+  const advice = ADVICE.find(([pattern]) => pattern.test(sqlStateOf(error)))?.[1] ?? OTHER_ADVICE;
   const message = messageOf(error);
   // databaseError has added what to do to some messages.
   return /database\.(url|connections)/.test(message) ? `${message}.` : `${message}. ${advice}`;

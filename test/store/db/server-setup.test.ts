@@ -47,6 +47,40 @@ onPostgres(({ place }) => {
     }
   });
 
+  test('a role that lacks a privilege fails its writes with what to do, and the granted privilege lets them succeed', async () => {
+    const role = {
+      name: `chainbell_reader_${randomBytes(6).toString('hex')}`,
+      password: randomBytes(12).toString('hex'),
+    };
+    const { pathname } = new URL(place().url);
+    await onServer(
+      `create role ${role.name} login password '${role.password}'`,
+      `grant select on all tables in schema public to ${role.name}`,
+    );
+    try {
+      const database = await openDatabase({ url: urlOf(pathname.slice(1), role), dataDir: '' });
+      try {
+        const write = sql`update clock_state set probed_at = null`;
+        const refused = {
+          ...{ name: 'Fault', code: 'unavailable' },
+          message:
+            'database: permission denied for table clock_state. Grant the privilege to the role in database.url (DATABASE_URL), or make that role the owner',
+        };
+        await assert.rejects(database.query(write), refused);
+        await assert.rejects(
+          database.transaction((tx) => tx.query(write)),
+          refused,
+        );
+        await onServer(`grant update on clock_state to ${role.name}`);
+        await database.query(write);
+      } finally {
+        await database.close();
+      }
+    } finally {
+      await onServer(`drop owned by ${role.name}`, `drop role ${role.name}`);
+    }
+  });
+
   test('times are read correctly whatever style the database shows them in, also through a pooler', async () => {
     const name = `chainbell_style_${randomBytes(6).toString('hex')}`;
     await onServer(

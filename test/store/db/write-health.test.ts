@@ -56,6 +56,7 @@ onEachDatabase(({ database }) => {
       ['53100', /disk is full/],
       ['25006', /read-only/],
       ['28P01', /user and password/],
+      ['42501', /Grant the privilege to the role/],
       ['53300', /max_connections/],
       ['57P03', /Check that it runs/],
       ['08006', /Check that it runs/],
