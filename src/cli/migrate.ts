@@ -5,9 +5,12 @@
 import type { Command } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { machineSteadyMs } from '../core/clock.ts';
-import { distributeTables } from '../store/db/citus.ts';
+import { Fault } from '../core/fault.ts';
+import { areTablesDistributed, distributeTables } from '../store/db/citus.ts';
 import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
+import type { Database } from '../store/db/db.ts';
 import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
+import { listProcesses } from '../store/deployment/processes.ts';
 import { exitCodes, withConfig } from './exit.ts';
 
 type Flags = { config?: string; check?: boolean; fromEmbedded?: boolean; citus?: boolean; json?: boolean };
@@ -73,12 +76,28 @@ async function run(flags: Flags, config: Config): Promise<void> {
   try {
     const done = flags.check === true ? [] : await migrate(database);
     const state = await migrationState(database);
-    const isDistributed = flags.citus === true ? await distributeTables(database) : undefined;
+    const isDistributed = flags.citus === true ? await distribute(database) : undefined;
     report(flags, { ...state, isDistributed }, done);
     if (state.pending.length > 0) process.exitCode = exitCodes.tryAgain;
   } finally {
     await database.close();
   }
+}
+
+/** @throws Fault `conflict` while the service runs: its statements are those for tables that aren't distributed. */
+async function distribute(database: Database): Promise<boolean> {
+  const { LOST_MS } = await import('../app/process-watch.ts');
+  const running = (await listProcesses(database)).filter(
+    ({ isStopped, ageMs }) => !isStopped && ageMs < LOST_MS,
+  );
+  if (running.length > 0 && !(await areTablesDistributed(database))) {
+    const names = running.map(({ roles, host, pid }) => `${roles.join(',')} on ${host} (pid ${pid})`);
+    throw new Fault(
+      'conflict',
+      `the service runs: ${names.join('; ')}. Stop it, and run this command again. A killed process counts as running for ${LOST_MS / 1_000} s`,
+    );
+  }
+  return distributeTables(database);
 }
 
 /** `isDistributed`: whether this call has distributed the tables; undefined if it was not to. */

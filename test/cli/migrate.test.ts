@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openDatabase } from '../../src/store/db/open.ts';
 import { sql } from '../../src/store/db/sql.ts';
+import { endProcess, writeHeartbeat } from '../../src/store/deployment/processes.ts';
+import { noon } from '../kit/chain-story.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { chain, chainbell } from './chainbell.ts';
@@ -112,6 +114,29 @@ test('a database that is newer than the program exits with 78', async () => {
   const env = { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET };
   const { code, err } = await chainbell(place.dataDir, env, 'migrate', '--check');
   assert.deepEqual([code, /Start the newer version/.test(err)], [78, true], err);
+});
+
+test('migrate --citus refuses to run beside the service, and names its processes', async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  const one = { version: '0.1.0', host: 'one.example', startedAt: noon };
+  await writeHeartbeat(database, { ...one, id: 'aaaa', roles: ['follower', 'api'], pid: 7 }, undefined);
+  await writeHeartbeat(database, { ...one, id: 'bbbb', roles: ['delivery'], pid: 8 }, undefined);
+  await endProcess(database, 'bbbb', { isFailed: false, error: undefined });
+  // The command may take longer than the 10 s after which a process is lost.
+  await database.query(sql`update process set seen_at = clock_timestamp() + interval '1 hour'`);
+  const env = { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET };
+  const run = () => chainbell(place.dataDir, env, 'migrate', '--citus');
+  const refused = await run();
+  assert.deepEqual(
+    [refused.code, refused.err],
+    [
+      78,
+      'chainbell: the service runs: follower,api on one.example (pid 7). Stop it, and run this command again. A killed process counts as running for 10 s\n',
+    ],
+  );
+  await database.query(sql`update process set seen_at = clock_timestamp() - interval '11 seconds'`);
+  assert.match((await run()).err, /the extension citus is missing/);
 });
 
 test('every command exits with 78 if the configuration has problems', async () => {
