@@ -46,7 +46,8 @@ export const DatabaseSection = Type.Object(
   {
     url: Type.With(DatabaseUrlText, {
       default: '',
-      description: 'Empty: embedded PostgreSQL in dataDir.',
+      description:
+        'Empty: embedded PostgreSQL in dataDir. With sslmode=verify-full the connection is encrypted and the server verified.',
     }),
     sessionUrl: Type.With(DatabaseUrlText, {
       default: '',

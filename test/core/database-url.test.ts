@@ -4,12 +4,12 @@ import { databaseUrlProblem, parseDatabaseUrl } from '../../src/core/database-ur
 
 test('each of several hosts gets a URL with the shared credentials, database and parameters', () => {
   const { urls, mustWrite } = parseDatabaseUrl(
-    'postgres://me:p,w@one:5433,two,[::1]:5434/chainbell?sslmode=require&target_session_attrs=read-write&a=1',
+    'postgres://me:p,w@one:5433,two,[::1]:5434/chainbell?a=1&target_session_attrs=read-write&b=2',
   );
   assert.deepEqual(urls, [
-    'postgres://me:p,w@one:5433/chainbell?sslmode=require&a=1',
-    'postgres://me:p,w@two/chainbell?sslmode=require&a=1',
-    'postgres://me:p,w@[::1]:5434/chainbell?sslmode=require&a=1',
+    'postgres://me:p,w@one:5433/chainbell?a=1&b=2',
+    'postgres://me:p,w@two/chainbell?a=1&b=2',
+    'postgres://me:p,w@[::1]:5434/chainbell?a=1&b=2',
   ]);
   assert.equal(mustWrite, true);
 });
@@ -26,10 +26,20 @@ test('with several hosts, only a server that accepts writes is used, unless targ
   assert.equal(parseDatabaseUrl('postgres://one,two/db?target_session_attrs=any').mustWrite, false);
 });
 
+test('every mode of TLS verifies the server, unless it is switched off or libpq’s meaning is asked for', () => {
+  const passed = (query: string) => parseDatabaseUrl(`postgres://one/db?${query}`).urls[0]?.split('?')[1];
+  for (const mode of ['prefer', 'require', 'verify-ca', 'verify-full'])
+    assert.equal(passed(`sslmode=${mode}&a=1`), 'sslmode=verify-full&a=1');
+  for (const query of ['sslmode=disable', 'sslmode=no-verify', 'uselibpqcompat=true&sslmode=require'])
+    assert.equal(passed(query), query);
+});
+
 test('the problem of an invalid URL does not contain the password', () => {
   const problems: [string, RegExp | undefined][] = [
     ['postgres://me:pass@one:1,two:2/db?target_session_attrs=read-write', undefined],
     ['postgresql:///db', undefined],
+    ['postgres://one/db?sslmode=require', undefined],
+    ['postgres://one/db?a=1&sslmode=bogus', /sslmode=bogus, which Chainbell doesn't have\nuse verify-full/],
     ['mysql://one/db', /must be a postgres/],
     ['postgres://one /db', /must be a postgres/],
     ['postgres://one,,two/db', /empty host/],

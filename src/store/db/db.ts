@@ -80,11 +80,10 @@ export type Connections = { follower: number; api: number; delivery: number };
 /**
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
  * operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
- * failover, a transaction that the server ended because it took or was idle for too long, and access that an operator changes:
- * another password, a role without login or without a privilege, a database that is renamed.
+ * failover, a transaction that the server ended because it took or was idle for too long, and a privilege that the role lacks.
  */
 const RETRYABLE =
-  /^(08|28|3D000|42501|53|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+  /^(08|42501|53|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
@@ -103,18 +102,30 @@ export const READ_ONLY_ADVICE =
 
 /** As messages about a connection name it. */
 export const URL_SETTING = 'database.url (DATABASE_URL)';
-/** The server refuses the connection. */
-const REFUSED = /^(28|3D000)/;
-const NO_DATABASE = '3D000';
+/**
+ * What to do about a connection that the server refuses, or whose TLS can't be verified, by its code and message. The same work may
+ * succeed later: an operator changes passwords, roles, names of databases and certificates.
+ */
+const REFUSALS: readonly [codeAndMessage: RegExp, advice: string][] = [
+  [/^3D000/, `Create this database, or change ${URL_SETTING}`],
+  [/^28.* no encryption$/, `If the server requires TLS, add sslmode=verify-full to ${URL_SETTING}`],
+  [/^28/, `Check user and password in ${URL_SETTING}`],
+  [/^CERT_(HAS_EXPIRED|NOT_YET_VALID)/, "Renew the server's certificate"],
+  [
+    /^(CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_)/,
+    `Add the file of the authority that issued the server's certificate: sslrootcert=/path/ca.pem in ${URL_SETTING}`,
+  ],
+  [/^ERR_TLS_CERT_ALTNAME_INVALID/, `Use a host name of the server's certificate in ${URL_SETTING}`],
+  [/does not support SSL/, `Turn TLS on in the server, or set sslmode=disable in ${URL_SETTING}`],
+];
 
 /** The role lacks a privilege. */
 export const DENIED = '42501';
 
 /** What to do about a refused connection; undefined for other errors. */
 export function adviceOnRefusal(error: unknown): string | undefined {
-  const code = sqlStateOf(error);
-  if (code === NO_DATABASE) return `Create this database, or change ${URL_SETTING}`;
-  return REFUSED.test(code) ? `Check user and password in ${URL_SETTING}` : undefined;
+  const about = error instanceof Error ? `${sqlStateOf(error)} ${error.message}` : '';
+  return REFUSALS.find(([pattern]) => pattern.test(about))?.[1];
 }
 
 const ADVICE: readonly [code: RegExp, advice: string][] = [
@@ -150,10 +161,11 @@ export function databaseError(error: unknown): unknown {
   const nested =
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
   const isBroken = code === INTERNAL && (BROKEN_TEXT.test(error.message) || isOfCopy(error));
+  const refusal = adviceOnRefusal(error);
   const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
-  if (!mayRetry && !nested && !isBroken) return error;
+  if (!mayRetry && refusal === undefined && !nested && !isBroken) return error;
   const message = messageOf(error);
-  const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1] ?? adviceOnRefusal(error);
+  const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1] ?? refusal;
   const told = advice === undefined ? message : `${message}. ${advice}`;
   const text = nested || UNREACHABLE.test(code) ? `no connection (${message}). ${UNREACHABLE_ADVICE}` : told;
   return new Fault('unavailable', `database: ${text}`, { cause: error });
