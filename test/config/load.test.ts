@@ -154,6 +154,14 @@ test('every key can be set in the environment, without a file', () => {
   assert.equal(config.dataDir, resolve('.chainbell'));
 });
 
+test('an empty variable leaves the list of the file as it is, and [] empties it', () => {
+  const text = `${MINIMAL}webhooks: { allowCidrs: [127.0.0.0/8] }\n`;
+  const cidrsWith = (variable: string) =>
+    load(text, { CHAINBELL_WEBHOOKS_ALLOW_CIDRS: variable }).webhooks.allowCidrs;
+  assert.deepEqual(cidrsWith(''), ['127.0.0.0/8']);
+  assert.deepEqual(cidrsWith('[]'), []);
+});
+
 test('values given by the program override the environment, and the environment overrides the file', () => {
   const text = `${MINIMAL}http: { host: 0.0.0.0, port: none }\nlog: { level: warn }\n`;
   const config = load(
