@@ -42,6 +42,7 @@ export async function createProgram(name?: string): Promise<Command> {
   // The help and the error for an unknown command need all of them.
   for (const [, adder] of named.length > 0 ? named : Object.entries(adders)) (await adder())(program);
   adviseAfterErrors(program, program.name());
+  refuseFlagsAsValues(program);
   return program;
 }
 
@@ -50,4 +51,25 @@ function adviseAfterErrors(command: Command, words: string): void {
   const what = command.commands.length > 0 ? 'lists the commands' : 'shows how to use it';
   command.showHelpAfterError(`(${words} --help ${what})`);
   for (const one of command.commands) adviseAfterErrors(one, `${words} ${one.name()}`);
+}
+
+/** Commander would take `--json` as the name in `--watcher --json`, which a shell makes of `--watcher $NAME --json` without the name. */
+function refuseFlagsAsValues(command: Command): void {
+  const parseOptions = command.parseOptions.bind(command);
+  command.parseOptions = (args) => {
+    for (const [index, arg] of args.entries()) {
+      if (arg === '--') break;
+      const option = command.options.find(
+        ({ required, long, short }) => required && [long, short].includes(arg),
+      );
+      const value = args[index + 1] ?? '';
+      // What is wrong with a negative number, the option says itself.
+      if (option !== undefined && /^-\D/.test(value))
+        command.error(
+          `error: option '${option.flags}' has no value, because '${value}' begins with a dash. If it is the value, write ${arg}=${value}`,
+        );
+    }
+    return parseOptions(args);
+  };
+  for (const one of command.commands) refuseFlagsAsValues(one);
 }

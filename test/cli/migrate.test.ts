@@ -168,6 +168,25 @@ test('wrong usage names the help of the command that was used', async () => {
   }
 });
 
+test('a word that begins with a dash is the value of an option only after an equals sign', async () => {
+  for (const [words, value] of [
+    [['keys', 'create', '--watcher', '--json'], '--json'],
+    [['verify', '--from', '--to', '5'], '--to'],
+    [['start', '--config', '--role', 'api'], '--role'],
+  ] as const) {
+    const { code, out, err } = await chainbell(tmpdir(), chain, ...words);
+    assert.deepEqual([code, out], [64, ''], err);
+    const flag = words.find((word) => word.startsWith('--'));
+    assert.match(
+      err,
+      new RegExp(`'${value}' begins with a dash\\. If it is the value, write ${flag}=${value}\n`),
+    );
+  }
+  const meant = await chainbell(tmpdir(), chain, 'start', '--role=-x');
+  assert.match(meant.err, /-x/);
+  assert.doesNotMatch(meant.err, /dash/);
+});
+
 test('a folder of the demo that is a file is refused in words', async () => {
   const { code, err } = await chainbell(tmpdir(), {}, 'demo', '--data-dir', process.execPath);
   assert.equal(code, 78, err);
