@@ -1,6 +1,7 @@
 /**
  * The replica that serves reads of the API and of `chainbell verify`, if one is configured.
  */
+import type { VerifyReport } from '../audit/verify-report.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Database } from '../store/db/db.ts';
@@ -52,8 +53,8 @@ const FIRST_USE_MS_MAX = 8_000;
 type ReplicaReads = {
   /** Reads from the replica as far as possible, and otherwise from the primary. */
   database: Database;
-  /** How many statements and transactions each server has answered. */
-  counts: { replica: number; primary: number };
+  /** How many statements and transactions each server has answered, and why the replica answers none. */
+  counts(): NonNullable<VerifyReport['reads']>;
 };
 
 /**
@@ -70,7 +71,11 @@ export async function openReplicaForCommand(
   const [newest] = (await listProcesses(primary))
     .filter(({ isStopped }) => !isStopped)
     .toSorted((one, other) => one.ageMs - other.ageMs);
-  if (newest === undefined) return { database: primary, counts };
+  if (newest === undefined)
+    return {
+      database: primary,
+      counts: () => ({ ...counts, problem: 'can only be compared while the service runs' }),
+    };
   const replica = createReplica({
     primary,
     replica: openReplicaConnections(replicaUrl, connections.replica),
@@ -95,5 +100,5 @@ export async function openReplicaForCommand(
   const untilMs = clock.steadyMs() + FIRST_USE_MS_MAX;
   while (!replica.state().isUsed && clock.steadyMs() < untilMs && !signal.aborted)
     await clock.wait(PROBE_MS, signal);
-  return { database: replica.reading, counts };
+  return { database: replica.reading, counts: () => ({ ...counts, problem: replica.state().problem }) };
 }

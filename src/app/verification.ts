@@ -47,7 +47,7 @@ export async function runVerification(
   const replica = await openReplicaForCommand(config, primary, { clock: options.clock, signal, parts });
   const source = replica === undefined ? {} : { database: replica.database, primary };
   const report = await verifyStored({ ...options, ...source, ...request, onDifference }, signal);
-  return replica === undefined ? report : { ...report, reads: replica.counts };
+  return replica === undefined ? report : { ...report, reads: replica.counts() };
 }
 
 type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {

@@ -34,8 +34,8 @@ export type VerifyReport = {
   quorum: { nodes: number; needed: number };
   /** Nodes that did not give a block that all nodes were asked for, each with its first error. */
   unanswered: { node: string; message: string }[];
-  /** Statements and transactions that each server answered, if a replica is configured. */
-  reads?: { replica: number; primary: number };
+  /** Statements and transactions that each server answered, if a replica is configured, and the replica's problem at the end. */
+  reads?: { replica: number; primary: number; problem: string | undefined };
 };
 
 type UncomparedBlocks = {

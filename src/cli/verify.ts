@@ -181,9 +181,9 @@ function outcomeText(report: VerifyReport, { from, to }: { from: number; to: num
   }
 }
 
-const readsText = ({ replica, primary }: { replica: number; primary: number }): string =>
+const readsText = ({ replica, primary, problem }: NonNullable<VerifyReport['reads']>): string =>
   replica === 0
-    ? 'read from the primary, because the replica is down or too far behind, or no service runs'
+    ? `read from the primary, because the replica ${problem ?? 'is too far behind'}`
     : `read from the replica: ${replica} of ${counted(replica + primary, 'statement')}`;
 
 const spanText = (from: number, to: number): string =>

@@ -9,7 +9,7 @@ import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
-import { type Database, type Db, URL_SETTING } from './db.ts';
+import { type Database, type Db, sqlStateOf, URL_SETTING } from './db.ts';
 import { raw, type Sql, sql } from './sql.ts';
 
 /** The connections to the replica. */
@@ -23,7 +23,7 @@ export type ReplicaState = {
   isUsed: boolean;
   /** Undefined while it is unknown. */
   lagMs: number | undefined;
-  /** Why reads go to the primary. */
+  /** Why reads go to the primary, as what the replica does: `is not a standby`. */
   problem: string | undefined;
 };
 
@@ -62,6 +62,9 @@ const CURRENT_POLL_MS = 3;
 /** A replica that replays nothing could otherwise fill the memory. */
 const BEATS_MAX = 1_000;
 const REPLICA_SETTING = 'database.replicaUrl (CHAINBELL_DATABASE_REPLICA_URL)';
+/** Also where the role may not use the schema. */
+const UNDEFINED_TABLE = '42P01';
+const NO_TABLE_ADVICE = `. Check the database in ${REPLICA_SETTING}, and give its role the search_path of the role in ${URL_SETTING} and the privilege to read: grant pg_read_all_data to …`;
 
 type Beat = { beat: number; timeline: string };
 
@@ -112,9 +115,10 @@ export function createReplica(options: ReplicaOptions): Replica {
     current,
     reading: { ...current, transaction: readingTransactions(reads, mayUseCurrent) },
     async probe() {
-      const comparison = compare().catch((error: unknown) =>
-        messageOf(error).replace(URL_SETTING, REPLICA_SETTING),
-      );
+      const comparison = compare().catch((error: unknown) => {
+        const message = messageOf(error).replace(URL_SETTING, REPLICA_SETTING);
+        return `can't be read: ${message}${sqlStateOf(error) === UNDEFINED_TABLE ? NO_TABLE_ADVICE : ''}`;
+      });
       const found = await firstOrLate({ clock, signal: never }, [comparison], ANSWER_MS_MAX);
       // The statements that wait for the replica fail, and the primary answers them.
       if (found === 'late') replica.cut();
@@ -137,7 +141,7 @@ export function createReplica(options: ReplicaOptions): Replica {
 
 const describe = (lagMs: number | undefined): string =>
   lagMs === undefined
-    ? 'has not shown a heartbeat of this process since its start or the last fail-over'
+    ? 'has shown no new heartbeat since the start or the last fail-over, so its lag is unknown'
     : `is ${Math.round(lagMs / 1_000)} s behind, or could not be compared with the primary`;
 
 /** The timeline that a primary writes. Each promotion begins another one. */

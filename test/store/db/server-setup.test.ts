@@ -5,8 +5,11 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import pg from 'pg';
+import { systemClock } from '../../../src/core/clock.ts';
 import { migrate } from '../../../src/store/db/migrate.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
+import { openReplicaConnections } from '../../../src/store/db/postgres.ts';
+import { createReplica } from '../../../src/store/db/replica.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { onPostgres } from '../../kit/each-database.ts';
 import { hasPgbouncer, startPgbouncer } from '../../kit/pgbouncer.ts';
@@ -78,6 +81,50 @@ onPostgres(({ place }) => {
       }
     } finally {
       await onServer(`drop owned by ${role.name}`, `drop role ${role.name}`);
+    }
+  });
+
+  test('the problem of a replica whose role cannot log in or read says what to change, which helps', async () => {
+    const name = `chainbell_replica_${randomBytes(6).toString('hex')}`;
+    const role = { name, password: randomBytes(12).toString('hex') };
+    const database = new URL(place().url).pathname.slice(1);
+    await using parts = new AsyncDisposableStack();
+    const problemOf = async (url: string) => {
+      const replica = createReplica({
+        ...{ primary: await place().open(), processId: () => 'one', lagMsMax: 5_000, clock: systemClock() },
+        ...{ replica: openReplicaConnections(url, 1), onRead() {} },
+      });
+      parts.defer(() => replica.close());
+      await replica.probe();
+      return replica.state().problem ?? '';
+    };
+    const setting = 'database\\.replicaUrl \\(CHAINBELL_DATABASE_REPLICA_URL\\)';
+    await onServer(`create role ${name} login password '${role.password}'`);
+    try {
+      const url = urlOf(database, role);
+      assert.match(
+        await problemOf(urlOf(database, { name, password: 'wrong' })),
+        new RegExp(
+          `^can't be read: database: password authentication failed .* Check user and password in ${setting}$`,
+        ),
+      );
+      assert.match(
+        await problemOf(url),
+        new RegExp(
+          `^can't be read: database: permission denied for table process\\. Grant the privilege to the role in ${setting}`,
+        ),
+      );
+      await onServer(`grant pg_read_all_data to ${name}`, `alter role ${name} set search_path = elsewhere`);
+      assert.match(
+        await problemOf(url),
+        new RegExp(
+          `^can't be read: relation "process" does not exist\\. Check the database in ${setting}, .*search_path`,
+        ),
+      );
+      await onServer(`alter role ${name} reset search_path`);
+      assert.match(await problemOf(url), /^is not a standby/);
+    } finally {
+      await onServer(`drop role ${name}`);
     }
   });
 
