@@ -44,7 +44,8 @@ export function createLog(
 ): Log {
   const isPretty =
     options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
-  const standardError = pino.destination({ dest: 2, sync: true, maxLength: KEPT_BYTES_MAX });
+  // With a minLength of 0, flush does nothing. Every line is longer than 1 byte, so each is still written at once.
+  const standardError = pino.destination({ dest: 2, sync: true, minLength: 1, maxLength: KEPT_BYTES_MAX });
   const destination = isPretty
     ? loadPretty()({
         destination: streamTo(terminal ?? standardError),
@@ -82,6 +83,8 @@ function countDropped(log: Log, destination: ReturnType<typeof pino.destination>
   destination.on('error', () => {});
   destination.on('drop', () => {
     lines += 1;
+    // A line that is dropped does not try to write the others. Without this, none would once no line fits.
+    destination.flush();
   });
   destination.on('drain', () => {
     if (lines === 0) return;

@@ -15,21 +15,24 @@ const LINES = 20_000;
 const FULL = '/dev/full';
 const needsFull = { skip: existsSync(FULL) ? false : `needs ${FULL}` };
 
-/** Logs on a full disk, then replaces standard error by a file that can be written, and logs two lines more. */
+/**
+ * Logs lines of different lengths on a full disk, until none fits. Then replaces standard error by a file that can be written, and
+ * logs two more.
+ */
 const programOf = (format: string, file: string) => `
   import { closeSync, openSync } from 'node:fs';
   import { setTimeout as delay } from 'node:timers/promises';
   import { createLog } from ${JSON.stringify(new URL('../../src/core/log.ts', import.meta.url).href)};
   const log = createLog({ level: 'info', format: '${format}' });
   for (let line = 1; line <= ${LINES}; line += 1) {
-    log.info({ line, filler: 'x'.repeat(100) }, 'test.line');
+    log.info({ line, filler: 'x'.repeat(line % 120) }, 'test.line');
     if (line % 1_000 === 0) await delay(1);
   }
   closeSync(2);
   openSync(${JSON.stringify(file)}, 'a');
-  log.info('test.after');
+  log.info({ filler: 'x'.repeat(100) }, 'test.after');
   await delay(10);
-  log.info('test.last');
+  log.info({ filler: 'x'.repeat(100) }, 'test.last');
   await delay(10);`;
 
 for (const format of ['json', 'pretty'])
@@ -52,7 +55,7 @@ for (const format of ['json', 'pretty'])
         assert.ok(kept > 1_000, `${kept} lines were kept`);
         assert.ok(dropped > 0);
         assert.match(written.trimEnd().split('\n').at(-1) ?? '', /test\.last/);
-        // The first line after the repair may find no room yet.
+        // The first line after the repair may find no room yet, but makes some.
         const after = written.includes('test.after') ? 0 : 1;
         assert.equal(kept + dropped - after, LINES);
       } finally {
