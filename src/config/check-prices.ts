@@ -11,7 +11,6 @@ export function checkPrices(values: unknown): PointerProblem[] {
   return [
     ...checkCoins(values),
     ...checkFeedSymbols(values, tokens),
-    ...checkFixedPrices(values),
     ...[native, ...tokens].flatMap(checkAge),
     ...[native, ...tokens].flatMap(({ pointer }) =>
       entriesOf(values, childPointer(pointer, 'sources')).flatMap(checkHeaders),
@@ -46,16 +45,6 @@ function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: stri
     if (coin !== undefined) return say(`is ${coin}`);
     const spelling = known.find((symbol) => isSymbol(symbol, key));
     return spelling === undefined || spelling === key ? [] : say(`is written ${spelling} in tokens`);
-  });
-}
-
-/** A fixed price of the native coin or the reward token would not be used. */
-function checkFixedPrices(values: unknown): PointerProblem[] {
-  return entriesOf(values, '/tokens').flatMap(({ pointer, key, value }) => {
-    const coin = coinOf(values, key);
-    if (coin === undefined || findAt(value, '/usd') === undefined) return [];
-    const suggestion = 'remove usd, or give the token another symbol';
-    return [{ pointer: childPointer(pointer, 'usd'), message: `is not used: ${key} is ${coin}`, suggestion }];
   });
 }
 

@@ -984,25 +984,6 @@ chainbell.yaml:14:34  prices.native.sources[3].symbol: must be a symbol of Binan
 `,
   },
   {
-    promise: 'fixed prices of the native coin and of the reward token, which come from elsewhere',
-    yaml: `
-chain: { id: 1, rpc: [http://node.example] }
-tokens:
-  eth: { address: 0x1000000000000000000000000000000000000004, decimals: 18, usd: 5 }
-  RWD: { address: 0x1000000000000000000000000000000000000005, decimals: 18, usd: 2 }
-`,
-    report: `
-chainbell.yaml:3:82  tokens.eth.usd: is not used: eth is the native coin, whose feed is prices.native
-    3 |   eth: { address: 0x1000000000000000000000000000000000000004, decimals: 18, usd: 5 }
-      |                                                                                  ^
-      remove usd, or give the token another symbol
-chainbell.yaml:4:82  tokens.RWD.usd: is not used: RWD is the reward token, whose price comes from pair 1
-    4 |   RWD: { address: 0x1000000000000000000000000000000000000005, decimals: 18, usd: 2 }
-      |                                                                                  ^
-      remove usd, or give the token another symbol
-`,
-  },
-  {
     promise: 'one symbol for the native coin and the reward token',
     yaml: `
 chain:

@@ -44,6 +44,26 @@ test('a token has its fixed price or else the price of its feed, and the wrapped
   assert.deepEqual([unpriced?.value0, unpriced?.value1], [undefined, { asset: 'BELL' }]);
 });
 
+test('the reward token and the wrapped coin may have a fixed price, also under their symbols', () => {
+  const config = loadConfig({
+    env: {},
+    overrides: {
+      chain: { id: 1, rpc: ['http://node.example'], native: { symbol: 'USDC', wrapped: coin } },
+      pairs: [pairOf(1, sol)],
+      tokens: {
+        RWD: { address: sol, decimals: 18, usd: 2 },
+        USDC: { address: coin, decimals: 18, usd: 1 },
+      },
+      prices: { native: fixed },
+    },
+  });
+  const values = valuedPairs(config).flatMap(({ value0, value1 }) => [value0, value1]);
+  assert.deepEqual(
+    values.map((value) => value !== undefined && 'fixed' in value && decimalText(value.fixed)),
+    ['2', '1'],
+  );
+});
+
 test('without a feed, no price of a token or of the native coin counts, whatever prices are stored', () => {
   const values = valued({ tokens: {} }).flatMap(({ value0, value1 }) => [value0, value1]);
   const ages = values.slice(1).map((value) => value && 'asset' in value && value.maxAgeMs);
