@@ -26,38 +26,50 @@ export function excerpt(text: string, token: { line: number; col: number; length
   ];
 }
 
-const SECRET = /^["']?(?:secret|formerSecrets|[\w-]*(?:key|token|authorization|cookie))["']?\s*:/i;
+/** `token: token:USDC` of a point rule names a contract. */
+const SECRET =
+  /^["']?(?:secret|formerSecrets|[\w-]*(?:key|token|authorization|cookie))["']?\s*:(?!\s+["']?(?:token:\S|pair:\d))/i;
 const OWN_SECRET = /^["']?(?:secret|apiKey|adminToken)["']?\s*:\s*(["'])(?:(?!\1).)*\1\s*[^\s#]/;
 /** A key whose value begins on the next line. */
 const BARE_SECRET =
   /\b(?:secret|formerSecrets|[\w-]*(?:key|token|authorization|cookie))["']?\s*:\s*(?:[|>][-+\d]*)?\s*(?:#.*)?$/i;
+/** A key between braces that are still open, whose value may go on in the next line. */
+const LAST_SECRET =
+  /[{,]\s*["']?(?:secret|[\w-]*(?:key|token|authorization|cookie))["']?\s*:(?=[\s"'])(?!\s+["']?(?:token:\S|pair:\d))[^,}]*$/i;
 const HEADERS = /\bheaders["']?\s*:/i;
 const BARE_HEADERS = /^["']?headers["']?\s*:\s*(?:#.*)?$/i;
+const TOKENS = /^["']?tokens["']?\s*:\s*\{?\s*(?:#.*)?$/;
 const NAME = /^["']?[\w.-]+["']?\s*:(?=\s|$)\s*["']?/;
 
 /** A line without its secrets, which the lines above may have begun. */
 function starLine(line: string, above: readonly string[]): string {
   const begin = indentOf(line).length;
-  const name = NAME.exec(line.slice(begin))?.[0].length ?? 0;
+  const name = nameOf(line).length;
   // Text after a closed quote is a mistake, and part of the secret.
   if (OWN_SECRET.test(line.slice(begin))) return line.slice(0, begin + name) + star(line.slice(begin + name));
-  const block = blockOf(depthOf(line), above) ?? flowOf(above) ?? (name === 0 ? bareOf(above) : undefined);
-  if (block === undefined) return starSecrets(line);
-  const shown = begin + (block === 'headers' ? name : 0);
-  return line.slice(0, shown) + star(line.slice(shown));
+  const block = blockOf(line, above) ?? flowOf(above) ?? (name === 0 ? textOf(line, above) : undefined);
+  const isName = block === 'headers' || isToken(line, above);
+  const shown = isName ? begin + name : block === undefined ? 0 : begin;
+  const rest = line.slice(shown);
+  return line.slice(0, shown) + (block === undefined ? starSecrets(rest) : star(rest));
 }
 
-/** The block of secrets that a line of this depth belongs to. A forgotten indentation below `headers:` counts too. */
-function blockOf(depth: number, above: readonly string[]): 'headers' | 'secret' | undefined {
+/** The block of secrets that a line belongs to. A forgotten indentation below `headers:` counts too. */
+function blockOf(below: string, above: readonly string[]): 'headers' | 'secret' | undefined {
+  const depth = depthOf(below);
   let least = depth;
-  for (const line of above.toReversed()) {
+  /** The line after the one that the loop looks at. */
+  let next = below;
+  for (const [index, line] of [...above.entries()].toReversed()) {
     if (least === 0) return undefined;
     if (isEmpty(line)) continue;
     const own = depthOf(line);
     const content = line.slice(indentOf(line).length);
-    if (own >= least && !(own === depth && BARE_HEADERS.test(content))) continue;
+    const isUnindented = own === depth && BARE_HEADERS.test(content) && depthOf(next) <= own;
+    next = line;
+    if (own >= least && !isUnindented) continue;
     if (HEADERS.test(content)) return least === depth ? 'headers' : 'secret';
-    if (SECRET.test(content)) return 'secret';
+    if (SECRET.test(content) && !isToken(line, above.slice(0, index))) return 'secret';
     least = own;
   }
   return undefined;
@@ -70,13 +82,31 @@ function flowOf(above: readonly string[]): 'headers' | 'secret' | undefined {
   return key === 'headers' ? 'headers' : 'secret';
 }
 
-function bareOf(above: readonly string[]): 'secret' | undefined {
-  return BARE_SECRET.test(above.findLast((line) => !isEmpty(line)) ?? '') ? 'secret' : undefined;
+/** A line without a name may be the rest of a secret with a line break, however it is indented. */
+function textOf(line: string, above: readonly string[]): 'secret' | undefined {
+  if (BARE_SECRET.test(above.findLast((one) => !isEmpty(one)) ?? '')) return 'secret';
+  if (!isText(line)) return undefined;
+  const index = above.findLastIndex((one) => !isEmpty(one) && !isText(one));
+  const [begin = '', before] = [above[index], above.slice(0, Math.max(0, index))];
+  if (isToken(begin, before)) return undefined;
+  const isSecret = SECRET.test(begin.slice(indentOf(begin).length)) || LAST_SECRET.test(begin);
+  return isSecret || blockOf(begin, before) !== undefined ? 'secret' : undefined;
+}
+
+/** A token may be named KEY or MYTOKEN. Its value is a mapping, unlike that of a secret. */
+function isToken(line: string, above: readonly string[]): boolean {
+  const name = nameOf(line);
+  if (name === '' || !/^(?:[{#]|$)/.test(line.slice(indentOf(line).length + name.length))) return false;
+  const parent = above.findLast((one) => !isEmpty(one) && depthOf(one) < depthOf(line)) ?? '';
+  return TOKENS.test(parent.trimStart());
 }
 
 const isEmpty = (line: string) => /^\s*(?:#|$)/.test(line);
 /** The dash of a list entry counts as indentation. */
 const indentOf = (line: string) => /^(?:[ \t]|-(?=[ \t]))*/.exec(line)?.[0] ?? '';
+const nameOf = (line: string) => NAME.exec(line.slice(indentOf(line).length))?.[0] ?? '';
+/** Neither a key nor the start of an entry or of braces. */
+const isText = (line: string) => nameOf(line) === '' && !/^\s*(?:-\s|[{}[\]])/.test(line);
 /** A tab, which YAML refuses, is deeper than any spaces, because it may stand for all of them. */
 const depthOf = (line: string) => indentOf(line).replaceAll('\t', ' '.repeat(TAB_SPACES)).length;
 

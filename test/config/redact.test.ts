@@ -97,6 +97,23 @@ test('a secret whose key is on another line is shown as asterisks, also where th
     ['http:\n  adminToken:\n    abc', '    ***'],
     ['secret:\nhttp: { port: 1 }', 'http: { port: 1 }'],
     ['- headers: { a: b }\n  path: $.price', '  path: $.price'],
+    [`a: 1\n- ${'A'.repeat(24)}`, `- ${'*'.repeat(24)}`],
+    ['secret: "abc\ndef"', '****'],
+    ["secret: 'abc\n\ndef\nghi'", '****'],
+    ['secret: abc\ndef', '***'],
+    ['http:\n  adminToken: "abc, d\n  efg"', '  ****'],
+    ['- { id: ether, apiKey: "abc\n  def" }', '  ******'],
+    ['- headers:\n    x-pass: "abc\ndef"', '****'],
+    ['- { id: ether, apiKey: abc }\n- { id: eth er }', '- { id: eth er }'],
+    ['{ "apiKey": "abc"\n}', '}'],
+    ['- token: token:USDC\n  minutes 5', '  minutes 5'],
+    ['- headers:\n    x-a: b\n  type: hhttp', '  type: hhttp'],
+    ['- headers:\n  x-a: b\n  x-pass: abc', '  x-pass: ***'],
+    ['tokens:\n  MYTOKEN:\n    decimals: 1x', '    decimals: 1x'],
+    ['prices:\n  tokens: # mine\n    KEY:\n      sources:\n        - type: htp', '        - type: htp'],
+    ['"tokens": {\n  "KEY": { "decimals": "1x" }', '  "KEY": { "decimals": "1x" }'],
+    ['tokens:\n  KEY:\n    sources:\n      - { apiKey: abc }', '      - { apiKey: ****}'],
+    ['tokens:\n  apiKey: abc', '  apiKey: ***'],
   ];
   const shown = cases.map(([text = '']) => {
     const lines = text.split('\n');
