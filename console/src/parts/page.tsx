@@ -170,6 +170,7 @@ export function Failed({ error, onRetry }: { error: ApiError; onRetry(): void })
 export function Loading<T>({
   loaded,
   isOld = false,
+  isLoadedOnce = false,
   reload,
   ghost = <Ghosts />,
   children,
@@ -177,6 +178,8 @@ export function Loading<T>({
   loaded: Loaded<T>;
   /** The newest answer didn't have the data. */
   isOld?: boolean;
+  /** The page doesn't load the data again by itself, so its age says nothing. */
+  isLoadedOnce?: boolean;
   reload(): Promise<void>;
   ghost?: ComponentChildren;
   children(data: T): ComponentChildren;
@@ -187,16 +190,25 @@ export function Loading<T>({
   if (data === undefined) return <div class="is-late">{ghost}</div>;
   return (
     <>
-      <AsOf loaded={loaded} isOld={isOld} />
+      <AsOf loaded={loaded} isOld={isOld} isLoadedOnce={isLoadedOnce} />
       {children(data)}
     </>
   );
 }
 
-/** Of when the data is, if it may no longer be so. */
-function AsOf({ loaded: { at, error }, isOld }: { loaded: Loaded<unknown>; isOld: boolean }) {
+/** The time of the data, if it may have changed since. */
+function AsOf({
+  loaded: { at, error },
+  isOld,
+  isLoadedOnce,
+}: {
+  loaded: Loaded<unknown>;
+  isOld: boolean;
+  isLoadedOnce: boolean;
+}) {
   if (at === undefined) return null;
-  if (!isOld && error === undefined && localNow.value - at < OLD_MS) return null;
+  const isRecent = isLoadedOnce || localNow.value - at < OLD_MS;
+  if (!isOld && error === undefined && isRecent) return null;
   return (
     <p class="below is-warn">
       {texts.asOf(formatInstant(onServer(at), { ms: now.value, zone: zone.value }))} {error?.message}

@@ -30,7 +30,7 @@ export function Explain() {
       >
         <CopyCurl operation="GET /api/admin/points/explain/{hash}" options={options} />
       </PageHead>
-      <Loading loaded={explanation.state.value} reload={explanation.reload}>
+      <Loading loaded={explanation.state.value} reload={explanation.reload} isLoadedOnce>
         {({ data }) => (
           <div class="page-detail">
             <p class="second">

@@ -178,7 +178,7 @@ function failedNote({ totals }: Statistics): string {
   return texts.overview.failedShare(formatShare(totals.failed_attempts, totals.attempts));
 }
 
-/** What waits for all receivers. Where only some of them are loaded, the status has the count of all watchers. */
+/** The notifications that wait for all receivers. Where only some of them are loaded, the status has the count of all watchers. */
 function Waiting({
   receivers,
   failing = [],

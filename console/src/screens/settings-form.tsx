@@ -35,7 +35,7 @@ export function SettingsForm({ id }: { id: string }) {
           {texts.settings.title}
         </h2>
       </div>
-      <Loading loaded={settings.state.value} reload={settings.reload}>
+      <Loading loaded={settings.state.value} reload={settings.reload} isLoadedOnce>
         {(data) => (
           // Amounts are shown and read in the units of the coin and the tokens.
           <Loading loaded={chain.state.value} reload={chain.reload}>

@@ -68,7 +68,7 @@ export function System() {
         </Loading>
       </Section>
       <Section id="configuration" title={systemTexts.configuration} note={systemTexts.noSecrets}>
-        <Loading loaded={configuration.state.value} reload={configuration.reload}>
+        <Loading loaded={configuration.state.value} reload={configuration.reload} isLoadedOnce>
           {(data) => <Configuration values={data} at={configuration.state.value.at ?? 0} />}
         </Loading>
       </Section>

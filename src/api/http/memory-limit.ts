@@ -73,8 +73,13 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
     await passAgain(request);
   };
 
+  const noteBegin = async (request: FastifyRequest): Promise<void> => {
+    begun.set(request, { ms: clock.steadyMs(), bytes: request.raw.socket.bytesWritten });
+  };
+
   api.addHook('onRoute', (route: RouteOptions) => {
     if (!isLimited(route)) return;
+    route.onSend = [route.onSend ?? [], noteBegin].flat();
     const methods = [route.method].flat();
     if (route.bodyLimit !== undefined)
       route.preParsing = [
@@ -109,7 +114,11 @@ function isLimited({ url, config, schema }: RouteOptions): boolean {
   return url.startsWith(NOTIFICATIONS_PREFIX) || (url.startsWith(ADMIN_PREFIX) && 'limit' in properties);
 }
 
-type Rooms = { watchers: Room; operator: Room };
+type Rooms = {
+  watchers: Room;
+  operator: Room;
+  cutOf(request: FastifyRequest, reply: FastifyReply): () => boolean;
+};
 
 function createRooms(
   clock: Clock,
@@ -118,6 +127,7 @@ function createRooms(
   return {
     watchers: createRoom({ clock, unitsMax, what }),
     operator: createRoom({ clock, unitsMax: operatorUnitsMax, what }),
+    cutOf: (request, reply) => createCut(clock, request, reply),
   };
 }
 
@@ -132,18 +142,25 @@ async function admit(
   const closed = new AbortController();
   reply.raw.once('close', () => closed.abort());
   const room = isOperator(request) ? rooms.operator : rooms.watchers;
-  const cut = createCut(request, reply);
-  const release = await room.take(accountOf(request), units, closed.signal, cut);
+  const release = await room.take(accountOf(request), units, closed.signal, rooms.cutOf(request, reply));
   if (closed.signal.aborted) release();
   else reply.raw.once('close', release);
 }
 
-/** Returns a function that closes the connection of a slow client, and returns whether it has. */
-function createCut({ raw: { socket } }: FastifyRequest, { raw }: FastifyReply) {
-  const sinceBytes = socket.bytesWritten;
-  return (heldMs: number): boolean => {
-    const bytesMs = (socket.bytesWritten - sinceBytes) / READ_BYTES_PER_MS_MIN;
-    const isSlow = raw.writableLength > 0 && heldMs > SLOW_MS_MIN + bytesMs;
+/** When a response began, by the steady clock, and the bytes that its socket had then. */
+const begun = new WeakMap<FastifyRequest, { ms: number; bytes: number }>();
+
+/**
+ * Returns a function that closes the connection of a slow client, and returns whether it has. The client's time begins with its response:
+ * before, the request may have waited for the database or for others.
+ */
+function createCut(clock: Clock, request: FastifyRequest, { raw }: FastifyReply) {
+  const { socket } = request.raw;
+  return (): boolean => {
+    const since = begun.get(request);
+    if (since === undefined || raw.writableLength === 0) return false;
+    const bytesMs = (socket.bytesWritten - since.bytes) / READ_BYTES_PER_MS_MIN;
+    const isSlow = clock.steadyMs() - since.ms > SLOW_MS_MIN + bytesMs;
     if (isSlow) socket.destroy();
     return isSlow;
   };

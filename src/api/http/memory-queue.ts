@@ -9,8 +9,8 @@ import { Fault } from '../../core/fault.ts';
 export type Room = {
   /**
    * Takes `units`, now or later, and holds them until the returned function is called.
-   * While another request waits for them, `cut` is called again and again with the time for which they have been held. It ends the
-   * request if its client is slow, and returns whether it has.
+   * While another request waits for them, `cut` is called again and again. It ends the request if its client is slow, and returns whether
+   * it has.
    * @throws Fault `limited` when WAITING_MAX requests of the watcher are waiting, after WAIT_MS_MAX, and when the signal aborts.
    */
   take(
@@ -23,12 +23,12 @@ export type Room = {
 
 /** Common clients and proxies give up after a minute. */
 const WAIT_MS_MAX = 30_000;
-/** How often the first of the requests that wait looks for slow clients. */
+/** How often slow clients are looked for while requests wait. */
 const CUT_MS = 1_000;
 /** Waiting requests of one watcher. Each holds a connection and its headers. */
 const WAITING_MAX = 100;
 
-type Demand = { watcherId: number; units: number; cut(heldMs: number): boolean };
+type Demand = { watcherId: number; units: number; cut(): boolean };
 type Waiting = Demand & { admit(): void };
 
 export function createRoom({
@@ -40,8 +40,17 @@ export function createRoom({
   unitsMax: number;
   what: string;
 }): Room {
-  const shares = createShares(clock, unitsMax);
+  const shares = createShares(unitsMax);
   const waiting = new Set<Waiting>();
+  let timer: NodeJS.Timeout | undefined;
+
+  function cutSlow(): void {
+    const next = findNext();
+    if (next !== undefined) shares.cutFor(next);
+    if (waiting.size > 0) return;
+    clearInterval(timer);
+    timer = undefined;
+  }
 
   function hold(demand: Demand): () => void {
     const release = shares.hold(demand);
@@ -75,12 +84,8 @@ export function createRoom({
     const admitted = Promise.withResolvers<() => void>();
     const one: Waiting = { ...demand, admit: () => admitted.resolve(hold(demand)) };
     waiting.add(one);
-    const timer = setInterval(() => {
-      if (findNext() === one) shares.cutFor(one);
-    }, CUT_MS).unref();
-    const release = await firstOrLate({ clock, signal }, [admitted.promise], WAIT_MS_MAX).finally(() =>
-      clearInterval(timer),
-    );
+    timer ??= setInterval(cutSlow, CUT_MS).unref();
+    const release = await firstOrLate({ clock, signal }, [admitted.promise], WAIT_MS_MAX);
     if (release !== 'late') return release;
     // It was admitted in the same turn of the event loop in which its wait ended.
     if (!waiting.delete(one)) return admitted.promise;
@@ -111,9 +116,9 @@ export function createRoom({
 }
 
 /** The units that each request and each watcher holds, and those that are left. */
-function createShares(clock: Clock, unitsMax: number) {
-  /** When each request began to hold its units, the oldest first. */
-  const holding = new Map<Demand, number>();
+function createShares(unitsMax: number) {
+  /** The requests that hold units, the oldest first. */
+  const holding = new Set<Demand>();
   const held = new Map<number, number>();
   let left = unitsMax;
   const ownOf = (watcherId: number) => held.get(watcherId) ?? 0;
@@ -127,7 +132,7 @@ function createShares(clock: Clock, unitsMax: number) {
     /** Returns the function that gives them back. It returns false when they were given back before. */
     hold(demand: Demand): () => boolean {
       const { watcherId, units } = demand;
-      holding.set(demand, clock.steadyMs());
+      holding.add(demand);
       held.set(watcherId, ownOf(watcherId) + units);
       left -= units;
       let isHeld = true;
@@ -145,9 +150,9 @@ function createShares(clock: Clock, unitsMax: number) {
     /** Cuts off as many slow clients as the next request needs, those that have held their units longest first. */
     cutFor(next: Demand): void {
       let willBeLeft = left;
-      for (const [holder, sinceMs] of holding) {
+      for (const holder of holding) {
         if (willBeLeft >= next.units) return;
-        if (holder.cut(clock.steadyMs() - sinceMs)) willBeLeft += holder.units;
+        if (holder.cut()) willBeLeft += holder.units;
       }
     },
   };

@@ -33,6 +33,8 @@ export function createUnreadBodies(bytesMax: number): (body: Body, response: Ser
   }
 
   return (body, response) => {
+    // A client that left while the body was made. Its `close` has been, so nothing would release the body.
+    if (response.closed || response.req.socket.destroyed) return;
     const count = readerCounts.get(body) ?? 0;
     if (count === 0) bytes += body.bytes;
     readerCounts.set(body, count + 1);

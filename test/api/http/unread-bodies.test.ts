@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
@@ -9,10 +10,13 @@ import type { Api } from '../../../src/api/context.ts';
 import { createLargeBody } from '../../../src/api/http/cached-response.ts';
 import { parameter } from '../../../src/api/http/parameters.ts';
 import { addPublicRoute, cacheResponses, jsonText } from '../../../src/api/http/public.ts';
+import { createUnreadBodies } from '../../../src/api/http/unread-bodies.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';
 import { createTestClock } from '../../kit/clock.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
+const never = new Promise<never>(() => {});
 const MEBIBYTE = 1024 * 1024;
 /** More than the sockets' buffers hold. */
 const BODY_BYTES = 16 * MEBIBYTE;
@@ -63,4 +67,32 @@ test('clients that have been reading longest are cut off when the bodies that ar
   // What has been read no longer counts.
   await open('d');
   assert.equal(served[2]?.destroyed, false);
+});
+
+test('a client that left while its body was made counts for nothing', async (context) => {
+  const responses: ServerResponse[] = [];
+  const api = fastify({ forceCloseConnections: true });
+  api.get('/', (_request, reply) => {
+    responses.push(reply.raw);
+    return never;
+  });
+  const port = Number(new URL(await api.listen({ host: '127.0.0.1', port: 0 })).port);
+  const clients = [0, 1].map(() => connect(port, '127.0.0.1').on('error', () => {}));
+  context.after(async () => {
+    for (const client of clients) client.destroy();
+    await api.close();
+  });
+  for (const [index, client] of clients.entries()) {
+    client.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+    await waitUntil(() => responses.length > index);
+  }
+  const [reading, gone] = responses;
+  assert.ok(reading !== undefined && gone !== undefined);
+  const closed = once(gone, 'close');
+  clients[1]?.destroy();
+  await closed;
+  const count = createUnreadBodies(10);
+  count({ bytes: 5 }, reading);
+  count({ bytes: 10 }, gone);
+  assert.equal(reading.req.socket.destroyed, false);
 });
