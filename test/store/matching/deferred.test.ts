@@ -145,6 +145,29 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(order, [{ amounts: transfers.map(({ amount }) => amount).join() }]);
     });
 
+    test('the records of a group are stored in rows of 10,000, each of them once', async () => {
+      await watchAddress(database());
+      await database().query(sql`
+        insert into watched_address
+          (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
+        select shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, get_byte(uuid_send(id), 15)), 'hex')::uuid, watcher_id, lane_id, address,
+          watch_coin, watch_token, webhook_url, created_at, updated_at
+        from watched_address, generate_series(1, 10000)`);
+      await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
+      const rows = await database().query<{ records: number; left: number }>(sql`
+        select cardinality(record_ids) as records, records_left as left from deferred_match order by id`);
+      assert.deepEqual(rows, [
+        { records: 10_000, left: 10_000 },
+        { records: 1, left: 1 },
+      ]);
+      const [counted] = await database().query<{ ids: number }>(sql`
+        select count(distinct id) as ids from (select unnest(record_ids) as id from deferred_match) as d`);
+      assert.equal(counted?.ids, 10_001);
+      assert.equal(await countDeferred(database()), 10_001);
+      assert.deepEqual(await write(database()), { notificationCount: 2, watcherIds: [1] });
+      assert.equal(await countDeferred(database()), 9_999);
+    });
+
     test('transfers of a transaction that had notifications are stored together, because one may replace what another was', async () => {
       await watchTimes(database(), 2);
       await mine(database(), headerOf(0), [transferOf({ txHash: hashOf(1) })]);
