@@ -92,7 +92,7 @@ export const CONNECTIONS_PER_ORIGIN_MAX = 128;
 const IDLE_CONNECTIONS_MAX = 1_024;
 /** How much of a response is read, so that a connection can be used again after an ordinary one. */
 const BODY_BYTES_MAX = 16_384;
-/** Pieces of it. Each chunk is one, and 16 KiB of single bytes take 17 times the thread time of an ordinary attempt. */
+/** Pieces of it. Each chunk is one, and a response body of single bytes takes the thread many times as long as an ordinary one. */
 const BODY_PIECES_MAX = 64;
 /** How long the response body may hold the slot once the status line has decided the outcome. */
 const BODY_MS_MAX = 500;
