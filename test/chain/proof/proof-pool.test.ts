@@ -186,13 +186,17 @@ test('recent blocks are requested four at a time, and no further ones from a slo
   assert.equal(slow.requests.filter(({ body }) => body.includes('eth_getBlockReceipts')).length, 1 + 12 + 1);
 });
 
-test('a node that two callers sample at once counts once', async () => {
+test('two callers at once share one sampling', async () => {
   const verifier = createVerifier({ ...fresh, nodeCount: 2 });
   const reached = Promise.withResolvers<void>();
   const away = Promise.withResolvers<void>();
+  let readCount = 0;
   const breaking: Sampling = {
     node: 1,
-    read: async (verify) => void (await verify({ number: 1, hash: '0x' }, rawOf(makeNodeBlock(1)))),
+    async read(verify) {
+      readCount += 1;
+      await verify({ number: 1, hash: '0x' }, rawOf(makeNodeBlock(1)));
+    },
   };
   const failing: Sampling = {
     node: 2,
@@ -211,6 +215,7 @@ test('a node that two callers sample at once counts once', async () => {
   }
   away.resolve();
   await Promise.all([first, second]);
+  assert.equal(readCount, 1);
   assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
   await verifier.close();
 });
