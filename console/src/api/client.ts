@@ -72,6 +72,22 @@ export async function callPage<O extends Operation>(
   return { data: data as Data<O>, next: cursorOf(response.headers.get('link')) };
 }
 
+/** The data of up to `pagesMax` pages, and whether these are all. `load` gets one, from the cursor of the page before. */
+export async function loadPages<T>(
+  load: (cursor: string | undefined) => Promise<Page<readonly T[]>>,
+  pagesMax: number,
+): Promise<{ data: T[]; isWhole: boolean }> {
+  const all: T[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < pagesMax; page += 1) {
+    const { data, next } = await load(cursor);
+    all.push(...data);
+    if (next === undefined) return { data: all, isWhole: true };
+    cursor = next;
+  }
+  return { data: all, isWhole: false };
+}
+
 /** Like `callPage`, with each number as the exact text that the server sent. @throws ApiError */
 export async function callExact<O extends Operation>(
   operation: O,

@@ -2,7 +2,7 @@
  * The operator's choice of a watcher, in the rail and in place of pages that need one.
  */
 import { useEffect, useId } from 'preact/hooks';
-import { callPage } from '../api/client.ts';
+import { callPage, loadPages } from '../api/client.ts';
 import { SLOW_MS, useResource } from '../api/resource.ts';
 import type { Data } from '../api/types.ts';
 import { noteWatchers, watcherChanges } from '../api/watcher-names.ts';
@@ -58,16 +58,9 @@ export function WatcherChoice() {
 }
 
 async function loadWatchers(signal: AbortSignal): Promise<Watcher[]> {
-  const watchers: Watcher[] = [];
-  let cursor: string | undefined;
-  for (let page = 0; page < PAGES_MAX; page += 1) {
-    const query = { limit: PAGE_WATCHERS, cursor };
-    const { data, next } = await callPage('GET /api/admin/watchers', { query, signal });
-    watchers.push(...data);
-    cursor = next;
-    if (next === undefined) break;
-  }
-  return watchers;
+  const loadPage = (cursor: string | undefined) =>
+    callPage('GET /api/admin/watchers', { query: { limit: PAGE_WATCHERS, cursor }, signal });
+  return (await loadPages(loadPage, PAGES_MAX)).data;
 }
 
 /** A page that shows the data of one watcher. */

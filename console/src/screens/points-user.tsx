@@ -3,7 +3,7 @@
  */
 import { scaleLinear } from 'd3-scale';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, callExact } from '../api/client.ts';
+import { ApiError, callExact, loadPages } from '../api/client.ts';
 import { type Resource, SLOW_MS, useResource } from '../api/resource.ts';
 import type { Data, Exact } from '../api/types.ts';
 import { formatDecimal } from '../format/amount.ts';
@@ -269,16 +269,10 @@ async function loadAwards(
   month: string,
   signal: AbortSignal,
 ): Promise<{ awards: Award[]; isWhole: boolean }> {
-  const awards: Award[] = [];
-  let cursor: string | undefined;
-  for (let page = 0; page < PAGES_MAX; page += 1) {
-    const query = { month, user, limit: PAGE_AWARDS, cursor };
-    const { data, next } = await orNone(callExact('GET /api/points/user', { query, signal }));
-    awards.push(...data);
-    cursor = next;
-    if (next === undefined) return { awards, isWhole: true };
-  }
-  return { awards, isWhole: false };
+  const loadPage = (cursor: string | undefined) =>
+    orNone(callExact('GET /api/points/user', { query: { month, user, limit: PAGE_AWARDS, cursor }, signal }));
+  const { data: awards, isWhole } = await loadPages<Award>(loadPage, PAGES_MAX);
+  return { awards, isWhole };
 }
 
 function Days({

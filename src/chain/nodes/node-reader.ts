@@ -1,6 +1,7 @@
 /**
  * Reads the identity, capabilities and headers of a single node.
  */
+import { backOffMs } from '../../core/back-off.ts';
 import type { Clock } from '../../core/clock.ts';
 import { disproof, Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
@@ -122,13 +123,13 @@ function createPrepare(
   { clock, log, internalTransfers }: Pick<NodeReaderOptions, 'clock' | 'log' | 'internalTransfers'>,
   pinned: () => ChainIdentity,
 ): NodeReader['prepare'] {
-  const failures = new Map<Node, { ms: number; error: string }>();
+  const failures = new Map<Node, { count: number; error: string }>();
 
   async function probeNode(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities> {
     const { isCertain, untraced, ...found } = await probe(rpc, pinned(), internalTransfers !== 'off', signal);
     // An error doesn't say that a node which could trace before no longer can.
-    const isKept = node.traceMethod !== undefined && untraced?.lacking.has(node.traceMethod) === false;
-    const traces = isKept && node.traceMethod !== undefined ? node.traceMethod : found.capabilities.traces;
+    const { traceMethod: known = 'none' } = node;
+    const traces = untraced?.lacking.has(known) === false ? known : found.capabilities.traces;
     const capabilities = { ...found.capabilities, traces };
     if (isCertain) node.capabilities = capabilities;
     node.traceMethod = traces;
@@ -140,9 +141,9 @@ function createPrepare(
       log.info(fields, 'node.probed');
       return capabilities;
     }
-    const ms = Math.min(UNTRACED_MS.max, last === undefined ? UNTRACED_MS.min : 2 * last.ms);
-    failures.set(node, { ms, error: untraced.error });
-    node.probeAt = clock.now().getTime() + ms;
+    const count = last === undefined ? 0 : last.count + 1;
+    failures.set(node, { count, error: untraced.error });
+    node.probeAt = clock.now().getTime() + backOffMs(UNTRACED_MS, count);
     if (last?.error !== untraced.error) log.warn({ ...fields, traceError: untraced.error }, 'node.probed');
     return capabilities;
   }
