@@ -26,16 +26,22 @@ export function excerpt(text: string, token: { line: number; col: number; length
   ];
 }
 
+/** Names of keys that hold a secret. */
+const NAMES = String.raw`[\w-]*(?:key|token|authorization|cookie)`;
 /** `token: token:USDC` of a point rule names a contract. */
-const SECRET =
-  /^["']?(?:secret|formerSecrets|[\w-]*(?:key|token|authorization|cookie))["']?\s*:(?!\s+["']?(?:token:\S|pair:\d))/i;
+const NO_CONTRACT = String.raw`(?!\s+["']?(?:token:\S|pair:\d))`;
+const SECRET = new RegExp(String.raw`^["']?(?:secret|formerSecrets|${NAMES})["']?\s*:${NO_CONTRACT}`, 'i');
 const OWN_SECRET = /^["']?(?:secret|apiKey|adminToken)["']?\s*:\s*(["'])(?:(?!\1).)*\1\s*[^\s#]/;
 /** A key whose value begins on the next line. */
-const BARE_SECRET =
-  /\b(?:secret|formerSecrets|[\w-]*(?:key|token|authorization|cookie))["']?\s*:\s*(?:[|>][-+\d]*)?\s*(?:#.*)?$/i;
+const BARE_SECRET = new RegExp(
+  String.raw`\b(?:secret|formerSecrets|${NAMES})["']?\s*:\s*(?:[|>][-+\d]*)?\s*(?:#.*)?$`,
+  'i',
+);
 /** A key between braces that are still open, whose value may go on in the next line. */
-const LAST_SECRET =
-  /[{,]\s*["']?(?:secret|[\w-]*(?:key|token|authorization|cookie))["']?\s*:(?=[\s"'])(?!\s+["']?(?:token:\S|pair:\d))[^,}]*$/i;
+const LAST_SECRET = new RegExp(
+  String.raw`[{,]\s*["']?(?:secret|${NAMES})["']?\s*:(?=[\s"'])${NO_CONTRACT}[^,}]*$`,
+  'i',
+);
 const HEADERS = /\bheaders["']?\s*:/i;
 const BARE_HEADERS = /^["']?headers["']?\s*:\s*(?:#.*)?$/i;
 const TOKENS = /^["']?tokens["']?\s*:\s*\{?\s*(?:#.*)?$/;
