@@ -19,7 +19,7 @@ import {
   type StoredNotification,
   type StoredWatch,
 } from '../store/audit/comparison.ts';
-import { findTip } from '../store/blocks/blocks.ts';
+import { findStoredBefore } from '../store/blocks/blocks.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Db } from '../store/db/db.ts';
 import { readClockState } from '../store/deployment/clock-steps.ts';
@@ -44,6 +44,8 @@ import { compareSwaps } from './compare-swaps.ts';
 
 /** Rows of one comparison. If there are more, blocks are compared one by one; a block with more is not compared. */
 export const ROWS_MAX = 100_000;
+/** How long the release of notifications may take that have their confirmations, if a watcher has millions of them. */
+const RELEASE_MS_MAX = 10 * 60_000;
 
 export type CompareOptions = {
   isProofOn: boolean;
@@ -221,8 +223,9 @@ async function readDelivery(
   );
   const lanes = await listLanesById(snapshot, [...laneIds], { now, primary });
   return {
-    ...{ now, confirmations, retryDelayMs },
-    tipNumber: (await findTip(snapshot))?.number ?? 0,
+    ...{ now, retryDelayMs },
+    releasedNumber:
+      (await findStoredBefore(snapshot, new Date(now.getTime() - RELEASE_MS_MAX))) - confirmations,
     lanes: new Map(lanes.map((lane) => [lane.id, lane])),
     firstInSequence: await listFirstInSequence(snapshot, ordered),
   };

@@ -11,10 +11,8 @@ import { CONFIRMATIONS_MAX } from '../store/watchers/settings.ts';
 export type DeliverySide = {
   /** The database's time when it was read. */
   now: Date;
-  /** The newest stored block. */
-  tipNumber: number;
-  /** The service's setting. */
-  confirmations: number;
+  /** Notifications that are held until this block, or an older one, should have been released. */
+  releasedNumber: number;
   /** The delay from failure number n (the first is 1) to the next attempt. */
   retryDelayMs(failureCount: number): number;
   /** The delivery queues of the notifications and of their records. */
@@ -95,7 +93,7 @@ function findSleepingLane(
 function findHeldFault(
   { id, releaseNumber, blockNumber, sequence, createdAt, watchedAddressId }: StoredNotification,
   { settings, updatedAt }: StoredWatch,
-  { tipNumber, confirmations, firstInSequence }: DeliverySide,
+  { releasedNumber, firstInSequence }: DeliverySide,
 ): DeliveryFault | undefined {
   if (releaseNumber !== undefined) {
     // If the record was changed since then, its former settings are unknown.
@@ -104,7 +102,7 @@ function findHeldFault(
       return fault(
         `it is held until block ${releaseNumber}, but its watched address asks for ${asked} confirmations`,
       );
-    return releaseNumber > tipNumber - confirmations
+    return releaseNumber > releasedNumber
       ? undefined
       : fault(`it is held until block ${releaseNumber}, which has its confirmations`);
   }

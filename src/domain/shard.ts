@@ -12,6 +12,9 @@ export const SHARD_STEP = 2 ** 40;
 /** The shard of one slice of the watcher. That of slice 0 has the watcher's id. */
 export const shardOf = (watcherId: number, slice = 0): number => watcherId + slice * SHARD_STEP;
 
+/** The watcher of a shard. */
+export const watcherOfShard = (shardId: number): number => shardId % SHARD_STEP;
+
 export const shardsOf = (watcherId: number, slices: number): number[] =>
   Array.from({ length: slices }, (_, slice) => shardOf(watcherId, slice));
 

@@ -38,11 +38,11 @@ type Change = {
   side?: Partial<DeliverySide>;
 };
 
-/** The fault, if there is one, at noon with block 20 stored. Failure n is followed by a delay of n minutes. */
+/** The fault, if there is one, at noon, when notifications up to block 20 have been released. Failure n is followed by a delay of n minutes. */
 function faultOf(change: Change) {
   const own = { ...lane, ...change.lane };
   const side: DeliverySide = {
-    ...{ now: noon, tipNumber: TIP, confirmations: 0, retryDelayMs: (count) => count * MINUTE_MS },
+    ...{ now: noon, releasedNumber: TIP, retryDelayMs: (count) => count * MINUTE_MS },
     ...{ lanes: new Map([[own.id, own]]), firstInSequence: new Map() },
     ...change.side,
   };
@@ -121,8 +121,8 @@ test('a notification without enough confirmations is held until it has them, and
   const asking = { settings: { ...defaultSettings, confirmations: 5 } };
   assert.equal(held(TIP + 1, { watch: asking }), undefined);
   assert.match(held(TIP, { watch: asking }) ?? '', /until block 20, which has its confirmations/);
-  assert.equal(held(TIP - 2, { side: { confirmations: 3 } }), undefined);
-  assert.match(held(TIP - 2, { side: { confirmations: 2 } }) ?? '', /which has its confirmations/);
+  assert.equal(held(TIP - 2, { side: { releasedNumber: TIP - 3 } }), undefined);
+  assert.match(held(TIP - 2, { side: { releasedNumber: TIP - 2 } }) ?? '', /which has its confirmations/);
   assert.equal(held(TIP + 3, { watch: asking }), undefined);
   assert.match(held(TIP + 4, { watch: asking }) ?? '', /but its watched address asks for 5 confirmations/);
   // A changed record may have required more confirmations before, but not more than the maximum.

@@ -68,6 +68,13 @@ export const bugs = {
   /** `settle` takes the outcome of an earlier delivery for that of a redelivery that was requested since. */
   'no redelivery fence': () => rewriting('and n.redelivery_count = s.redelivery_count', ''),
 
+  /** Of many held notifications of one block, none are released. */
+  'release without shares': () =>
+    rewriting(
+      'union all (select id, lane_id from queue where',
+      'union all (select id, lane_id from queue where false and',
+    ),
+
   /** A reorg assumes that only settled attempts were sent. */
   'forgotten attempts': () =>
     rewriting("or n.state = 'waiting' and n.next_attempt_at", 'or false and n.next_attempt_at'),

@@ -18,9 +18,15 @@ import {
 import type { StoredNotification, StoredState } from './state.ts';
 
 export type Oracle = ReturnType<typeof createOracle>;
-type OracleOptions = { chain: SimChain; confirmations: number; fail(problem: string): void };
+type OracleOptions = {
+  chain: SimChain;
+  confirmations: number;
+  /** Whether several transactions release what a block releases. */
+  areSharesReleased: boolean;
+  fail(problem: string): void;
+};
 
-export function createOracle({ chain, confirmations, fail }: OracleOptions) {
+export function createOracle({ chain, confirmations, areSharesReleased, fail }: OracleOptions) {
   const records = new Map<string, SimRecord>();
   const notifications = new Map<string, Notification>();
   const byId = new Map<number, Notification>();
@@ -51,12 +57,19 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
     followDeferred(later);
     for (const one of orphaned) if (one.isOrphaned) undo(one);
-    const tip = Math.max(...blocks.keys());
+    const unreleased = new Set(
+      rows.flatMap((row) => (areSharesReleased && row.unreleased ? byId.get(row.id) : undefined) ?? []),
+    );
     for (const one of notifications.values()) {
-      if (one.state !== 'held' || one.releaseHeight > tip) continue;
+      if (!isReleased(one) || unreleased.has(one)) continue;
       one.releaseHeight = 0;
       if (one.turn === undefined) one.state = 'waiting';
     }
+  }
+
+  /** Whether it is held, and has its confirmations. */
+  function isReleased({ state, releaseHeight }: Notification): boolean {
+    return state === 'held' && releaseHeight <= Math.max(...blocks.keys());
   }
 
   /** Adds the notifications that were written since. Matches of orphaned blocks add none. */
@@ -230,8 +243,10 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     const { number, hash } = chain.head().header;
     if (blocks.get(number) !== hash) return `block ${number} is not stored`;
     if (deferred.size > 0) return `notifications of ${deferred.size} matches are not written`;
-    const open = Array.from(byId).find(([, { state }]) => state === 'waiting');
-    return open && `notification ${open[0]} is still waiting`;
+    const open = Array.from(byId).find(
+      ([, one]) => one.state === 'waiting' || (one.releaseHeight > 0 && isReleased(one)),
+    );
+    return open && `notification ${open[0]} is still ${open[1].state}`;
   }
 
   /** At the end, receivers must have exactly the notifications of the canonical chain. */

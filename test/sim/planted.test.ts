@@ -32,6 +32,11 @@ testBugs([
     problem: /^lane \d+ was forgotten$/,
   },
   {
+    name: 'held notifications that are never released, because there are too many, are found',
+    bug: 'release without shares',
+    problem: /notification \d+ is still held$/,
+  },
+  {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
     likely: 74,

@@ -35,6 +35,8 @@ export type StoredNotification = {
   retries: number;
   retry_ms: number | null;
   created_ms: number;
+  /** Whether it is held until a block, whether or not that one is stored. */
+  unreleased: boolean;
 };
 
 export type StoredState = {
@@ -65,7 +67,7 @@ export async function readState(database: Database, afterAttempt: number): Promi
           '0x' || encode(token, 'hex') as token, block_number as block, state, revision,
           occurrence, may_be_seen as seen, reorg_id is not null as orphaned,
           redelivery_count as redelivery, retry_count as retries, ${trueMsOf(sql`next_retry_at`)} as retry_ms,
-          ${millisecondsOf(sql`created_at`)} as created_ms
+          ${millisecondsOf(sql`created_at`)} as created_ms, release_number is not null as unreleased
         from notification_status
       ) as n) as notifications,
       (select coalesce(json_agg(d order by d.id), '[]') from (

@@ -66,8 +66,13 @@ export async function createWorld(stage: Stage, seed: number) {
     startBlock: random.pick(['latest', 1] as const),
     /** In every fifth story, followers keep an address filter, however few addresses are watched. */
     hasFilter: seed % 5 === 0,
-    /** In every third story, most notifications are deferred and written two at a time. */
-    ...(seed % 3 === 0 && { deferral: { recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 } }),
+    /** In every third story, most notifications are deferred and written two at a time, and held ones are released one at a time. */
+    ...(seed % 3 === 0 && {
+      deferral: {
+        ...{ recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 },
+        release: { atOnce: 1, shareMin: 1, shareMax: 1 },
+      },
+    }),
     /** In every eleventh story, time leaps over days, and what is finished is deleted after half a day. */
     ...(seed % 11 === 4 && { retention: { notificationsMs: 12 * HOUR_MS, attemptsMs: 6 * HOUR_MS } }),
   };
@@ -95,7 +100,12 @@ export async function createWorld(stage: Stage, seed: number) {
 
   const commonTime = createCommonTime(clock);
   const { confirmations, retention } = settings;
-  const oracle = createOracle({ chain, confirmations, fail });
+  const oracle = createOracle({
+    chain,
+    confirmations,
+    areSharesReleased: settings.deferral !== undefined,
+    fail,
+  });
   const witness = createWitness({ oracle, clock, sessions, retryMinutes: RETRY_MINUTES, fail });
   return {
     ...{ stage, random, clock, chain, sessions, settings, oracle, witness, lines, tell, fail },

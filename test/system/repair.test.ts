@@ -33,11 +33,6 @@ for (const [fate, fields, message] of [
     sql`state = 'held', release_number = 1000000000000`,
     /it is held until block 10{12},/,
   ],
-  [
-    'that is held although it was released',
-    sql`state = 'held', release_number = 1`,
-    /which has its confirmations/,
-  ],
   ['that is held without a reason', sql`state = 'held'`, /it is held without a reason/],
   [
     'that is held for its turn, which it has',

@@ -114,6 +114,14 @@ export async function findTipTimes(
   return row && { number: row.number, minedAt: row.mined_at, storedAt: row.stored_at };
 }
 
+/** The newest of the stored blocks that were stored before this time; -1 without any. */
+export async function findStoredBefore(db: Db, time: Date): Promise<number> {
+  const [row] = await db.query<{ number: number }>(
+    sql`select number from block where stored_at < ${time} order by number desc limit 1`,
+  );
+  return row?.number ?? -1;
+}
+
 /** The first stored block and the hash of its parent, which is not stored; undefined without blocks. */
 export async function findFirst(db: Db): Promise<Pick<BlockHeader, 'number' | 'parentHash'> | undefined> {
   const [row] = await db.query<{ number: number; parent_hash: Uint8Array }>(

@@ -1,5 +1,6 @@
 /**
- * Writes deferred notifications (deferred.ts) in transactions of bounded size, which alternate with the commits of blocks.
+ * Writes deferred notifications (deferred.ts), and releases held ones that were too many for the commit of a block (release-held.ts), in
+ * transactions of bounded size, which alternate with those commits.
  */
 import type { Database } from '../db/db.ts';
 import { listLost, requireAnswers, withoutLost } from '../db/lost-shards.ts';
@@ -8,13 +9,14 @@ import { advanceSequences } from '../delivery/sequence.ts';
 import { recordKeys } from '../delivery/shards.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications } from '../matching/matching.ts';
+import { releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
 import { findTip, lockCommits } from './blocks.ts';
 import { lanesToWake } from './write-notifications.ts';
 
 /**
  * Writes deferred notifications of some watchers, in the order that `sortWatchers` gives their ids, up to about
- * `limits.rowsMax` rows. Returns the watchers that it wrote for, or undefined if nothing is deferred.
+ * `limits.rowsMax` rows, and releases held ones. Returns the watchers that it wrote for, or undefined if there was nothing to do.
  */
 export async function writeDeferred(
   database: Database,
@@ -36,7 +38,8 @@ export async function writeDeferred(
     const tx = await withoutLost(all, await listLost(all));
     const heads = await listDeferred(tx);
     const tip = await findTip(tx);
-    if (heads.size === 0 || tip === undefined) return undefined;
+    if (tip === undefined) return undefined;
+    const releasedNumber = tip.number - confirmations;
     const made: StoredCount[] = [];
     const watcherIds: number[] = [];
     let left = limits.rowsMax;
@@ -46,7 +49,7 @@ export async function writeDeferred(
         ...(await insertNotifications(
           tx,
           {
-            ...{ now, confirmations, releasedNumber: tip.number - confirmations },
+            ...{ now, confirmations, releasedNumber },
             blocks: [{ header: { number: deferred.block }, transfers: [] }],
             matches: deferred.matches,
             records: recordKeys(watcherId, deferred.recordIds),
@@ -59,10 +62,15 @@ export async function writeDeferred(
       left -= deferred.recordIds.length * deferred.matches.length;
       if (left <= 0) break;
     }
-    await wakeLanes(tx, lanesToWake(made), now);
+    const released = await releaseHeld(tx, {
+      ...{ releasedNumber, now, laneIds: lanesToWake(made), limits: limits.release },
+    });
+    const stored = [...made, ...released.counts];
+    if (stored.length === 0 && watcherIds.length === 0) return undefined;
+    await wakeLanes(tx, lanesToWake(stored), now);
     await advanceSequences(
       tx,
-      made.flatMap(({ ordered }) => ordered ?? []),
+      stored.flatMap(({ ordered }) => ordered ?? []),
       now,
     );
     return { notificationCount: made.reduce((sum, { count }) => sum + count, 0), watcherIds };

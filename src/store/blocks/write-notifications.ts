@@ -42,7 +42,7 @@ type NewNotifications = {
   now: Date;
 };
 
-/** Inserts, includes again, withdraws and releases notifications, and wakes their lanes. */
+/** Inserts, includes again, withdraws and releases notifications, and wakes their lanes. `hasDeferred`: `writeDeferred` has work left. */
 export async function writeNotifications(
   tx: Tx,
   { matches, kept = [], reorgIds, deferral: limits = deferralLimits, ...moment }: NewNotifications,
@@ -64,15 +64,15 @@ export async function writeNotifications(
   );
   const left = [];
   for (const reorgId of reorgIds) left.push(...(await endReorg(tx, reorgId, now)));
-  const released = await releaseHeld(tx, { ...moment, laneIds: lanesToWake(made) });
-  const stored = [...made, ...released];
+  const released = await releaseHeld(tx, { ...moment, laneIds: lanesToWake(made), limits: limits.release });
+  const stored = [...made, ...released.counts];
   const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
   // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
   await wakeLanes(tx, lanesToWake(stored), now);
   await advanceSequences(tx, ordered, now);
   return {
     notificationCount: made.reduce((sum, { count }) => sum + count, 0),
-    hasDeferred: without.length > 0,
+    hasDeferred: without.length > 0 || released.hasMore,
   };
 }
 

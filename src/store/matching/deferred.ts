@@ -15,6 +15,7 @@ import { isLost } from '../db/lost-shards.ts';
 import { inReach, readJson, recordsOf, rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { addressOf, type Match, type RecordGroup } from './matching.ts';
+import type { ReleaseLimits } from './release-held.ts';
 
 export type DeferralLimits = {
   /** Groups of up to this many records for one watcher and address are deferred only behind an older deferred match. */
@@ -23,6 +24,8 @@ export type DeferralLimits = {
   rowsAtOnce: number;
   /** Rows of one transaction that writes what was deferred. */
   rowsMax: number;
+  /** How held notifications are released (release-held.ts). */
+  release?: ReleaseLimits;
 };
 
 /**

@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { deferralLimits } from '../../../src/store/matching/deferred.ts';
+import {
+  addWatchers,
+  atOnce,
+  headerOf,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+/** Of more than four notifications that are due, a transaction releases two of each watcher. */
+const release = { atOnce: 4, shareMin: 2, shareMax: 2 };
+const limits = { ...deferralLimits, release };
+const deferral = { ...atOnce.deferral, release };
+
+const write = (database: Database) =>
+  writeDeferred(database, { confirmations: 3, now: noon, sortWatchers: (ids) => ids, limits });
+
+async function writeAll(database: Database): Promise<void> {
+  while ((await write(database)) !== undefined);
+}
+
+/** How many notifications of each watcher are in each state, such as `1 waiting 2`. */
+async function countStates(database: Database): Promise<string[]> {
+  const rows = await database.query<{ count: string }>(sql`
+    select w.watcher_id || ' ' || n.state || ' ' || count(*) as count from notification_status n
+    join watched_address w on w.id = n.watched_address_id and w.shard_id = n.shard_id
+    group by w.watcher_id, n.state order by 1`);
+  return rows.map(({ count }) => count);
+}
+
+type Watch = NonNullable<Parameters<typeof watchAddress>[1]>;
+
+async function watchTimes(database: Database, count: number, watch: Watch): Promise<void> {
+  for (let index = 0; index < count; index++)
+    await watchAddress(database, { url: `https://host${index}.example/hook`, ...watch });
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  describe('held notifications', () => {
+    test('of many that are due, each watcher gets a share with the block, and the rest soon after it without a further block', async () => {
+      await addWatchers(database(), 2);
+      await watchTimes(database(), 7, { watcherId: 1 });
+      await watchTimes(database(), 2, { watcherId: 2 });
+      const held = { deferral, releasedNumber: -2 };
+      await mine(database(), headerOf(1), [transferOf()], held);
+      assert.deepEqual(await countStates(database()), ['1 held 7', '2 held 2']);
+      const committed = await mine(database(), headerOf(4), [], {
+        deferral,
+        releasedNumber: 1,
+        releasedBefore: 0,
+      });
+      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, true);
+      assert.deepEqual(await countStates(database()), ['1 held 5', '1 waiting 2', '2 waiting 2']);
+      assert.deepEqual(await write(database()), { notificationCount: 0, watcherIds: [] });
+      assert.deepEqual(await countStates(database()), ['1 held 3', '1 waiting 4', '2 waiting 2']);
+      await writeAll(database());
+      assert.deepEqual(await countStates(database()), ['1 waiting 7', '2 waiting 2']);
+    });
+
+    test('the share of a watcher is of its oldest notifications', async () => {
+      for (const confirmations of [4, 3, 5, 6, 7])
+        await watchAddress(database(), { settings: { confirmations } });
+      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
+      await mine(database(), headerOf(9), [], { deferral, releasedNumber: 6 });
+      assert.deepEqual(await countStates(database()), ['1 held 3', '1 waiting 2']);
+      const late = await database().query(sql`
+        with one as (
+          select n.shard_id, n.state, w.confirmations from notification_status n
+          join watched_address w on w.id = n.watched_address_id and w.shard_id = n.shard_id
+        )
+        select from one older join one newer on newer.shard_id = older.shard_id and newer.confirmations > older.confirmations
+        where older.state = 'held' and newer.state = 'waiting'`);
+      assert.equal(late.length, 0);
+      await writeAll(database());
+      assert.deepEqual(await countStates(database()), ['1 waiting 5']);
+    });
+
+    test('in strict order, shares keep the order of each watched address', async () => {
+      await watchTimes(database(), 2, { settings: { strictOrder: true } });
+      const held = { deferral, releasedNumber: -2 };
+      const transfers = Array.from({ length: 3 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
+      await mine(database(), headerOf(1), transfers, held);
+      await mine(database(), headerOf(4), [], { deferral, releasedNumber: 1 });
+      await writeAll(database());
+      const order = await database().query<{ rows: string }>(sql`
+        select distinct string_agg(amount || ' ' || state, ', ' order by sequence) as rows
+        from notification_status group by watched_address_id`);
+      assert.deepEqual(order, [{ rows: '1 waiting, 2 held, 3 held' }]);
+      const [left] = await database().query<{ rows: number }>(sql`
+        select count(*) as rows from queue where release_number is not null`);
+      assert.equal(left?.rows, 0);
+    });
+
+    test('as many as may be released at once are released with the block', async () => {
+      await watchTimes(database(), 4, {});
+      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
+      const committed = await mine(database(), headerOf(4), [], { deferral, releasedNumber: 1 });
+      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, false);
+      assert.deepEqual(await countStates(database()), ['1 waiting 4']);
+    });
+  });
+});
