@@ -187,6 +187,55 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (const one of unread) one.destroy();
   });
 
+  test('a client is not cut off for the time that its body took, while others wait for the memory', async () => {
+    await using story = await createBulkStory(database());
+    const webhook_url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    const created = await story.ask('POST', BULK, {
+      key: story.key,
+      body: { records: recordsOf(320).map((record) => ({ ...record, webhook_url })) },
+    });
+    const { data } = created.json as { data: { id: string }[] };
+    const records = Array.from({ length: 10_000 }, (_, index) => ({
+      operation: 'update',
+      id: data[index % 320]?.id,
+    }));
+    const openFor = (key: string) => {
+      const one = story.open({ 'content-type': JSON_TYPE, authorization: `Bearer ${key}` });
+      one.on('error', () => {}).write('{"records":');
+      return one;
+    };
+    const uploading = openFor(story.key);
+    const unread = openFor(story.key);
+    unread.end(`${JSON.stringify(records)}}`);
+    await once(unread, 'response');
+    const others: ClientRequest[] = [];
+    for (const [name, count] of [
+      ['beta', 2],
+      ['gamma', 2],
+      ['delta', 1],
+      ['epsilon', 1],
+    ] as const) {
+      const { key } = await story.issue(name);
+      for (let number = 0; number < count; number += 1) others.push(openFor(key));
+    }
+    const waitFor = async (name: string) => {
+      others.push(openFor((await story.issue(name)).key));
+      await waitUntil(() => story.clock.waits().includes(WAIT_MS));
+    };
+    await waitFor('zeta');
+    story.clock.advance(WAIT_MS - 1_000);
+    await waitFor('eta');
+    const connections = promisify(story.api.server.getConnections.bind(story.api.server));
+    const count = await connections();
+    story.clock.advance(WAIT_MS - 10_000);
+    uploading.end(`${JSON.stringify(records)}}`);
+    const [response] = (await once(uploading, 'response')) as [IncomingMessage];
+    // Clients are looked at in the order of their requests, so this one was looked at before.
+    await waitUntil(async () => (await connections()) < count);
+    assert.equal(JSON.parse(await text(response)).data.length, 10_000);
+    for (const one of [unread, ...others]) one.destroy();
+  });
+
   test('clients that leave while their key is checked hold nothing', async () => {
     const slow = createSlowDatabase(database());
     await using story = await createBulkStory(slow.database);
