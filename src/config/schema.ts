@@ -80,7 +80,7 @@ const Chain = Type.Object(
         minItems: 1,
         maxItems: 32,
         description:
-          'Nodes in order of preference. A ws(s) URL adds notifications of new heads. With three or more nodes, one wrong node cannot mislead the service.',
+          'Nodes in order of preference. A ws(s) URL adds notifications of new heads. With three or more HTTP nodes, one wrong node cannot make Chainbell follow a false block. Internal transfers are compared if at least two nodes can trace.',
       }),
       (urls) => urls.length === 0 || urls.some((url) => !/^wss?:/i.test(String(url))),
       () => 'must have at least one http or https URL: blocks are read over HTTP',
