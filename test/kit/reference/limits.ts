@@ -156,6 +156,7 @@ const SECTIONS: Record<string, Limit[]> = {
   'Public API': [
     limit('`limit` of the lists of points', 'api/public/points', 'LIMIT_MAX', 'count', '400'),
     limit('Hours of a history', 'api/public/swap-history', 'HOURS_MAX', 'count', '400'),
+    limit('`limit` of the list of swaps', 'api/public/swap-list', 'LIMIT_MAX', 'count', '400'),
     limit('Responses computed at the same time', 'api/http/cache', 'COMPUTATIONS_MAX', 'count', '503'),
   ],
   Delivery: [
