@@ -26,7 +26,7 @@ import {
   takeRefused,
 } from './account.ts';
 import { createOriginShares } from './origin-shares.ts';
-import { aheadOf, createReceiverMemory, handOverMsOf, noteResponse, slowDown } from './receiver.ts';
+import { createReceiverMemory, handOverMsOf, noteResponse, type ReceiverPace, slowDown } from './receiver.ts';
 import { createPace, createStartWindow } from './start-limit.ts';
 
 /** Limits of attempts under way in this process: of each kind, handed over (`hung`), all together, and to one origin. */
@@ -53,8 +53,8 @@ type Seat = {
   mayRetry(): boolean;
   /** Counts a retry that starts (1) or ends (-1). */
   countRetry(by: 1 | -1): void;
-  /** How many rows are worth reading. */
-  ahead(): number;
+  /** Of the lane's receiver. */
+  pace: ReceiverPace;
   leave(): void;
 };
 
@@ -362,7 +362,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
           receiver.retries += by;
           takeRefused(receiver).forEach(want);
         },
-        ahead: () => aheadOf(receiver.pace),
+        pace: receiver.pace,
         leave() {
           member.wants = false;
           line(member);

@@ -17,6 +17,7 @@ import { type Credentials, sendWith } from './credentials.ts';
 import type { FairSlots } from './fair.ts';
 import { renderMessage } from './payload.ts';
 import type { Due, DueReader } from './reader.ts';
+import { aheadOf, noteAhead } from './receiver.ts';
 import type { Send, SendResult } from './send.ts';
 import type { Settler } from './settler.ts';
 import type { NoteWait } from './wait-log.ts';
@@ -70,6 +71,8 @@ export type LaneRun = {
 
 /** Rows read ahead are used within this time or read again, because the watched address may change meanwhile. */
 const READ_AHEAD_MS_MAX = 1_000;
+/** If reading takes long, they are used within twice that time instead, up to this. Otherwise nothing would be sent, however often it is read. */
+const SLOW_READ_AHEAD_MS_MAX = 4_000;
 const RETRY_MS = 250;
 
 /** Works the lane until nothing is due, it is lost, or it has to give way. `done` rejects only for a bug. */
@@ -80,7 +83,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let retriesUnderWay = 0;
   let firsts: Due[] = [];
   let retries: Due[] = [];
-  let readMs = Number.NEGATIVE_INFINITY;
+  /** Until when the rows read ahead are used. */
+  let usableMs = Number.NEGATIVE_INFINITY;
+  /** Whether the last read found as many first attempts as it asked for. */
+  let wasFull = false;
   let isReading = false;
   /** After a failed read, until the next one. */
   let isPausing = false;
@@ -101,7 +107,12 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     // While first attempts remain, retries that have come due since are read together with the next ones.
     const isUsedUp =
       firsts.length === 0 && (mayHaveMore.firsts || (retries.length === 0 && mayHaveMore.retries));
-    if (isUsedUp || clock.steadyMs() - readMs > READ_AHEAD_MS_MAX) return read();
+    const isLate = clock.steadyMs() > usableMs;
+    if (isUsedUp || isLate) {
+      if (isLate && firsts.length + retries.length > 0) noteAhead(seat.pace, 'late');
+      else if (wasFull && !isLate) noteAhead(seat.pace, 'used up');
+      return read();
+    }
     const due = nextQueue()?.shift();
     return due && ((ticket) => start(due, ticket));
   }
@@ -112,20 +123,23 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   async function read(): Promise<void> {
     isReading = true;
     mayHaveMore = { firsts: false, retries: false };
-    const [readGeneration, startedMs] = [generation, clock.steadyMs()];
-    const limit = seat.ahead();
+    wasFull = false;
+    const readGeneration = generation;
+    const limit = aheadOf(seat.pace);
     try {
-      const due = await reader.read({ lane, exclude: [...underWay], limit });
-      if (due === 'lost') end = 'lost';
+      const found = await reader.read({ lane, exclude: [...underWay], limit });
+      if (found === 'lost') end = 'lost';
       // The worker takes no lanes of lost shards, and leases this one again when its shard has caught up.
-      else if (due === 'absent') end ??= 'gives way';
+      else if (found === 'absent') end ??= 'gives way';
       else if (generation !== readGeneration) mayHaveMore = { firsts: true, retries: true };
       else {
+        const { due, readMs } = found;
         firsts = due.filter(({ notification }) => notification.retryCount === 0);
         retries = due.filter(({ notification }) => notification.retryCount > 0);
-        mayHaveMore.firsts ||= firsts.length === limit;
+        wasFull = firsts.length === limit;
+        mayHaveMore.firsts ||= wasFull;
         mayHaveMore.retries ||= retries.length === limit;
-        readMs = startedMs;
+        usableMs = usableUntil(readMs);
       }
     } catch (error) {
       if (!(error instanceof Fault)) {
@@ -141,6 +155,16 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     }
     isReading = false;
     proceed();
+  }
+
+  function usableUntil(readMs: number): number {
+    const tookMs = clock.steadyMs() - readMs;
+    if (tookMs > SLOW_READ_AHEAD_MS_MAX)
+      options.noteWait(
+        lane.id,
+        new Fault('unavailable', `database: a read took ${Math.round(tookMs)} ms, so it is repeated`),
+      );
+    return readMs + Math.min(Math.max(READ_AHEAD_MS_MAX, 2 * tookMs), SLOW_READ_AHEAD_MS_MAX);
   }
 
   async function pause(): Promise<void> {

@@ -7,9 +7,11 @@ import { createGroups } from '../core/batching.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Database } from '../store/db/db.ts';
+import type { Astray } from '../store/delivery/astray.ts';
 import { type DueNotification, type DueOfLane, listDue } from '../store/delivery/due.ts';
 import type { Lane } from '../store/delivery/lanes.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
+import { createCorrections } from './corrections.ts';
 import { type Credentials, readCredentials } from './credentials.ts';
 
 /** A due notification with the credentials that its webhook carries. */
@@ -23,7 +25,8 @@ type ReadRequest = {
   limit: number;
 };
 
-type DueOrReason = Due[] | 'lost' | 'absent';
+/** `readMs`: when the statement began, by the steady clock. */
+type DueOrReason = { due: Due[]; readMs: number } | 'lost' | 'absent';
 
 export type DueReader = {
   /** The due notifications, 'lost' when another worker has the lane, or 'absent' when its shard is lost. @throws Fault `unavailable` */
@@ -34,6 +37,8 @@ type Waiting = ReadRequest & {
   resolve(due: DueOrReason): void;
   reject(error: unknown): void;
 };
+
+type Answer = { rows: DueOfLane; corrected: Promise<void> | undefined; readMs: number };
 
 /** Lanes of one statement; 128 lanes with one row each take PostgreSQL about 2 ms. */
 const LANES_MAX = 128;
@@ -46,6 +51,7 @@ const CREDENTIALS_MS_MAX = 1_000;
 export function createDueReader(options: SecretStore & { database: Database; clock: Clock }): DueReader {
   const { database, clock } = options;
   const credentials = createCredentialsCache(options);
+  const correct = createCorrections(options);
   let waiting: Waiting[] = [];
   let running = 0;
   let isRung = false;
@@ -82,25 +88,26 @@ export function createDueReader(options: SecretStore & { database: Database; clo
       const lanes = group.map(({ lane }) => lane);
       const exclude = group.flatMap((one) => one.exclude);
       const limit = group[0]?.limit ?? 0;
-      const [now, stepsMs] = [clock.now(), clock.stepsMs()];
-      const found = await listDue(database, lanes, { now, stepsMs, exclude, limit });
+      const [now, stepsMs, readMs] = [clock.now(), clock.stepsMs(), clock.steadyMs()];
+      const corrected = new Map<number, Promise<void>>();
+      const onAstray = (astray: Astray) => {
+        const done = correct(astray);
+        // The lane hears of it, unless the whole group fails.
+        done.catch(() => {});
+        corrected.set(astray.lane.id, done);
+      };
+      const found = await listDue(database, lanes, { now, stepsMs, exclude, limit, onAstray });
       credentials.removeOld();
-      await Promise.all(group.map((one) => answer(one, found.get(one.lane.id) ?? 'lost')));
+      for (const one of group) {
+        const { id } = one.lane;
+        void answer(
+          one,
+          { rows: found.get(id) ?? 'lost', corrected: corrected.get(id), readMs },
+          credentials,
+        );
+      }
     } catch (error) {
       for (const one of group) one.reject(error);
-    }
-  }
-
-  /** Rejects for one watcher alone, so credentials that can't be read delay no other watcher. */
-  async function answer({ lane, resolve, reject }: Waiting, rows: DueOfLane): Promise<void> {
-    if (rows instanceof Fault) return reject(rows);
-    if (typeof rows === 'string') return resolve(rows);
-    if (rows.length === 0) return resolve([]);
-    try {
-      const own = await credentials.of(lane.watcherId);
-      resolve(rows.map((notification) => ({ notification, credentials: own })));
-    } catch (error) {
-      reject(error);
     }
   }
 
@@ -115,6 +122,28 @@ export function createDueReader(options: SecretStore & { database: Database; clo
     },
   };
 }
+
+/** For one watcher alone, so its corrections, and credentials that can't be read, delay no other watcher. */
+async function answer(
+  { lane, resolve, reject }: Waiting,
+  { rows, corrected, readMs }: Answer,
+  credentials: CredentialsCache,
+): Promise<void> {
+  try {
+    await corrected;
+    if (rows instanceof Fault) reject(rows);
+    else if (typeof rows === 'string') resolve(rows);
+    else if (rows.length === 0) resolve({ due: [], readMs });
+    else {
+      const own = await credentials.of(lane.watcherId);
+      resolve({ due: rows.map((notification) => ({ notification, credentials: own })), readMs });
+    }
+  } catch (error) {
+    reject(error);
+  }
+}
+
+type CredentialsCache = ReturnType<typeof createCredentialsCache>;
 
 /** Credentials that lanes of one watcher share for CREDENTIALS_MS_MAX. Those of several watchers are read together. */
 function createCredentialsCache(options: SecretStore & { database: Database; clock: Clock }) {

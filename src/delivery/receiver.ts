@@ -2,8 +2,11 @@
  * The observed behavior of one watcher's receiver: whether it responds in time, and how many attempts it takes at once.
  */
 
-/** isProven: its last attempt got an answer within the hand-over time. */
-export type ReceiverPace = { limit: number; isProven: boolean; averageMs: number };
+/**
+ * isProven: its last attempt got an answer within the hand-over time. aheadMax: rows of a read that are sent before they are too old, a
+ * power of two.
+ */
+export type ReceiverPace = { limit: number; isProven: boolean; averageMs: number; aheadMax: number };
 
 const HAND_OVER_MS_MAX = 1_000;
 const HAND_OVER_MS_MIN = 100;
@@ -24,8 +27,16 @@ export function handOverMsOf({ isProven, averageMs }: ReceiverPace): number {
 }
 
 /** How many rows to read: for a proven receiver, enough to send while the next ones are read. */
-export function aheadOf({ isProven, limit }: ReceiverPace): number {
-  return isProven ? 2 * limit : UNPROVEN_AHEAD;
+export function aheadOf({ isProven, limit, aheadMax }: ReceiverPace): number {
+  return isProven ? Math.min(2 * limit, aheadMax) : UNPROVEN_AHEAD;
+}
+
+/** Learns from the rows of a read. Behind hundreds of receivers, most of them would be read again and again. */
+export function noteAhead(receiver: ReceiverPace, were: 'used up' | 'late'): void {
+  receiver.aheadMax =
+    were === 'late'
+      ? Math.max(aheadOf(receiver) / 2, UNPROVEN_AHEAD)
+      : Math.min(receiver.aheadMax * 2, 2 * CONCURRENCY_MAX);
 }
 
 /** Learns from a response while `open` attempts were under way. The limit grows only when at least half of it was used. */
@@ -59,7 +70,9 @@ export function createReceiverMemory(): ReceiverMemory {
     take(key) {
       const known = remembered.get(textOf(key));
       remembered.delete(textOf(key));
-      return known ?? { limit: CONCURRENCY_MIN, isProven: false, averageMs: 0 };
+      return (
+        known ?? { limit: CONCURRENCY_MIN, isProven: false, averageMs: 0, aheadMax: 2 * CONCURRENCY_MAX }
+      );
     },
     keep(key, receiver) {
       if (!receiver.isProven) return;

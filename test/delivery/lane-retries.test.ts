@@ -69,10 +69,12 @@ function startLanes(change = (fair: FairSlots) => fair) {
         send: (message) => send(laneId, Number(JSON.parse(message.body).id)),
         settler: { keepsUp: () => true, submit: async () => 'settled' },
         reader: {
-          read: async ({ exclude, limit }) =>
-            (due.get(laneId) ?? [])
+          read: async ({ exclude, limit }) => ({
+            due: (due.get(laneId) ?? [])
               .filter(({ notification }) => !exclude.includes(notification.id))
               .slice(0, limit),
+            readMs: clock.steadyMs(),
+          }),
         },
         noteWait: () => {},
         release: async () => {},

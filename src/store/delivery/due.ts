@@ -10,10 +10,9 @@ import { tryEachShard } from '../db/each-shard.ts';
 import { isLost } from '../db/lost-shards.ts';
 import { rowsOf } from '../db/shard-rows.ts';
 import { frequent, type Sql, sql } from '../db/sql.ts';
+import { type Astray, correctAstray } from './astray.ts';
 import { hasFollowedClock, type Lane } from './lanes.ts';
-import { kindText, moveToEnded } from './notification-rows.ts';
-import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
-import { advanceSequences } from './sequence.ts';
+import { kindText } from './notification-rows.ts';
 import type { ShardKey } from './shards.ts';
 import type { TransferFields } from './transfer-columns.ts';
 
@@ -74,14 +73,17 @@ type DueRow = {
   wants_removed: boolean | null;
 };
 
-/** Options of `listDue`. `exclude` lists the notifications whose attempts are under way. */
+/** Options of `listDue`. */
 type DueRequest = {
   now: Date;
   /** Sum of the clock steps that this process has followed. Nothing is due while it misses one. */
   stepsMs?: number;
+  /** Notifications whose attempts are under way. */
   exclude: readonly number[];
   /** Per lane, for first attempts and retries separately. */
   limit: number;
+  /** Receives what is due in a lane and must not be sent from it. `correctAstray` by default, for which all lanes then wait. */
+  onAstray?(astray: Astray): void | Promise<void>;
 };
 
 /**
@@ -98,8 +100,10 @@ export type DueOfLane = DueNotification[] | 'lost' | 'absent' | Fault;
 export async function listDue(
   database: Database,
   lanes: readonly Lane[],
-  { now, stepsMs = 0, exclude, limit }: DueRequest,
+  request: DueRequest,
 ): Promise<Map<number, DueOfLane>> {
+  const { now, stepsMs = 0, exclude, limit } = request;
+  const onAstray = request.onAstray ?? ((astray: Astray) => correctAstray(database, astray, now));
   const due = (attempts: Sql) => sql`(
     select * from queue
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
@@ -107,8 +111,7 @@ export async function listDue(
     order by due_at, id
     limit ${limit})`;
   // A lane with nothing due still returns one row, without a notification. A lost lane returns none.
-  if (database.isDistributed === true)
-    return listDueInShards(database, lanes, { now, stepsMs, exclude, limit });
+  if (database.isDistributed === true) return listDueInShards(database, lanes, { ...request, onAstray });
   const rows = await database.query<LaneDueRow>(
     frequent(sql`
     select l.id as lane, q.id, l.watcher_id, ${kindText(sql`n.kind`)} as kind, ${transferTexts},
@@ -131,7 +134,13 @@ export async function listDue(
   const found = new Map<number, DueOfLane>();
   for (const lane of lanes) {
     const own = byLane.get(lane.id);
-    found.set(lane.id, own === undefined ? 'lost' : await keepWanted(database, lane, own, now));
+    if (own === undefined) {
+      found.set(lane.id, 'lost');
+      continue;
+    }
+    const { wanted, astray } = split(lane, own);
+    found.set(lane.id, wanted);
+    if (astray !== undefined) await onAstray(astray);
   }
   return found;
 }
@@ -142,7 +151,7 @@ type LaneDueRow = ({ lane: number } & DueRow) | { lane: number; id: null };
 async function listDueInShards(
   database: Database,
   lanes: readonly Lane[],
-  { now, stepsMs = 0, exclude, limit }: DueRequest,
+  { now, stepsMs = 0, exclude, limit, onAstray }: DueRequest & Required<Pick<DueRequest, 'onAstray'>>,
 ): Promise<Map<number, DueOfLane>> {
   const held = await database.query<{ id: number; is_ready: boolean; is_lost: boolean }>(
     frequent(sql`
@@ -188,7 +197,9 @@ async function listDueInShards(
         watcher_id: lane.watcherId,
         block_hash: hashOf(row),
       }));
-      read.push([lane.id, await keepWanted(database, lane, rows, now)]);
+      const { wanted: own, astray } = split(lane, rows);
+      read.push([lane.id, own]);
+      if (astray !== undefined) await onAstray(astray);
     }
     return read;
   });
@@ -270,41 +281,23 @@ const transferTexts = sql`n.watched_address_id, ${hexText(sql`n.tx_hash`)} as tx
   ${hexText(sql`n.sender`)} as sender, ${hexText(sql`n.receiver`)} as receiver, n.amount, ${hexText(sql`n.token`)} as token,
   ${timeText(sql`n.created_at`)} as created_text`;
 
-/**
- * Returns the rows that their watched addresses still want in this lane. The other rows' watched addresses changed after the
- * block was committed, so these rows are moved, cancelled or withdrawn. Rows in locked lanes are left to the next read.
- */
-async function keepWanted(
-  database: Database,
+/** Splits rows of a lane into those that their watched addresses still want in it, and the others, whose watched addresses changed. */
+function split(
   lane: Lane,
   rows: readonly (DueRow | { id: null })[],
-  now: Date,
-): Promise<DueNotification[]> {
-  const found: DueNotification[] = [];
-  const misplaced: { recordId: string; id: number }[] = [];
+): { wanted: DueNotification[]; astray: Astray | undefined } {
+  const wanted: DueNotification[] = [];
+  const [misplaced, unwanted]: [Astray['misplaced'][number][], Astray['unwanted'][number][]] = [[], []];
   for (const row of rows) {
     if (row.id === null) continue;
-    if (row.webhook_url === null || row.record_lane_id !== lane.id)
-      misplaced.push({ recordId: row.watched_address_id, id: row.id });
+    const { id, watched_address_id: recordId, revision } = row;
+    if (row.webhook_url === null || row.record_lane_id !== lane.id) misplaced.push({ id, recordId });
     else if (messageKind(row) === 'removal' && row.wants_removed !== true)
-      await withdraw(database, lane, row, now);
-    else found.push(toDue(row, row.webhook_url, lane));
+      unwanted.push({ id, recordId, revision });
+    else wanted.push(toDue(row, row.webhook_url, lane));
   }
-  if (misplaced.length > 0) await alignUnlessLocked(database, lane.shardId, misplaced, now);
-  return found;
-}
-
-/** Withdraws a removal notice whose watched address has turned them off: its receiver would take the notice for a transfer. */
-async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now: Date): Promise<void> {
-  await database.transaction(async (tx) => {
-    if (!(await tryLockLanesOf(tx, shardId, [row.id]))) return;
-    await moveToEnded(
-      tx,
-      sql`n.shard_id = ${shardId} and n.id = ${row.id} and n.state = 'waiting' and n.revision = ${row.revision}`,
-      { state: 'withdrawn', now },
-    );
-    await advanceSequences(tx, [{ shardId, id: row.watched_address_id }], now);
-  });
+  const isAstray = misplaced.length + unwanted.length > 0;
+  return { wanted, astray: isAstray ? { lane, misplaced, unwanted } : undefined };
 }
 
 function toDue(row: DueRow, webhookUrl: string, lane: Pick<Lane, 'id' | 'shardId'>): DueNotification {

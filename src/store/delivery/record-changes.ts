@@ -2,15 +2,16 @@
  * Makes waiting notifications follow a change of their watched address: they are cancelled if the watched address was
  * deleted, and move to another lane if its URL has another origin. This runs after the change is committed, in transactions
  * of bounded size, because each locks lanes for which blocks and workers wait. Notifications that have not followed when they
- * are due, for example after a crash, are corrected by `listDue`.
+ * are due, for example after a crash, are corrected by workers (astray.ts).
  */
 import { shardOfRecord } from '../../domain/shard.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { unlessLocked } from '../db/unless-locked.ts';
 import { lanesWithEpochs, lockLanesIn } from './lane-locks.ts';
-import { unsentEpoch, wakeLanes } from './lanes.ts';
+import { type Lane, unsentEpoch, wakeLanes } from './lanes.ts';
 import { lockRows, moveToEnded } from './notification-rows.ts';
 import { advanceSequences } from './sequence.ts';
 
@@ -18,7 +19,7 @@ import { advanceSequences } from './sequence.ts';
 const ROWS_MAX = 500;
 /** Rows that one query finds, and watched addresses that it searches for. */
 const PAGE_ROWS = 10 * ROWS_MAX;
-const PAGE_RECORDS = 1_000;
+const PAGE_RECORDS = 10_000;
 
 /** Cancels or moves the waiting notifications of changed watched addresses. Call it after the transaction that changed them. */
 export async function alignNotifications(
@@ -40,43 +41,65 @@ async function alignShard(
   const sorted = recordIds.toSorted();
   for (let first = 0; first < sorted.length; first += PAGE_RECORDS) {
     const page = { shardId, recordIds: sorted.slice(first, first + PAGE_RECORDS), limit: PAGE_ROWS };
-    let found = await findMisplaced(database, page);
+    let found = await findMisplaced(database, { ...page, after: -1 });
     while (found.length > 0) {
       for (let from = 0; from < found.length; from += ROWS_MAX) {
-        const ids = found.slice(from, from + ROWS_MAX).map(({ id }) => id);
+        const ids = found.slice(from, from + ROWS_MAX);
         await database.transaction(async (tx) => {
           await lockLanesOf(tx, shardId, ids);
           await alignLocked(tx, shardId, ids, now);
         });
       }
-      found = found.length < PAGE_ROWS ? [] : await findMisplaced(database, { ...page, after: found.at(-1) });
+      found =
+        found.length < PAGE_ROWS ? [] : await findMisplaced(database, { ...page, after: found.at(-1) ?? -1 });
     }
   }
 }
 
 /**
- * Does the same for these notifications and up to ROWS_MAX others of their watched addresses. Does nothing while another
- * transaction has locked one of their lanes.
+ * Does the same for these notifications of a lane and some others: up to ROWS_MAX of each kind among the next of the lane, and of their
+ * watched addresses in strict order. Does nothing while another transaction has locked one of their lanes.
  */
 export async function alignUnlessLocked(
   database: Database,
-  shardId: number,
+  lane: Pick<Lane, 'id' | 'shardId'>,
   misplaced: readonly Misplaced[],
   now: Date,
 ): Promise<void> {
   const recordIds = [...new Set(misplaced.map(({ recordId }) => recordId))];
-  const others = await findMisplaced(database, { shardId, recordIds, limit: ROWS_MAX });
-  const ids = [...new Set([...misplaced, ...others].map(({ id }) => id))];
-  await database.transaction(async (tx) => {
-    if (await tryLockLanesOf(tx, shardId, ids)) await alignLocked(tx, shardId, ids, now);
+  const others = await findNext(database, lane, recordIds);
+  const ids = [...new Set([...misplaced, ...others].map(({ id }) => id))].slice(0, ROWS_MAX);
+  await unlessLocked(database, async (tx) => {
+    if (await tryLockLanesOf(tx, lane.shardId, ids)) await alignLocked(tx, lane.shardId, ids, now);
   });
+}
+
+/** Reads only index entries of the lane and of these watched addresses, however many notifications the shard has. */
+async function findNext(
+  db: Db,
+  { id: laneId, shardId }: Pick<Lane, 'id' | 'shardId'>,
+  recordIds: readonly string[],
+): Promise<{ id: number }[]> {
+  const next = (condition: Sql, order: Sql) => sql`(
+    select q.id, q.watched_address_id, q.lane_id from queue q where q.shard_id = ${shardId} and ${condition} ${order} limit ${ROWS_MAX})`;
+  const ofLane = (attempts: Sql) =>
+    next(sql`q.lane_id = ${laneId} and q.state = 'waiting' and ${attempts}`, sql`order by q.due_at, q.id`);
+  const inOrder = next(
+    sql`q.watched_address_id = any(${listOf(recordIds)}::uuid[]) and q.sequence is not null`,
+    sql``,
+  );
+  return db.query<{ id: number }>(sql`
+    select n.id from (
+      ${ofLane(sql`q.retry_count = 0`)} union all ${ofLane(sql`q.retry_count > 0`)} union all ${inOrder}) as n
+    where not exists (
+      select from watched_address w where w.shard_id = ${shardId} and w.id = n.watched_address_id and w.lane_id = n.lane_id)`);
 }
 
 type Misplaced = { recordId: string; id: number };
 
 /**
- * Waiting notifications whose watched address is deleted or has another lane, in the order of the watched address's id and
- * then their own.
+ * Notifications in the queue whose watched address is deleted or has another lane, by their ids. `queue` has no index on
+ * `watched_address_id`, so all that a shard has are read once for each page of watched addresses.
  */
 async function findMisplaced(
   db: Db,
@@ -85,21 +108,17 @@ async function findMisplaced(
     recordIds,
     after,
     limit,
-  }: { shardId: number; recordIds: readonly string[]; after?: Misplaced | undefined; limit: number },
-): Promise<Misplaced[]> {
-  const from =
-    after === undefined
-      ? sql`true`
-      : sql`(n.watched_address_id, n.id) > (${after.recordId}::uuid, ${after.id}::bigint)`;
-  const rows = await db.query<{ watched_address_id: string; id: number }>(sql`
-    select n.watched_address_id, n.id from queue n
-    where n.shard_id = ${shardId} and n.watched_address_id = any(${listOf(recordIds)}::uuid[]) and ${from}
+  }: { shardId: number; recordIds: readonly string[]; after: number; limit: number },
+): Promise<number[]> {
+  const rows = await db.query<{ id: number }>(sql`
+    select n.id from queue n
+    where n.shard_id = ${shardId} and n.id > ${after} and n.watched_address_id = any(${listOf(recordIds)}::uuid[])
       and not exists (
         select from watched_address w
         where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.lane_id = n.lane_id)
-    order by n.watched_address_id, n.id
+    order by n.id
     limit ${limit}`);
-  return rows.map((row) => ({ recordId: row.watched_address_id, id: row.id }));
+  return rows.map(({ id }) => id);
 }
 
 const waitingOf = (shardId: number, ids: readonly number[]): Sql =>

@@ -423,9 +423,11 @@ onPostgres(({ database, place }) => {
     });
     const rows = await database().query<{ id: number; recordId: string }>(sql`
       select id, watched_address_id as "recordId" from queue order by id`);
-    await alignUnlessLocked(distributed, 1, rows, noon);
+    const [{ id = 0 } = {}] = await database().query<{ id: number }>(sql`select lane_id as id from queue`);
+    const lane = { id, shardId: 1 };
+    await alignUnlessLocked(distributed, lane, rows, noon);
     assert.deepEqual((await listStates(database())).toSorted(), ['cancelled', 'waiting']);
-    await alignUnlessLocked(database(), 1, rows, noon);
+    await alignUnlessLocked(database(), lane, rows, noon);
     assert.deepEqual(await listStates(database()), ['cancelled', 'cancelled']);
   });
 

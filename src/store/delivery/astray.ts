@@ -1,0 +1,54 @@
+/**
+ * Notifications that a worker finds in its lane, and that must not be sent from it: their watched address was deleted, has another lane or
+ * no longer wants removal notices, and they have not followed that change yet.
+ */
+import { listOf } from '../db/arrays.ts';
+import type { Database } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { unlessLocked } from '../db/unless-locked.ts';
+import type { Lane } from './lanes.ts';
+import { moveToEnded } from './notification-rows.ts';
+import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
+import { advanceSequences } from './sequence.ts';
+
+type AstrayRow = { id: number; recordId: string };
+
+/** Of one lane. `unwanted`: removal notices that are no longer wanted. */
+export type Astray = {
+  lane: Lane;
+  misplaced: readonly AstrayRow[];
+  unwanted: readonly (AstrayRow & { revision: number })[];
+};
+
+/** Cancels, moves or withdraws them. Those whose lanes another transaction has locked are left to the next read. */
+export async function correctAstray(
+  database: Database,
+  { lane, misplaced, unwanted }: Astray,
+  now: Date,
+): Promise<void> {
+  if (misplaced.length > 0) await alignUnlessLocked(database, lane, misplaced, now);
+  if (unwanted.length > 0) await withdraw(database, lane, unwanted, now);
+}
+
+/** The receiver would take such a notice for a transfer. */
+async function withdraw(
+  database: Database,
+  { shardId }: Lane,
+  unwanted: Astray['unwanted'],
+  now: Date,
+): Promise<void> {
+  const ids = unwanted.map(({ id }) => id);
+  const revisions = unwanted.map(({ revision }) => revision);
+  await unlessLocked(database, async (tx) => {
+    if (!(await tryLockLanesOf(tx, shardId, ids))) return;
+    const withdrawn = await moveToEnded(
+      tx,
+      sql`n.shard_id = ${shardId} and n.state = 'waiting'
+        and (n.id, n.revision) in (select * from unnest(${listOf(ids)}::bigint[], ${listOf(revisions)}::integer[]))`,
+      { state: 'withdrawn', now },
+    );
+    const gone = new Set(withdrawn.map(({ id }) => id));
+    const records = unwanted.flatMap(({ id, recordId }) => (gone.has(id) ? [{ shardId, id: recordId }] : []));
+    await advanceSequences(tx, records, now);
+  });
+}
