@@ -278,7 +278,8 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
       end() {
         if (isOver) return;
         isOver = true;
-        undecided.delete(attempt);
+        // Without an outcome, such as while its credentials can't be read, the attempt costs its watcher nothing.
+        if (undecided.delete(attempt)) charge(member, -guessMs);
         makeRoom?.();
         count(attempt, -1);
         lineAll(receiver);

@@ -167,6 +167,24 @@ test('slot time that a watcher used beyond its share still counts after its lane
   );
 });
 
+test('an attempt that ends without an outcome costs its watcher nothing', async () => {
+  const line = startLine({ ...few, unproven: 1, proven: 1 });
+  line.join({ watcherId: 1 }).seat.want();
+  await line.settle();
+  line.started.pop()?.ticket.end();
+  line.join({ watcherId: 2 }).seat.want();
+  await line.settle();
+  await line.end(() => true, { ...FAST, durationMs: 400 });
+  line.join({ watcherId: 3 }).seat.want();
+  await line.settle();
+  for (const watcherId of [2, 1]) line.join({ watcherId }).seat.want();
+  await line.end((one) => one.watcherId === 3);
+  assert.deepEqual(
+    line.started.map(({ watcherId }) => watcherId),
+    [1],
+  );
+});
+
 test('a lane with nothing to send is not asked again before it calls want', async () => {
   const line = startLine(few);
   const lane = line.join({ watcherId: 1, rows: 0 });
