@@ -124,37 +124,61 @@ export async function repairSchedule(
   { clock, leaseMs, retryMinutes }: { clock: Clock; leaseMs: number; retryMinutes: readonly number[] },
 ): Promise<'repaired' | 'partly' | 'unchanged'> {
   await requireAnswers(database, 'present', 'the repair of the schedule');
-  return database.transaction(async (tx) => {
-    // Read the time only once the transaction has its connection. Otherwise rows that others schedule meanwhile would seem too
-    // far ahead.
-    const [now, stepsMs] = [clock.now(), clock.stepsMs()];
-    const leaseUntil = new Date(now.getTime() + leaseMs);
-    // Lock in the same order as `followStep`. No process can follow another step meanwhile.
-    await tx.query(sql`
-      select count(*) from (
-        select id from lane where next_due > ${now} or lease_until > ${leaseUntil} order by id for update
-      ) as locked`);
-    const [state] = await tx.query<{ steps_ms: number }>(sql`select steps_ms from clock_state for share`);
-    if (state?.steps_ms !== stepsMs) return 'unchanged';
-    await tx.query(sql`
-      update lane set
-        next_due = least(next_due, case when next_due is not null then ${now}::timestamptz end),
-        lease_until = least(lease_until, case when owner is not null then ${leaseUntil}::timestamptz end)
-      where next_due > ${now} or lease_until > ${leaseUntil}`);
-    await tx.query(sql`
-      update watcher_queue set next_due = ${now} where watcher_id in (
-        select watcher_id from watcher_queue where next_due > ${now} order by watcher_id for update)`);
-    const latest = latestOf(now, retryMinutes);
-    const lost = await listLost(tx);
-    const present = await withoutLost(tx, lost);
-    await tx.query(sql`
-      update queue n set
-        due_at = ${latest},
-        next_retry_at = case when next_retry_at is not null then ${latest} end
-      where state = 'waiting' and due_at > ${now} and due_at > ${latest}${inReach(present, sql`n.shard_id`)}`);
-    await tx.query(sql`select pg_notify(${LANE_CHANNEL}, '*')`);
-    return lost.length === 0 ? 'repaired' : 'partly';
-  });
+  const outcome = await database.transaction((tx) => bringBackRows(tx, clock, retryMinutes));
+  if (outcome === 'unchanged') return outcome;
+  // Lanes come after the commit of the rows. A lane that is given back before it takes its next due time from the old rows.
+  const isDone = await database.transaction((tx) => bringBackLanes(tx, clock, leaseMs));
+  return isDone ? outcome : 'unchanged';
+}
+
+async function bringBackRows(
+  tx: Tx,
+  clock: Clock,
+  retryMinutes: readonly number[],
+): Promise<'repaired' | 'partly' | 'unchanged'> {
+  const now = await lockSchedule(tx, clock, (time) => sql`next_due > ${time}`);
+  if (now === undefined) return 'unchanged';
+  const latest = latestOf(now, retryMinutes);
+  const lost = await listLost(tx);
+  const present = await withoutLost(tx, lost);
+  await tx.query(sql`
+    update queue n set
+      due_at = ${latest},
+      next_retry_at = case when next_retry_at is not null then ${latest} end
+    where state = 'waiting' and due_at > ${now} and due_at > ${latest}${inReach(present, sql`n.shard_id`)}`);
+  return lost.length === 0 ? 'repaired' : 'partly';
+}
+
+/** Returns false if this process has not followed all steps. */
+async function bringBackLanes(tx: Tx, clock: Clock, leaseMs: number): Promise<boolean> {
+  // A lane with an owner may be about to be given back by the old rows. Its lock waits for that.
+  const now = await lockSchedule(tx, clock, (time) => sql`next_due > ${time} or owner is not null`);
+  if (now === undefined) return false;
+  const leaseUntil = new Date(now.getTime() + leaseMs);
+  await tx.query(sql`
+    update lane set
+      next_due = least(next_due, case when next_due is not null then ${now}::timestamptz end),
+      lease_until = least(lease_until, case when owner is not null then ${leaseUntil}::timestamptz end)
+    where next_due > ${now} or lease_until > ${leaseUntil}`);
+  await tx.query(sql`
+    update watcher_queue set next_due = ${now} where watcher_id in (
+      select watcher_id from watcher_queue where next_due > ${now} order by watcher_id for update)`);
+  await tx.query(sql`select pg_notify(${LANE_CHANNEL}, '*')`);
+  return true;
+}
+
+/**
+ * Locks the chosen lanes, in the same order as `followStep`, and the sum of steps, so that no process can follow another step meanwhile.
+ * Returns the time, or undefined if this process has not followed all steps.
+ */
+async function lockSchedule(tx: Tx, clock: Clock, chosen: (now: Date) => Sql): Promise<Date | undefined> {
+  // Read the time only once the transaction has its connection. Otherwise rows that others schedule meanwhile would seem too
+  // far ahead.
+  const [now, stepsMs] = [clock.now(), clock.stepsMs()];
+  await tx.query(sql`
+    select count(*) from (select id from lane where ${chosen(now)} order by id for update) as locked`);
+  const [state] = await tx.query<{ steps_ms: number }>(sql`select steps_ms from clock_state for share`);
+  return state?.steps_ms === stepsMs ? now : undefined;
 }
 
 /** The latest time at which notification `n` may be due: its retry interval from now after a failure, otherwise now. */
