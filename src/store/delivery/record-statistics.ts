@@ -21,6 +21,12 @@ const COUNTED_MAX = 100_000;
 /** The newest of these gives the time of the last success: finding the time of each takes an index probe. */
 const SUCCESSES_MAX = 1_000;
 
+/**
+ * Of notifications with failures, those that are retried last give the time of the last failure. Each may have an attempt for every hour of
+ * the retention. A newer failure with an earlier retry may be missing if more of them wait.
+ */
+const FAILURES_MAX = 100;
+
 /** Statistics over the newest notifications of the watched address. */
 export async function recordStatistics(
   db: Db,
@@ -38,7 +44,7 @@ export async function recordStatistics(
     }
   >(sql`
     with counted as materialized (
-      select id, created_at, state, next_attempt_at, retry_count, redelivery_count, revision from notification_status
+      select id, created_at, state, next_attempt_at, next_retry_at, retry_count, redelivery_count, revision from notification_status
       where shard_id = ${shardId} and watched_address_id = ${recordId}
       order by id desc
       limit ${COUNTED_MAX + 1}
@@ -61,9 +67,14 @@ export async function recordStatistics(
         ) as own where outcome = 'success' and e.id is null
       ) as a on true
       ) as last_success_at,
-      (select max(a.started_at) from counted c
-      join delivery_attempt a on a.notification_id = c.id and a.shard_id = ${shardId} and a.outcome <> 'success'
-      where c.retry_count > 0 or c.redelivery_count > 0 or c.revision > 0) as last_failure_at
+      (select max(started_at) from (
+        select id, created_at from counted where retry_count > 0 or redelivery_count > 0 or revision > 0
+        order by next_retry_at desc nulls last, id desc limit ${FAILURES_MAX}
+      ) as c
+      cross join lateral (
+        select * from delivery_attempt
+        where shard_id = ${shardId} and notification_id = c.id and started_at >= c.created_at - interval '1 day' offset 0
+      ) as a where outcome <> 'success') as last_failure_at
     from counted`);
   if (row === undefined) throw new Error('the statement returned no row');
   const { held, waiting, processed, withdrawn, cancelled } = row;

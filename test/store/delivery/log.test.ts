@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { statusOf, storedStatuses } from '../../../src/domain/delivery-status.ts';
-import type { Database } from '../../../src/store/db/db.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import type { Database, Db } from '../../../src/store/db/db.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { countMatches, EXAMINED_MAX, findLogged, listLog } from '../../../src/store/delivery/log.ts';
 import type { LogFilter } from '../../../src/store/delivery/log-filter.ts';
 import { listScopedLog } from '../../../src/store/delivery/log-of-all.ts';
@@ -293,7 +293,47 @@ onPostgres(({ database }) => {
     await recordStatistics(db, WATCHER, records[0]?.id ?? '', noon);
     assert.doesNotMatch(plans.join(), /Seq Scan on (notification|delivery_attempt)/);
   });
+
+  test(
+    'the statistics of a watched address read the attempts of those notifications that failed last',
+    planTest,
+    async () => {
+      const record = await watchAddress(database());
+      await insertNotifications(database(), { records: [record], count: 1_000 });
+      await database().query(sql`
+      update queue set retry_count = 20, next_retry_at = ${later(0)}::timestamptz + (id * 7 % 1000) * interval '1 minute'`);
+      await database().query(sql`
+      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+      select shard_id, id, next_retry_at - attempt * interval '1 hour', 1, 'timeout'
+      from queue cross join generate_series(1, 20) as attempt`);
+      await database().query(sql`analyze`);
+      const read: number[] = [];
+      const counting: Db = {
+        async query(statement) {
+          read.push(await countRead(database(), statement, 'delivery_attempt'));
+          return database().query(statement);
+        },
+      };
+      const { lastFailureAt } = await recordStatistics(counting, WATCHER, record.id, later(10));
+      assert.deepEqual(lastFailureAt, later(999 * 60_000 - 3_600_000));
+      assert.deepEqual(read, [100 * 20]);
+    },
+  );
 });
+
+/** Rows that the statement reads from this table and its partitions. */
+async function countRead(database: Database, { text, values }: Sql, table: string): Promise<number> {
+  type Node = { [name: string]: unknown; Plans?: Node[] };
+  const [row] = await database.query<{ 'QUERY PLAN': { Plan: Node }[] }>({
+    text: `explain (analyze, timing off, format json) ${text}`,
+    values,
+  });
+  const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+  return (row?.['QUERY PLAN'] ?? [])
+    .flatMap(({ Plan }) => nodesOf(Plan))
+    .filter((node) => String(node['Relation Name']).startsWith(table))
+    .reduce((sum, node) => sum + Number(node['Actual Rows']) * Number(node['Actual Loops']), 0);
+}
 
 /** All combinations of the choices, each of them left out or made. */
 function combine(choices: Record<string, readonly LogFilter[]>): LogFilter[] {
