@@ -2,7 +2,7 @@
  * Inserts many notifications at once, and shows the query plans that find some of them.
  */
 import type { Database, Db } from '../../src/store/db/db.ts';
-import { sql } from '../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
 import type { WatchedAddress } from '../../src/store/watchers/watched.ts';
 import { citusUrl } from './citus.ts';
 
@@ -76,4 +76,18 @@ export function planAll(database: Database): { plans: string[]; database: Databa
       }),
   };
   return { plans, database: planned };
+}
+
+/** Executes the statement, and returns how many rows it reads from this table and its partitions. */
+export async function countRead(db: Db, { text, values }: Sql, table: string): Promise<number> {
+  type Node = { [name: string]: unknown; Plans?: Node[] };
+  const [row] = await db.query<{ 'QUERY PLAN': { Plan: Node }[] }>({
+    text: `explain (analyze, timing off, format json) ${text}`,
+    values,
+  });
+  const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+  return (row?.['QUERY PLAN'] ?? [])
+    .flatMap(({ Plan }) => nodesOf(Plan))
+    .filter((node) => String(node['Relation Name']).startsWith(table))
+    .reduce((sum, node) => sum + Number(node['Actual Rows']) * Number(node['Actual Loops']), 0);
 }

@@ -6,7 +6,7 @@
 import type { Clock } from '../../core/clock.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { requireAnswers } from '../db/lost-shards.ts';
-import { raw, sql } from '../db/sql.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 
 export const DAY_MS = 86_400_000;
@@ -166,6 +166,20 @@ async function hasDefaultRows(db: Db, table: Partitioned, { from, until }: Span)
   const rows = await db.query(sql`
     select 1 from ${raw(`${table}_default`)} where ${column} >= ${low} and ${column} < ${high} limit 1`);
   return rows.length > 0;
+}
+
+/** Condition on `createdAt`: days before `before` whose notifications have no partition, or none any more. */
+export async function isOutsidePartitions(db: Db, createdAt: Sql, before: Date): Promise<Sql> {
+  let untilMs = before.getTime();
+  let isOutside = sql``;
+  for (const { from, until } of (await listSpans(db, 'notification')).toReversed()) {
+    if (from >= untilMs) continue;
+    // The usual case is a bound of the index instead of a condition on each of its rows.
+    if (until >= untilMs) untilMs = from;
+    else
+      isOutside = sql`${isOutside} and (${createdAt} < ${new Date(from)} or ${createdAt} >= ${new Date(until)})`;
+  }
+  return sql`${createdAt} < ${new Date(untilMs)}${isOutside}`;
 }
 
 const nameOf = (table: Partitioned, { from, until }: Span): string =>

@@ -12,7 +12,13 @@ import { raw, type Sql, sql } from '../db/sql.ts';
 import { STATISTICS_RETENTION_MS } from '../delivery/statistics.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
-import { type Crowded, finalNumber, maintainPartitions, unlessGone } from './partitions.ts';
+import {
+  type Crowded,
+  finalNumber,
+  isOutsidePartitions,
+  maintainPartitions,
+  unlessGone,
+} from './partitions.ts';
 import { raisePruneMark } from './prune-marks.ts';
 
 /** Rows that one step deletes per table. A delete of this size takes milliseconds. */
@@ -35,6 +41,7 @@ export function createPruner(options: {
   const { database, clock, attemptsMs, notificationsMs, observationsMs } = options;
   const crowded: Crowded = new Map();
   const pruneCrowded = createCrowdedPruner(database);
+  const pruneEnded = createEndedPruner(database, clock);
   return async () => {
     if ((await listLost(database)).length > 0) return 'idle';
     const now = clock.now().getTime();
@@ -47,14 +54,14 @@ export function createPruner(options: {
     const isDropped = await maintainPartitions(database, { now: new Date(now), before, crowded, clock });
     const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
     const notifications = await pruneNotifications(database, before.notification, STEP_ROWS);
-    const ended = await pruneEnded(database, before.notification, STEP_ROWS);
+    const hasEnded = await pruneEnded(before.notification, isDropped);
     const answers = await pruneAnswers(database, new Date(now - ANSWER_RETENTION_MS), STEP_ANSWERS);
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
     const sums = await pruneDeliverySums(database, before.record_delivery_sum, STEP_ROWS);
     const isMore =
-      [attempts, notifications, ended, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+      [attempts, notifications, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     const hasPages = await pruneCrowded(crowded);
-    return isMore || isDropped || hasPages ? 'worked' : 'idle';
+    return isMore || isDropped || hasEnded || hasPages ? 'worked' : 'idle';
   };
 }
 
@@ -105,8 +112,9 @@ function pruneNotifications(database: Database, before: Date, limit: number): Pr
 }
 
 /**
- * Deletes the chosen notifications that are finished and final, and returns their number. The locks are a separate statement. The delete
- * then sees the redeliveries of every transaction that held them before, and a later one finds its notification deleted.
+ * Deletes the chosen notifications that are finished and final with their rows in `ended`, and returns their number. The locks are a
+ * separate statement. The delete then sees the redeliveries of every transaction that held them before, and a later one finds its
+ * notification deleted.
  */
 function deleteFinished(
   database: Database,
@@ -118,9 +126,15 @@ function deleteFinished(
     const locked = await tx.query<{ place: string }>(sql`
       select n.ctid::text as place from ${table} n where ${isFinished} ${order} for update skip locked`);
     if (locked.length === 0) return 0;
-    const rows = await tx.query(sql`
+    const rows = await tx.query<{ shard_id: number; id: number }>(sql`
       delete from ${table} n
-      where n.ctid = any(${locked.map(({ place }) => place)}::tid[]) and ${isFinished} returning n.id`);
+      where n.ctid = any(${locked.map(({ place }) => place)}::tid[]) and ${isFinished} returning n.shard_id, n.id`);
+    const [shards, ids] = [rows.map((row) => row.shard_id), rows.map(({ id }) => id)].map(listOf);
+    // A scalar subquery probes the index for each, where a join would read the whole table.
+    await tx.query(sql`
+      delete from ended where ctid = any(array(
+        select (select e.ctid from ended e where e.shard_id = gone.shard_id and e.id = gone.id)
+        from unnest(${shards}::bigint[], ${ids}::bigint[]) as gone (shard_id, id)))`);
     return rows.length;
   });
 }
@@ -156,22 +170,44 @@ function createCrowdedPruner(database: Database): (crowded: Crowded) => Promise<
   };
 }
 
+/** How often to look for rows in `ended` without a notification, such as those that a process left which had dropped a partition. */
+const ENDED_LOOK_MS = 3_600_000;
+
+/**
+ * Deletes the rows of `ended` whose notifications were dropped with their partition, up to STEP_ROWS at a time, and returns whether there may
+ * be more. Rows of partitions that are still there aren't looked at, because a watcher can have any number of them. Nor are others before an
+ * hour has passed: in the default partition, a notification is deleted together with its row.
+ */
+function createEndedPruner(
+  database: Database,
+  clock: Clock,
+): (before: Date, isDropped: boolean) => Promise<boolean> {
+  let nextMs = Number.NEGATIVE_INFINITY;
+  return async (before, isDropped) => {
+    if (!isDropped && clock.steadyMs() < nextMs) return false;
+    const isMore = (await pruneEnded(database, before, STEP_ROWS)) === STEP_ROWS;
+    nextMs = isMore ? Number.NEGATIVE_INFINITY : clock.steadyMs() + ENDED_LOOK_MS;
+    return isMore;
+  };
+}
+
 /** Deletes up to `limit` rows of `ended` whose notifications are deleted. A partition is never dropped before its last day is over. */
 async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
+  const isOutside = await isOutsidePartitions(db, sql`n.created_at`, before);
   if (db.isDistributed === true)
     return deleteInShards(db, {
       from: sql`ended n`,
-      where: sql`n.created_at < ${before} and not exists (
+      where: sql`${isOutside} and not exists (
         select from notification o where o.shard_id = n.shard_id and o.id = n.id and o.created_at = n.created_at)`,
       order: sql`n.created_at`,
       limit,
     });
   const rows = await db.query(sql`
     delete from ended where ctid = any(array(
-      select e.ctid from ended e
-      where e.created_at < ${before} and (
-        select n.id from notification n where n.shard_id = e.shard_id and n.id = e.id and n.created_at = e.created_at) is null
-      order by e.created_at limit ${limit}))
+      select n.ctid from ended n
+      where ${isOutside} and (
+        select o.id from notification o where o.shard_id = n.shard_id and o.id = n.id and o.created_at = n.created_at) is null
+      order by n.created_at limit ${limit}))
     returning id`);
   return rows.length;
 }
@@ -211,9 +247,12 @@ async function pruneNotificationsInShards(database: Database, before: Date, limi
       const locked = await tx.query<{ id: number }>(sql`
         select n.id from notification_default n where ${isOwn} and ${isFinished} order by n.id for update skip locked`);
       const ids = listOf(locked.map(({ id }) => id));
-      return tx.query(sql`
+      const rows = await tx.query<{ id: number }>(sql`
         delete from notification_default n where n.shard_id = ${shardId} and n.id = any(${ids}::bigint[]) and ${isFinished}
         returning n.id`);
+      await tx.query(sql`
+        delete from ended where shard_id = ${shardId} and id = any(${listOf(rows.map(({ id }) => id))}::bigint[])`);
+      return rows;
     }),
   );
   return gone.length;

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { statusOf, storedStatuses } from '../../../src/domain/delivery-status.ts';
 import type { Database, Db } from '../../../src/store/db/db.ts';
-import { type Sql, sql } from '../../../src/store/db/sql.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { countMatches, EXAMINED_MAX, findLogged, listLog } from '../../../src/store/delivery/log.ts';
 import type { LogFilter } from '../../../src/store/delivery/log-filter.ts';
 import { listScopedLog } from '../../../src/store/delivery/log-of-all.ts';
@@ -25,7 +25,7 @@ import {
 } from '../../kit/chain-story.ts';
 import { slicesOf } from '../../kit/database.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
-import { insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
+import { countRead, insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
 
 const WATCHER = 1;
 
@@ -320,20 +320,6 @@ onPostgres(({ database }) => {
     },
   );
 });
-
-/** Rows that the statement reads from this table and its partitions. */
-async function countRead(database: Database, { text, values }: Sql, table: string): Promise<number> {
-  type Node = { [name: string]: unknown; Plans?: Node[] };
-  const [row] = await database.query<{ 'QUERY PLAN': { Plan: Node }[] }>({
-    text: `explain (analyze, timing off, format json) ${text}`,
-    values,
-  });
-  const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
-  return (row?.['QUERY PLAN'] ?? [])
-    .flatMap(({ Plan }) => nodesOf(Plan))
-    .filter((node) => String(node['Relation Name']).startsWith(table))
-    .reduce((sum, node) => sum + Number(node['Actual Rows']) * Number(node['Actual Loops']), 0);
-}
 
 /** All combinations of the choices, each of them left out or made. */
 function combine(choices: Record<string, readonly LogFilter[]>): LogFilter[] {

@@ -15,7 +15,7 @@ import { citusUrl } from '../../kit/citus.ts';
 import { createTestClock } from '../../kit/clock.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
-import { insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
+import { countRead, insertNotifications, planTest, withPlans } from '../../kit/many-notifications.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const HOUR_MS = 3_600_000;
@@ -39,6 +39,12 @@ const insertAttempts = (database: Database, startedAt: Date, count: number) =>
   database.query(sql`
     insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
     select 1, number, ${startedAt}::timestamptz, 1, 'success' from generate_series(1, ${count}::int) as number`);
+
+/** Rows in `ended` for the oldest notifications. */
+const insertEnded = (database: Database, count: number) =>
+  database.query(sql`
+    insert into ended (shard_id, id, created_at, state, ended_at, retry_count)
+    select shard_id, id, created_at, 'processed', created_at, 1 from notification order by id limit ${count}`);
 
 const countAttempts = async (database: Database) =>
   (await database.query(sql`select from delivery_attempt`)).length;
@@ -176,6 +182,30 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('rows in ended of a dropped partition are deleted in steps, also after the process that dropped it has ended', async () => {
+    const { clock, prune } = createStory(database());
+    await prune(signal);
+    const record = await watchAddress(database());
+    await insertNotifications(database(), { records: [record], count: 2_500, state: 'processed' });
+    await insertEnded(database(), 2_500);
+    const countEnded = async () => (await database().query(sql`select from ended`)).length;
+    clock.advance(14 * HOUR_MS);
+    assert.equal(await prune(signal), 'worked');
+    assert.equal(await countEnded(), 1_500);
+    const { clock: laterClock, prune: pruneAgain } = createStory(database());
+    laterClock.advance(14 * HOUR_MS);
+    assert.equal(await pruneAgain(signal), 'worked');
+    assert.equal(await pruneAgain(signal), 'idle');
+    assert.equal(await countEnded(), 0);
+    await database().query(sql`
+      insert into ended (shard_id, id, created_at, state) values (1, 1, ${noon}, 'cancelled')`);
+    assert.equal(await pruneAgain(signal), 'idle');
+    assert.equal(await countEnded(), 1, 'they are looked for once an hour');
+    laterClock.advance(HOUR_MS);
+    await pruneAgain(signal);
+    assert.equal(await countEnded(), 0);
+  });
+
   test('a partition with more waiting notifications than one drop may copy stays, and loses its finished ones in steps', {
     skip: citusUrl() === undefined ? false : 'such a partition waits there',
   }, async () => {
@@ -183,6 +213,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await prune(signal);
     const record = await watchAddress(database());
     await insertNotifications(database(), { records: [record], count: 6_000, state: 'processed' });
+    await insertEnded(database(), 2_000);
     await insertNotifications(database(), { records: [record], count: 10_001 });
     const countIn = async (table: string) => {
       const [row] = await database().query<{ count: number }>(
@@ -197,6 +228,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(left > 10_001 && left < 16_001, `some pages in a step: ${left}`);
     while ((await prune(signal)) === 'worked');
     assert.deepEqual([await countIn(day), await countIn('notification_default')], [10_001, 0]);
+    assert.equal(await countIn('ended'), 0);
     await database().query(sql`delete from queue where id = (select min(id) from queue)`);
     assert.equal(await prune(signal), 'idle', 'it is looked at once an hour');
     clock.advance(HOUR_MS);
@@ -416,6 +448,29 @@ onPostgres(({ database }) => {
         part,
       );
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on (?!pg_|(chain|prune_mark) )/);
+  });
+
+  test('a step looks at no notification of a partition that is dropped later', planTest, async () => {
+    const { clock, prune } = createStory(database());
+    await prune(signal);
+    const record = await watchAddress(database());
+    await insertNotifications(database(), { records: [record], count: 5_000, state: 'processed' });
+    await insertEnded(database(), 5_000);
+    await database().query(sql`analyze`);
+    clock.advance(4 * HOUR_MS);
+    let read = 0;
+    const counting: Database = {
+      ...database(),
+      async query(statement) {
+        if (!statement.text.includes('delete from ended')) return database().query(statement);
+        read += await countRead(database(), statement, 'notification');
+        return [];
+      },
+    };
+    const timing = { clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS, observationsMs: HOUR_MS };
+    await createPruner({ database: counting, ...timing })(signal);
+    assert.equal(read, 0);
+    assert.equal((await database().query(sql`select from ended`)).length, 5_000);
   });
 
   test('answers to requests with an Idempotency-Key are deleted after a day', async () => {
