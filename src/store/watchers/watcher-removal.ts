@@ -61,10 +61,14 @@ type Wait = 'sending' | 'uncounted';
 
 /** What must end before anything is deleted: attempts of running workers that have leased a lane of the watcher, and then the count. */
 async function findWait(tx: Tx, shards: readonly number[]): Promise<Wait | undefined> {
+  if (await isSending(tx, shards)) return 'sending';
+  return (await hasUncounted(tx, shards)) ? 'uncounted' : undefined;
+}
+
+async function isSending(tx: Tx, shards: readonly number[]): Promise<boolean> {
   const rows = await tx.query(sql`
     select from lane where ${isInShards(sql`shard_id`, shards)} and owner is not null and owner in (${runningWorkers}) limit 1`);
-  if (rows.length > 0) return 'sending';
-  return (await hasUncounted(tx, shards)) ? 'uncounted' : undefined;
+  return rows.length > 0;
 }
 
 /** The tables in this order, because watched addresses produce notifications, and notifications produce attempts. */
@@ -125,11 +129,13 @@ async function deleteSome(tx: Tx, statement: Sql): Promise<boolean> {
 async function finishRemoval(database: Database, id: number): Promise<Wait | 'more' | 'gone'> {
   return database.transaction(async (tx) => {
     if (!(await tryLockSums(tx))) return 'uncounted';
+    // It reads every attempt that isn't added up yet, and blocks must not wait for that either.
+    const wait = await findWait(tx, await listShards(tx, id));
+    if (wait !== undefined) return wait;
     await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
     const shards = await listShards(tx, id);
-    const wait = await findWait(tx, shards);
-    if (wait !== undefined) return wait;
+    if (await isSending(tx, shards)) return 'sending';
     if (await deleteBatch(tx, id, shards)) return 'more';
     const lanes = sql`select id from lane where ${isInShards(sql`shard_id`, shards)} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';

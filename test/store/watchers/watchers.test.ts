@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { issueKey } from '../../../src/app/issue-keys.ts';
 import { deriveKeyRing } from '../../../src/domain/key-ring.ts';
 import { SHARD_STEP } from '../../../src/domain/shard.ts';
-import type { Database } from '../../../src/store/db/db.ts';
+import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { findForgottenLanes } from '../../../src/store/delivery/lane-repair.ts';
 import { leaseLanes } from '../../../src/store/delivery/lanes.ts';
@@ -200,6 +200,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await refuseAll();
     assert.deepEqual(await listSigningSecrets(store, watcherId, noon), []);
     assert.deepEqual(await listTablesWith(database(), watcherId), []);
+  });
+
+  test('blocks do not wait while the end of a removal looks for attempts that are not added up', async () => {
+    await watchAddress(database());
+    await beginRemoval(database(), 1, noon);
+    const asked: string[] = [];
+    const listing: Database = {
+      ...database(),
+      transaction: (work) =>
+        database().transaction((tx) => {
+          asked.length = 0;
+          const query: Tx['query'] = (statement) => {
+            asked.push(statement.text);
+            return tx.query(statement);
+          };
+          return work({ ...tx, query });
+        }),
+    };
+    while ((await removeBatch(listing, 1)) !== 'gone');
+    const look = asked.findIndex((text) => text.includes('counted_id'));
+    const lock = asked.findIndex((text) => text.includes('pg_advisory_xact_lock('));
+    assert.ok(look !== -1 && look < lock, asked.join('\n'));
   });
 
   test('nothing is deleted while a running worker has attempts under way', async () => {
