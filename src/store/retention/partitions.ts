@@ -252,7 +252,8 @@ export const finalNumber = sql`(select finalized_number from chain)`;
 /**
  * Copies pending notifications, and those of blocks that are not final, to the default partition. Two statements, because one with
  * both conditions would read the whole partition. The first one starts from the queue and uses the index of ids, the second one
- * uses the index of blocks.
+ * uses the index of blocks. The whole queue is read under the lock, because until then a redelivery or a reorg may have brought any
+ * notification back, and nothing in its row says so.
  */
 async function keepNeeded(tx: Tx, name: string, { from, until }: Span): Promise<void> {
   const [low, high] = [from, until].map((time) => sql`${new Date(time)}::timestamptz`);
