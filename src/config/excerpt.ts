@@ -42,6 +42,7 @@ const LAST_SECRET = new RegExp(
   String.raw`[{,]\s*["']?(?:secret|${NAMES})["']?\s*:(?=[\s"'])${NO_CONTRACT}[^,}]*$`,
   'i',
 );
+const NAMED_SECRET = new RegExp(String.raw`(\b${NAMES}["']?\s*:\s*["']?)((?:\$\{[^}]*\}|[^"',}])+)`, 'gi');
 const HEADERS = /\bheaders["']?\s*:/i;
 const BARE_HEADERS = /^["']?headers["']?\s*:\s*(?:#.*)?$/i;
 const TOKENS = /^["']?tokens["']?\s*:\s*\{?\s*(?:#.*)?$/;
@@ -132,10 +133,8 @@ export function starSecrets(line: string): string {
       /(\bsecret["']?\s*:\s*["']?)((?:\$\{[^}]*\}|[^\s"',}])+)/gi,
       (_all, key: string, value: string) => key + star(value),
     )
-    .replace(
-      /(\b[\w-]*(?:key|token|authorization|cookie)["']?\s*:\s*["']?)((?:\$\{[^}]*\}|[^"',}])+)/gi,
-      (all: string, key: string, value: string, start: number) =>
-        namesContract(line.slice(0, start), key, value) ? all : key + star(value),
+    .replace(NAMED_SECRET, (all: string, key: string, value: string, start: number) =>
+      namesContract(line.slice(0, start), key, value) ? all : key + star(value),
     )
     .replace(/(\bheaders["']?\s*:\s*\{)(.+)/i, (_all, key: string, value: string) => key + star(value))
     .replace(/(\bformerSecrets["']?\s*:\s*)(.+)/i, (_all, key: string, value: string) => key + star(value))
