@@ -7,9 +7,10 @@ import { issueKey, newNameProblem, revokeKeyNow, rotateKey } from '../app/issue-
 import { shownText } from '../core/terminal-text.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
 import type { Db } from '../store/db/db.ts';
-import { type KeyCursor, listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
+import { listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
+import { pagesOf } from './pages.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 import { parseSlices } from './slices.ts';
 import { table } from './table.ts';
@@ -111,14 +112,8 @@ function showIssued(flags: Flags, { watcherId, keyId, key }: IssuedKey): void {
 }
 
 async function listAll(db: Db): Promise<StoredKey[]> {
-  const keys: StoredKey[] = [];
-  let after: KeyCursor | undefined;
-  do {
-    const page = await listKeys(db, PAGE_KEYS, after);
-    keys.push(...page);
-    after = page.length === PAGE_KEYS ? page.at(-1) : undefined;
-  } while (after !== undefined);
-  return keys;
+  const pages = pagesOf<StoredKey>(PAGE_KEYS, (after) => listKeys(db, PAGE_KEYS, after));
+  return (await Array.fromAsync(pages)).flat();
 }
 
 function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {

@@ -9,15 +9,11 @@ import { shownText } from '../core/terminal-text.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Database, Db } from '../store/db/db.ts';
 import { findLateWatchers } from '../store/delivery/lateness.ts';
-import {
-  listReceivers,
-  PENDING_MAX,
-  type Receiver,
-  type ReceiverCursor,
-} from '../store/delivery/receivers.ts';
+import { listReceivers, PENDING_MAX, type Receiver } from '../store/delivery/receivers.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { requireWatcherId } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
+import { pagesOf } from './pages.ts';
 import { addStoreCommand, type Flags as StoreFlags, withStore, writeJson } from './secret-store.ts';
 import { table } from './table.ts';
 
@@ -77,12 +73,9 @@ async function listAll(
 ): Promise<QueuedReceiver[]> {
   const { withQueues } = await import('../api/notifications/receivers.ts');
   const receivers: QueuedReceiver[] = [];
-  let after: ReceiverCursor | undefined;
-  do {
-    const page = await listReceivers(db, { ...which, after, limit: PAGE_RECEIVERS });
+  const limit = PAGE_RECEIVERS;
+  for await (const page of pagesOf<Receiver>(limit, (after) => listReceivers(db, { ...which, after, limit })))
     receivers.push(...(await withQueues(db, page)));
-    after = page.length === PAGE_RECEIVERS ? page.at(-1) : undefined;
-  } while (after !== undefined);
   return receivers;
 }
 

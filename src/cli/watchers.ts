@@ -26,6 +26,7 @@ import {
 import { exitCodes } from './exit.ts';
 import { requireWatcherId, unknownWatcher } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
+import { pagesOf } from './pages.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
 import { parseSlices } from './slices.ts';
 import { table } from './table.ts';
@@ -118,13 +119,9 @@ type DeleteFlags = Flags & { yes?: boolean };
 
 async function list(flags: Flags, database: Database, now: Date): Promise<void> {
   const { toWatcherJson } = await importApi();
-  const watchers: ReturnType<typeof toWatcherJson>[] = [];
-  let after: number | undefined;
-  do {
-    const page = await listWatchers(database, { after, limit: PAGE_WATCHERS, now });
-    after = page.length === PAGE_WATCHERS ? page.at(-1)?.id : undefined;
-    watchers.push(...page.map(toWatcherJson));
-  } while (after !== undefined);
+  const limit = PAGE_WATCHERS;
+  const pages = pagesOf<Watcher>(limit, (after) => listWatchers(database, { after: after?.id, limit, now }));
+  const watchers = (await Array.fromAsync(pages)).flat().map(toWatcherJson);
   if (flags.json === true) {
     writeJson(watchers);
     return;
