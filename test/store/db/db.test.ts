@@ -361,7 +361,10 @@ onPostgres(({ database, place }) => {
           (await database().query(sql`select from pg_stat_activity where usename = ${role}`)).length === 0,
         { describe: 'the connections to end' },
       );
-      await assert.rejects(refused.query(sql`select 1`), isRefused);
+      // Until the client notices, it uses the ended connection.
+      await waitUntil(() => refused.query(sql`select 1`).then(() => false, isRefused), {
+        describe: 'the refusal',
+      });
       await assert.rejects(refused.session(), isRefused);
       await database().script(`alter role ${role} ${grant}`);
       await waitUntil(
