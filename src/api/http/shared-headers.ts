@@ -30,7 +30,7 @@ function decoded(url: string): string {
 export const SHARED = {
   'access-control-allow-origin': '*',
   'access-control-expose-headers':
-    'age, etag, link, x-request-id, chainbell-price-age, chainbell-price-stale, chainbell-volume-complete',
+    'age, etag, link, retry-after, x-request-id, chainbell-price-age, chainbell-price-stale, chainbell-volume-complete',
 };
 
 /** Keeps browsers from guessing another content type. */

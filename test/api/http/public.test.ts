@@ -247,7 +247,7 @@ describe('browsers of other sites', () => {
     assert.equal(headers['access-control-allow-origin'], '*');
     assert.match(
       headers['access-control-expose-headers'] ?? '',
-      /^age, etag, link, x-request-id, chainbell-/,
+      /^age, etag, link, retry-after, x-request-id, chainbell-/,
     );
     assert.equal(headers['access-control-allow-credentials'], undefined);
     const preflight = await ask('OPTIONS', '/api/thing', {
