@@ -25,6 +25,8 @@ type Decision<T extends Observation> = {
   judged: { observation: T; verdict: Verdict }[];
   /** True if several observations are usable and at most half of them agree. */
   isDisputed: boolean;
+  /** True if at least two observations agree and the price is not disputed. */
+  isAgreed: boolean;
 };
 
 /** Maximum uncertainty, as a share of the price. */
@@ -38,8 +40,11 @@ const AHEAD_MS_MAX = 60_000;
 const HALF = decimal('0.5');
 
 /**
- * Decides on a price. `last` is the accepted price if it is still valid. If the sources don't agree, the observation nearest to
- * `last` becomes the price (the first of several equally near ones). Without `last` there is then no price.
+ * Decides on a price. `last` is the newest agreed price if it is still valid. If the sources don't agree, the observation
+ * nearest to `last` becomes the price (the first of several equally near ones). Without `last` there is then no price.
+ *
+ * A price that `last` decided must not become the next `last`. Otherwise one hostile source of two could move the price without
+ * limit, because in each round it could be as far beyond `last` as the honest one is below it.
  */
 export function decidePrice<T extends Observation>(
   observations: readonly T[],
@@ -48,13 +53,15 @@ export function decidePrice<T extends Observation>(
   const believed = observations.filter((observation) => doubtOf(observation, now) === undefined);
   const agreeing = agreeingOf(believed);
   const used = agreeing.length > 0 || last === undefined ? agreeing : nearestTo(believed, last);
+  const isDisputed = believed.length > 1 && used.length * 2 <= believed.length;
   return {
     price: used.length === 0 ? undefined : medianOf(used),
     judged: observations.map((observation) => ({
       observation,
       verdict: doubtOf(observation, now) ?? (used.includes(observation) ? 'used' : 'outlier'),
     })),
-    isDisputed: believed.length > 1 && used.length * 2 <= believed.length,
+    isDisputed,
+    isAgreed: used.length > 1 && !isDisputed,
   };
 }
 

@@ -18,7 +18,7 @@ import {
   type PriceRound,
   type SourceReport,
 } from '../store/prices/price-rounds.ts';
-import { findFreshPrice } from '../store/prices/prices.ts';
+import { findAgreedPrice } from '../store/prices/prices.ts';
 import type { PriceSource, Quote } from './sources.ts';
 
 export type PriceFeed = {
@@ -80,7 +80,7 @@ export function createPriceFeed(
     const answers = await Promise.all(sources.map((source) => ask(source, timeoutMs, signal)));
     signal.throwIfAborted();
     const now = clock.now();
-    const last = await findFreshPrice(database, asset, { now, maxAgeMs });
+    const last = await findAgreedPrice(database, asset, { now, maxAgeMs });
     const round = decideRound(answers, { asset, now, last: last?.price });
     const outcome = await insertRound(database, round, lastRoundAt);
     waitMs = untilDue(round.at);

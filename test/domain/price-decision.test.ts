@@ -67,6 +67,20 @@ test('two observations that differ by at most 3 % give their exact mean', () => 
   assert.equal(decide(['1.000000000000000001', '1.000000000000000002']).price, '1.0000000000000000015');
 });
 
+test('a price is agreed if at least two observations agree, and more than half of them', () => {
+  const isAgreed = (said: readonly string[], last?: string) =>
+    decidePrice(
+      said.map((price) => observe({ price })),
+      { now, last: last === undefined ? undefined : decimal(last) },
+    ).isAgreed;
+  assert.equal(isAgreed(['100', '101']), true);
+  assert.equal(isAgreed(['100', '101', '200']), true);
+  assert.equal(isAgreed(['100']), false, 'nothing confirms a single one');
+  assert.equal(isAgreed(['100', '200'], '100'), false);
+  assert.equal(isAgreed(['100', '101', '200', '201'], '100'), false);
+  assert.equal(isAgreed([]), false);
+});
+
 test('of two observations that differ by more, the one nearer to the last accepted price is used, and the price is disputed', () => {
   const said = ['98.499', '101.501'];
   assert.deepEqual(decide(said, '101'), {

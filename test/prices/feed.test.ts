@@ -166,6 +166,47 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPrices(database()), ['100.5', '100']);
   });
 
+  test('a hostile source of two does not move the price further in each round, whichever process leads', async () => {
+    const story = createStory(database(), { honest: '100', hostile: '103' });
+    await story.step(signal);
+    let last = 101.5;
+    for (let round = 0; round < 16; round += 1) {
+      // Nearly as far above the last price as the honest source is below it, or as high as still agrees with that one.
+      const mirrored = last + (last - 99) * 0.98;
+      story.said = { honest: '99', hostile: String(mirrored > 99 * 1.0306 ? mirrored : 99 * 1.0304) };
+      story.clock.advance(EVERY_MS);
+      await story.createProcess().step(signal);
+      last = Number((await findPrice(database(), 'BELL', story.clock.now()))?.price);
+    }
+    const prices = (await listPrices(database())).map(Number);
+    assert.equal(prices.length, 17);
+    // Once, because the honest source has fallen by 1 % since both agreed.
+    assert.ok(Math.max(...prices) < 104, `the highest price is ${Math.max(...prices)}`);
+  });
+
+  test('the price on which sources agreed decides no longer because it has decided', async () => {
+    const story = createStory(database(), { one: '100', two: '101' });
+    await story.step(signal);
+    story.said = { one: '100', two: '200' };
+    for (let elapsedMs = EVERY_MS; elapsedMs <= MAX_AGE_MS + EVERY_MS; elapsedMs += EVERY_MS) {
+      story.clock.advance(EVERY_MS);
+      await story.step(signal);
+    }
+    assert.equal((await listPrices(database())).length, 1 + MAX_AGE_MS / EVERY_MS);
+  });
+
+  test('the price of a source that was alone for a round does not decide between two', async () => {
+    const story = createStory(database(), { honest: '100', hostile: '101' });
+    await story.step(signal);
+    story.said = { honest: 'no answer', hostile: '200' };
+    story.clock.advance(EVERY_MS);
+    await story.step(signal);
+    story.said = { honest: '100', hostile: '200' };
+    story.clock.advance(EVERY_MS);
+    await story.step(signal);
+    assert.deepEqual(await listPrices(database()), ['100.5', '200', '100']);
+  });
+
   test('a clock that was set back does not delay the rounds', async () => {
     const story = createStory(database(), { one: '7' });
     story.clock.advance(3_600_000);

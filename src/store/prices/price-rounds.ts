@@ -23,6 +23,8 @@ export type PriceRound = {
   reports: readonly SourceReport[];
   /** Undefined if the round accepted no price. */
   price: Decimal | undefined;
+  /** Whether sources agreed on the price, so that it may decide between them when they no longer do. */
+  isAgreed: boolean;
 };
 
 /** Advisory lock space that serializes the rounds of one asset. */
@@ -36,7 +38,7 @@ const REPORTS_MAX = 1_000;
  */
 export function insertRound(
   database: Database,
-  { asset, at, reports, price }: PriceRound,
+  { asset, at, reports, price, isAgreed }: PriceRound,
   lastRoundAt: Date | undefined,
 ): Promise<'stored' | 'lost'> {
   return database.transaction(async (tx) => {
@@ -45,7 +47,9 @@ export function insertRound(
     const used = reports.filter(({ verdict }) => verdict === 'used').map(({ source }) => source);
     const source = used.join(', ');
     const priceId =
-      price === undefined ? undefined : await insertPrice(tx, { asset, price, observedAt: at, source });
+      price === undefined
+        ? undefined
+        : await insertPrice(tx, { asset, price, observedAt: at, source, isAgreed });
     await tx.query(sql`
       insert into price_observation (asset, round_at, source, price, conf, observed_at, verdict, message, price_id)
       select ${asset}, ${at}::timestamptz, source, price, conf, observed_at, verdict, message, ${priceId}::bigint

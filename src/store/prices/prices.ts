@@ -40,9 +40,26 @@ export async function findFreshPrice(
   asset: string,
   { now, maxAgeMs }: { now: Date; maxAgeMs: number },
 ): Promise<Price | undefined> {
+  return findFresh(db, asset, { now, maxAgeMs, only: sql`` });
+}
+
+/** The price that decides between sources that disagree: like findFreshPrice, but of those on which sources agreed. */
+export async function findAgreedPrice(
+  db: Db,
+  asset: string,
+  { now, maxAgeMs }: { now: Date; maxAgeMs: number },
+): Promise<Price | undefined> {
+  return findFresh(db, asset, { now, maxAgeMs, only: sql`and is_agreed` });
+}
+
+async function findFresh(
+  db: Db,
+  asset: string,
+  { now, maxAgeMs, only }: { now: Date; maxAgeMs: number; only: Sql },
+): Promise<Price | undefined> {
   const [row] = await db.query<Row>(sql`
     select id, asset, price, observed_at, source from price
-    where asset = ${asset} and observed_at >= ${new Date(now.getTime() - maxAgeMs)}
+    where asset = ${asset} and observed_at >= ${new Date(now.getTime() - maxAgeMs)} ${only}
     order by id desc limit 1`);
   const isFresh = row !== undefined && row.observed_at.getTime() - now.getTime() <= maxAgeMs;
   return isFresh ? toPrice(row) : undefined;
@@ -114,11 +131,11 @@ async function listAtTimes(db: Db, times: readonly Date[], select: Sql): Promise
 /** Adds a price to the feed and returns its id. */
 export async function insertPrice(
   db: Db,
-  { asset, price, observedAt, source }: Omit<Price, 'id'>,
+  { asset, price, observedAt, source, isAgreed = false }: Omit<Price, 'id'> & { isAgreed?: boolean },
 ): Promise<number> {
   const [row] = await db.query<{ id: number }>(sql`
-    insert into price (asset, price, observed_at, source)
-    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source})
+    insert into price (asset, price, observed_at, source, is_agreed)
+    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source}, ${isAgreed})
     returning id`);
   if (row === undefined) throw new Error('an inserted price has no id');
   return row.id;

@@ -86,7 +86,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       };
       const reports = [{ ...report, verdict: 'used' as const }];
       const last = await findLastRoundAt(database(), 'BELL');
-      await insertRound(database(), { asset: 'BELL', at, reports, price: decimal('2') }, last);
+      const round = { asset: 'BELL', at, reports, price: decimal('2'), isAgreed: false };
+      await insertRound(database(), round, last);
     }
     const { clock, prune } = createStory(database());
     clock.advance(HOUR_MS + 1);
