@@ -29,7 +29,7 @@ export type TokenValue =
 export type ValuedPair = Pair & {
   value0: TokenValue;
   value1: TokenValue;
-  /** Whether both sides have a price, and neither of them comes from this pool. */
+  /** Whether both sides have a price, and neither of them comes from this pool: only such prices can contradict the pool. */
   areIndependent: boolean;
 };
 
@@ -70,8 +70,6 @@ export type LpSupply = {
 
 /** USD for one whole token of each side. Undefined if unknown. */
 type SidePrices = { usd0: Decimal | undefined; usd1: Decimal | undefined };
-/** `areIndependent`: both are known, and neither comes from the pool. */
-type PoolPrices = SidePrices & { areIndependent: boolean };
 
 /** Decimals of a pool's LP token, as in UniswapV2ERC20. */
 const LP_DECIMALS = 18;
@@ -101,10 +99,9 @@ export function isCounted(value: { maxAgeMs?: number }, observedAt: Date, at: Da
  * The prices of a pair's tokens. Undefined if its price source has no price, while a pair without any price source counts as
  * worth 0.
  */
-export function poolPrices(pair: ValuedPair, { usd0, usd1 }: SidePrices): PoolPrices | undefined {
+export function poolPrices(pair: ValuedPair, { usd0, usd1 }: SidePrices): SidePrices | undefined {
   const isUnpriced = usd0 === undefined && usd1 === undefined && (pair.value0 ?? pair.value1) !== undefined;
-  if (isUnpriced) return undefined;
-  return { usd0, usd1, areIndependent: pair.areIndependent && usd0 !== undefined && usd1 !== undefined };
+  return isUnpriced ? undefined : { usd0, usd1 };
 }
 
 /** The USD value of a swap: the amounts of the valued token that went in and out, at this price. */
@@ -126,26 +123,22 @@ export function supplyWithFee({ totalSupply, kLast, isFeeOn }: LpSupply, reserve
 }
 
 /**
- * USD for one LP token (docs/explanation/prices.md). If both prices are independent of the pool, it is the fair price 2·√(r0·r1·p0·p1) divided
- * by the supply. Otherwise it is the value of both reserves divided by the supply, where a reserve without a price counts as
- * much as the other one. 0 if neither side has a price or there is no supply.
+ * USD for one LP token (docs/explanation/prices.md): the fair price 2·√(r0·r1·p0·p1) divided by the supply, because a trade can raise the
+ * sum of both reserves at these prices, but not their product. That also holds for a price that is the average of this pool. If
+ * only one side has a price, the other reserve counts as much. 0 if neither side has a price or there is no supply.
  */
-export function lpPrice(pair: Pair, pool: Reserves & { supply: bigint }, prices: PoolPrices): Decimal {
+export function lpPrice(pair: Pair, pool: Reserves & { supply: bigint }, prices: SidePrices): Decimal {
   if (pool.supply === 0n) return decimal('0');
   return poolValue(pair, pool, prices).div(amountOf(pool.supply, LP_DECIMALS));
 }
 
 /** USD for both reserves, by the rule of `lpPrice`. 0 if neither side has a price. */
-export function poolValue(
-  pair: Pair,
-  { reserve0, reserve1 }: Reserves,
-  { usd0, usd1, areIndependent }: PoolPrices,
-): Decimal {
+export function poolValue(pair: Pair, { reserve0, reserve1 }: Reserves, { usd0, usd1 }: SidePrices): Decimal {
   const value0 = usd0?.times(amountOf(reserve0, pair.token0Decimals));
   const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));
   if (value0 === undefined && value1 === undefined) return decimal('0');
   if (value0 === undefined || value1 === undefined) return (value0 ?? value1 ?? decimal('0')).times(2);
-  return areIndependent ? squareRoot(value0.times(value1)).times(2) : value0.plus(value1);
+  return squareRoot(value0.times(value1)).times(2);
 }
 
 /** The deviation of the reserves from prices that don't come from the pool. 0.02 is 2 %. */
@@ -156,11 +149,11 @@ type PoolDeviation = {
   lp: Decimal;
 };
 
-/** Undefined if the prices are unknown or come from the pool. */
+/** Undefined if a price is unknown or comes from the pool (see ValuedPair). */
 export function poolDeviation(
   pair: Pair,
   { reserve0, reserve1 }: Reserves,
-  { usd0, usd1, areIndependent }: PoolPrices,
+  { usd0, usd1, areIndependent }: SidePrices & Pick<ValuedPair, 'areIndependent'>,
 ): PoolDeviation | undefined {
   const value0 = usd0?.times(amountOf(reserve0, pair.token0Decimals));
   const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));

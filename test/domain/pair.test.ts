@@ -4,7 +4,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../src/core/decimal.ts';
-import { lpPrice, type Pair, pairPrice, poolDeviation, supplyWithFee } from '../../src/domain/pair.ts';
+import {
+  lpPrice,
+  type Pair,
+  pairPrice,
+  poolDeviation,
+  poolPrices,
+  supplyWithFee,
+} from '../../src/domain/pair.ts';
 import { addressOf } from '../kit/chain-story.ts';
 
 const pairOf = (parts: Partial<Pair> = {}): Pair => ({
@@ -40,30 +47,41 @@ test('the supply includes the fee that the next mint would create, and no fee if
   assert.equal(supplyWithFee({ ...lp, kLast: 200_000n }, reserves), 1000n, 'k has not grown');
 });
 
-test('an LP token has the fair price if both prices are independent of the pool', () => {
+test('an LP token has the fair price if both tokens have one', () => {
   const pool = { reserve0: coins(4), reserve1: coins(9), supply: coins(6) };
-  const prices = { usd0: decimal('2'), usd1: decimal('2'), areIndependent: true };
+  const prices = { usd0: decimal('2'), usd1: decimal('2') };
   // 2 · √(4 · 9 · 2 · 2) / 6, where the reserves are worth 26 / 6.
   assert.equal(decimalText(lpPrice(pairOf(), pool, prices)), '4');
 });
 
-test('an LP token has the value of both reserves if a price comes from the pool', () => {
-  const pool = { reserve0: coins(4), reserve1: coins(10), supply: coins(7) };
-  const prices = { usd0: decimal('2'), usd1: decimal('2'), areIndependent: false };
-  assert.equal(decimalText(lpPrice(pairOf(), pool, prices)), '4');
+// This test asserted the sum of both reserves before. With a price that the pool only contributes to, a trade could raise that sum.
+test('a trade leaves the value of an LP token as it was, also if a feed has the pool among its sources', () => {
+  const prices = poolPrices(
+    { ...pairOf(), value0: { fixed: decimal('1') }, value1: { asset: 'ETH' }, areIndependent: false },
+    { usd0: decimal('1'), usd1: decimal('2500') },
+  );
+  assert.ok(prices);
+  for (const [reserve0, reserve1] of [
+    [coins(250_000), coins(100)],
+    [coins(1_000_000), coins(25)],
+    [coins(62_500), coins(400)],
+  ] as const) {
+    const pool = { reserve0, reserve1, supply: coins(5_000) };
+    assert.equal(decimalText(lpPrice(pairOf(), pool, prices)), '100');
+  }
 });
 
 test('a side without a price counts as much as the other one', () => {
   const pool = { reserve0: 1n, reserve1: coins(10), supply: coins(5) };
-  const prices = { usd0: undefined, usd1: decimal('3'), areIndependent: false };
+  const prices = { usd0: undefined, usd1: decimal('3') };
   assert.equal(decimalText(lpPrice(pairOf(), pool, prices)), '12');
 });
 
 test('an LP token is worth 0 if neither side has a price or the pool is empty', () => {
   const pool = { reserve0: coins(4), reserve1: coins(9), supply: coins(6) };
-  const none = { usd0: undefined, usd1: undefined, areIndependent: false };
+  const none = { usd0: undefined, usd1: undefined };
   assert.equal(decimalText(lpPrice(pairOf(), pool, none)), '0');
-  const prices = { usd0: decimal('1'), usd1: decimal('1'), areIndependent: true };
+  const prices = { usd0: decimal('1'), usd1: decimal('1') };
   assert.equal(decimalText(lpPrice(pairOf(), { ...pool, supply: 0n }, prices)), '0');
 });
 
