@@ -14,6 +14,7 @@ import { createApiStory } from '../api/api-story.ts';
 import { addressOf, later } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
+import { addFollowedPair } from '../kit/pair-story.ts';
 
 const [usdt, wrapped, meme] = [1, 2, 3].map(addressOf);
 const pairOf = (id: number, token0: string | undefined) => ({
@@ -67,6 +68,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       observedAt: later(0),
       source: 'x',
     });
+    for (const id of [2, 3]) await addFollowedPair(database(), id);
     await reserves(1, 20_200n);
     const unread = { volume_complete: false };
     const unjudged = { price_deviation: null, lp_deviation: null, deviates: false, ...unread };

@@ -9,6 +9,7 @@ import { insertPrice } from '../../src/store/prices/prices.ts';
 import { headerOf, mine, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
+import { addFollowedPair } from '../kit/pair-story.ts';
 
 const { signal } = new AbortController();
 const MINUTE_MS = 60_000;
@@ -49,8 +50,9 @@ const pairFeed = (pair: number, minutes = 30) => ({
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   /** A pair whose price is this many minutes older than the tip, which was mined at noon. */
-  const trade = (pairId: number, blockNumber: number, minutesBefore: number, price: string) =>
-    database().transaction((tx) =>
+  const trade = async (pairId: number, blockNumber: number, minutesBefore: number, price: string) => {
+    await addFollowedPair(database(), pairId);
+    await database().transaction((tx) =>
       insertPairStates(tx, [
         {
           ...{ pairId, blockNumber, reserve0: 1n, reserve1: 1n, supplyChange: 0n, liquidityK: undefined },
@@ -59,6 +61,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         },
       ]),
     );
+  };
 
   const read = async (prices: NonNullable<ConfigOverrides['prices']>, asset: string) => {
     const nodes = { ask: () => Promise.reject(new Error('no node is asked here')) };

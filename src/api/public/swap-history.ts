@@ -6,16 +6,10 @@ import Type, { type TSchema } from 'typebox';
 import type { Clock } from '../../core/clock.ts';
 import { type Decimal, exactNumber, exactNumberOrNull } from '../../core/decimal.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
-import {
-  isCounted,
-  poolPrices,
-  poolValue,
-  type Reserves,
-  type TokenValue,
-  type ValuedPair,
-} from '../../domain/pair.ts';
+import { isCounted, poolPrices, poolValue, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
 import type { Database, Db } from '../../store/db/db.ts';
 import { findPairStateAt, listHourStates } from '../../store/market/pair-states.ts';
+import { listFollowingEnds } from '../../store/market/pairs.ts';
 import { listVolumeHours } from '../../store/market/swaps.ts';
 import { listPrices } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
@@ -134,7 +128,7 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
 
 /**
  * The value of the reserves at the end of each hour that has begun, from the first hour with a known state on. A pair keeps its
- * reserves through hours without a change, but prices go on.
+ * reserves through hours without a change, but prices go on. After following ended, they are unknown until the next stored state.
  */
 async function listValueHours(
   db: Db,
@@ -142,7 +136,8 @@ async function listValueHours(
   { from, to, limit, now }: Range & { now: Date },
 ): Promise<{ hour: Date; value: Decimal | undefined }[]> {
   const changes = await listHourStates(db, pair.id, { from, to, limit });
-  let state: Reserves | undefined = await findPairStateAt(db, pair.id, from);
+  let state = await findPairStateAt(db, pair.id, from);
+  const ends = await listFollowingEnds(db, pair.id);
   const first = state === undefined ? changes[0]?.hour : from;
   if (first === undefined) return [];
   const changeOf = new Map(changes.map((change) => [change.hour.getTime(), change]));
@@ -152,12 +147,14 @@ async function listValueHours(
   );
   const hours = Array.from({ length: Math.max(0, count) }, (_, index) => {
     const hour = new Date(first.getTime() + index * HOUR_MS);
+    const end = new Date(Math.min(hour.getTime() + HOUR_MS - 1, now.getTime()));
     state = changeOf.get(hour.getTime()) ?? state;
-    return { hour, state, end: new Date(Math.min(hour.getTime() + HOUR_MS - 1, now.getTime())) };
+    const isKnown = state !== undefined && !hasEnded(ends, { after: state.minedAt, until: end });
+    return { hour, state: isKnown ? state : undefined, end };
   });
-  const ends = hours.map(({ end }) => end);
-  const usd0 = await pricesAt(db, pair.value0, ends);
-  const usd1 = await pricesAt(db, pair.value1, ends);
+  const times = hours.map(({ end }) => end);
+  const usd0 = await pricesAt(db, pair.value0, times);
+  const usd1 = await pricesAt(db, pair.value1, times);
   const values: { hour: Date; value: Decimal | undefined }[] = [];
   for (const [index, { hour, state: reserves }] of hours.entries()) {
     // A year takes a tenth of a second, in which the process has other work.
@@ -167,6 +164,9 @@ async function listValueHours(
   }
   return values;
 }
+
+const hasEnded = (ends: readonly Date[], { after, until }: { after: Date; until: Date }) =>
+  ends.some((end) => end > after && end <= until);
 
 /** The prices in force at these times. */
 async function pricesAt(db: Db, value: TokenValue, times: readonly Date[]): Promise<(Decimal | undefined)[]> {

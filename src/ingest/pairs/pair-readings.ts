@@ -13,7 +13,7 @@ import { findBlockHash, findTipHeader, lockCommits } from '../../store/blocks/bl
 import type { Database, Tx } from '../../store/db/db.ts';
 import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
 import { findPairStateOfBlock, insertPairStates } from '../../store/market/pair-states.ts';
-import { listPairCoverage } from '../../store/market/pairs.ts';
+import { isInCoverage, listPairCoverage } from '../../store/market/pairs.ts';
 import { readFees, readPairs } from './pair-contracts.ts';
 
 type PairReadingOptions = {
@@ -87,12 +87,13 @@ export function createPairReadings(options: PairReadingOptions): Step {
       tx,
       readings.map(({ pairId }) => pairId),
     );
-    const readFromOf = new Map(coverage.map(({ pairId, readFrom }) => [pairId, readFrom]));
+    const coverageOf = new Map(coverage.map((one) => [one.pairId, one]));
     for (const reading of readings) {
       const { pairId, reserve0, reserve1 } = reading;
       const stored = await findPairStateOfBlock(tx, pairId, tip.number);
-      // A backfill may still delete a state from before these blocks. It keeps the state of a reading.
-      const isKept = stored !== undefined && stored.blockNumber >= (readFromOf.get(pairId) ?? tip.number + 1);
+      // Blocks may be missing since a state from before the followed and read ones. The state of a reading itself doesn't count
+      // here, because it is no longer covered after its reading has been replaced.
+      const isKept = stored !== undefined && isInCoverage(stored, coverageOf.get(pairId));
       if (isKept && stored.reserve0 === reserve0 && stored.reserve1 === reserve1) continue;
       if (isKept)
         log.warn({ pair: pairId, block: tip.number, stored: stored.blockNumber }, 'pair.state_differs');

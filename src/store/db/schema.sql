@@ -371,6 +371,7 @@ create table pair (
   backfill_number bigint,
   backfill_hash bytea,
   backfill_until timestamp with time zone not null,
+  gaps tstzmultirange not null default '{}'::tstzmultirange,
   constraint pair_pkey PRIMARY KEY (id),
   constraint pair_address_check CHECK ((octet_length(address) = 20)),
   constraint pair_address_key UNIQUE (address),
@@ -384,6 +385,7 @@ comment on column pair.usd_value_from is 'Token whose amount gives a swap its va
 comment on column pair.followed_from is 'Events of the pair are complete from this block on; null while it is not configured';
 comment on column pair.backfill_number is 'Next block that the backfill reads, going down; null when it is complete';
 comment on column pair.backfill_until is 'The backfill ends at this time: it reads only later blocks';
+comment on column pair.gaps is 'Times in which the pair was not followed and that no backfill reads';
 
 create table pair_reading (
   pair_id integer not null,

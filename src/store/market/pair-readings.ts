@@ -7,6 +7,7 @@ import type { LpSupply, Reserves } from '../../domain/pair.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { isCovered } from './pairs.ts';
 
 export type PairReading = Reserves & LpSupply & { pairId: number };
 
@@ -31,12 +32,14 @@ type NowRow = {
 export const changesSupply = (state: Sql): Sql =>
   sql`(${state}.liquidity_k is not null or ${state}.supply_change <> 0)`;
 
-/** The newest state of a pair. Its supply is the last reading plus the mints and burns since then. */
+/** The newest covered state of a pair. Its supply is the last reading plus the mints and burns since then. */
 export async function findCurrentPair(db: Db, pairId: number): Promise<CurrentPair | undefined> {
   const [row] = await db.query<NowRow>(sql`
     select s.reserve0, s.reserve1, s.price, s.mined_at, r.total_supply + coalesce(c.supply_change, 0) as total_supply,
       coalesce(c.liquidity_k, r.k_last) as k_last, r.is_fee_on
-    from (select * from pair_state where pair_id = ${pairId} order by block_number desc limit 1) s
+    from (
+      select * from pair_state n where pair_id = ${pairId} and ${isCovered(sql`n`)} order by block_number desc limit 1
+    ) s
     left join lateral (
       select block_number, total_supply, k_last, is_fee_on from pair_reading
       where pair_id = s.pair_id order by block_number desc limit 1

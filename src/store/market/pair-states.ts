@@ -6,6 +6,7 @@ import type { Reserves } from '../../domain/pair.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
+import { isCovered } from './pairs.ts';
 
 type PairState = Reserves & {
   pairId: number;
@@ -36,29 +37,31 @@ type ChangeRow = Row & { supply_change: string; liquidity_k: string | null };
 
 const columns = sql`pair_id, block_number, mined_at, reserve0, reserve1, price`;
 
-/** The newest `latestPrice` of a pair. For pair 1 it is native coin per reward token (spec 4.2). */
+/** The newest `latestPrice` of a pair, among covered states (see isCovered). For pair 1 it is native coin per reward token (spec 4.2). */
 export async function findLatestPairPrice(db: Db, pairId: number): Promise<Decimal | undefined> {
   return (await findLatestPairState(db, pairId))?.price;
 }
 
 async function findLatestPairState(db: Db, pairId: number): Promise<PairState | undefined> {
   const [row] = await db.query<Row>(sql`
-    select ${columns} from pair_state where pair_id = ${pairId} order by block_number desc limit 1`);
+    select ${columns} from pair_state s where pair_id = ${pairId} and ${isCovered(sql`s`)}
+    order by block_number desc limit 1`);
   return row && toState(row);
 }
 
-/** The newest state of each of these pairs that has one. */
+/** The newest covered state of each of these pairs that has one. */
 export async function listLatestPairStates(db: Db, pairIds: readonly number[]): Promise<PairState[]> {
   const rows = await db.query<Row>(sql`
     select s.* from unnest(${listOf(pairIds)}::integer[]) as p (id)
     cross join lateral (
-      select ${columns} from pair_state where pair_id = p.id order by block_number desc limit 1
+      select ${columns} from pair_state s where pair_id = p.id and ${isCovered(sql`s`)}
+      order by block_number desc limit 1
     ) s
     order by s.pair_id limit ${pairIds.length}`);
   return rows.map(toState);
 }
 
-/** The state of a pair at a time: after the newest block up to then. */
+/** The state of a pair at a time: after the newest stored block up to then, also if the pair was not followed meanwhile. */
 export async function findPairStateAt(db: Db, pairId: number, at: Date): Promise<PairState | undefined> {
   const [row] = await db.query<Row>(sql`
     select ${columns} from pair_state where pair_id = ${pairId} and mined_at <= ${at}
@@ -83,7 +86,7 @@ const AVERAGED_STATES_MAX = 14_400;
 
 /**
  * The time-weighted average price of a pair: the same as the difference of two price*CumulativeLast values, without their
- * rounding. Undefined if the state at `from` is unknown, if the pair had no reserves at some time, or if it has more states than
+ * rounding. Undefined if the state at `from` is unknown or not covered, if the pair had no reserves at some time, or if it has more states than
  * `AVERAGED_STATES_MAX`.
  */
 export async function findAveragePairPrice(
@@ -91,12 +94,14 @@ export async function findAveragePairPrice(
   pairId: number,
   { from, to }: { from: Date; to: Date },
 ): Promise<Decimal | undefined> {
-  const first = await findPairStateAt(db, pairId, from);
+  const [first] = await db.query<Row>(sql`
+    select ${columns} from pair_state s where pair_id = ${pairId} and mined_at <= ${from} and ${isCovered(sql`s`)}
+    order by mined_at desc, block_number desc limit 1`);
   const rows = await db.query<Row>(sql`
     select ${columns} from pair_state where pair_id = ${pairId} and mined_at > ${from} and mined_at <= ${to}
     order by mined_at, block_number limit ${AVERAGED_STATES_MAX + 1}`);
   if (first === undefined || rows.length > AVERAGED_STATES_MAX) return undefined;
-  return averagePrice([{ ...first, minedAt: from }, ...rows.map(toState)], to);
+  return averagePrice([{ ...toState(first), minedAt: from }, ...rows.map(toState)], to);
 }
 
 function averagePrice(states: readonly PairState[], to: Date): Decimal | undefined {

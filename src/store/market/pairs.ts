@@ -7,10 +7,13 @@ import type { BlockHeader } from '../../domain/block.ts';
 import type { Pair } from '../../domain/pair.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
+import { type Sql, sql } from '../db/sql.ts';
 
 /** The backfill of a pair reads back to this long before it was first followed. */
 const BACKFILL_MS = 24 * 60 * 60 * 1000;
+
+/** Far above the number of times that a pair is taken out of a configuration. */
+const GAPS_MAX = 10_000;
 
 type PairRow = {
   id: number;
@@ -45,7 +48,8 @@ export async function followPairs(
   const ids = pairs.map(({ id }) => id);
   if (rows.some((row) => row.followed_from !== null && !ids.includes(row.id))) {
     await tx.query(sql`
-      update pair set followed_from = null, backfill_number = null, backfill_hash = null
+      update pair set followed_from = null, backfill_number = null, backfill_hash = null,
+        gaps = gaps + tstzmultirange(tstzrange(${first.header.minedAt}, null))
       where followed_from is not null and id <> all(${listOf(ids)}::integer[])`);
   }
   const followed = new Set(rows.flatMap(({ id, followed_from }) => (followed_from === null ? [] : [id])));
@@ -53,7 +57,10 @@ export async function followPairs(
   if (begun.length > 0) await beginPairs(tx, begun, first);
 }
 
-/** Starts pairs with this block. Deletes readings from before the previous block, because events since then are missing. */
+/**
+ * Starts pairs with this block. Deletes readings from before the previous block, because events since then are missing. A gap ends
+ * where the backfill will end. If the pair was left out for less than a day, the backfill reads the whole gap, so none remains.
+ */
 async function beginPairs(
   tx: Tx,
   pairs: readonly Pair[],
@@ -78,7 +85,8 @@ async function beginPairs(
       ${listOf(pairs.map(({ usdValueFrom }) => usdValueFrom))}::smallint[]
     ) as t
     on conflict (id) do update set followed_from = excluded.followed_from, backfill_number = excluded.backfill_number,
-      backfill_hash = excluded.backfill_hash, backfill_until = excluded.backfill_until`);
+      backfill_hash = excluded.backfill_hash, backfill_until = excluded.backfill_until,
+      gaps = pair.gaps * tstzmultirange(tstzrange(null, least(excluded.backfill_until, ${header.minedAt})))`);
   await tx.query(sql`
     delete from pair_reading where pair_id = any(${ids}::integer[]) and block_number < ${number - 1}`);
 }
@@ -152,6 +160,34 @@ export async function advanceBackfill(
  * later than `readAfter`.
  */
 export type PairCoverage = { pairId: number; followedFrom: number; readFrom: number; readAfter: Date };
+
+/** Whether the block belongs to the coverage; false for a pair that isn't followed. */
+export const isInCoverage = (
+  { blockNumber, minedAt }: { blockNumber: number; minedAt: Date },
+  coverage: PairCoverage | undefined,
+): boolean =>
+  coverage !== undefined &&
+  (blockNumber >= coverage.followedFrom ||
+    (blockNumber >= coverage.readFrom && minedAt > coverage.readAfter));
+
+/**
+ * Whether the present following of its pair covers this state: it is of a block of `PairCoverage`, or the contract was read at its
+ * end. Older states are of an earlier following, and blocks since then may have changed the pair.
+ */
+export const isCovered = (state: Sql) => sql`exists (
+  select from pair f
+  where f.id = ${state}.pair_id and f.followed_from is not null and (
+    ${state}.block_number >= f.followed_from
+    or ${state}.block_number > coalesce(f.backfill_number, -1) and ${state}.mined_at > f.backfill_until
+    or exists (select from pair_reading r where r.pair_id = f.id and r.block_number = ${state}.block_number)))`;
+
+/** The times at which following of a pair ended and left a gap that no backfill reads, oldest first. */
+export async function listFollowingEnds(db: Db, pairId: number): Promise<Date[]> {
+  const rows = await db.query<{ ended_at: Date }>(sql`
+    select lower(gap) as ended_at from pair, unnest(gaps) as gap where id = ${pairId}
+    order by ended_at limit ${GAPS_MAX}`);
+  return rows.map(({ ended_at }) => ended_at);
+}
 
 /** The coverage of the followed ones among these pairs. */
 export async function listPairCoverage(db: Db, pairIds: readonly number[]): Promise<PairCoverage[]> {

@@ -8,6 +8,7 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { addFollowedPair } from '../../kit/pair-story.ts';
 import { createApiStory } from '../api-story.ts';
 
 const noon = new Date('2025-11-20T12:00:00.000Z');
@@ -52,8 +53,9 @@ function createStory(
 const accept = (database: Database, asset: string, price: string, observedAt = noon) =>
   insertPrice(database, { asset, price: decimal(price), observedAt, source: 'test' });
 
-const trade = (database: Database, pairId: number, price: string, blockNumber = 1) =>
-  database.transaction((tx) =>
+async function trade(database: Database, pairId: number, price: string, blockNumber = 1): Promise<void> {
+  await addFollowedPair(database, pairId);
+  await database.transaction((tx) =>
     insertPairStates(tx, [
       {
         ...{ pairId, blockNumber, minedAt: noon, reserve0: 1n, reserve1: 1n, supplyChange: 0n },
@@ -62,6 +64,7 @@ const trade = (database: Database, pairId: number, price: string, blockNumber = 
       },
     ]),
   );
+}
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   test('the native price is the newest price of the feed with all digits (spec 4.2)', async () => {

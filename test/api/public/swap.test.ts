@@ -15,6 +15,7 @@ import { insertSwaps } from '../../../src/store/market/swaps.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { addressOf, hashOf, headerOf, later, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { addFollowedPair } from '../../kit/pair-story.ts';
 import { createApiStory } from '../api-story.ts';
 
 const coins = (count: number) => BigInt(count) * 10n ** 18n;
@@ -34,8 +35,8 @@ const worthless: ValuedPair = { ...reward, id: 3, name: 'A/B', value1: undefined
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   const tell = () => createApiStory(database(), undefined, undefined, { pairs: [reward, stable, worthless] });
-  const price = (usd: string) =>
-    insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: noon, source: 'test' });
+  const price = (usd: string, ms = 0) =>
+    insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: later(ms), source: 'test' });
 
   test('vol24h is the exact sum of the swaps after 24 hours ago and up to now', async () => {
     const { ask } = tell();
@@ -308,6 +309,29 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(worthlessValues, []);
   });
 
+  test('the values of a pair end where it was no longer followed, unless the backfill has read the gap', async () => {
+    const { ask } = tell();
+    await price('2000', -100 * HOUR_MS);
+    const followAt = (pairs: readonly ValuedPair[], number: number, ms: number) =>
+      database().transaction((tx) =>
+        followPairs(tx, pairs, { header: { ...headerOf(number), minedAt: later(ms) }, now: later(ms) }),
+      );
+    await followAt([reward], 2, -60 * HOUR_MS);
+    await stateOf(1, { reserve0: coins(7), reserve1: coins(1), price: '1', ms: -50 * HOUR_MS });
+    // For 10 hours, which the backfill reads.
+    await followAt([], 3, -49 * HOUR_MS);
+    await followAt([reward], 4, -39 * HOUR_MS);
+    // For 34 hours: those before the last 24 are a gap.
+    await followAt([], 5, -36 * HOUR_MS);
+    await followAt([reward], 6, -2 * HOUR_MS);
+    await stateOf(1, { reserve0: coins(7), reserve1: coins(2), price: '1', ms: -3 * HOUR_MS });
+    const values = (await ask('GET', '/api/swap/value-history/1')).json as { value: number | null }[];
+    assert.deepEqual(
+      values.map(({ value }) => value),
+      [...Array(14).fill(4_000), ...Array(33).fill(null), ...Array(3).fill(8_000)],
+    );
+  });
+
   /** A follower of all pairs has stored this block. */
   async function follow(header: BlockHeader): Promise<void> {
     await database().transaction(async (tx) => {
@@ -340,6 +364,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { ms = 1000, price, ...reserves } = state;
     const place = { pairId, blockNumber: stateCount, minedAt: later(ms) };
     const none = { supplyChange: 0n, liquidityK: undefined };
+    await addFollowedPair(database(), pairId);
     await database().transaction((tx) =>
       insertPairStates(tx, [{ ...place, ...reserves, price: decimal(price), ...none }]),
     );

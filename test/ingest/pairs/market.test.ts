@@ -211,6 +211,11 @@ for (const order of ['before the first followed block', 'before the backfill', '
     await followPast(stage, []);
     await takeUp(stage, order);
     await checkNow(stage.database, stage.pair);
+    // The contract still has the reserves of that state, but no backfill covers it.
+    await followPast(stage, []);
+    await rest(stage);
+    await takeUp(stage, order, 2 * QUIET_MS);
+    await checkNow(stage.database, stage.pair);
   });
 
 /** Lets two days pass on the chain. */
@@ -227,13 +232,14 @@ async function followPast(stage: Stage, pairs: readonly ValuedPair[]): Promise<v
   if (pairs.length > 0) await watch.read();
 }
 
-/** Begins to follow the pair, two days later. */
+/** Begins to follow the pair, two days later unless `afterMs` is set. */
 async function takeUp(
   stage: Stage,
   order: `${'before' | 'after'} the ${'backfill' | 'first followed block'}`,
+  afterMs = QUIET_MS,
 ): Promise<void> {
   await using watch = openWatch(stage, [stage.pair.configured]);
-  watch.clock.advance(QUIET_MS);
+  watch.clock.advance(afterMs);
   if (order === 'before the first followed block') await watch.read();
   await stage.chain.mine();
   await watch.follow();

@@ -2,8 +2,9 @@
  * States of pairs, and the prices over time that follow from them.
  */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { findCurrentPair, insertReadings, listReadings } from '../../../src/store/market/pair-readings.ts';
 import {
   deletePairStatesAbove,
@@ -11,14 +12,18 @@ import {
   findLatestPairPrice,
   findPairStateAt,
   insertPairStates,
+  listLatestPairStates,
   type PairStateChange,
 } from '../../../src/store/market/pair-states.ts';
 import { later } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { addFollowedPair } from '../../kit/pair-story.ts';
 
 const PAIR = 1;
 
 onSampledDatabase(import.meta.url, ({ database }) => {
+  beforeEach(() => addFollowedPair(database(), PAIR));
+
   test('the newest block decides the price of a pair', async () => {
     await database().transaction((tx) =>
       insertPairStates(tx, [stateOf(10, '0.5'), stateOf(12, '0.25'), stateOf(11, '3')]),
@@ -52,6 +57,45 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(textOf(await average(15_000, 25_000)), '1.5', 'a price counts from the start of the period');
     assert.equal(textOf(await average(30_000, 31_000)), '2', 'between two blocks');
     assert.equal(await average(9_000, 60_000), undefined, 'nothing is known before the first block');
+  });
+
+  test('a state from before the pair was followed again is no current one, and starts no average', async () => {
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(10, '1')]));
+    const begin = (backfillNumber: number | null) =>
+      database().query(sql`
+        update pair set followed_from = 100, backfill_number = ${backfillNumber}, backfill_until = ${later(50_000)}`);
+    const see = async () => {
+      const [state] = await listLatestPairStates(database(), [PAIR]);
+      const range = { from: later(70_000), to: later(110_000) };
+      return [
+        textOf(await findLatestPairPrice(database(), PAIR)),
+        textOf((await findCurrentPair(database(), PAIR))?.price),
+        textOf(state?.price),
+        textOf(await findAveragePairPrice(database(), PAIR, range)),
+      ];
+    };
+    const none = [undefined, undefined, undefined, undefined];
+    assert.deepEqual(await see(), ['1', '1', '1', '1']);
+    await begin(99);
+    assert.deepEqual(await see(), none, 'the backfill has read nothing');
+    await begin(null);
+    assert.deepEqual(await see(), none, 'the backfill reads no block of before its end');
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(60, '2')]));
+    assert.deepEqual(await see(), ['2', '2', '2', '2'], 'the backfill has found an event');
+    await begin(60);
+    assert.deepEqual(await see(), none);
+    await database().query(sql`update pair set followed_from = null`);
+    assert.deepEqual(await see(), none, 'the pair is not followed');
+  });
+
+  test('a state that was read from the contract is a current one, whatever the backfill has read', async () => {
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(99, '3')]));
+    await database().query(sql`
+      update pair set followed_from = 100, backfill_number = 99, backfill_until = ${later(200_000)}`);
+    assert.equal(await findLatestPairPrice(database(), PAIR), undefined);
+    const reading = { pairId: PAIR, reserve0: 1n, reserve1: 1n, totalSupply: 1n, kLast: 0n, isFeeOn: false };
+    await database().transaction((tx) => insertReadings(tx, [reading], 99));
+    assert.equal(textOf(await findLatestPairPrice(database(), PAIR)), '3');
   });
 
   test('a reorg deletes contract readings of orphaned blocks, and the previous reading counts again', async () => {

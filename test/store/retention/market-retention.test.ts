@@ -36,9 +36,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     database().query(sql`insert into chain (chain_id, finalized_number) values (1, ${number})`);
   const insertPair = (id: number, backfillNumber?: number) =>
     database().query(sql`
-      insert into pair (id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, backfill_number,
-        backfill_until)
-      values (${id}, ${Buffer.from(addressOf(id).slice(2), 'hex')}, ${Buffer.alloc(20)}, ${Buffer.alloc(20)}, 18, 18, 0,
+      insert into pair (id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, followed_from,
+        backfill_number, backfill_until)
+      values (${id}, ${Buffer.from(addressOf(id).slice(2), 'hex')}, ${Buffer.alloc(20)}, ${Buffer.alloc(20)}, 18, 18, 0, 0,
         ${backfillNumber}, ${later(0)})`);
   const statesLeft = async () => {
     const rows = await database().query<{ pair_id: number; block_number: number }>(

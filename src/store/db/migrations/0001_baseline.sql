@@ -650,13 +650,15 @@ create table pair (
   followed_from bigint,
   backfill_number bigint,
   backfill_hash bytea check (octet_length(backfill_hash) = 32),
-  backfill_until timestamptz not null
+  backfill_until timestamptz not null,
+  gaps tstzmultirange not null default '{}'
 );
 comment on table pair is 'Swap pairs as they were configured when their data was stored';
 comment on column pair.usd_value_from is 'Token whose amount gives a swap its value in USD';
 comment on column pair.followed_from is 'Events of the pair are complete from this block on; null while it is not configured';
 comment on column pair.backfill_number is 'Next block that the backfill reads, going down; null when it is complete';
 comment on column pair.backfill_until is 'The backfill ends at this time: it reads only later blocks';
+comment on column pair.gaps is 'Times in which the pair was not followed and that no backfill reads';
 
 create table swap (
   pair_id integer not null,
