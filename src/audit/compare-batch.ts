@@ -23,7 +23,7 @@ import { findStoredBefore } from '../store/blocks/blocks.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Db } from '../store/db/db.ts';
 import { readClockState } from '../store/deployment/clock-steps.ts';
-import { listPairStatesOf } from '../store/market/pair-states.ts';
+import { listLatestPairStates, listPairStatesOf } from '../store/market/pair-states.ts';
 import { listPairCoverage } from '../store/market/pairs.ts';
 import { listSwapsOf, type StoredSwap } from '../store/market/swaps.ts';
 import { findPrice, listNextPrices, listPricesById } from '../store/prices/prices.ts';
@@ -144,6 +144,7 @@ async function compareMarket(
   const states = await listPairStatesOf(snapshot, ids, { from, to }, ROWS_MAX);
   if (storedSwaps.length === ROWS_MAX || states.length === ROWS_MAX) return 'too many';
   const coverage = await listPairCoverage(snapshot, ids);
+  const previous = states.length === 0 ? [] : await listLatestPairStates(snapshot, ids, from);
   const read = blocks.map((block) => block.read);
   const swaps = compareSwaps({ blocks: read, stored: storedSwaps, coverage, keptSince: swapsKeptSince });
   const storedAt = new Map(blocks.map(({ stored }) => [stored.number, stored.storedAt]));
@@ -153,7 +154,9 @@ async function compareMarket(
     ...swaps.differences,
     ...Array.from({ length: swaps.pruned }, (): ComparisonOutcome => 'pruned'),
     ...values,
-    ...compareStates({ pairs, blocks: read, stored: states, coverage, keptSince: statesKeptSince }),
+    ...compareStates({
+      ...{ pairs, blocks: read, stored: states, previous, coverage, keptSince: statesKeptSince },
+    }),
   ];
   return { swaps: swaps.equal.length - wrong, outcomes };
 }

@@ -17,6 +17,8 @@ type StateSide = {
   /** Blocks that are stored as they are on the chain, and follow one another. */
   blocks: readonly ReadBlock[];
   stored: readonly PairStateChange[];
+  /** The newest stored state of each pair before the first block, if the coverage includes one. */
+  previous: readonly (Reserves & { pairId: number })[];
   coverage: readonly PairCoverage[];
   /** Of older states, only the last one of each hour is kept. */
   keptSince: Date;
@@ -27,6 +29,7 @@ export function compareStates({
   pairs,
   blocks,
   stored,
+  previous,
   coverage,
   keptSince,
 }: StateSide): ComparisonOutcome[] {
@@ -45,7 +48,9 @@ export function compareStates({
     if (!isCovered(state.pairId, state.blockNumber)) continue;
     const own = derived.get(keyOf(state));
     derived.delete(keyOf(state));
-    if (own === undefined) outcomes.push(judgeRead(state, blocks));
+    // The previous state of one that is older may have been deleted.
+    const past = state.minedAt < keptSince ? [] : previous;
+    if (own === undefined) outcomes.push(judgeRead(state, blocks, past));
     else {
       const changes = changesOf(state, own);
       if (changes.length > 0) outcomes.push(stateDifference('changed', state, changes.join(', ')));
@@ -60,14 +65,19 @@ export function compareStates({
 
 /**
  * Judges the state of a block without an event. It was read from the contract when the pair was new. Its reserves must be
- * those after the last event before it, if one of these blocks has that event.
+ * those after the last event before it, in one of these blocks or as stored before them, if that event is known.
  */
-function judgeRead(state: PairStateChange, blocks: readonly ReadBlock[]): ComparisonOutcome {
+function judgeRead(
+  state: PairStateChange,
+  blocks: readonly ReadBlock[],
+  previous: StateSide['previous'],
+): ComparisonOutcome {
   const { pairId, blockNumber, supplyChange, liquidityK } = state;
-  const before = blocks
+  const event = blocks
     .filter(({ header }) => header.number < blockNumber)
     .flatMap(({ pairEvents }) => pairEvents.filter((events) => events.pairId === pairId))
     .findLast(({ reserves }) => reserves !== undefined)?.reserves;
+  const before = event ?? previous.find((one) => one.pairId === pairId);
   const isEqual = before === undefined || areEqual(state, before);
   if (isEqual && supplyChange === 0n && liquidityK === undefined) return 'state_read';
   return stateDifference('unexpected', state, 'the block has no event that leads to this state');

@@ -75,8 +75,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await follow();
   });
 
-  async function compare(parts: Partial<typeof options> = {}) {
-    const compared = await compareBatch(database(), blocks, { ...options, ...parts });
+  async function compare(parts: Partial<typeof options> = {}, read = blocks) {
+    const compared = await compareBatch(database(), read, { ...options, ...parts });
     assert.ok(compared !== 'too many');
     const outline = compared.outcomes.map((outcome) =>
       typeof outcome === 'string' ? outcome : `${outcome.kind} in ${outcome.block}`,
@@ -191,6 +191,23 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await compare()).outline, [`unexpected in ${BLOCKS}`]);
     await invent(left + 1n, 0n);
     assert.deepEqual((await compare()).outline, [`unexpected in ${BLOCKS}`]);
+  });
+
+  test('a state of a block without an event is compared with the one stored before these blocks', async () => {
+    const last = blocks.slice(-1);
+    await change(sql`
+      insert into pair_state (pair_id, block_number, mined_at, reserve0, reserve1, price, supply_change)
+      values (1, ${BLOCKS}, ${headerOf(BLOCKS).minedAt}, 1000, ${2000 + BLOCKS}, 2, 0)`);
+    assert.deepEqual((await compare({}, last)).outline, [`unexpected in ${BLOCKS}`]);
+    const { outline } = await compare({ statesKeptSince: later((BLOCKS + 1) * 1000) }, last);
+    assert.deepEqual(outline, ['state_read'], 'the one before may have been deleted');
+    await change(sql`update pair_state set reserve1 = ${2000 + BLOCKS - 1} where block_number = ${BLOCKS}`);
+    assert.deepEqual((await compare({}, last)).outline, ['state_read']);
+    await change(sql`update pair_state set reserve1 = 9 where block_number = ${BLOCKS}`);
+    await change(
+      sql`update pair set followed_from = ${BLOCKS}, backfill_until = ${later(BLOCKS * 1000 - 1)}`,
+    );
+    assert.deepEqual((await compare({}, last)).outline, ['state_read'], 'the one before is not covered');
   });
 
   for (const [name, statement] of [

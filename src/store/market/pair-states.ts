@@ -49,12 +49,17 @@ async function findLatestPairState(db: Db, pairId: number): Promise<PairState | 
   return row && toState(row);
 }
 
-/** The newest covered state of each of these pairs that has one. */
-export async function listLatestPairStates(db: Db, pairIds: readonly number[]): Promise<PairState[]> {
+/** The newest covered state of each of these pairs that has one, or its newest one before the block. */
+export async function listLatestPairStates(
+  db: Db,
+  pairIds: readonly number[],
+  before?: number,
+): Promise<PairState[]> {
+  const isBefore = before === undefined ? sql`true` : sql`block_number < ${before}`;
   const rows = await db.query<Row>(sql`
     select s.* from unnest(${listOf(pairIds)}::integer[]) as p (id)
     cross join lateral (
-      select ${columns} from pair_state s where pair_id = p.id and ${isCovered(sql`s`)}
+      select ${columns} from pair_state s where pair_id = p.id and ${isBefore} and ${isCovered(sql`s`)}
       order by block_number desc limit 1
     ) s
     order by s.pair_id limit ${pairIds.length}`);
