@@ -74,7 +74,8 @@ function awardOf(
 }
 
 function referralOf({ rule }: PendingAward, award: Award, referrer: Address | undefined): Award[] {
-  if (referrer === undefined || compare(rule.referralShare, zero) <= 0) return [];
+  if (referrer === undefined || rule.deny.has(referrer)) return [];
+  if (compare(rule.referralShare, zero) <= 0) return [];
   const points = floorTo(multiply(fractionFrom(award.points), rule.referralShare), POINTS_DIGITS);
   if (points.lte(0)) return [];
   const inputs = {

@@ -82,3 +82,8 @@ test('the referrer gets a share of the points after caps, as a separate award', 
   const unshared = pendingAward('1', { rule: { ...rule, referralShare: zero } });
   assert.equal(capAwards([unshared], { ...nothing, referrers: new Map([[unshared, bob]]) }).length, 1);
 });
+
+test('a denied address earns nothing as a referrer either, and the user earns the same', () => {
+  const parent = pendingAward('5', { rule: { ...rule, deny: new Set([bob]) } });
+  assert.deepEqual(pointsOf([parent], { ...nothing, referrers: new Map([[parent, bob]]) }), ['user 5']);
+});
