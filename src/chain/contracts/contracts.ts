@@ -22,8 +22,8 @@ export type ContractCall = { to: Address; data: Hex };
 export type ReadAt = BlockReference | 'latest';
 
 /**
- * Makes the calls at this block and returns the data of each. Undefined for a call that reverted. A call to an
- * address without code returns `0x`.
+ * Makes the calls at this block and returns the data of each. Undefined for a call that reverted or halted in another way. A call to
+ * an address without code returns `0x`.
  * @throws Fault if no node can answer for this block.
  */
 export function callContracts(
@@ -46,9 +46,39 @@ export function blockParameter(at: ReadAt): string | { blockHash: Hash } {
   return typeof at === 'number' ? quantityOf(at) : { blockHash: at };
 }
 
-/** The execution API has code 3 for a revert. Older nodes only say it in the message. */
+/** The execution API has code 3 for a revert. Nethermind and OpenEthereum have the other one for every failure of the EVM. */
+const EXECUTION_CODES: ReadonlySet<number> = new Set([3, -32_015]);
+/**
+ * How nodes name an execution that failed, which every node does for the same call: go-ethereum and its descendants in words
+ * (core/vm/errors.go), Reth and anvil by revm's HaltReason, as in `EVM error: InvalidJump`.
+ */
+const EXECUTION_FAILURES = new RegExp(
+  [
+    ...[
+      'revert',
+      'invalid opcode',
+      'opcode not found',
+      'out ?of ?gas',
+      'stack',
+      'invalid ?jump',
+      'bad jump destination',
+    ],
+    ...['write protection', 'return data out of bounds', 'gas uint64 overflow', 'max call depth exceeded'],
+    ...[
+      'insufficient balance for transfer',
+      'contract address collision',
+      'invalid code: must not begin with',
+    ],
+    ...['max (init)?code size exceeded', 'nonce uint64 overflow', 'illegal state change'],
+    ...['InvalidFEOpcode', 'OpcodeNotFound', 'NotActivated', 'OutOfOffset', 'OutOfFunds?', 'CallTooDeep'],
+    ...['CallNotAllowedInsideStatic', 'StateChangeDuringStaticCall', 'PrecompileError', 'NonceOverflow'],
+    ...['OverflowPayment', 'CreateCollision', 'CreateContract\\w+', 'CreateInitCodeSizeLimit'],
+  ].join('|'),
+  'i',
+);
+
 function isRevert(answer: RpcAnswer): boolean {
-  return !answer.ok && (answer.code === 3 || /revert|invalid opcode|out of gas|stack/i.test(answer.message));
+  return !answer.ok && (EXECUTION_CODES.has(answer.code) || EXECUTION_FAILURES.test(answer.message));
 }
 
 function parseHex(name: string, answer: RpcAnswer): Hex {
