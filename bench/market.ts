@@ -65,9 +65,9 @@ async function fill(url: string): Promise<void> {
   const everyMs = DAY_MS / SWAPS_IN_WINDOW;
   const count = Math.ceil((DAY_MS + SPAN_MS) / everyMs);
   await client.query(
-    `insert into swap (pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out,
+    `insert into swap (pair_id, block_number, tx_hash, ordinal, log_index, mined_at, amount0_in, amount1_in, amount0_out,
        amount1_out, usd_value, price_id)
-     select 1, n / 10, sha256(n::text::bytea), 0, $1::timestamptz - ($3 - n) * $2::float8 * interval '1 millisecond',
+     select 1, n / 10, sha256(n::text::bytea), 0, n % 10, $1::timestamptz - ($3 - n) * $2::float8 * interval '1 millisecond',
        n * 1000000007::numeric, 0, 0, n * 998244353::numeric, n * 0.00000000123456789012, 1
      from generate_series(1, $3::integer) as n`,
     [END, everyMs, count],
@@ -88,6 +88,7 @@ function swapsOf(round: number): PricedSwap[] {
       pairId: 1,
       blockNumber: 1_000_000 + round,
       ordinal: index,
+      logIndex: index,
       minedAt: new Date(END.getTime() + DAY_MS),
     },
     txHash: `0x${(round * STORED_BATCH + index).toString(16).padStart(64, '0')}`,

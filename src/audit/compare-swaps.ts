@@ -80,7 +80,7 @@ const keyOf = ({ blockNumber, txHash, ordinal }: SwapInBlock) => `${blockNumber}
 
 /** Describes each field that differs from the chain. */
 function changesOf(stored: SwapInBlock, own: SwapInBlock): string[] {
-  const fields = ['pairId', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
+  const fields = ['pairId', 'logIndex', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
   return fields.flatMap((field) =>
     stored[field] === own[field]
       ? []

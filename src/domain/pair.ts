@@ -38,6 +38,8 @@ export type Swap = {
   txHash: Hash;
   /** The log's index within its receipt. */
   ordinal: number;
+  /** The log's index within its block. */
+  logIndex: number;
   amount0In: bigint;
   amount1In: bigint;
   amount0Out: bigint;
@@ -105,7 +107,11 @@ export function poolPrices(pair: ValuedPair, { usd0, usd1 }: SidePrices): SidePr
 }
 
 /** The USD value of a swap: the amounts of the valued token that went in and out, at this price. */
-export function swapValue(pair: Pair, swap: Omit<Swap, 'txHash' | 'ordinal'>, usd: Decimal): Decimal {
+export function swapValue(
+  pair: Pair,
+  swap: Omit<Swap, 'txHash' | 'ordinal' | 'logIndex'>,
+  usd: Decimal,
+): Decimal {
   const [units, decimals] =
     pair.usdValueFrom === 0
       ? [swap.amount0In + swap.amount0Out, pair.token0Decimals]

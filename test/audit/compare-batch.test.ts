@@ -36,7 +36,7 @@ const blocks: ReadBlock[] = Array.from({ length: BLOCKS }, (_, index) => {
     pairId: id,
     swaps: [
       {
-        ...{ txHash: hashOf(0x5000 + number * 8 + id), ordinal: 0 },
+        ...{ txHash: hashOf(0x5000 + number * 8 + id), ordinal: 0, logIndex: id },
         ...{ amount0In: 0n, amount1In: 10n ** 18n, amount0Out: 5n, amount1Out: 0n },
       },
     ],

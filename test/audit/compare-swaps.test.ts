@@ -12,7 +12,7 @@ const coverage = [{ pairId: PAIR, followedFrom: 5, readFrom: 3, readAfter: heade
 const keptSince = headerOf(1).minedAt;
 
 const swapOf = (number: number): Swap => ({
-  ...{ txHash: hashOf(number), ordinal: 4 },
+  ...{ txHash: hashOf(number), ordinal: 4, logIndex: 6 },
   ...{ amount0In: 1n, amount1In: 2n, amount0Out: 3n, amount1Out: 4n },
 });
 const storedOf = (number: number) => ({
@@ -90,6 +90,7 @@ test('each field that differs from the chain is reported with both values', () =
   const both = [...coverage, { ...coverage[0], pairId: 2 }];
   const changes = [
     [{ pairId: 2 }, 'pairId 2 is stored, 1 is on the chain'],
+    [{ logIndex: 9 }, 'logIndex 9 is stored, 6 is on the chain'],
     [{ amount0In: 9n }, 'amount0In 9 is stored, 1 is on the chain'],
     [{ amount1In: 9n }, 'amount1In 9 is stored, 2 is on the chain'],
     [{ amount0Out: 9n }, 'amount0Out 9 is stored, 3 is on the chain'],

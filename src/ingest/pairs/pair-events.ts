@@ -5,7 +5,7 @@ import type { Bundle } from '../../chain/blocks/bundle.ts';
 import type { ChainLog } from '../../chain/rpc/parse.ts';
 import { addressOfTopic, wordsOf } from '../../core/abi.ts';
 import { type Address, type Hash, zeroAddress } from '../../core/hex.ts';
-import type { Pair, PairEvents } from '../../domain/pair.ts';
+import type { Pair, PairEvents, Swap } from '../../domain/pair.ts';
 import { TRANSFER_TOPIC } from '../extract.ts';
 
 /** keccak256("Swap(address,uint256,uint256,uint256,uint256,address)") */
@@ -25,14 +25,15 @@ export function createPairReader(
   const idOf = new Map<Address, number>(pairs.map(({ id, address }) => [address, id]));
   return ({ transactions }) => {
     const found = new Map<number, PairEvents>();
+    let logIndex = -1;
     for (const { hash, logs, succeeded } of transactions) {
-      if (!succeeded) continue;
       for (const [ordinal, log] of logs.entries()) {
+        logIndex += 1;
         const pairId = idOf.get(log.address);
-        if (pairId === undefined) continue;
+        if (pairId === undefined || !succeeded) continue;
         const events = found.get(pairId) ?? noEvents(pairId);
         found.set(pairId, events);
-        addEvent(events, log, hash, ordinal);
+        addEvent(events, log, { txHash: hash, ordinal, logIndex });
       }
     }
     return [...found.values()].filter(({ swaps, reserves }) => swaps.length > 0 || reserves !== undefined);
@@ -50,14 +51,18 @@ const noEvents = (pairId: number): PairEvents => ({
   liquidityK: undefined,
 });
 
-function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: number): void {
+function addEvent(
+  events: PairEvents,
+  log: ChainLog,
+  place: Pick<Swap, 'txHash' | 'ordinal' | 'logIndex'>,
+): void {
   const { topics, data } = log;
   switch (topics[0]) {
     case SWAP_TOPIC: {
       const [amount0In, amount1In, amount0Out, amount1Out] = wordsOf(data, 4);
       if (amount0In === undefined || amount1In === undefined) return;
       if (amount0Out === undefined || amount1Out === undefined) return;
-      events.swaps.push({ txHash, ordinal, amount0In, amount1In, amount0Out, amount1Out });
+      events.swaps.push({ ...place, amount0In, amount1In, amount0Out, amount1Out });
       return;
     }
     case SYNC_TOPIC: {

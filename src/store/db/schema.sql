@@ -716,6 +716,7 @@ create table swap (
   block_number bigint not null,
   tx_hash bytea not null,
   ordinal integer not null,
+  log_index integer not null,
   mined_at timestamp with time zone not null,
   amount0_in numeric(78,0) not null,
   amount1_in numeric(78,0) not null,
@@ -729,6 +730,8 @@ create table swap (
 CREATE INDEX swap_time ON public.swap USING btree (pair_id, mined_at) INCLUDE (usd_value);
 CREATE INDEX swap_unvalued ON public.swap USING btree (pair_id, block_number) WHERE (usd_value IS NULL);
 comment on table swap is 'Swap events';
+comment on column swap.ordinal is 'Index of the log in its receipt';
+comment on column swap.log_index is 'Index of the log in its block';
 comment on column swap.usd_value is 'Value in USD at the price in force at the time. Never changes once set; null until there is such a price';
 
 create table swap_volume (

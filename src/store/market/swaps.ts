@@ -28,13 +28,14 @@ export const bucketOf = (time: Sql) =>
 export async function insertSwaps(tx: Tx, swaps: readonly PricedSwap[]): Promise<void> {
   await tx.query(sql`
     with made as (
-      insert into swap (pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out,
+      insert into swap (pair_id, block_number, tx_hash, ordinal, log_index, mined_at, amount0_in, amount1_in, amount0_out,
         amount1_out, usd_value, price_id)
       select * from unnest(
         ${listOf(swaps.map(({ pairId }) => pairId))}::integer[],
         ${listOf(swaps.map(({ blockNumber }) => blockNumber))}::bigint[],
         ${bytesOf(swaps.map(({ txHash }) => txHash))}::bytea[],
         ${listOf(swaps.map(({ ordinal }) => ordinal))}::integer[],
+        ${listOf(swaps.map(({ logIndex }) => logIndex))}::integer[],
         ${swaps.map(({ minedAt }) => minedAt)}::timestamptz[],
         ${listOf(swaps.map(({ amount0In }) => amount0In))}::numeric[],
         ${listOf(swaps.map(({ amount1In }) => amount1In))}::numeric[],
@@ -87,7 +88,7 @@ export async function listSwapsOf(
   limit: number,
 ): Promise<StoredSwap[]> {
   const rows = await db.query<SwapRow & { usd_value: string | null; price_id: number | null }>(sql`
-    select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out, amount1_out, usd_value,
+    select pair_id, block_number, tx_hash, ordinal, log_index, mined_at, amount0_in, amount1_in, amount0_out, amount1_out, usd_value,
       price_id
     from swap where block_number between ${from} and ${to}
     order by block_number, tx_hash, ordinal limit ${limit}`);
@@ -110,7 +111,7 @@ export async function listUnvaluedPairs(db: Db, pairIds: readonly number[]): Pro
 /** The oldest swaps of a pair that have no value. */
 export async function listUnvaluedSwaps(db: Db, pairId: number, limit: number): Promise<BlockSwap[]> {
   const rows = await db.query<SwapRow>(sql`
-    select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out, amount1_out from swap
+    select pair_id, block_number, tx_hash, ordinal, log_index, mined_at, amount0_in, amount1_in, amount0_out, amount1_out from swap
     where pair_id = ${pairId} and usd_value is null
     order by block_number, tx_hash, ordinal limit ${limit}`);
   return rows.map(toSwap);
@@ -177,11 +178,11 @@ const ceilToBucket = (time: Date) => new Date((Math.floor(time.getTime() / BUCKE
 /** The newest swaps of a pair, newest first. */
 export async function listNewestSwaps(db: Db, pairId: number, limit: number): Promise<StoredSwap[]> {
   const rows = await db.query<SwapRow & { usd_value: string | null; price_id: number | null }>(sql`
-    select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in::text, amount1_in::text, amount0_out::text,
+    select pair_id, block_number, tx_hash, ordinal, log_index, mined_at, amount0_in::text, amount1_in::text, amount0_out::text,
       amount1_out::text, usd_value::text, price_id
     from swap
     where pair_id = ${pairId}
-    order by mined_at desc, block_number desc, ordinal desc
+    order by mined_at desc, block_number desc, log_index desc
     limit ${limit}`);
   return rows.map((row) => ({
     ...toSwap(row),
@@ -216,6 +217,7 @@ type SwapRow = {
   block_number: number;
   tx_hash: Uint8Array;
   ordinal: number;
+  log_index: number;
   mined_at: Date;
   amount0_in: string;
   amount1_in: string;
@@ -228,6 +230,7 @@ const toSwap = (row: SwapRow): BlockSwap => ({
   blockNumber: row.block_number,
   txHash: fromBytes(row.tx_hash),
   ordinal: row.ordinal,
+  logIndex: row.log_index,
   minedAt: row.mined_at,
   amount0In: BigInt(row.amount0_in),
   amount1In: BigInt(row.amount1_in),

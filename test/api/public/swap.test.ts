@@ -11,7 +11,7 @@ import { sql } from '../../../src/store/db/sql.ts';
 import { insertReadings } from '../../../src/store/market/pair-readings.ts';
 import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { advanceBackfill, followPairs } from '../../../src/store/market/pairs.ts';
-import { insertSwaps } from '../../../src/store/market/swaps.ts';
+import { insertSwaps, type PricedSwap } from '../../../src/store/market/swaps.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { addressOf, hashOf, headerOf, later, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
@@ -67,6 +67,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(swaps[0]?.amount0_in ?? '', /^\d+$/);
     assert.equal((await ask('GET', '/api/swap/swaps/77')).status, 404);
     assert.equal((await ask('GET', '/api/swap/swaps/1?limit=0')).status, 400);
+  });
+
+  test('swaps of one block are listed from its last log to its first, whatever their places in the receipts', async () => {
+    const { ask } = tell();
+    for (const [usd, ordinal, logIndex] of [
+      ['2', 5, 5],
+      ['3', 0, 9],
+      ['1', 3, 3],
+    ] as const)
+      await swapAt(noon, usd, 1, { blockNumber: 7, ordinal, logIndex });
+    const swaps = (await ask('GET', '/api/swap/swaps/1')).json as { usd_value: number }[];
+    assert.deepEqual(
+      swaps.map(({ usd_value }) => usd_value),
+      [3, 2, 1],
+    );
   });
 
   test('until its 24 hours are read, a volume is cached for 5 seconds and the headers say so', async () => {
@@ -347,9 +362,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   }
 
   let swapCount = 0;
-  async function swapAt(minedAt: Date, usd: string, pairId = 1): Promise<void> {
+  async function swapAt(
+    minedAt: Date,
+    usd: string,
+    pairId = 1,
+    parts: Partial<PricedSwap> = {},
+  ): Promise<void> {
     swapCount += 1;
-    const place = { txHash: hashOf(swapCount), ordinal: 0, pairId, blockNumber: swapCount, minedAt };
+    const log = { txHash: hashOf(swapCount), ordinal: 0, logIndex: 0, ...parts };
+    const place = { blockNumber: swapCount, ...log, pairId, minedAt };
     const moved = { amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n };
     const price = { usdValue: decimal(usd), priceId: undefined };
     await database().transaction((tx) => insertSwaps(tx, [{ ...place, ...moved, price }]));

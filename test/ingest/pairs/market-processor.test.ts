@@ -199,7 +199,7 @@ async function undo(
 function blockOf(number: number, traded: readonly ValuedPair[]) {
   const pairEvents = traded.map(({ id }): PairEvents => {
     const amounts = { amount0In: ONE, amount1In: ONE, amount0Out: 2n * ONE, amount1Out: 2n * ONE };
-    const swaps = [{ txHash: hashOf(number * 10 + id), ordinal: 0, ...amounts }];
+    const swaps = [{ txHash: hashOf(number * 10 + id), ordinal: 0, logIndex: id, ...amounts }];
     const reserves = { reserve0: 5n * ONE, reserve1: ONE };
     return { pairId: id, swaps, reserves, supplyChange: 0n, liquidityK: undefined };
   });

@@ -26,10 +26,19 @@ test('a swap has four amounts and its position in the transaction; the block has
     {
       pairId: 7,
       swaps: [
-        { txHash: hashOf(1), ordinal: 2, amount0In: 1n, amount1In: 2n, amount0Out: 3n, amount1Out: 4n },
+        {
+          txHash: hashOf(1),
+          ordinal: 2,
+          logIndex: 2,
+          amount0In: 1n,
+          amount1In: 2n,
+          amount0Out: 3n,
+          amount1Out: 4n,
+        },
         {
           txHash: hashOf(2),
           ordinal: 1,
+          logIndex: 4,
           amount0In: 5n,
           amount1In: 0n,
           amount0Out: 0n,

@@ -52,7 +52,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       insertSwaps(
         tx,
         numbers.map((number) => ({
-          ...{ ...placeOf(number), txHash: hashOf(number), ordinal: 0 },
+          ...{ ...placeOf(number), txHash: hashOf(number), ordinal: 0, logIndex: 0 },
           ...{ amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n },
           price: { usdValue: decimal('1'), priceId: undefined },
         })),

@@ -98,7 +98,8 @@ function swapOf(
   ms: number,
   usdValue: ReturnType<typeof decimal> | undefined,
 ): PricedSwap {
-  const identity = { pairId: PAIR, blockNumber, txHash: hashOf(blockNumber), ordinal: 0, minedAt: later(ms) };
+  const log = { blockNumber, txHash: hashOf(blockNumber), ordinal: 0, logIndex: 0 };
+  const identity = { pairId: PAIR, ...log, minedAt: later(ms) };
   const amounts = { amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 2n ** 200n };
   return { ...identity, ...amounts, price: usdValue && { usdValue, priceId: undefined } };
 }

@@ -204,6 +204,7 @@ function swapOf(blockNumber: number, usd: string | undefined): PricedSwap {
       minedAt: later(blockNumber * MINUTE_MS),
       txHash: hashOf(blockNumber),
       ordinal: 0,
+      logIndex: 0,
     },
     ...{ amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n },
     price: usd === undefined ? undefined : { usdValue: decimal(usd), priceId: undefined },

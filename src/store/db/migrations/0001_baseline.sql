@@ -665,6 +665,7 @@ create table swap (
   block_number bigint not null,
   tx_hash bytea not null check (octet_length(tx_hash) = 32),
   ordinal integer not null,
+  log_index integer not null,
   mined_at timestamptz not null,
   amount0_in numeric(78, 0) not null,
   amount1_in numeric(78, 0) not null,
@@ -677,6 +678,8 @@ create table swap (
 create index swap_time on swap (pair_id, mined_at) include (usd_value);
 create index swap_unvalued on swap (pair_id, block_number) where usd_value is null;
 comment on table swap is 'Swap events';
+comment on column swap.ordinal is 'Index of the log in its receipt';
+comment on column swap.log_index is 'Index of the log in its block';
 comment on column swap.usd_value is 'Value in USD at the price in force at the time. Never changes once set; null until there is such a price';
 
 create table swap_volume (
