@@ -1,5 +1,6 @@
 /**
- * Values swaps that happened while their token had no valid price, with the next price of the token.
+ * Values swaps that happened while their token had no valid price, with the next price of the token, or with the fixed one that has
+ * replaced its feed.
  */
 import type { Step } from '../../core/loop.ts';
 import { swapTokenValue, type ValuedPair } from '../../domain/pair.ts';
@@ -15,10 +16,8 @@ const VALUED_MAX = 1_000;
 /** A step that values swaps of one pair, the oldest first. */
 export function createSwapValuer(options: { database: Database; pairs: readonly ValuedPair[] }): Step {
   const { database } = options;
-  const waiting = options.pairs.filter((pair) => {
-    const value = swapTokenValue(pair);
-    return value !== undefined && 'asset' in value;
-  });
+  // A token without a value may get a feed again, so its swaps wait.
+  const waiting = options.pairs.filter((pair) => swapTokenValue(pair) !== undefined);
 
   return async () => {
     if (waiting.length === 0) return 'idle';
@@ -45,14 +44,14 @@ export function createSwapValuer(options: { database: Database; pairs: readonly 
   }
 }
 
-/** The oldest unvalued swaps that can be valued now: by the price in force at their time, or else by the next one. */
+/** The oldest unvalued swaps that can be valued now: by a fixed price, the one in force at their time, or else by the next one. */
 async function listValued(db: Db, pair: ValuedPair, limit: number) {
   const value = swapTokenValue(pair);
-  if (value === undefined || 'fixed' in value) return [];
+  if (value === undefined) return [];
   const swaps = await listUnvaluedSwaps(db, pair.id, limit);
   const times = swaps.map(({ minedAt }) => minedAt);
-  const inForce = await listPrices(db, value.asset, times);
-  const next = await listNextPrices(db, value.asset, times);
+  const inForce = 'fixed' in value ? [] : await listPrices(db, value.asset, times);
+  const next = 'fixed' in value ? [] : await listNextPrices(db, value.asset, times);
   return swaps.flatMap((swap, index) => {
     const price = valueAt(pair, swap, () => inForce[index]) ?? valueAt(pair, swap, () => next[index]);
     return price === undefined ? [] : [{ ...swap, price }];

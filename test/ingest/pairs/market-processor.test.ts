@@ -77,6 +77,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await values())[0], { block: 1, pair: 1, usd: '6000', price: 1 });
   });
 
+  test('swaps that waited for a price are valued when their feed is replaced by a fixed one', async () => {
+    await write(database(), createMarketProcessor(pairs, clock), 1, [native]);
+    const unpriced = createSwapValuer({ database: database(), pairs: [{ ...native, value1: undefined }] });
+    assert.equal(await unpriced(signal), 'idle');
+    const valuer = createSwapValuer({
+      ...{ database: database(), pairs: [{ ...native, value1: { fixed: decimal('2') } }] },
+    });
+    assert.equal(await valuer(signal), 'worked');
+    assert.equal(await valuer(signal), 'idle');
+    assert.deepEqual(await values(), [{ block: 1, pair: 1, usd: '6', price: null }]);
+  });
+
   test('with maxAgeSeconds, a swap is valued by a price that was not too old, or else by the next one', async () => {
     const aging = { ...native, value1: { asset: 'ETH', maxAgeMs: 5_000 } };
     const processor = createMarketProcessor([aging], clock);
