@@ -41,14 +41,13 @@ export function compareSwaps<Stored extends BlockSwap>({
   coverage,
   keptSince,
 }: SwapSide<Stored>): { equal: Stored[]; pruned: number; differences: Difference[] } {
-  const headers = new Map(blocks.map(({ header }) => [header.number, header]));
   const isCovered = coverageOf(blocks, coverage);
   const onChain = new Map<string, SwapInBlock>();
   for (const { header, pairEvents } of blocks) {
     for (const { pairId, swaps } of pairEvents) {
       if (!isCovered(pairId, header.number)) continue;
       for (const swap of swaps) {
-        const placed = { ...swap, pairId, blockNumber: header.number };
+        const placed = { ...swap, pairId, blockNumber: header.number, minedAt: header.minedAt };
         onChain.set(keyOf(placed), placed);
       }
     }
@@ -67,25 +66,27 @@ export function compareSwaps<Stored extends BlockSwap>({
     else equal.push(swap);
   }
   for (const swap of onChain.values()) {
-    const minedAt = headers.get(swap.blockNumber)?.minedAt;
-    if (minedAt !== undefined && minedAt < keptSince) pruned += 1;
+    if (swap.minedAt < keptSince) pruned += 1;
     else differences.push(difference('missing', swap, 'it is not stored'));
   }
   return { equal, pruned, differences };
 }
 
-type SwapInBlock = Swap & { pairId: number; blockNumber: number };
+type SwapInBlock = Swap & { pairId: number; blockNumber: number; minedAt: Date };
 
 const keyOf = ({ blockNumber, txHash, ordinal }: SwapInBlock) => `${blockNumber} ${txHash} ${ordinal}`;
 
 /** Describes each field that differs from the chain. */
 function changesOf(stored: SwapInBlock, own: SwapInBlock): string[] {
   const fields = ['pairId', 'logIndex', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
-  return fields.flatMap((field) =>
+  const changes = fields.flatMap((field) =>
     stored[field] === own[field]
       ? []
       : [`${field} ${stored[field]} is stored, ${own[field]} is on the chain`],
   );
+  if (stored.minedAt.getTime() === own.minedAt.getTime()) return changes;
+  const [is, should] = [stored.minedAt.toISOString(), own.minedAt.toISOString()];
+  return [...changes, `minedAt ${is} is stored, ${should} is on the chain`];
 }
 
 function difference(kind: Difference['kind'], swap: SwapInBlock, why: string): Difference {

@@ -89,17 +89,21 @@ export type ExpectedNotification = {
   occurrence: number;
 };
 
-/** Compares parent and proof of a block that is stored under its hash. */
+/** Compares parent, time and proof of a block that is stored under its hash. */
 export function compareBlock(
   { header, proved }: ReadBlock,
   stored: StoredBlock,
   isProofOn: boolean,
 ): ComparisonOutcome[] {
-  const { number, parentHash } = header;
+  const { number, parentHash, minedAt } = header;
   const parent = `its parent is stored as ${stored.parentHash}, on the chain it is ${parentHash}`;
+  const time = `changed: time of the block: ${stored.minedAt.toISOString()} is stored, ${minedAt.toISOString()} is on the chain`;
   const proof = `stored as ${proofText(stored.proved)}, now it is ${proofText(proved)}`;
   return [
     ...(stored.parentHash === parentHash ? [] : [differenceOf('hash', number, parent, 'parent')]),
+    ...(stored.minedAt.getTime() === minedAt.getTime()
+      ? []
+      : [differenceOf('changed', number, time, 'time of the block')]),
     ...(isProofOn && stored.proved !== proved ? [differenceOf('proved', number, proof)] : []),
     ...(isProofOn ? [] : (['proof_off'] as const)),
   ];

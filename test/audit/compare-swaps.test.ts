@@ -90,6 +90,7 @@ test('each field that differs from the chain is reported with both values', () =
   const both = [...coverage, { ...coverage[0], pairId: 2 }];
   const changes = [
     [{ pairId: 2 }, 'pairId 2 is stored, 1 is on the chain'],
+    [{ minedAt: headerOf(5).minedAt }, /minedAt \S+:05\.000Z is stored, \S+:06\.000Z is on the chain$/],
     [{ logIndex: 9 }, 'logIndex 9 is stored, 6 is on the chain'],
     [{ amount0In: 9n }, 'amount0In 9 is stored, 1 is on the chain'],
     [{ amount1In: 9n }, 'amount1In 9 is stored, 2 is on the chain'],
@@ -100,9 +101,12 @@ test('each field that differs from the chain is reported with both values', () =
     const stored = [{ ...storedOf(6), ...fields }];
     const { differences } = compareSwaps({ blocks: blocks.slice(5), stored, coverage: both, keptSince });
     assert.deepEqual(
-      differences.map((one) => [one.kind, one.message.split(': ').at(-1)]),
-      [['changed', message]],
+      differences.map(({ kind }) => kind),
+      ['changed'],
     );
+    const found = differences[0]?.message ?? '';
+    if (message instanceof RegExp) assert.match(found, message);
+    else assert.equal(found.split(': ').at(-1), message);
   }
 });
 
@@ -121,7 +125,7 @@ test('swaps at the same position of two transactions, or of one transaction in t
     };
   };
   const read = [swapsOf(5, [swapOf(5), swapOf(7)]), swapsOf(6, [swapOf(5)])];
-  const stored = [storedOf(5), { ...storedOf(5), txHash: hashOf(7) }, { ...storedOf(5), blockNumber: 6 }];
+  const stored = [storedOf(5), { ...storedOf(5), txHash: hashOf(7) }, { ...storedOf(6), txHash: hashOf(5) }];
   const { equal, differences } = compareSwaps({ blocks: read, stored, coverage, keptSince });
   assert.deepEqual([equal, differences], [stored, []]);
 });

@@ -32,13 +32,13 @@ function blockOf(
   parts: { read?: Partial<ReadBlock>; stored?: Partial<StoredBlock> } = {},
 ): Block {
   const header = headerOf(number);
-  const { hash, parentHash } = header;
+  const { hash, parentHash, minedAt } = header;
   return {
     read: {
       ...{ header, proved: true, traced: true, transfers, pairEvents: [], activities: [] },
       ...parts.read,
     },
-    stored: { ...{ number, hash, parentHash, proved: true, storedAt: noon }, ...parts.stored },
+    stored: { ...{ number, hash, parentHash, minedAt, proved: true, storedAt: noon }, ...parts.stored },
   };
 }
 
@@ -113,6 +113,17 @@ test('a different parent or proof is reported in both directions, and the proof 
   assert.deepEqual(compare(block(false, true)), ['proved in 4']);
   assert.deepEqual(compare(block(true, false, hashOf(1))), ['hash in 4', 'proved in 4']);
   assert.deepEqual(compare(block(true, false), false), ['proof_off']);
+});
+
+test('a block that is stored with another time is a difference', () => {
+  const { read, stored } = blockOf(4, [], { stored: { minedAt: later(1) } });
+  const [difference, ...others] = compareBlock(read, stored, true);
+  assert.ok(typeof difference === 'object');
+  assert.deepEqual([difference.kind, difference.block, others], ['changed', 4, []]);
+  assert.match(
+    difference.message,
+    /time of the block: \S+:00\.001Z is stored, \S+:04\.000Z is on the chain$/,
+  );
 });
 
 test('a transaction that two blocks have belongs to the first of them', () => {

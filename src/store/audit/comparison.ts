@@ -16,7 +16,14 @@ import { runningWorkers } from '../delivery/workers.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
 
-export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
+export type StoredBlock = {
+  number: number;
+  hash: Hash;
+  parentHash: Hash;
+  minedAt: Date;
+  proved: boolean;
+  storedAt: Date;
+};
 
 /** A watched address as it is now. Its values before the last change are not known. */
 export type StoredWatch = { shardId: number; laneId: number } & Pick<
@@ -81,16 +88,20 @@ export async function listStoredBlocks(
     number: number;
     hash: Uint8Array;
     parent_hash: Uint8Array;
+    mined_at: Date;
     proved: boolean;
     stored_at: Date;
   }>(sql`
-    select number, hash, parent_hash, proved, stored_at from block
+    select number, hash, parent_hash, mined_at, proved, stored_at from block
     where number between ${from} and ${to}
     order by number limit ${to - from + 1}`);
   return new Map(
-    rows.map(({ number, hash, parent_hash, proved, stored_at }) => [
+    rows.map(({ number, hash, parent_hash, proved, ...times }) => [
       number,
-      { number, hash: fromBytes(hash), parentHash: fromBytes(parent_hash), proved, storedAt: stored_at },
+      {
+        ...{ number, hash: fromBytes(hash), parentHash: fromBytes(parent_hash), proved },
+        ...{ minedAt: times.mined_at, storedAt: times.stored_at },
+      },
     ]),
   );
 }

@@ -51,8 +51,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (const number of [1, 2, 3, 4]) await mine(database(), headerOf(number), [], { now: later(number) });
     await database().query(sql`update block set proved = (number = 2)`);
     const stored = (number: number) => {
-      const { hash, parentHash } = headerOf(number);
-      return [number, { number, hash, parentHash, proved: number === 2, storedAt: later(number) }];
+      const { hash, parentHash, minedAt } = headerOf(number);
+      return [number, { number, hash, parentHash, minedAt, proved: number === 2, storedAt: later(number) }];
     };
     assert.deepEqual([...(await listStoredBlocks(database(), span))], [stored(2), stored(3)]);
   });
