@@ -19,6 +19,7 @@ import { databasePlace, openForCommand, requireDatabase } from '../store/db/comm
 import type { Database } from '../store/db/db.ts';
 import { migrationState } from '../store/db/migrate.ts';
 import { openChain } from './chain-access.ts';
+import { listFeeds } from './price-feeds.ts';
 import { createProgramLog } from './program-log.ts';
 import { openReplicaForCommand } from './read-replica.ts';
 import { valuedPairs } from './valued-pairs.ts';
@@ -107,6 +108,7 @@ async function openVerification(
   const { retryMinutes } = config.webhooks;
   return {
     ...{ database, nodes, witnesses, clock, isProofOn, notificationsMs, swapsMs, pairs: valuedPairs(config) },
+    fedAssets: listFeeds(config).map(({ asset: { asset } }) => asset),
     quorum: config.chain.quorum,
     rules: rulesOf(config),
     confirmations: config.chain.confirmations,

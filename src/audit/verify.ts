@@ -39,6 +39,8 @@ export type VerifyOptions = CompareOptions &
     /** How many of them must agree: chain.quorum. */
     quorum: QuorumSetting;
     clock: Clock;
+    /** The assets that have a feed. Their prices are compared, also of those that value no pair. */
+    fedAssets: readonly string[];
     /** By default, the first and the newest stored block. */
     from: number | undefined;
     to: number | undefined;
@@ -90,8 +92,8 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     options.onProgress({ done: next - range.from, total, uncompared: uncomparedCount(report), differences });
   }
   if (times !== undefined) {
-    const { pairs } = options;
-    await countSums(database, whileKept, { ...times, pairs, block: range.to }, tally);
+    const { pairs, fedAssets } = options;
+    await countSums(database, whileKept, { ...times, pairs, fedAssets, block: range.to }, tally);
   }
   report.notCompared = listNotCompared(options, tally.notCompared);
   return { ...report, outcome: outcomeOf(report) };
@@ -138,10 +140,12 @@ function extend(times: Times | undefined, read: readonly ReadBlock[]): Times | u
 async function countSums(
   database: Database,
   whileKept: ReturnType<typeof createKeptSince>,
-  side: Times & Pick<VerifyOptions, 'pairs'> & { block: number },
+  side: Times & Pick<VerifyOptions, 'pairs' | 'fedAssets'> & { block: number },
   tally: Tally,
 ): Promise<void> {
-  const prices = await comparePrices(database, { ...side, assets: assetsOf(side.pairs) });
+  // Swaps of a pair may still refer to prices of a feed that was removed.
+  const assets = [...new Set([...assetsOf(side.pairs), ...side.fedAssets])];
+  const prices = await comparePrices(database, { ...side, assets });
   tally.notCompared.unobserved = prices.unobserved;
   const sums = await whileKept(({ swapsKeptSince }) => compareSums(database, { ...side, swapsKeptSince }));
   for (const difference of [...prices.differences, ...sums]) tally.count(difference);

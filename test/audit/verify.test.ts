@@ -7,6 +7,7 @@ import type { Difference } from '../../src/audit/compare.ts';
 import { type VerifyOptions, verifyStored } from '../../src/audit/verify.ts';
 import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import type { Clock } from '../../src/core/clock.ts';
+import { decimal } from '../../src/core/decimal.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import type { BlockHeader, BlockReference } from '../../src/domain/block.ts';
@@ -14,6 +15,7 @@ import { commitBlocks, insertChain } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { followPairs } from '../../src/store/market/pairs.ts';
+import { insertRound } from '../../src/store/prices/price-rounds.ts';
 import { raisePruneMark } from '../../src/store/retention/prune-marks.ts';
 import { hashOf, headerOf, later, noon, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
@@ -91,7 +93,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const options: VerifyOptions = {
       ...{ database: database(), nodes: nodesOf(chain), clock, isProofOn: true, pairs: [] },
       ...{ confirmations: 0, retryDelayMs: () => 60_000, witnesses: [], onDissent: () => {} },
-      ...{ rules: noRules, quorum: 'auto' },
+      ...{ rules: noRules, quorum: 'auto', fedAssets: [] },
       ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
       onDifference: ({ kind, block }: Difference) => differences.push(`${kind} in ${block}`),
       ...more,
@@ -99,6 +101,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const report = await verifyStored(options, new AbortController().signal);
     return { report, differences, waitsMs };
   }
+
+  test('prices of every feed are compared, also of an asset that values no pair', async () => {
+    const [first, last] = [headerOf(1).minedAt, headerOf(BLOCKS).minedAt];
+    const at = new Date((first.getTime() + last.getTime()) / 2);
+    const said = { source: 'one', price: decimal('2'), conf: undefined, observedAt: at, message: undefined };
+    const reports = [{ ...said, verdict: 'used' as const }];
+    const round = { asset: 'BELL', at, reports, price: decimal('2'), isAgreed: false };
+    await insertRound(database(), round, undefined);
+    const fedAssets = ['BELL'];
+    assert.deepEqual((await verify(headerOf, { fedAssets })).differences, []);
+    await database().query(sql`update price set price = 3`);
+    assert.deepEqual((await verify(headerOf, { fedAssets })).differences, [`changed in ${BLOCKS}`]);
+  });
 
   test('verify waits only for the first block of a gap, and again for the next gap', async () => {
     const gaps = [3, 4, 5, 6, 9, 10];

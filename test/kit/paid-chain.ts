@@ -51,6 +51,7 @@ export function createPaidChain(database: () => Database, { equalCalls = 0 } = {
       onDissent: () => {},
       onProgress: () => {},
       rules: noRules,
+      fedAssets: [],
     },
   });
   return {
