@@ -123,7 +123,10 @@ export async function sumUserDays(
   return rows.map(({ points }) => decimal(points));
 }
 
-/** Like `sumUserDays`, but only awards of earlier blocks and imported ones. */
+/**
+ * Like `sumUserDays`, but only awards of earlier blocks and imported ones. A day has 24 hours, because a day that is added to a time is
+ * one of the session's time zone.
+ */
 export async function sumUserDaysBefore(
   db: Db,
   queries: readonly { rule: string; version: number; user: Address; day: Date }[],
@@ -133,7 +136,7 @@ export async function sumUserDaysBefore(
   const rows = await db.query<{ points: string }>(sql`
     select coalesce((
       select sum(p.points) from point p
-      where p.user_address = q.user_address and p.awarded_at >= q.day and p.awarded_at < q.day + interval '1 day'
+      where p.user_address = q.user_address and p.awarded_at >= q.day and p.awarded_at < q.day + interval '24 hours'
         and p.rule = q.rule and p.version = q.version and p.role = 'user'
         and (p.block_number is null or p.block_number < ${blockNumber})), 0)::text as points
     from unnest(

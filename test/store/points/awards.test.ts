@@ -9,6 +9,7 @@ import {
   insertAwards,
   listAwards,
   sumUserDays,
+  sumUserDaysBefore,
 } from '../../../src/store/points/awards.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { alice, bob, carol, hashOf, headerOf } from '../../kit/chain-story.ts';
@@ -101,6 +102,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       awardOf({ role: 'referrer' }),
     );
     assert.equal(await sum(), '0.3');
+  });
+
+  test('the points of a day before a block end at its last moment in UTC, also where the clocks are changed', async () => {
+    const day = new Date('2026-03-29T00:00:00.000Z');
+    await insert(
+      awardOf({ points: '0.1', awardedAt: new Date('2026-03-29T23:59:59.999Z') }),
+      awardOf({ points: '0.2', awardedAt: new Date('2026-03-30T00:00:00.000Z'), ordinal: 9 }),
+    );
+    const sum = await database().transaction(async (tx) => {
+      await tx.query(sql`set local time zone 'Europe/Berlin'`);
+      return sumUserDaysBefore(tx, [{ rule: 'swap', version: 1, user: alice, day }], 1_000_000);
+    });
+    assert.deepEqual(sum.map(decimalText), ['0.1']);
   });
 
   test('sums match the awards after any sequence of awards, imports and orphaned blocks', async () => {
