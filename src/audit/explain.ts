@@ -162,6 +162,13 @@ async function judgeMovement(
       message: 'the change has more than 98 digits, so it does not count',
       inputs,
     };
+  if (change === 0n)
+    return {
+      ...name,
+      what: 'nothing',
+      message: `the balance of ${user} changes by 0, so this log does not count`,
+      inputs,
+    };
   const message = `the balance of ${user} changes by ${change}; its points are awarded when the day has ended`;
   return { ...name, what: 'counts', message, inputs };
 }

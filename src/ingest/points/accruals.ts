@@ -39,7 +39,8 @@ export async function moveBalances(
   const moves = movements.flatMap(({ activity, block }) => {
     const user = userOf(activity.listener.user, activity);
     const change = user && changeOf(activity, { block, priceAt });
-    if (user === undefined || typeof change !== 'bigint') return [];
+    // Anybody can transfer nothing from anybody (EIP-20). The award would then name the stranger's transaction.
+    if (user === undefined || typeof change !== 'bigint' || change === 0n) return [];
     const { txHash, ordinal, listener } = activity;
     const touch: Touch = {
       at: block.minedAt,

@@ -33,14 +33,20 @@ const block = headerOf(7);
 const priceAt = () => undefined;
 const WORD_MAX = 2n ** 256n - 1n;
 
+type Lock = [amount: bigint, lockSeconds: bigint];
+
 /** The movements of a transaction in which these amounts are locked for these times. */
-function movementsOf(...locks: readonly [amount: bigint, lockSeconds: bigint][]) {
+function movementsOf(...locks: readonly Lock[]) {
+  return movementsIn(1, ...locks);
+}
+
+function movementsIn(tx: number, ...locks: readonly Lock[]) {
   const logs = locks.map(([amount, lockSeconds]) => ({
     address: vault,
     topics: [parseEventSignature(signature).topic, `0x${encodeWord(alice)}` as const],
     data: `0x${encodeWord(amount)}${encodeWord(lockSeconds)}` as const,
   }));
-  const transaction = { from: bob, to: vault, value: 0n, succeeded: true, calls: [], logs, hash: hashOf(1) };
+  const transaction = { from: bob, to: vault, value: 0n, succeeded: true, calls: [], logs, hash: hashOf(tx) };
   const bundle = { header: block, proved: true, traced: true, transactions: [transaction] };
   const activities = createActivityReader(rules)(bundle).map((activity) => ({ activity, block }));
   return ofKind(activities, 'movement');
@@ -63,5 +69,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
     const [position] = await listPositions(database(), [{ rule: 'lock', user: alice }]);
     assert.equal(position?.balance, 10n + WORD_MAX * 8n * 10n ** 20n);
+  });
+
+  test('a movement of nothing leaves the transaction that last changed the balance, and opens no balance', async () => {
+    const find = async () => (await listPositions(database(), [{ rule: 'lock', user: alice }]))[0];
+    const move = (movements: ReturnType<typeof movementsOf>) =>
+      database().transaction((tx) => moveBalances(tx, movements, priceAt));
+    await move(movementsIn(1, [0n, 2n]));
+    assert.equal(await find(), undefined);
+    await move(movementsIn(2, [5n, 2n]));
+    await move(movementsIn(3, [0n, 2n]));
+    const position = await find();
+    assert.deepEqual([position?.balance, position?.txHash], [10n, hashOf(2)]);
   });
 });
