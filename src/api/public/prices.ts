@@ -9,6 +9,7 @@ import type { Log } from '../../core/log.ts';
 import type { PriceBook, PricedAsset, PriceOrigin } from '../../domain/price-book.ts';
 import type { Database } from '../../store/db/db.ts';
 import { findLatestPairPrice } from '../../store/market/pair-states.ts';
+import { areStatesUpToDate } from '../../store/market/pairs.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
 import { parameter } from '../http/parameters.ts';
@@ -36,7 +37,7 @@ const answerHeaders = {
   [AGE_HEADER]:
     'Age of the price in seconds when this response was computed. Add `age`. For the price of a pair, the age of the native price. Absent for a fixed price or if there is none.',
   [STALE_HEADER]:
-    '`true` if there is no price, or if it is older than `maxAgeSeconds` of its feed (by default 10 minutes or two rounds, whichever is longer).',
+    '`true` if there is no price, or if it is older than `maxAgeSeconds` of its feed (by default 10 minutes or two rounds, whichever is longer). For the price of a pair, also while the newest stored block is older than 5 minutes and not known to be the head.',
 };
 
 const SYMBOL = { ...parameter('a symbol', (text) => text), isInPath: true } as const;
@@ -95,12 +96,14 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
       case 'fixed':
         return { usd: origin.usd, ageMs: undefined, isStale: false };
       case 'pair': {
-        const [rate, native] = await Promise.all([
+        const [rate, native, isRateCurrent] = await Promise.all([
           findLatestPairPrice(database, origin.rate.pairId),
           findUsd(prices.native.origin, prices.native.asset),
+          areStatesUpToDate(database, clock.now()),
         ]);
         if (rate === undefined || native === undefined || rate.eq(0)) return undefined;
-        return { ...native, usd: origin.rate.isInverse ? native.usd.div(rate) : native.usd.times(rate) };
+        const usd = origin.rate.isInverse ? native.usd.div(rate) : native.usd.times(rate);
+        return { ...native, usd, isStale: native.isStale || !isRateCurrent };
       }
       case 'none':
         return undefined;

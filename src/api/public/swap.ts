@@ -8,7 +8,7 @@ import { Fault } from '../../core/fault.ts';
 import { lpPrice, poolPrices, supplyWithFee, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
 import type { Database } from '../../store/db/db.ts';
 import { type CurrentPair, findCurrentPair } from '../../store/market/pair-readings.ts';
-import { findReadPairs } from '../../store/market/pairs.ts';
+import { areStatesUpToDate, findReadPairs } from '../../store/market/pairs.ts';
 import { sumSwapValue } from '../../store/market/swaps.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
@@ -28,6 +28,12 @@ const INCOMPLETE_SECONDS = 5;
 const COMPLETE_HEADER = 'chainbell-volume-complete';
 const answerHeaders = {
   [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still to be read, or the newest stored block is older than 5 minutes and not known to be the head. Then vol24h covers the blocks read so far, and is cached for ${INCOMPLETE_SECONDS} seconds.`,
+};
+
+const STALE_HEADER = 'chainbell-price-stale';
+const lpHeaders = {
+  [STALE_HEADER]:
+    '`true` while the newest stored block is older than 5 minutes and not known to be the head. Then both figures are of that time.',
 };
 
 const Volume = Type.Object({
@@ -139,19 +145,18 @@ function addLpValue(api: Api, options: PairRoutes): void {
     parameters: { pair_id: PAIR_ID },
     hasFewKeys: true,
     answer: LpValue,
+    answerHeaders: lpHeaders,
     cacheSeconds: CACHE_SECONDS,
     staleSeconds: STALE_SECONDS,
     async compute({ pair_id: id }) {
       const pair = getPair(options.pairs, id, 'Price not found');
+      const isUpToDate = await areStatesUpToDate(options.database, options.clock.now());
       const now = await findCurrentPair(options.database, pair.id);
       const lpPriceInUsd = now && (await lpPriceOf(options, pair, now));
       if (now?.price === undefined || lpPriceInUsd === undefined)
         throw new Fault('not_found', 'Price not found');
-      return json({
-        latestPrice: exactNumber(now.price),
-        lpPriceInUsd: exactNumber(lpPriceInUsd),
-        pair: pair.name,
-      });
+      const figures = { latestPrice: exactNumber(now.price), lpPriceInUsd: exactNumber(lpPriceInUsd) };
+      return { ...json({ ...figures, pair: pair.name }), headers: { [STALE_HEADER]: String(!isUpToDate) } };
     },
   });
 }

@@ -208,16 +208,27 @@ const LATE_MS = 5 * 60_000;
 /** A follower that leads tells the head several times in this time. */
 const KNOWN_MS = 60_000;
 
+const isUpToDate = (now: Date) => sql`(
+  select mined_at >= ${new Date(now.getTime() - LATE_MS)} or exists (
+    select from process p
+    where p.leads and not p.stopped and p.problem is null and p.head <= b.number
+      and p.seen_at >= clock_timestamp() - ${KNOWN_MS}::bigint * interval '1 ms')
+  from block b order by number desc limit 1)`;
+
+/** Whether the newest states of pairs are those of the last minutes, and not of a time that the follower is catching up from. */
+export async function areStatesUpToDate(db: Db, now: Date): Promise<boolean> {
+  const [row] = await db.query<{ is_up_to_date: boolean | null }>(
+    sql`select ${isUpToDate(now)} as is_up_to_date`,
+  );
+  return row?.is_up_to_date === true;
+}
+
 /** The ones among these pairs whose data of the last 24 hours is complete, except for the last minutes. */
 export async function findReadPairs(db: Db, pairIds: readonly number[], now: Date): Promise<Set<number>> {
   const rows = await db.query<{ id: number }>(sql`
     select id from pair
     where id = any(${listOf(pairIds)}::integer[]) and followed_from is not null and backfill_number is null
-      and (select mined_at >= ${new Date(now.getTime() - LATE_MS)} or exists (
-          select from process p
-          where p.leads and not p.stopped and p.problem is null and p.head <= b.number
-            and p.seen_at >= clock_timestamp() - ${KNOWN_MS}::bigint * interval '1 ms')
-        from block b order by number desc limit 1)
+      and ${isUpToDate(now)}
     order by id limit ${pairIds.length}`);
   return new Set(rows.map(({ id }) => id));
 }

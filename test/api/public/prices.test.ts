@@ -5,8 +5,10 @@ import { type ConfigOverrides, loadConfig } from '../../../src/config/load.ts';
 import { decimal } from '../../../src/core/decimal.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
+import { headerOf, mine } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { addFollowedPair } from '../../kit/pair-story.ts';
 import { createApiStory } from '../api-story.ts';
@@ -135,6 +137,31 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await told(40 * 86_400_000), [2, '3456000', 'true']);
     assert.deepEqual(await told(40 * 86_400_000, 'reward'), [6, '3456000', 'true']);
     assert.deepEqual(await told(0, 'usdt'), [1, undefined, 'false']);
+  });
+
+  test('a price of a pair is stale while the newest stored block is old and not known to be the head', async () => {
+    await accept(database(), 'BELL', '2');
+    await trade(database(), 1, '3');
+    const staleAt = async (path: string, afterMs: number) => {
+      const story = createStory(database());
+      story.clock.advance(afterMs);
+      const { json, headers } = await story.ask('GET', `/api/price/${path}`);
+      return [(json as { price: unknown }).price, headers['chainbell-price-stale']];
+    };
+    assert.deepEqual(await staleAt('reward', 0), [6, 'true'], 'no block is stored');
+    await mine(database(), headerOf(1), []);
+    assert.deepEqual(await staleAt('reward', 301_000), [6, 'false']);
+    assert.deepEqual(await staleAt('reward', 301_001), [6, 'true']);
+    assert.deepEqual(await staleAt('native', 301_001), [2, 'false']);
+    const head = (number: number) =>
+      database().query(sql`
+        insert into process (id, roles, version, host, pid, started_at, seen_at, beat, leads, head)
+        values ('one', '{follower}', '1', 'here', 1, now(), now(), 1, true, ${number})
+        on conflict (id) do update set head = excluded.head`);
+    await head(1);
+    assert.deepEqual(await staleAt('reward', 301_001), [6, 'false'], 'the chain has no newer block');
+    await head(2);
+    assert.deepEqual(await staleAt('reward', 301_001), [6, 'true']);
   });
 
   test('a 304 updates the age of the price', async () => {

@@ -96,6 +96,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await both(), [growing(0), growing(0)], 'nothing is followed');
     const tip = headerOf(2);
     await follow(tip);
+    await price('1800');
+    await stateOf(2, { reserve0: 2_000_000_000n, reserve1: coins(1), price: '2000' });
+    await supplyOf(2, coins(2));
     await swapAt(noon, '12.5', 2);
     assert.deepEqual(await both(), [growing(0), growing(0)], 'kept');
     clock.advance(5_000);
@@ -125,6 +128,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await lead(head, problem);
       clock.advance(120_000);
       assert.equal((await see('/api/swap/volume/2'))[1], String(isComplete));
+      const { headers } = await ask('GET', '/api/swap/lp-value/2');
+      assert.equal(headers['chainbell-price-stale'], String(!isComplete));
     }
   });
 
@@ -153,7 +158,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     // The pool says 2000, the feed 1800: 2 · √(2000·1 · 1·1800) / 2.
     await stateOf(2, { reserve0: 2_000_000_000n, reserve1: coins(1), price: '2000' });
     await supplyOf(2, coins(2));
-    const { text } = await ask('GET', '/api/swap/lp-value/2');
+    const { text, headers } = await ask('GET', '/api/swap/lp-value/2');
+    assert.equal(headers['chainbell-price-stale'], 'true', 'no block is stored');
     const root = '1897.366596101027599199336126659631120232';
     assert.equal(text, `{"latestPrice":2000,"lpPriceInUsd":${root},"pair":"USDT/ETH"}`);
   });
