@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { decimal } from '../../core/decimal.ts';
+import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import {
   isCounted,
@@ -29,19 +30,22 @@ type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
 
 /** The processor of these pairs. Without pairs it runs one statement at the start, which stops following the former pairs. */
 export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock): BlockProcessor {
-  /** The next block, unless another process writes first. If it comes next, the followed pairs are still the same. */
-  let expected: number | undefined;
+  /**
+   * The last block that this process wrote. If its child comes next, no other process has written meanwhile, and the followed pairs are
+   * still the same. The number alone doesn't tell, because another process may have replaced the block.
+   */
+  let written: Hash | undefined;
   return {
     async write(tx, blocks) {
       const [first, last] = [blocks[0]?.header, blocks.at(-1)?.header];
       if (first === undefined || last === undefined) return;
-      if (first.number !== expected) await followPairs(tx, pairs, { header: first, now: clock.now() });
+      if (first.parentHash !== written) await followPairs(tx, pairs, { header: first, now: clock.now() });
       await writePairEvents(tx, pairs, blocks);
-      // If this transaction fails, the same blocks come again, and their number is not the expected one.
-      expected = last.number + 1;
+      // If this transaction fails, the same blocks come again, and the first one isn't the child of the last.
+      written = last.hash;
     },
     async undo(tx, ancestorNumber) {
-      expected = undefined;
+      written = undefined;
       await deleteSwapsAbove(tx, ancestorNumber);
       await deletePairStatesAbove(tx, ancestorNumber);
       await unfollowPairsAbove(tx, ancestorNumber);

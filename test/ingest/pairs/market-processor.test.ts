@@ -166,6 +166,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await followedFrom(), [[1, 6]]);
   });
 
+  test('a follower whose last block was replaced by another one reads again which pairs are followed', async () => {
+    const processor = createMarketProcessor([native], clock);
+    await write(database(), processor, 5, [native]);
+    // The other one follows another block 5, without the pair.
+    const other = createMarketProcessor([], clock);
+    const replaced = { ...headerOf(5), hash: hashOf(0x5005) };
+    await database().transaction((tx) => other.write(tx, [{ ...blockOf(5, []), header: replaced }]));
+    const next = { ...headerOf(6), parentHash: replaced.hash };
+    await database().transaction((tx) => processor.write(tx, [{ ...blockOf(6, [native]), header: next }]));
+    assert.deepEqual(await followedFrom(), [[1, 6]]);
+  });
+
   test('without configured pairs, the database is queried only for the first block', async () => {
     const processor = createMarketProcessor([], clock);
     let asked = 0;
