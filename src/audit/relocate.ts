@@ -8,26 +8,41 @@ import type { Hash } from '../core/hex.ts';
 import { isRecord } from '../core/json.ts';
 import type { Difference } from './compare.ts';
 
+type Places = {
+  nodes: Pick<Voters, 'agree'>;
+  range: { from: number; to: number };
+  /** The differences of another block of the range; undefined if it can't be compared. */
+  compareBlock(number: number): Promise<readonly Difference[] | undefined>;
+};
+
 /**
- * Looks for the transaction of an unexpected notification in other blocks. Undefined if it is in another block of the range,
- * which is compared too; without repairs if it is in a block outside the range.
+ * Looks for the transaction of an unexpected notification in other blocks. Undefined if it is in another block of the range that
+ * reports the notification. The transaction alone doesn't mean that: it may have no such transfer. Without repairs if it is in a
+ * block outside the range, or in one that can't be compared.
  */
 export async function relocate(
   difference: Difference,
-  { nodes, range }: { nodes: Pick<Voters, 'agree'>; range: { from: number; to: number } },
+  { nodes, range, compareBlock }: Places,
   signal: AbortSignal,
 ): Promise<Difference | undefined> {
   const { kind, notification } = difference;
   if (kind !== 'unexpected' || notification === undefined) return difference;
   const number = await findBlockNumber(nodes, notification.txHash, signal);
   if (number === undefined || number === difference.block) return difference;
-  if (number >= range.from && number <= range.to) return undefined;
+  if (number >= range.from && number <= range.to) {
+    const there = await compareBlock(number);
+    if (there?.some((one) => isSame(one, notification)) === true) return undefined;
+    if (there !== undefined) return difference;
+  }
   const { repairs: _, mayCreditTwice: _2, ...rest } = difference;
   return {
     ...rest,
     message: `${rest.message}; its transaction is in block ${number}: compare that block too`,
   };
 }
+
+const isSame = ({ notification }: Difference, other: NonNullable<Difference['notification']>) =>
+  notification?.id === other.id && notification?.watchedAddressId === other.watchedAddressId;
 
 /**
  * The block in which a quorum of the nodes has the transaction, so that one node can't hide a confirmed difference. Undefined

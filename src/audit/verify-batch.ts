@@ -7,6 +7,7 @@ import type { Clock } from '../core/clock.ts';
 import { type Fault, messageOf } from '../core/fault.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import type { Database } from '../store/db/db.ts';
+import type { Difference } from './compare.ts';
 import { type CompareStored, notProved, ROWS_MAX } from './compare-batch.ts';
 import { relocate } from './relocate.ts';
 import { isReorganising } from './reorg-wait.ts';
@@ -20,6 +21,8 @@ type BatchOptions = {
   range: { from: number; to: number };
   finalizedNumber: number;
   compareStored: CompareStored;
+  /** One block, outside of the order of the range; the Fault if no node gives it. */
+  readBlock(number: number): Promise<readonly ReadBlock[] | Fault>;
   panel: WitnessPanel;
 };
 
@@ -53,11 +56,24 @@ export async function verifyBatch(
   }
   tally.countCompared(compared);
   for (const outcome of outcomes) if (typeof outcome === 'string') tally.count(outcome);
+  const places = { ...options, compareBlock: (number: number) => listDifferences(number, options) };
   for (const difference of confirmed) {
-    const relocated = await relocate(difference, options, signal);
+    const relocated = await relocate(difference, places, signal);
     if (relocated !== undefined) tally.count(relocated);
   }
   return 'compared';
+}
+
+/** The differences of one block; undefined if it can't be compared. */
+async function listDifferences(
+  number: number,
+  { readBlock, compareStored }: Pick<BatchOptions, 'readBlock' | 'compareStored'>,
+): Promise<readonly Difference[] | undefined> {
+  const read = await readBlock(number);
+  const compared = Array.isArray(read) && read.length > 0 ? await compareStored(read) : 'too many';
+  return compared === 'too many'
+    ? undefined
+    : compared.outcomes.filter((outcome) => typeof outcome !== 'string');
 }
 
 /** Counts a block that no node gives. @throws Fault when no node answers at all. */

@@ -77,7 +77,9 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const access = { database, clock, extract, finalizedNumber, compareStored };
   const panel = createWitnessPanel({ ...access, witnesses, quorum }, tally, signal);
   const readBlocks = createRangeReader({ nodes, clock, extract, to: range.to }, signal);
-  const batch = { ...access, nodes, range, panel, hasWitnesses: witnesses.length > 1 };
+  const readBlock = (number: number) =>
+    createRangeReader({ nodes, clock, extract, to: number }, signal)(number);
+  const batch = { ...access, nodes, range, panel, readBlock, hasWitnesses: witnesses.length > 1 };
   let times: Times | undefined;
 
   for (let next = range.from; next <= range.to; ) {

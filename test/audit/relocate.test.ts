@@ -17,14 +17,20 @@ const unexpected: Difference = {
 };
 
 /** The difference after nodes that give these block numbers were asked for the transaction's receipt. */
-async function relocated(...given: readonly unknown[]): Promise<Difference | undefined> {
+const relocated = (...given: readonly unknown[]) => relocatedBeside([unexpected], ...given);
+
+/** The same if the comparison of another block has these differences; undefined if it can't be compared. */
+async function relocatedBeside(
+  there: readonly Difference[] | undefined,
+  ...given: readonly unknown[]
+): Promise<Difference | undefined> {
   const methods = given.map((blockNumber) => ({
     ...complete(),
     eth_getTransactionReceipt: () => (blockNumber === null ? null : { blockNumber }),
   }));
   let outcome: Difference | undefined;
   await withNodes(methods, async ({ nodes }) => {
-    outcome = await relocate(unexpected, { nodes, range }, signal);
+    outcome = await relocate(unexpected, { nodes, range, compareBlock: async () => there }, signal);
   });
   return outcome;
 }
@@ -55,5 +61,19 @@ test('a difference whose transaction is outside the range according to a quorum 
   assert.deepEqual(await relocated('0xb', '0xb'), {
     ...rest,
     message: `${rest.message}; its transaction is in block 11: compare that block too`,
+  });
+});
+
+test('a difference is kept if the block of the range that has the transaction does not report the notification', async () => {
+  const other = { ...unexpected, notification: { ...unexpected.notification, id: 2 } } as Difference;
+  assert.deepEqual(await relocatedBeside([other], '0x5'), unexpected);
+  assert.deepEqual(await relocatedBeside([], '0x5'), unexpected);
+});
+
+test('a difference whose transaction is in a block of the range that cannot be compared has no repairs', async () => {
+  const { repairs: _, ...rest } = unexpected;
+  assert.deepEqual(await relocatedBeside(undefined, '0x5'), {
+    ...rest,
+    message: `${rest.message}; its transaction is in block 5: compare that block too`,
   });
 });
