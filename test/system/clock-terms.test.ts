@@ -12,6 +12,7 @@ import { createMetrics } from '../../src/core/metrics.ts';
 import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createPriceFeed } from '../../src/prices/feed.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { createSafeWatermark, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
 import { findFreshPrice } from '../../src/store/prices/prices.ts';
 import { ANSWER_RETENTION_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
@@ -20,6 +21,7 @@ import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts'
 import { createTimeStory } from '../kit/common-clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
 import { findKeyOwner } from '../kit/key-owner.ts';
+import { addFollowedPair } from '../kit/pair-story.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -88,6 +90,24 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await set(stepMs);
       const lookups = lookupsOf(key, keyRing);
       assert.equal(await findKeyOwner(database(), lookups, clock.now()), undefined);
+    });
+
+    test(`a running backfill of a pair ends 24 hours before the new time if the clock is set by ${days}, and a complete one stays`, async () => {
+      const { set } = await startStory();
+      await addFollowedPair(database(), 1);
+      await addFollowedPair(database(), 2);
+      await database().query(sql`update pair set backfill_number = 9 where id = 2`);
+      const untils = async () => {
+        const rows = await database().query<{ until: Date }>(
+          sql`select backfill_until as until from pair order by id limit 2`,
+        );
+        return rows.map(({ until }) => until.getTime());
+      };
+      const [complete = 0, running = 0] = await untils();
+      await set(stepMs);
+      const [completeAfter, runningAfter = 0] = await untils();
+      assert.equal(completeAfter, complete);
+      assert.ok(Math.abs(runningAfter - running - stepMs) < MINUTE_MS);
     });
 
     test(`the last accepted price counts even if the clock is set by ${days}`, async () => {

@@ -100,7 +100,8 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
 /**
  * Moves rows that are valid for a period after they were written. Otherwise a step forward would end key overlaps early and
  * repeat work for a repeated request, and a step back would accept revoked keys again. A key that was revoked at the new time,
- * before this step was noticed, stays revoked: an end that close to the present is not moved forward.
+ * before this step was noticed, stays revoked: an end that close to the present is not moved forward. The backfill of a pair goes on to 24
+ * hours before the new time. One that is complete stays as it was, because it says which blocks were read.
  */
 async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
   await tx.query(sql`
@@ -110,6 +111,8 @@ async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
       ${stepMs}::bigint < 0 or abs(extract(epoch from revoked_at - ${now}::timestamptz)) > ${REVOKED_SECONDS})`);
   await tx.query(sql`
     update signing_secret set ends_at = ends_at + ${stepMs}::bigint * interval '1 ms' where ends_at is not null`);
+  await tx.query(sql`
+    update pair set backfill_until = backfill_until + ${stepMs}::bigint * interval '1 ms' where backfill_number is not null`);
   await tx.query(sql`
     update idempotent_answer set created_at = created_at + ${stepMs}::bigint * interval '1 ms'`);
 }

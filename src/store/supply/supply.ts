@@ -16,11 +16,15 @@ type StoredSupply = {
   balances: ReadonlyMap<Address, { wei: bigint; at: Date }>;
 };
 
-/** Stores the reading and each balance if they are newer than the stored ones. */
+/** A reading is stored right after it was made, so a stored time this much later is from before the clock was set back. */
+const AHEAD_MS_MAX = 120_000;
+
+/** Stores the reading and each balance if they are newer than the stored ones, or if those are in the future. */
 export function saveSupply(
   database: Database,
   { at, block, nodeName, method, balances }: StoredSupply,
 ): Promise<void> {
+  const future = new Date(at.getTime() + AHEAD_MS_MAX);
   return database.transaction(async (tx) => {
     // This single row comes first, so that other writers wait here.
     await tx.query(sql`
@@ -28,7 +32,7 @@ export function saveSupply(
       values (${at}, ${block.number}, ${toBytes(block.hash)}, ${nodeName}, ${method})
       on conflict (only_row) do update set read_at = excluded.read_at, block_number = excluded.block_number,
         block_hash = excluded.block_hash, node_name = excluded.node_name, method = excluded.method
-      where r.read_at < excluded.read_at`);
+      where r.read_at < excluded.read_at or r.read_at > ${future}`);
     const each = [...balances];
     await tx.query(sql`
       insert into supply_balance as b (address, wei, read_at)
@@ -38,7 +42,7 @@ export function saveSupply(
         ${each.map(([, balance]) => balance.at)}::timestamptz[]
       )
       on conflict (address) do update set wei = excluded.wei, read_at = excluded.read_at
-      where b.read_at < excluded.read_at`);
+      where b.read_at < excluded.read_at or b.read_at > ${future}`);
   });
 }
 

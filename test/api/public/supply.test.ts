@@ -238,6 +238,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await findSupply(database(), [staking]))?.balances.get(staking)?.wei, COIN);
     }));
 
+  test('after the clock was set back, a new reading replaces the stored one from before', () =>
+    withNodes([balances()], async (stage) => {
+      const before = await readOn(stage, createKeeper(stage, database()));
+      stage.clock.step(-3_600_000);
+      const after = await readOn(stage, createKeeper(stage, database()));
+      assert.ok(after.at < before.at);
+      const stored = await findSupply(database(), [staking]);
+      assert.deepEqual([stored?.at, stored?.balances.get(staking)?.at], [after.at, after.at]);
+    }));
+
   test('a live reading is served even if the database does not answer', () =>
     withNodes([balances()], async (stage) => {
       const away = () => Promise.reject(new Fault('unavailable', 'the database is away'));
