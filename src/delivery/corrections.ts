@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Database } from '../store/db/db.ts';
 import { type Astray, correctAstray } from '../store/delivery/astray.ts';
 
-type Correction = { astray: Astray; resolve(): void; reject(error: unknown): void };
+type Correction = PromiseWithResolvers<void> & { astray: Astray };
 
 /** Returns a function that resolves when these have been corrected. Rejects with a Fault if the database fails. */
 export function createCorrections({
@@ -39,11 +39,17 @@ export function createCorrections({
   }
 
   return (astray) => {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
     const own = waiting.get(astray.lane.watcherId) ?? [];
-    own.push({ astray, resolve, reject });
+    // The lane was read again before its turn.
+    const known = own.find((one) => one.astray.lane.id === astray.lane.id);
+    if (known !== undefined) {
+      known.astray = astray;
+      return known.promise;
+    }
+    const next = { ...Promise.withResolvers<void>(), astray };
+    own.push(next);
     waiting.set(astray.lane.watcherId, own);
     if (!isRunning) void run();
-    return promise;
+    return next.promise;
   };
 }

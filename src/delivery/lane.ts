@@ -85,7 +85,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let retries: Due[] = [];
   /** Until when the rows read ahead are used. */
   let usableMs = Number.NEGATIVE_INFINITY;
-  /** Whether the last read found as many first attempts as it asked for. */
+  /** Whether the last read found as many first attempts, or retries, as it asked for. */
   let wasFull = false;
   let isReading = false;
   /** After a failed read, until the next one. */
@@ -136,8 +136,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         const { due, readMs } = found;
         firsts = due.filter(({ notification }) => notification.retryCount === 0);
         retries = due.filter(({ notification }) => notification.retryCount > 0);
-        wasFull = firsts.length === limit;
-        mayHaveMore.firsts ||= wasFull;
+        wasFull = firsts.length === limit || retries.length === limit;
+        mayHaveMore.firsts ||= firsts.length === limit;
         mayHaveMore.retries ||= retries.length === limit;
         usableMs = usableUntil(readMs);
       }

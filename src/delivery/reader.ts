@@ -92,8 +92,10 @@ export function createDueReader(options: SecretStore & { database: Database; clo
       const corrected = new Map<number, Promise<void>>();
       const onAstray = (astray: Astray) => {
         const done = correct(astray);
-        // The lane hears of it, unless the whole group fails.
-        done.catch(() => {});
+        // If the database fails, the lane reads them again.
+        done.catch((error: unknown) => {
+          if (!(error instanceof Fault)) throw error;
+        });
         corrected.set(astray.lane.id, done);
       };
       const found = await listDue(database, lanes, { now, stepsMs, exclude, limit, onAstray });
@@ -130,11 +132,13 @@ async function answer(
   credentials: CredentialsCache,
 ): Promise<void> {
   try {
-    await corrected;
     if (rows instanceof Fault) reject(rows);
     else if (typeof rows === 'string') resolve(rows);
-    else if (rows.length === 0) resolve({ due: [], readMs });
-    else {
+    else if (rows.length === 0) {
+      // Otherwise the lane would be given back and leased again until its corrections are done.
+      await corrected;
+      resolve({ due: [], readMs });
+    } else {
       const own = await credentials.of(lane.watcherId);
       resolve({ due: rows.map((notification) => ({ notification, credentials: own })), readMs });
     }

@@ -5,7 +5,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
-import { writeDeferred } from '../store/blocks/write-deferred.ts';
+import { noMark, writeDeferred } from '../store/blocks/write-deferred.ts';
 import type { Database } from '../store/db/db.ts';
 import { type DeferralLimits, deferralLimits } from '../store/matching/deferred.ts';
 
@@ -31,6 +31,7 @@ export function createDeferredWriter({
   /** The number of each watcher's last turn. */
   const turns = new Map<number, number>();
   let turn = 0;
+  const mark = noMark();
 
   function sortWatchers(watcherIds: readonly number[]): readonly number[] {
     const waiting = new Set(watcherIds);
@@ -40,7 +41,13 @@ export function createDeferredWriter({
 
   return async (signal) => {
     const startedMs = clock.steadyMs();
-    const written = await writeDeferred(database, { confirmations, now: clock.now(), sortWatchers, limits });
+    const written = await writeDeferred(database, {
+      confirmations,
+      now: clock.now(),
+      sortWatchers,
+      limits,
+      mark,
+    });
     if (written === undefined) return 'idle';
     turn += 1;
     for (const id of written.watcherIds) turns.set(id, turn);

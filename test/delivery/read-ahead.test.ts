@@ -12,29 +12,31 @@ import { aheadOf, noteAhead } from '../../src/delivery/receiver.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createTestClock } from '../kit/clock.ts';
 
-const dueOf = (id: number): Due => ({
+const dueOf = (id: number, retryCount: number): Due => ({
   notification: {
     ...{ id, shardId: 7, laneId: 1, watcherId: 7, watchedAddressId: 'one' },
     ...{ hash: '0xab', type: 'COIN_TRANSFER', sender: '0x11', receiver: '0x22', amount: 1n },
     ...{ token: undefined, createdAt: '2026-01-02 03:04:05.678901', createdTime: new Date(0) },
     ...{ webhookUrl: 'https://hooks.example.com/', revision: 0, blockNumber: 1, blockHash: undefined },
-    ...{ replaces: undefined, retryCount: 0, redeliveryCount: 0, nextRetryAt: undefined, isOrdered: false },
+    ...{ replaces: undefined, retryCount, redeliveryCount: 0, nextRetryAt: undefined, isOrdered: false },
   },
   credentials: { readMs: 0, apiKey: undefined, signingKeys: [] },
 });
 
 type Story = {
   count: number;
+  /** 1: all of them are retries. */
+  retryCount?: number;
   /** Called while a read waits for the database, and while a webhook is sent. */
   whileReading?(advance: (ms: number) => void, reads: number): void;
   whileSending?(advance: (ms: number) => void, sent: number): void;
 };
 
 /** Works a lane with due first attempts until all are sent. Returns how many rows each read asked for, and the waits that were noted. */
-async function work({ count, whileReading, whileSending }: Story) {
+async function work({ count, retryCount = 0, whileReading, whileSending }: Story) {
   const clock = createTestClock();
   const stopping = new AbortController();
-  let left = Array.from({ length: count }, (_, index) => dueOf(index));
+  let left = Array.from({ length: count }, (_, index) => dueOf(index, retryCount));
   const limits: number[] = [];
   const waits: string[] = [];
   let sent = 0;
@@ -91,13 +93,17 @@ test('what took over four seconds to read is read again, and the log says so', a
   assert.deepEqual(waits, ['database: a read took 4001 ms, so it is repeated']);
 });
 
-test('a lane whose rows become too old before they are sent reads fewer, and more again once it sends all in time', async () => {
-  // While other receivers are served too, ten rows a second.
-  const whileSending = (advance: (ms: number) => void, sent: number) => sent < 200 && advance(100);
-  const { limits } = await work({ count: 400, whileSending });
-  assert.ok(Math.max(...limits.slice(5, 15)) <= 16, String(limits));
-  assert.equal(limits.at(-1), 64, String(limits));
-});
+for (const [kind, retryCount] of [
+  ['first attempts', 0],
+  ['retries', 1],
+] as const)
+  test(`a lane whose ${kind} become too old before they are sent reads fewer, and more again once it sends all in time`, async () => {
+    // While other receivers are served too, ten rows a second.
+    const whileSending = (advance: (ms: number) => void, sent: number) => sent < 200 && advance(100);
+    const { limits } = await work({ count: 500, retryCount, whileSending });
+    assert.ok(Math.max(...limits.slice(5, 15)) <= 16, String(limits));
+    assert.equal(limits.at(-1), 64, String(limits));
+  });
 
 test('the rows to read ahead stay between two and twice the concurrency', () => {
   const pace = { limit: 64, isProven: true, averageMs: 1, aheadMax: 128 };

@@ -69,11 +69,7 @@ export const bugs = {
   'no redelivery fence': () => rewriting('and n.redelivery_count = s.redelivery_count', ''),
 
   /** Of many held notifications of one block, none are released. */
-  'release without shares': () =>
-    rewriting(
-      'union all (select id, lane_id from queue where',
-      'union all (select id, lane_id from queue where false and',
-    ),
+  'release without shares': () => rewriting('q.shard_id limit g.count)', 'q.shard_id limit 0 * g.count)'),
 
   /** A reorg assumes that only settled attempts were sent. */
   'forgotten attempts': () =>
@@ -84,7 +80,7 @@ export const bugs = {
     ...{ note() {}, rewrite: (statement) => statement },
     // That transaction begins by locking both lanes (alignUnlessLocked, alignNotifications).
     apart:
-      /with wanted as materialized|^select from lane where id in \(\s*select n\.lane_id from queue n where/,
+      /with wanted as materialized|^select from lane where id in \(select lane_id from \(\s*select n\.id, n\.lane_id/,
   }),
 
   /** Changes of addresses are pruned before the address filter has them. */

@@ -37,10 +37,18 @@ async function withdraw(
   unwanted: Astray['unwanted'],
   now: Date,
 ): Promise<void> {
-  const ids = unwanted.map(({ id }) => id);
-  const revisions = unwanted.map(({ revision }) => revision);
   await unlessLocked(database, async (tx) => {
-    if (!(await tryLockLanesOf(tx, shardId, ids))) return;
+    const free = new Set(
+      await tryLockLanesOf(
+        tx,
+        shardId,
+        unwanted.map(({ id }) => id),
+      ),
+    );
+    const locked = unwanted.filter(({ id }) => free.has(id));
+    if (locked.length === 0) return;
+    const ids = locked.map(({ id }) => id);
+    const revisions = locked.map(({ revision }) => revision);
     const withdrawn = await moveToEnded(
       tx,
       sql`n.shard_id = ${shardId} and n.state = 'waiting'

@@ -123,7 +123,8 @@ export async function listDue(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
     ) as leased (id, epoch)
     join lane l on l.id = leased.id and l.epoch = leased.epoch and l.owner is not null
-    left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as q on true
+    left join watcher_queue v on v.watcher_id = l.watcher_id
+    left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as q on v.suspended is not true
     left join notification n on n.shard_id = q.shard_id and n.id = q.id and n.created_at = q.created_at
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     left join block b on q.reorg_id is null and b.number = n.block_number
@@ -155,17 +156,18 @@ async function listDueInShards(
 ): Promise<Map<number, DueOfLane>> {
   const held = await database.query<{ id: number; is_ready: boolean; is_lost: boolean }>(
     frequent(sql`
-    select l.id, ${hasFollowedClock(stepsMs)} as is_ready, ${isLost(sql`l.shard_id`)} as is_lost
+    select l.id, ${hasFollowedClock(stepsMs)} and v.suspended is not true as is_ready, ${isLost(sql`l.shard_id`)} as is_lost
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
     ) as leased (id, epoch)
     join lane l on l.id = leased.id and l.epoch = leased.epoch and l.owner is not null
+    left join watcher_queue v on v.watcher_id = l.watcher_id
     order by l.id`),
   );
-  const isReady = held[0]?.is_ready === true;
+  const ready = new Set(held.flatMap((row) => (row.is_ready ? [row.id] : [])));
   const heldIds = new Set(held.map(({ id }) => id));
   const absent = new Set(held.flatMap((row) => (row.is_lost ? [row.id] : [])));
-  const own = lanes.filter(({ id }) => isReady && heldIds.has(id) && !absent.has(id));
+  const own = lanes.filter(({ id }) => ready.has(id) && !absent.has(id));
   const excluded = listOf(exclude);
   const { found, failed } = await tryEachShard(database, own, (shardId, inShard) => {
     const due = (attempts: Sql) => sql`(

@@ -58,7 +58,7 @@ async function alignShard(
 
 /**
  * Does the same for these notifications of a lane and some others: up to ROWS_MAX of each kind among the next of the lane, and of their
- * watched addresses in strict order. Does nothing while another transaction has locked one of their lanes.
+ * watched addresses in strict order. Leaves out those of lanes that another transaction has locked.
  */
 export async function alignUnlessLocked(
   database: Database,
@@ -70,7 +70,9 @@ export async function alignUnlessLocked(
   const others = await findNext(database, lane, recordIds);
   const ids = [...new Set([...misplaced, ...others].map(({ id }) => id))].slice(0, ROWS_MAX);
   await unlessLocked(database, async (tx) => {
-    if (await tryLockLanesOf(tx, lane.shardId, ids)) await alignLocked(tx, lane.shardId, ids, now);
+    // The others are left to the next read.
+    const free = await tryLockLanesOf(tx, lane.shardId, ids);
+    if (free.length > 0) await alignLocked(tx, lane.shardId, free, now);
   });
 }
 
@@ -124,27 +126,27 @@ async function findMisplaced(
 const waitingOf = (shardId: number, ids: readonly number[]): Sql =>
   sql`n.shard_id = ${shardId} and n.id = any(${listOf(ids)}::bigint[])`;
 
-/** The lanes in which these notifications wait, and those of their watched addresses. */
+/** The lanes in which these notifications wait, and those of their watched addresses, with the ids of the notifications. */
 const lanesOf = (shardId: number, ids: readonly number[]): Sql => sql`
-  select n.lane_id from queue n where ${waitingOf(shardId, ids)}
+  select n.id, n.lane_id from queue n where ${waitingOf(shardId, ids)}
   union
-  select w.lane_id from queue n
+  select n.id, w.lane_id from queue n
   join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${waitingOf(shardId, ids)}`;
 
 /** Locks lanes before rows and in the order of their ids, as a worker that settles does. */
 async function lockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<void> {
-  await lockLanesIn(tx, lanesOf(shardId, ids));
+  await lockLanesIn(tx, sql`select lane_id from (${lanesOf(shardId, ids)}) as l`);
 }
 
-/** Locks those of these lanes that are free. Returns false if another transaction has locked one of them. */
-export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<boolean> {
-  const wanted = await rowsOf(tx, lanesOf(shardId, ids), 'lane_id bigint');
-  const [row] = await tx.query<{ is_locked: boolean }>(sql`
-    with wanted as materialized (select lane_id as id from ${wanted} as l), locked as materialized (
-      select id from lane where id in (select id from wanted) order by id for update skip locked
+/** Locks those of their lanes that are free, and returns the notifications whose lanes are all locked now. */
+export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<number[]> {
+  const wanted = await rowsOf(tx, lanesOf(shardId, ids), 'id bigint, lane_id bigint');
+  const rows = await tx.query<{ id: number }>(sql`
+    with wanted as materialized (select id, lane_id from ${wanted} as l), locked as materialized (
+      select id from lane where id in (select lane_id from wanted) order by id for update skip locked
     )
-    select (select count(*) from locked) = (select count(*) from wanted) as is_locked`);
-  return row?.is_locked === true;
+    select id from wanted group by id having bool_and(lane_id in (select id from locked))`);
+  return rows.map(({ id }) => id);
 }
 
 /**

@@ -7,7 +7,7 @@ import type { Tx } from '../db/db.ts';
 import { inReach } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanes } from '../delivery/lane-locks.ts';
-import { isInShards } from '../delivery/shards.ts';
+import { isInShards, isOneOfNotifications } from '../delivery/shards.ts';
 import type { Moment } from './matching.ts';
 import {
   type ChangedRow,
@@ -73,7 +73,8 @@ async function releaseAll(
     { is_crowd: boolean } & (StoredCountRow | { [Name in keyof StoredCountRow]: null })
   >(sql`
     with due as materialized (
-      select count(*) > ${atOnce} as is_crowd from (select from queue where ${isDue} limit ${atOnce + 1}) as first
+      select count(*) > ${atOnce} as is_crowd from (
+        select from queue where ${isDue} order by release_number, shard_id limit ${atOnce + 1}) as first
     ), locked as materialized (
       select id from lane where not (select is_crowd from due) and id in (
         select unnest(${listOf(laneIds)}::bigint[])
@@ -113,40 +114,55 @@ async function releaseShares(
 ): Promise<Released> {
   const groups = await listDueGroups(tx, isDue, shareMax);
   const watchers = [...Map.groupBy(groups, (group) => watcherOfShard(group.shard_id)).values()];
-  const [few, many] = [
-    watchers.filter((of) => sumOf(of) <= shareMax).flat(),
-    watchers.filter((of) => sumOf(of) > shareMax),
-  ];
-  const share = Math.min(shareMax, Math.max(shareMin, Math.floor(atOnce / Math.max(1, many.length))));
-  const releases: Sql[] = [];
-  const lanes = new Set(laneIds);
-  if (few.length > 0) {
-    const isOfFew = sql`${isInShards(sql`shard_id`, [...new Set(few.map((group) => group.shard_id))])} and ${isOfBlocks(few)}`;
-    const rows = await tx.query<{ lane_id: number }>(
-      sql`select distinct lane_id from queue where ${isDue} and ${isOfFew}`,
-    );
-    for (const row of rows) lanes.add(row.lane_id);
-    releases.push(release(isOfFew));
-  }
-  for (const ofWatcher of many) {
-    const shards = Map.groupBy(ofWatcher, (group) => group.shard_id);
-    const ofEach = Math.ceil(share / shards.size);
-    for (const [shard, ofShard] of shards) {
-      const isOfShard = isInShards(sql`shard_id`, [shard]);
-      const { whole, part, left } = oldestOf(ofShard, ofEach);
-      const rowsOf = (condition: Sql) =>
-        sql`select id, lane_id from queue where ${isDue} and ${isOfShard} and ${condition}`;
-      const rows = await tx.query<{ id: number; lane_id: number }>(sql`
-        ${rowsOf(isOfBlocks(whole))} union all (${rowsOf(isOfBlocks(part))} limit ${left})`);
-      for (const row of rows) lanes.add(row.lane_id);
-      releases.push(release(sql`${isOfShard} and id = any(${listOf(rows.map((row) => row.id))}::bigint[])`));
-    }
-  }
-  await lockLanes(tx, [...lanes]);
-  const changed: ChangedRow[] = [];
-  for (const one of releases) changed.push(...(await tx.query<ChangedRow>(one)));
-  return { counts: countStored(changed), hasMore: many.length > 0 };
+  const crowds = watchers.filter((own) => sumOf(own) > shareMax).length;
+  const share = Math.min(shareMax, Math.max(shareMin, Math.floor(atOnce / Math.max(1, crowds))));
+  const taken = watchers.flatMap((own) => (sumOf(own) <= shareMax ? own : oldestOf(own, share)));
+  const { laneIds: chosenLanes, condition } = await (tx.isDistributed === true ? chooseInShards : choose)(
+    tx,
+    isDue,
+    taken,
+  );
+  await lockLanes(tx, [...laneIds, ...chosenLanes]);
+  return { counts: countStored(await tx.query<ChangedRow>(release(condition))), hasMore: crowds > 0 };
 }
+
+/** Chooses as many notifications of each group as it counts. */
+async function choose(tx: Tx, _isDue: Sql, groups: readonly DueGroup[]): Promise<Chosen> {
+  // By rows in the order of `queue_held`, because no other index then seems good, even if statistics are older than the rows.
+  const isOfGroup = sql`(q.release_number, q.shard_id) >= (g.release_number, g.shard_id)
+    and (q.release_number, q.shard_id) <= (g.release_number, g.shard_id)`;
+  const rows = await tx.query<{ lane_id: number; place: string }>(sql`
+    select h.lane_id, h.place from ${relationOf(groups)} cross join lateral (
+      select q.lane_id, q.ctid::text as place from queue q where q.state = 'held' and ${isOfGroup}
+      order by q.release_number, q.shard_id limit g.count) as h`);
+  // One that changes before its lane is locked has another place then, and is left to the next share.
+  return {
+    laneIds: rows.map((row) => row.lane_id),
+    condition: sql`q.ctid = any(${rows.map(({ place }) => place)}::text[]::tid[])`,
+  };
+}
+
+/** On Citus: the same. */
+async function chooseInShards(tx: Tx, isDue: Sql, groups: readonly DueGroup[]): Promise<Chosen> {
+  const shards = [...new Set(groups.map((group) => group.shard_id))];
+  const rows = await tx.query<{ shard_id: number; id: number; lane_id: number }>(sql`
+    select h.shard_id, h.id, h.lane_id from (
+      select shard_id, id, lane_id, release_number, row_number() over (partition by shard_id, release_number order by id) as place
+      from queue where ${isDue} and ${isInShards(sql`shard_id`, shards)}) as h
+    join ${relationOf(groups)} on g.shard_id = h.shard_id and g.release_number = h.release_number and h.place <= g.count`);
+  const keys = rows.map((row) => ({ shardId: row.shard_id, id: row.id }));
+  return {
+    laneIds: rows.map((row) => row.lane_id),
+    condition: sql`${isInShards(sql`q.shard_id`, shards)} and ${isOneOfNotifications(sql`q.shard_id`, sql`q.id`, keys)}`,
+  };
+}
+
+/** The lanes of the chosen notifications, and a condition on `queue q` that only these meet. */
+type Chosen = { laneIds: number[]; condition: Sql };
+
+const relationOf = (groups: readonly DueGroup[]): Sql => sql`unnest(
+  ${listOf(groups.map((group) => group.shard_id))}::bigint[], ${listOf(groups.map((group) => group.release_number))}::bigint[],
+  ${listOf(groups.map((group) => group.count))}::bigint[]) as g (shard_id, release_number, count)`;
 
 /** The due notifications of a shard that are held until the same block. */
 type DueGroup = { shard_id: number; release_number: number; count: number };
@@ -175,21 +191,15 @@ async function listDueGroups(tx: Tx, isDue: Sql, countMax: number): Promise<DueG
     from due order by release_number, shard_id`);
 }
 
-/** The first groups that together have at most `share` notifications, and the next one, of which `left` are part of the share. */
-function oldestOf(
-  groups: readonly DueGroup[],
-  share: number,
-): { whole: DueGroup[]; part: DueGroup[]; left: number } {
-  let [left, end] = [share, 0];
-  for (const { count } of groups) {
-    if (count > left) break;
-    left -= count;
-    end += 1;
-  }
-  return { whole: groups.slice(0, end), part: groups.slice(end, end + 1), left };
+/** Of each shard the first groups, and a part of the next one, which have its part of the share together. */
+function oldestOf(groups: readonly DueGroup[], share: number): DueGroup[] {
+  const left = new Map<number, number>();
+  const shards = new Set(groups.map((group) => group.shard_id)).size;
+  return groups.flatMap((group) => {
+    const rest = left.get(group.shard_id) ?? Math.ceil(share / shards);
+    left.set(group.shard_id, rest - group.count);
+    return rest > 0 ? { ...group, count: Math.min(group.count, rest) } : [];
+  });
 }
 
 const sumOf = (groups: readonly DueGroup[]): number => groups.reduce((sum, { count }) => sum + count, 0);
-
-const isOfBlocks = (groups: readonly DueGroup[]): Sql =>
-  sql`release_number = any(${listOf([...new Set(groups.map((group) => group.release_number))])}::bigint[])`;

@@ -11,6 +11,7 @@ import { freeAbandonedLanes, type Lane } from '../../../src/store/delivery/lanes
 import { queueStatistics } from '../../../src/store/delivery/pending.ts';
 import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { resumeWatcher, suspendWatcher } from '../../../src/store/watchers/watchers.ts';
 import { asDistributed } from '../../kit/as-distributed.ts';
 import { leaseDue } from '../../kit/attempts.ts';
 import {
@@ -272,6 +273,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const read = await listDue(database(), [lane], { now: later(30_000), exclude: [], limit: 10 });
     assert.equal(read.get(lane.id), 'lost');
     assert.equal((await dueOf(database(), next, later(30_000))).length, 2);
+  });
+
+  test('a suspended watcher has nothing due, and all of it once it is resumed', async () => {
+    const { lane } = await leaseWith(database());
+    await suspendWatcher(database(), 1, noon);
+    const read = async () =>
+      (await listDue(database(), [lane], { now: noon, exclude: [], limit: 10 })).get(lane.id);
+    assert.deepEqual(await read(), []);
+    await resumeWatcher(database(), 1);
+    assert.equal(Object(await read()).length, 1);
   });
 
   test('a worker whose lane was freed reads nothing more from it, and can still record an outcome', async () => {

@@ -219,6 +219,35 @@ onPostgres(({ database, place }) => {
     assert.notEqual(moved?.lane_id, busy.id);
   });
 
+  test('of the notifications that a worker corrects, those of locked queues are left, and the others move', async () => {
+    const impatient = await openImpatient(place(), database());
+    const from = 'https://gateway.example/hook';
+    const watch = { watcherId: BUSY, url: from };
+    const records = [await watchAddress(database(), watch), await watchAddress(database(), watch)];
+    await mine(database(), headerOf(1), [transferOf()]);
+    // As if the process had died before the notifications followed.
+    for (const [index, { id }] of records.entries())
+      await updateWatchedAddress(
+        database(),
+        BUSY,
+        id,
+        { webhookUrl: `https://new${index}.example/` },
+        { origin: `https://new${index}.example:443`, now: noon, align: async () => {} },
+      );
+    const rows = await database().query<{ id: number; recordId: string; laneId: number }>(sql`
+      select id, watched_address_id as "recordId", lane_id as "laneId" from queue order by id`);
+    const [former] = rows;
+    const lane = { id: former?.laneId ?? 0, shardId: BUSY };
+    const isTarget = sql`select from lane where origin = 'https://new1.example:443' for update`;
+    await whileOpen(database(), lockOne(isTarget), () => alignUnlessLocked(impatient, lane, rows, noon));
+    const origins = await database().query<{ origin: string }>(sql`
+      select l.origin from queue q join lane l on l.id = q.lane_id order by l.origin`);
+    assert.deepEqual(
+      origins.map(({ origin }) => origin),
+      ['https://gateway.example:443', 'https://new0.example:443'],
+    );
+  });
+
   test('a forgotten lane of the busy watcher is woken once its transaction ends', async () => {
     const impatient = await openImpatient(place(), database());
     const { busy } = await begin(database());
@@ -423,8 +452,8 @@ onPostgres(({ database, place }) => {
     });
     const rows = await database().query<{ id: number; recordId: string }>(sql`
       select id, watched_address_id as "recordId" from queue order by id`);
-    const [{ id = 0 } = {}] = await database().query<{ id: number }>(sql`select lane_id as id from queue`);
-    const lane = { id, shardId: 1 };
+    const [queued] = await database().query<{ id: number }>(sql`select lane_id as id from queue`);
+    const lane = { id: queued?.id ?? 0, shardId: 1 };
     await alignUnlessLocked(distributed, lane, rows, noon);
     assert.deepEqual((await listStates(database())).toSorted(), ['cancelled', 'waiting']);
     await alignUnlessLocked(database(), lane, rows, noon);
