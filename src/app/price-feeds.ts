@@ -38,6 +38,8 @@ type FeedDependencies = {
 
 /** A round of a feed takes a moment and arrives a moment after its heartbeat. */
 const HEARTBEAT_GRACE_MS = 300_000;
+/** Without maxAgeSeconds: how long a price decides between sources that disagree. Two honest ones can differ for hours. */
+const ANCHOR_MS_MAX = 24 * 3_600_000;
 /** Without maxAgeSeconds: a few bad rounds, or the next one where rounds are rare. */
 const STALE_SECONDS_MIN = 600;
 const STALE_ROUNDS = 2;
@@ -67,7 +69,7 @@ export function createFeeds(config: Config, dependencies: FeedDependencies): Pri
   return listFeeds(config).map(({ asset, feed }) => ({
     asset: asset.asset,
     everyMs: feed.everySeconds * 1000,
-    maxAgeMs: staleSeconds(feed) * 1000,
+    maxAgeMs: feed.maxAgeSeconds === undefined ? ANCHOR_MS_MAX : feed.maxAgeSeconds * 1000,
     sources: numberRepeated(
       feed.sources.map((source) => createSource(config, dependencies, { ...asset, feed, source })),
     ),

@@ -18,7 +18,7 @@ import {
   type PriceRound,
   type SourceReport,
 } from '../store/prices/price-rounds.ts';
-import { findAgreedPrice } from '../store/prices/prices.ts';
+import { findAnchorPrice } from '../store/prices/prices.ts';
 import type { PriceSource, Quote } from './sources.ts';
 
 export type PriceFeed = {
@@ -46,7 +46,6 @@ const STANDBY_MS = 2_000;
 /** A server's or node's error message goes into the database, the log and the status page. */
 const MESSAGE_CHARACTERS_MAX = 300;
 
-type DecidedRound = PriceRound & { isDisputed: boolean };
 type SourceAnswer = { source: PriceSource; quote: Quote } | { source: PriceSource; message: string };
 
 /**
@@ -80,7 +79,7 @@ export function createPriceFeed(
     const answers = await Promise.all(sources.map((source) => ask(source, timeoutMs, signal)));
     signal.throwIfAborted();
     const now = clock.now();
-    const last = await findAgreedPrice(database, asset, { now, maxAgeMs });
+    const last = await findAnchorPrice(database, asset, { now, maxAgeMs });
     const round = decideRound(answers, { asset, now, last: last?.price });
     const outcome = await insertRound(database, round, lastRoundAt);
     waitMs = untilDue(round.at);
@@ -107,7 +106,7 @@ async function ask(source: PriceSource, timeoutMs: number, parent: AbortSignal):
 function decideRound(
   answers: readonly SourceAnswer[],
   { asset, now, last }: { asset: string; now: Date; last: Decimal | undefined },
-): DecidedRound {
+): PriceRound {
   const quotes = answers.flatMap((answer) =>
     'quote' in answer
       ? { ...answer.quote, source: answer.source.name, maxAgeMs: answer.source.maxAgeMs }
@@ -143,7 +142,7 @@ function createRoundReport({
   const verdicts = new Map<string, SourceReport['verdict']>();
   let isAlarmed = false;
 
-  function report({ price, reports, isDisputed }: DecidedRound): void {
+  function report({ price, reports, isDisputed }: PriceRound): void {
     metrics.priceDisputed.set({ asset }, isDisputed ? 1 : 0);
     for (const { source, verdict, message } of reports) {
       metrics.priceObservations.inc({ asset, source, verdict });

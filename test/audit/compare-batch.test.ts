@@ -266,7 +266,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       at: later(2_500),
       reports: [observed('10'), observed('20')],
       price: decimal('15'),
-      isAgreed: true,
+      ...{ isAgreed: true, isDisputed: false },
     };
     await insertRound(database(), round, undefined);
     const compare = () =>

@@ -107,7 +107,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const at = new Date((first.getTime() + last.getTime()) / 2);
     const said = { source: 'one', price: decimal('2'), conf: undefined, observedAt: at, message: undefined };
     const reports = [{ ...said, verdict: 'used' as const }];
-    const round = { asset: 'BELL', at, reports, price: decimal('2'), isAgreed: false };
+    const round = { asset: 'BELL', at, reports, price: decimal('2'), isAgreed: false, isDisputed: false };
     await insertRound(database(), round, undefined);
     const fedAssets = ['BELL'];
     assert.deepEqual((await verify(headerOf, { fedAssets })).differences, []);

@@ -207,6 +207,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPrices(database()), ['100.5', '200', '100']);
   });
 
+  test('a source that was always alone decides when another one comes that disagrees, and that one never does', async () => {
+    const story = createStory(database(), { old: '100', added: 'no answer' });
+    await story.step(signal);
+    for (const [old, added] of [
+      ['101', '90'],
+      ['104', '107.9'],
+      ['103', '104.8'],
+    ] as const) {
+      story.said = { old, added };
+      story.clock.advance(EVERY_MS);
+      await story.step(signal);
+    }
+    assert.deepEqual(await listPrices(database()), ['100', '101', '104', '103.9']);
+  });
+
   test('a clock that was set back does not delay the rounds', async () => {
     const story = createStory(database(), { one: '7' });
     story.clock.advance(3_600_000);

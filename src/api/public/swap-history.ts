@@ -166,7 +166,7 @@ async function listValueHours(
 }
 
 const hasEnded = (ends: readonly Date[], { after, until }: { after: Date; until: Date }) =>
-  ends.some((end) => end > after && end <= until);
+  ends.some((end) => end >= after && end <= until);
 
 /** The prices in force at these times. */
 async function pricesAt(db: Db, value: TokenValue, times: readonly Date[]): Promise<(Decimal | undefined)[]> {

@@ -16,7 +16,7 @@ import { findTip, lockCommits } from './blocks.ts';
 import { lanesToWake } from './write-notifications.ts';
 
 /** All held notifications up to `number` are released, unless a reorg came after `reorgId`. */
-export type ReleaseMark = { reorgId: number; number: number };
+type ReleaseMark = { reorgId: number; number: number };
 export const noMark = (): ReleaseMark => ({ reorgId: -1, number: -1 });
 
 /**

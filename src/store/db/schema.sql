@@ -482,12 +482,14 @@ create table price (
   observed_at timestamp with time zone not null,
   source text not null,
   is_agreed boolean not null default false,
+  is_disputed boolean not null default false,
   constraint price_pkey PRIMARY KEY (id),
   constraint price_price_check CHECK ((price > (0)::numeric))
 );
 CREATE INDEX price_asset ON public.price USING btree (asset, observed_at DESC, id DESC);
 comment on table price is 'Accepted prices in USD. The newest one of an asset is its price';
 comment on column price.is_agreed is 'Sources agreed on the price, so it decides between them when they no longer do';
+comment on column price.is_disputed is 'At most half of the believable sources agreed, so the price never decides between them';
 
 create table price_observation (
   id bigint not null generated always as identity,

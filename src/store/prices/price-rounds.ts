@@ -25,6 +25,8 @@ export type PriceRound = {
   price: Decimal | undefined;
   /** Whether sources agreed on the price, so that it may decide between them when they no longer do. */
   isAgreed: boolean;
+  /** Whether at most half of the believable sources agree. */
+  isDisputed: boolean;
 };
 
 /** Advisory lock space that serializes the rounds of one asset. */
@@ -38,7 +40,7 @@ const REPORTS_MAX = 1_000;
  */
 export function insertRound(
   database: Database,
-  { asset, at, reports, price, isAgreed }: PriceRound,
+  { asset, at, reports, price, isAgreed, isDisputed }: PriceRound,
   lastRoundAt: Date | undefined,
 ): Promise<'stored' | 'lost'> {
   return database.transaction(async (tx) => {
@@ -49,7 +51,7 @@ export function insertRound(
     const priceId =
       price === undefined
         ? undefined
-        : await insertPrice(tx, { asset, price, observedAt: at, source, isAgreed });
+        : await insertPrice(tx, { asset, price, observedAt: at, source, isAgreed, isDisputed });
     await tx.query(sql`
       insert into price_observation (asset, round_at, source, price, conf, observed_at, verdict, message, price_id)
       select ${asset}, ${at}::timestamptz, source, price, conf, observed_at, verdict, message, ${priceId}::bigint

@@ -40,27 +40,35 @@ export async function findFreshPrice(
   asset: string,
   { now, maxAgeMs }: { now: Date; maxAgeMs: number },
 ): Promise<Price | undefined> {
-  return findFresh(db, asset, { now, maxAgeMs, only: sql`` });
+  return findFresh(db, asset, { now, maxAgeMs, only: sql``, first: sql`id desc` });
 }
 
-/** The price that decides between sources that disagree: like findFreshPrice, but of those on which sources agreed. */
-export async function findAgreedPrice(
+/**
+ * The price that decides between sources that disagree, unless it is older than `maxAgeMs`: the last one on which sources agreed.
+ * Without one, the last one of a source that was the only believable one.
+ */
+export async function findAnchorPrice(
   db: Db,
   asset: string,
   { now, maxAgeMs }: { now: Date; maxAgeMs: number },
 ): Promise<Price | undefined> {
-  return findFresh(db, asset, { now, maxAgeMs, only: sql`and is_agreed` });
+  return findFresh(db, asset, {
+    now,
+    maxAgeMs,
+    only: sql`and not is_disputed`,
+    first: sql`is_agreed desc, id desc`,
+  });
 }
 
 async function findFresh(
   db: Db,
   asset: string,
-  { now, maxAgeMs, only }: { now: Date; maxAgeMs: number; only: Sql },
+  { now, maxAgeMs, only, first }: { now: Date; maxAgeMs: number; only: Sql; first: Sql },
 ): Promise<Price | undefined> {
   const [row] = await db.query<Row>(sql`
     select id, asset, price, observed_at, source from price
     where asset = ${asset} and observed_at >= ${new Date(now.getTime() - maxAgeMs)} ${only}
-    order by id desc limit 1`);
+    order by ${first} limit 1`);
   const isFresh = row !== undefined && row.observed_at.getTime() - now.getTime() <= maxAgeMs;
   return isFresh ? toPrice(row) : undefined;
 }
@@ -131,11 +139,18 @@ async function listAtTimes(db: Db, times: readonly Date[], select: Sql): Promise
 /** Adds a price to the feed and returns its id. */
 export async function insertPrice(
   db: Db,
-  { asset, price, observedAt, source, isAgreed = false }: Omit<Price, 'id'> & { isAgreed?: boolean },
+  {
+    asset,
+    price,
+    observedAt,
+    source,
+    isAgreed = false,
+    isDisputed = false,
+  }: Omit<Price, 'id'> & { isAgreed?: boolean; isDisputed?: boolean },
 ): Promise<number> {
   const [row] = await db.query<{ id: number }>(sql`
-    insert into price (asset, price, observed_at, source, is_agreed)
-    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source}, ${isAgreed})
+    insert into price (asset, price, observed_at, source, is_agreed, is_disputed)
+    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source}, ${isAgreed}, ${isDisputed})
     returning id`);
   if (row === undefined) throw new Error('an inserted price has no id');
   return row.id;

@@ -86,7 +86,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       };
       const reports = [{ ...report, verdict: 'used' as const }];
       const last = await findLastRoundAt(database(), 'BELL');
-      const round = { asset: 'BELL', at, reports, price: decimal('2'), isAgreed: false };
+      const round = { asset: 'BELL', at, reports, price: decimal('2'), isAgreed: false, isDisputed: false };
       await insertRound(database(), round, last);
     }
     const { clock, prune } = createStory(database());

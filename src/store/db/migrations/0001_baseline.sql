@@ -614,11 +614,13 @@ create table price (
   price numeric not null check (price > 0),
   observed_at timestamptz not null,
   source text not null,
-  is_agreed boolean not null default false
+  is_agreed boolean not null default false,
+  is_disputed boolean not null default false
 );
 create index price_asset on price (asset, observed_at desc, id desc);
 comment on table price is 'Accepted prices in USD. The newest one of an asset is its price';
 comment on column price.is_agreed is 'Sources agreed on the price, so it decides between them when they no longer do';
+comment on column price.is_disputed is 'At most half of the believable sources agreed, so the price never decides between them';
 
 create table price_observation (
   id bigint generated always as identity primary key,
