@@ -172,14 +172,19 @@ export const isInCoverage = (
 
 /**
  * Whether the present following of its pair covers this state: it is of a block of `PairCoverage`, or the contract was read at its
- * end. Older states are of an earlier following, and blocks since then may have changed the pair.
+ * end. Older states are of an earlier following, and blocks since then may have changed the pair. A pair is followed from the next block
+ * on, which a resting chain may not have for hours, so a reading at the newest stored block counts before that.
  */
-export const isCovered = (state: Sql) => sql`exists (
+export const isCovered = (state: Sql) => sql`(exists (
   select from pair f
   where f.id = ${state}.pair_id and f.followed_from is not null and (
     ${state}.block_number >= f.followed_from
     or ${state}.block_number > coalesce(f.backfill_number, -1) and ${state}.mined_at > f.backfill_until
-    or exists (select from pair_reading r where r.pair_id = f.id and r.block_number = ${state}.block_number)))`;
+    or exists (select from pair_reading r where r.pair_id = f.id and r.block_number = ${state}.block_number)))
+  or exists (
+    select from pair_reading r
+    where r.pair_id = ${state}.pair_id and r.block_number = ${state}.block_number
+      and not exists (select from block b where b.number > r.block_number)))`;
 
 /** The times at which following of a pair ended and left a gap that no backfill reads, oldest first. */
 export async function listFollowingEnds(db: Db, pairId: number): Promise<Date[]> {

@@ -15,7 +15,7 @@ import {
   listLatestPairStates,
   type PairStateChange,
 } from '../../../src/store/market/pair-states.ts';
-import { later } from '../../kit/chain-story.ts';
+import { headerOf, later, mine } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { addFollowedPair } from '../../kit/pair-story.ts';
 
@@ -96,6 +96,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const reading = { pairId: PAIR, reserve0: 1n, reserve1: 1n, totalSupply: 1n, kLast: 0n, isFeeOn: false };
     await database().transaction((tx) => insertReadings(tx, [reading], 99));
     assert.equal(textOf(await findLatestPairPrice(database(), PAIR)), '3');
+  });
+
+  test('before a pair is followed, a state that was read at the newest block is a current one until the next block', async () => {
+    const read = { pairId: 7, blockNumber: 20 };
+    await mine(database(), headerOf(20), []);
+    await database().transaction((tx) => insertPairStates(tx, [{ ...stateOf(20, '2'), ...read }]));
+    assert.equal(await findLatestPairPrice(database(), 7), undefined);
+    const reading = { pairId: 7, reserve0: 1n, reserve1: 1n, totalSupply: 1n, kLast: 0n, isFeeOn: false };
+    await database().transaction((tx) => insertReadings(tx, [reading], 20));
+    assert.equal(textOf(await findLatestPairPrice(database(), 7)), '2');
+    await mine(database(), headerOf(21), []);
+    assert.equal(await findLatestPairPrice(database(), 7), undefined);
   });
 
   test('a reorg deletes contract readings of orphaned blocks, and the previous reading counts again', async () => {
