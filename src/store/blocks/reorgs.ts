@@ -10,7 +10,7 @@ import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
-import { isOfReorg, lockRows, moveToEnded, storedColumns } from '../delivery/notification-rows.ts';
+import { lockRows, moveToEnded, readReorg, storedColumns } from '../delivery/notification-rows.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
 import { sentBy } from '../delivery/sent-by.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
@@ -57,7 +57,7 @@ export async function orphanNotifications(
   // A removal notice names the block with which its transfer was sent.
   const numbers = await rowsOf(
     tx,
-    sql`select distinct n.block_number from notification_status n where ${isOfReorg(tx, reorgId)}`,
+    sql`select distinct n.block_number from notification_status n where ${await readReorg(tx, reorgId)}`,
     'block_number bigint',
   );
   await tx.query(sql`
@@ -197,7 +197,7 @@ export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen an
 export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
   const reported = await toRemovalNotices(
     tx,
-    sql`${isOfReorg(tx, reorgId)} and ${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`,
+    sql`${await readReorg(tx, reorgId)} and ${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`,
     now,
   );
   const rows = await moveToEnded(

@@ -8,7 +8,7 @@ import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from './lane-locks.ts';
 import { wakeLanes } from './lanes.ts';
 import { removalSequence } from './message-kind.ts';
-import { lockRows } from './notification-rows.ts';
+import { lockRowsOf, type RowKey } from './notification-rows.ts';
 import type { OrderedRecord } from './sequence.ts';
 
 type QueuedRow = { shard_id: number; lane_id: number; ordered_id: string | null };
@@ -21,15 +21,21 @@ const REPORTED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, wa
  * strict order: pass them to `advanceSequences` once everything that was orphaned together has been handled.
  */
 export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
-  const wanted = sql`watched_address w
-    where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})${inReach(tx, sql`w.shard_id`)}`;
+  const isIts = sql`w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed${inReach(tx, sql`w.shard_id`)}`;
+  // First the notifications, then their watched addresses: in one join, the planner may combine all of a shard with each other.
+  const wanted =
+    tx.isDistributed === true
+      ? sql`notification_status n, watched_address w where ${isIts} and (${condition})`
+      : sql`(select * from notification_status n where ${condition} offset 0) n join watched_address w on ${isIts}`;
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
-  await lockLanesIn(tx, sql`select w.lane_id from notification_status n, ${wanted}`);
-  await lockRows(tx, sql`(${condition}) and exists (select from ${wanted})`);
+  await lockLanesIn(tx, sql`select w.lane_id from ${wanted}`);
+  const keys = await tx.query<RowKey>(sql`select n.shard_id, n.id, n.created_at from ${wanted}`);
+  if (keys.length === 0) return [];
+  await lockRowsOf(tx, keys);
   const reported = sql`
       select n.shard_id, n.id, n.created_at, n.watched_address_id, n.reorg_id, n.tx_hash, n.unsent_epoch,
         n.revision + 1 as revision, ${removalSequence} as sequence, w.lane_id
-      from notification_status n, ${wanted}`;
+      from ${wanted}`;
   const resume = (from: Sql) => sql`
       delete from ended e using ${from} r where e.shard_id = r.shard_id and e.id = r.id${inReach(tx, sql`e.shard_id`)}`;
   const enqueue = (from: Sql) => sql`

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
 import { settle } from '../../../src/store/delivery/settle.ts';
@@ -9,6 +10,7 @@ import { defaultSettings, replaceSettings } from '../../../src/store/watchers/se
 import { deleteWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
 import {
+  atOnce,
   headerOf,
   later,
   listNotifications,
@@ -46,6 +48,44 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(row !== undefined && more.length === 0);
     return row;
   };
+
+  test('a reorg reads each of its notifications a few times, however many removal notices there are', async () => {
+    const RECORDS = 100;
+    await watchAddress(database(), removed);
+    await database().query(sql`
+      insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at,
+        updated_at, removed)
+      select shard_id, gen_random_uuid(), watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at, true
+      from watched_address, generate_series(2, ${RECORDS}::integer)`);
+    await mine(database(), headerOf(1), []);
+    await mine(
+      database(),
+      headerOf(2),
+      Array.from({ length: 10 }, () => transferOf()),
+      atOnce,
+    );
+    await database().query(sql`update queue set may_be_seen = true`);
+    let reads = 0;
+    const counted: Database = {
+      ...database(),
+      transaction: (work) =>
+        database().transaction(async (tx) => {
+          const result = await work(tx);
+          const [row] = await tx.query<{ reads: number }>(sql`
+            select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint as reads from pg_stat_xact_user_tables
+            where relname like 'notification%'`);
+          reads = row?.reads ?? 0;
+          return result;
+        }),
+    };
+    await rollbackTo(counted, { ancestorNumber: 1, expectedTip: headerOf(2), now: later(10) });
+    assert.equal(
+      (await listNotifications(database())).filter(({ revision }) => revision === 1).length,
+      10 * RECORDS,
+    );
+    // On Citus, the workers read.
+    if (database().isDistributed !== true) assert.ok(reads > 0 && reads < 20 * 10 * RECORDS, String(reads));
+  });
 
   test('a delivered transfer of an orphaned block gets a removal notice with its id and a new schedule until a 2xx', async () => {
     await begin([transferOf()]);
