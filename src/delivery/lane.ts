@@ -139,7 +139,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         wasFull = firsts.length === limit || retries.length === limit;
         mayHaveMore.firsts ||= firsts.length === limit;
         mayHaveMore.retries ||= retries.length === limit;
-        usableMs = usableUntil(readMs);
+        usableMs = usableUntil(readMs, due);
       }
     } catch (error) {
       if (!(error instanceof Fault)) {
@@ -157,9 +157,9 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     proceed();
   }
 
-  function usableUntil(readMs: number): number {
+  function usableUntil(readMs: number, due: readonly Due[]): number {
     const tookMs = clock.steadyMs() - readMs;
-    if (tookMs > SLOW_READ_AHEAD_MS_MAX)
+    if (tookMs > SLOW_READ_AHEAD_MS_MAX && due.length > 0)
       options.noteWait(
         lane.id,
         new Fault('unavailable', `database: a read took ${Math.round(tookMs)} ms, so it is repeated`),
