@@ -16,13 +16,13 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 187,
+    likely: 14,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
-    likely: 49,
+    likely: 22,
     problem: /was sent, and does not count as seen/,
   },
   {
@@ -40,7 +40,7 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 74,
+    likely: 17,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
@@ -57,13 +57,13 @@ testBugs([
   {
     name: 'retention that drops a day with its pending notifications is found',
     bug: 'drop of pending',
-    likely: 26,
+    likely: 92,
     problem: /^notification \d+ is deleted, and (waiting|held)$/,
   },
   {
     name: 'retention that drops a day with notifications of blocks that are not final is found',
     bug: 'drop before final',
-    likely: 15,
+    likely: 4,
     problem: /^notification \d+ is deleted, and block \d+ is not final$/,
   },
   {
