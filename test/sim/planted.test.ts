@@ -46,7 +46,7 @@ testBugs([
   {
     name: 'changes of addresses that are pruned before the address filter has them are found',
     bug: 'early pruning',
-    likely: 410,
+    likely: 350,
     problem: /^there is no notification /,
   },
   {
