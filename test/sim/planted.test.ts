@@ -4,7 +4,7 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 27,
+    likely: 17,
     steps: 2_000,
     problem: /settled .* although it had lost lane/,
   },
