@@ -22,8 +22,12 @@ const REPORTED_COLUMNS = `shard_id bigint, id bigint, created_at timestamptz, wa
  */
 export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const isIts = sql`w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed${inReach(tx, sql`w.shard_id`)}`;
-  // First the notifications, then their watched addresses: in one join, the planner may combine all of a shard with each other.
-  const wanted = sql`(select * from notification_status n where ${condition} offset 0) n join watched_address w on ${isIts}`;
+  // First the notifications, then their watched addresses: in one join, the planner may combine all of a shard with each other. On Citus a
+  // subquery would be sent to all workers.
+  const wanted =
+    tx.isDistributed === true
+      ? sql`notification_status n, watched_address w where ${isIts} and (${condition})`
+      : sql`(select * from notification_status n where ${condition} offset 0) n join watched_address w on ${isIts}`;
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
   await lockLanesIn(tx, sql`select w.lane_id from ${wanted}`);
   const keys = await tx.query<RowKey>(sql`select n.shard_id, n.id, n.created_at from ${wanted}`);
