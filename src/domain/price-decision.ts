@@ -40,8 +40,8 @@ const AHEAD_MS_MAX = 60_000;
 const HALF = decimal('0.5');
 
 /**
- * Decides on a price. `last` is the price that decides between sources that disagree, if there is a valid one. If the sources don't agree, the observation
- * nearest to `last` becomes the price (the first of several equally near ones). Without `last` there is then no price.
+ * Decides on a price. If the sources don't agree, the observation nearest to `last` becomes the price (the first of several equally near
+ * ones). Without `last` there is then no price.
  *
  * A price that `last` decided must not become the next `last`. Otherwise one hostile source of two could move the price without
  * limit, because in each round it could be as far beyond `last` as the honest one is below it.

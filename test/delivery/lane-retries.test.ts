@@ -12,22 +12,11 @@ import { type LaneRun, runLane } from '../../src/delivery/lane.ts';
 import type { Due } from '../../src/delivery/reader.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createTestClock } from '../kit/clock.ts';
+import { dueOf } from '../kit/due.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** A receiver begins with four attempts at once, one of which is kept for first attempts. */
 const RETRIES_AT_ONCE = 3;
-
-/** A due retry. The number of its lane is that of its shard. */
-const retryOf = (laneId: number, id: number): Due => ({
-  notification: {
-    ...{ id, shardId: laneId, laneId, watcherId: 7, watchedAddressId: 'one' },
-    ...{ hash: '0xab', type: 'COIN_TRANSFER', sender: '0x11', receiver: '0x22', amount: 1n },
-    ...{ token: undefined, createdAt: '2026-01-02 03:04:05.678901', createdTime: new Date(0) },
-    ...{ webhookUrl: 'https://hooks.example.com/', revision: 0, blockNumber: 1, blockHash: undefined },
-    ...{ replaces: undefined, retryCount: 1, redeliveryCount: 0, nextRetryAt: undefined, isOrdered: false },
-  },
-  credentials: { readMs: 0, apiKey: undefined, signingKeys: [] },
-});
 
 /** Lanes of one receiver on a test clock. Each attempt hangs until the test ends it, and then fails. */
 function startLanes(change = (fair: FairSlots) => fair) {
@@ -52,7 +41,7 @@ function startLanes(change = (fair: FairSlots) => fair) {
       const ids = Array.from({ length: count }, (_, index) => laneId * 100 + index);
       due.set(
         laneId,
-        ids.map((id) => retryOf(laneId, id)),
+        ids.map((id) => dueOf({ laneId, id, retryCount: 1 })),
       );
       const lane = {
         id: laneId,

@@ -7,21 +7,10 @@ import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createFairSlots } from '../../src/delivery/fair.ts';
 import { runLane } from '../../src/delivery/lane.ts';
-import type { Due } from '../../src/delivery/reader.ts';
 import { aheadOf, noteAhead } from '../../src/delivery/receiver.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createTestClock } from '../kit/clock.ts';
-
-const dueOf = (id: number, retryCount: number): Due => ({
-  notification: {
-    ...{ id, shardId: 7, laneId: 1, watcherId: 7, watchedAddressId: 'one' },
-    ...{ hash: '0xab', type: 'COIN_TRANSFER', sender: '0x11', receiver: '0x22', amount: 1n },
-    ...{ token: undefined, createdAt: '2026-01-02 03:04:05.678901', createdTime: new Date(0) },
-    ...{ webhookUrl: 'https://hooks.example.com/', revision: 0, blockNumber: 1, blockHash: undefined },
-    ...{ replaces: undefined, retryCount, redeliveryCount: 0, nextRetryAt: undefined, isOrdered: false },
-  },
-  credentials: { readMs: 0, apiKey: undefined, signingKeys: [] },
-});
+import { dueOf } from '../kit/due.ts';
 
 type Story = {
   count: number;
@@ -36,7 +25,7 @@ type Story = {
 async function work({ count, retryCount = 0, whileReading, whileSending }: Story) {
   const clock = createTestClock();
   const stopping = new AbortController();
-  let left = Array.from({ length: count }, (_, index) => dueOf(index, retryCount));
+  let left = Array.from({ length: count }, (_, index) => dueOf({ laneId: 1, id: index, retryCount }));
   const limits: number[] = [];
   const waits: string[] = [];
   let sent = 0;

@@ -32,7 +32,7 @@ const PriceRecord = Type.Object({
 type Usd = { usd: Decimal; ageMs: number | undefined; isStale: boolean };
 
 const AGE_HEADER = 'chainbell-price-age';
-const STALE_HEADER = 'chainbell-price-stale';
+export const STALE_HEADER = 'chainbell-price-stale';
 const answerHeaders = {
   [AGE_HEADER]:
     'Age of the price in seconds when this response was computed. Add `age`. For the price of a pair, the age of the native price. Absent for a fixed price or if there is none.',

@@ -14,6 +14,7 @@ import { findCurrentPrice } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
 import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
 import { getPair, PAIR_ID, pairErrors } from './pair-parameter.ts';
+import { STALE_HEADER } from './prices.ts';
 import { addSwapHistoryRoutes } from './swap-history.ts';
 import { addSwapListRoute } from './swap-list.ts';
 
@@ -30,7 +31,6 @@ const answerHeaders = {
   [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still to be read, or the newest stored block is older than 5 minutes and not known to be the head. Then vol24h covers the blocks read so far, and is cached for ${INCOMPLETE_SECONDS} seconds.`,
 };
 
-const STALE_HEADER = 'chainbell-price-stale';
 const lpHeaders = {
   [STALE_HEADER]:
     '`true` while the newest stored block is older than 5 minutes and not known to be the head. Then both figures are of that time.',

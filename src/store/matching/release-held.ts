@@ -117,17 +117,13 @@ async function releaseShares(
   const crowds = watchers.filter((own) => sumOf(own) > shareMax).length;
   const share = Math.min(shareMax, Math.max(shareMin, Math.floor(atOnce / Math.max(1, crowds))));
   const taken = watchers.flatMap((own) => (sumOf(own) <= shareMax ? own : oldestOf(own, share)));
-  const { laneIds: chosenLanes, condition } = await (tx.isDistributed === true ? chooseInShards : choose)(
-    tx,
-    isDue,
-    taken,
-  );
-  await lockLanes(tx, [...laneIds, ...chosenLanes]);
-  return { counts: countStored(await tx.query<ChangedRow>(release(condition))), hasMore: crowds > 0 };
+  const chosen = tx.isDistributed === true ? await chooseInShards(tx, isDue, taken) : await choose(tx, taken);
+  await lockLanes(tx, [...laneIds, ...chosen.laneIds]);
+  return { counts: countStored(await tx.query<ChangedRow>(release(chosen.condition))), hasMore: crowds > 0 };
 }
 
 /** Chooses as many notifications of each group as it counts. */
-async function choose(tx: Tx, _isDue: Sql, groups: readonly DueGroup[]): Promise<Chosen> {
+async function choose(tx: Tx, groups: readonly DueGroup[]): Promise<Chosen> {
   // By rows in the order of `queue_held`, because no other index then seems good, even if statistics are older than the rows.
   const isOfGroup = sql`(q.release_number, q.shard_id) >= (g.release_number, g.shard_id)
     and (q.release_number, q.shard_id) <= (g.release_number, g.shard_id)`;
