@@ -7,10 +7,10 @@ import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { inReach, readJson, recordsOf, rowsOf, tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { lockLanesIn } from '../delivery/lane-locks.ts';
+import { lockLanes } from '../delivery/lane-locks.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
-import { lockRows, moveToEnded, readReorg, storedColumns } from '../delivery/notification-rows.ts';
+import { lockRowsOf, moveToEnded, type RowKey, storedColumns } from '../delivery/notification-rows.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
 import { sentBy } from '../delivery/sent-by.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
@@ -51,18 +51,14 @@ export async function beginMissedReorgs(tx: Tx, reorgIds: readonly number[], now
 export async function orphanNotifications(
   tx: Tx,
   { isOrphaned, tip, now }: { isOrphaned: Sql; tip: BlockId; now: Date },
-): Promise<{ reorgId: number; marked: { shardId: number; id: number }[] }> {
+): Promise<{ reorgId: number; marked: Marked[] }> {
   const reorgId = await insertReorg(tx, tip.number, now);
   const marked = await markOrphaned(tx, { reorgId, isOrphaned, now });
   // A removal notice names the block with which its transfer was sent.
-  const numbers = await rowsOf(
-    tx,
-    sql`select distinct n.block_number from notification_status n where ${await readReorg(tx, reorgId)}`,
-    'block_number bigint',
-  );
+  const numbers = [...new Set(marked.map(({ blockNumber }) => blockNumber))];
   await tx.query(sql`
     insert into orphaned_block (reorg_id, number, hash)
-    select ${reorgId}, b.number, b.hash from block b where b.number in (select block_number from ${numbers} as n)`);
+    select ${reorgId}, number, hash from block where number = any(${listOf(numbers)}::bigint[])`);
   return { reorgId, marked };
 }
 
@@ -89,28 +85,38 @@ async function insertReorg(tx: Tx, ancestorNumber: number, now: Date): Promise<n
   return reorg.id;
 }
 
+type Marked = { shardId: number; id: number; blockNumber: number };
+type MarkedRow = { shard_id: number; id: number; block_number: number };
+
 async function markOrphaned(
   tx: Tx,
   { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
-): Promise<{ shardId: number; id: number }[]> {
-  // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
-  await lockLanesIn(
+): Promise<Marked[]> {
+  await lockOrphaned(tx, isOrphaned);
+  const rows =
+    tx.isDistributed === true
+      ? await markInShards(tx, { reorgId, isOrphaned, now })
+      : await tx.query<MarkedRow>(sql`
+          with orphaned as materialized (
+            select n.shard_id, n.id, n.created_at, n.block_number, n.tx_hash, n.state, n.processed_at, ${mayBeSeen(now)} as is_seen
+            from notification_status n where ${isOrphaned}
+          ), pending as (${markPending(tx, sql`orphaned`, reorgId)}), finished as (${markFinished(sql`orphaned`, reorgId)})
+          select shard_id, id, block_number from orphaned order by shard_id, id`);
+  return rows.map((row) => ({ shardId: row.shard_id, id: row.id, blockNumber: row.block_number }));
+}
+
+/** Locks lanes before rows, as a worker that settles does. The opposite order would deadlock. Also locks the lanes of removal notices. */
+async function lockOrphaned(tx: Tx, isOrphaned: Sql): Promise<void> {
+  const rows = await tx.query<RowKey & { lane_id: number | null; next_lane_id: number | null }>(sql`
+    select n.shard_id, n.id, n.created_at, n.lane_id, w.lane_id as next_lane_id
+    from notification_status n
+    left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id${inReach(tx, sql`w.shard_id`)}
+    where ${isOrphaned}`);
+  await lockLanes(
     tx,
-    sql`
-      select n.lane_id from notification_status n where ${isOrphaned}
-      union
-      select w.lane_id from notification_status n
-      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned}${inReach(tx, sql`w.shard_id`)}`,
+    rows.flatMap((row) => [row.lane_id ?? [], row.next_lane_id ?? []].flat()),
   );
-  await lockRows(tx, isOrphaned);
-  if (tx.isDistributed === true) return markInShards(tx, { reorgId, isOrphaned, now });
-  const rows = await tx.query<{ shard_id: number; id: number }>(sql`
-    with orphaned as materialized (
-      select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, n.processed_at, ${mayBeSeen(now)} as is_seen
-      from notification_status n where ${isOrphaned}
-    ), pending as (${markPending(tx, sql`orphaned`, reorgId)}), finished as (${markFinished(sql`orphaned`, reorgId)})
-    select shard_id, id from orphaned order by shard_id, id`);
-  return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+  await lockRowsOf(tx, rows);
 }
 
 const markPending = (tx: Tx, orphaned: Sql, reorgId: number): Sql => sql`
@@ -127,7 +133,7 @@ const markFinished = (orphaned: Sql, reorgId: number): Sql => sql`
 async function markInShards(
   tx: Tx,
   { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
-): Promise<{ shardId: number; id: number }[]> {
+): Promise<MarkedRow[]> {
   const statuses = await tableOf(tx, 'notification_status', {
     ...{ alias: 'n', columns: storedColumns },
     where: isOrphaned,
@@ -135,21 +141,18 @@ async function markInShards(
   const json = await readJson(
     tx,
     sql`
-      select n.shard_id, n.id, n.created_at, n.tx_hash, n.state, ${mayBeSeen(now)} as is_seen
+      select n.shard_id, n.id, n.created_at, n.block_number, n.tx_hash, n.state, ${mayBeSeen(now)} as is_seen
       from ${statuses} n order by n.shard_id, n.id`,
   );
   const marked = recordsOf(
     json,
-    'shard_id bigint, id bigint, created_at timestamptz, tx_hash bytea, state text, is_seen boolean',
+    'shard_id bigint, id bigint, created_at timestamptz, block_number bigint, tx_hash bytea, state text, is_seen boolean',
   );
   const processed = await readProcessedAt(tx, marked);
   const orphaned = sql`(select o.*, p.processed_at from ${marked} o left join ${processed} p on p.shard_id = o.shard_id and p.id = o.id)`;
   await tx.query(markPending(tx, orphaned, reorgId));
   await tx.query(markFinished(orphaned, reorgId));
-  const rows = await tx.query<{ shard_id: number; id: number }>(
-    sql`select shard_id, id from ${orphaned} as o`,
-  );
-  return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+  return tx.query<MarkedRow>(sql`select shard_id, id, block_number from ${orphaned} as o`);
 }
 
 /** When those that are processed were: the end of their last success, as in the view. */
@@ -195,11 +198,15 @@ export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen an
  * would take a removal notice for a credit. Returns the affected watched addresses in strict order, for `advanceSequences`.
  */
 export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
-  const reported = await toRemovalNotices(
-    tx,
-    sql`${await readReorg(tx, reorgId)} and ${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`,
-    now,
-  );
+  const isSent = sql`reorg_id = ${reorgId} and may_be_seen${inReach(tx, sql`shard_id`)}`;
+  const candidates = [
+    ...(await tx.query<RowKey>(sql`select shard_id, id, created_at from queue where ${isSent}`)),
+    ...(await tx.query<RowKey>(
+      sql`select shard_id, id, created_at from ended where ${isSent} and state <> 'withdrawn'`,
+    )),
+  ];
+  const condition = sql`${isTransferMessage} and n.may_be_seen and n.state <> 'withdrawn'`;
+  const reported = await toRemovalNotices(tx, { candidates, condition }, now);
   const rows = await moveToEnded(
     tx,
     sql`n.reorg_id = ${reorgId} and ${isTransferMessage}${inReach(tx, sql`n.shard_id`)}`,

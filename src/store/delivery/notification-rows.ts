@@ -40,18 +40,6 @@ export const isOfReorg = (tx: Tx, reorgId: number): Sql => {
     union all select shard_id, id, created_at from ended where ${isOwn}))`;
 };
 
-/**
- * The same, with the keys of the notifications. As a subquery, the planner reads them once for each row, because it knows nothing of a reorg
- * that has just begun: with 48,000 notifications it took minutes. On Citus it must be a subquery.
- */
-export async function readReorg(tx: Tx, reorgId: number): Promise<Sql> {
-  if (tx.isDistributed === true) return isOfReorg(tx, reorgId);
-  const rows = await tx.query<RowKey>(sql`
-    select shard_id, id, created_at from queue where reorg_id = ${reorgId}
-    union all select shard_id, id, created_at from ended where reorg_id = ${reorgId}`);
-  return sql`(n.reorg_id = ${reorgId} and (n.shard_id, n.id, n.created_at) in (select * from ${keysOf(rows)}))`;
-}
-
 /** The columns of the view without those that read further tables, for which Citus would ask all shards. */
 export const storedColumns = `n.shard_id, n.id, n.lane_id, n.watched_address_id, n.watcher_id, n.kind, n.tx_hash, n.ordinal, n.occurrence,
   n.sender, n.receiver, n.amount, n.token, n.block_number, n.created_at, n.state, n.release_number, n.sequence, n.next_attempt_at,
@@ -148,7 +136,8 @@ export async function lockRowsOf(tx: Tx, rows: readonly RowKey[]): Promise<void>
 
 export type RowKey = { shard_id: number; id: number; created_at: Date };
 
-const keysOf = (rows: readonly RowKey[]): Sql => sql`unnest(
+/** The keys as a relation `k`. */
+export const keysOf = (rows: readonly RowKey[]): Sql => sql`unnest(
       ${listOf(rows.map(({ shard_id }) => shard_id))}::bigint[],
       ${listOf(rows.map(({ id }) => id))}::bigint[],
       ${listOf(rows.map(({ created_at }) => created_at.toISOString()))}::timestamptz[]

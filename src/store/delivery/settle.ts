@@ -4,10 +4,11 @@
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { tryEachShard } from '../db/each-shard.ts';
-import { inReach, within } from '../db/shard-rows.ts';
+import { within } from '../db/shard-rows.ts';
 import { frequent, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { isTransferMessage } from './message-kind.ts';
+import type { RowKey } from './notification-rows.ts';
 import { recordFailures } from './receivers.ts';
 import { toRemovalNotices } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
@@ -21,6 +22,7 @@ import {
   settleQueued,
   validOf,
 } from './settle-sql.ts';
+import { isInShards, isOneOfNotifications } from './shards.ts';
 
 export type { Settlement };
 
@@ -193,12 +195,15 @@ const failuresOf = (settlements: readonly Settlement[]) =>
 
 /** Sends removal notices for transfers that arrived, or may have arrived, after they were withdrawn. */
 async function removeArrived(tx: Tx, untouched: readonly Settlement[], now: Date): Promise<void> {
-  const settlements = untouched.filter(({ mayHaveArrived }) => mayHaveArrived);
-  const ids = listOf(settlements.map(({ notificationId }) => notificationId));
-  const shardIds = settlements.map(({ lane }) => lane.shardId);
+  const keys = untouched
+    .filter(({ mayHaveArrived }) => mayHaveArrived)
+    .map(({ lane, notificationId }) => ({ shardId: lane.shardId, id: notificationId }));
+  const shards = [...new Set(keys.map(({ shardId }) => shardId))];
+  const candidates = await tx.query<RowKey>(sql`
+    select n.shard_id, n.id, n.created_at from ended n
+    where n.state = 'withdrawn' and ${isInShards(sql`n.shard_id`, shards)} and ${isOneOfNotifications(sql`n.shard_id`, sql`n.id`, keys)}`);
   // On Citus, no worker of another shard holds this up.
-  const own = tx.isDistributed === true ? within(tx, [...new Set(shardIds)]) : tx;
-  const arrived = sql`n.state = 'withdrawn' and ${isTransferMessage}${inReach(own, sql`n.shard_id`)} and (n.shard_id, n.id) in (
-    select * from unnest(${listOf(shardIds)}::bigint[], ${ids}::bigint[]))`;
-  await advanceSequences(tx, await toRemovalNotices(own, arrived, now), now);
+  const own = tx.isDistributed === true ? within(tx, shards) : tx;
+  const condition = sql`n.state = 'withdrawn' and ${isTransferMessage}`;
+  await advanceSequences(tx, await toRemovalNotices(own, { candidates, condition }, now), now);
 }

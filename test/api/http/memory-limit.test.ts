@@ -158,9 +158,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       });
     for (const key of [story.key, story.key, other.key, other.key])
       assert.equal((await story.askUndescribed('POST', BULK, { key, body: { records } })).status, 200);
-    // 26 pages of 32.
-    const unread = [list(story.key, 10_000), list(story.key, 6_000), list(other.key, 10_000)];
-    for (const one of unread) await once(one, 'response');
+    // 26 pages of 32, one request after the other: the last one of the first watcher would wait if the other watcher's came before it.
+    const unread: ClientRequest[] = [];
+    for (const [key, limit] of [
+      [story.key, 10_000],
+      [story.key, 6_000],
+      [other.key, 10_000],
+    ] as const) {
+      const one = list(key, limit);
+      unread.push(one);
+      await once(one, 'response');
+    }
     story.clock.advance(60_000);
     assert.equal((await answerOf(list(third.key, 10_000))).status, 200);
     for (const one of unread) one.destroy();
