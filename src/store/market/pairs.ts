@@ -59,7 +59,7 @@ export async function followPairs(
 
 /**
  * Starts pairs with this block. Deletes readings from before the previous block, because events since then are missing. A gap ends
- * where the backfill will end. If the pair was left out for less than a day, the backfill reads the whole gap, so none remains.
+ * with this block, until the backfill is complete (`advanceBackfill`).
  */
 async function beginPairs(
   tx: Tx,
@@ -86,7 +86,7 @@ async function beginPairs(
     ) as t
     on conflict (id) do update set followed_from = excluded.followed_from, backfill_number = excluded.backfill_number,
       backfill_hash = excluded.backfill_hash, backfill_until = excluded.backfill_until,
-      gaps = pair.gaps * tstzmultirange(tstzrange(null, least(excluded.backfill_until, ${header.minedAt})))`);
+      gaps = pair.gaps * tstzmultirange(tstzrange(null, ${header.minedAt}))`);
   await tx.query(sql`
     delete from pair_reading where pair_id = any(${ids}::integer[]) and block_number < ${number - 1}`);
 }
@@ -135,8 +135,8 @@ export async function findBackfill(db: Db, pairIds: readonly number[]): Promise<
 }
 
 /**
- * Moves the backfill of these pairs on to `next`, undefined when it is complete. Returns false and changes nothing if the
- * backfill is no longer at `number` and `hash`.
+ * Moves the backfill of these pairs on to `next`, undefined when it is complete. Then gaps end where it ended, and one of less than a day
+ * is no longer there. Returns false and changes nothing if the backfill is no longer at `number` and `hash`.
  */
 export async function advanceBackfill(
   tx: Tx,
@@ -150,7 +150,8 @@ export async function advanceBackfill(
     order by id limit ${pairIds.length} for update`);
   if (there.length < pairIds.length) return false;
   await tx.query(sql`
-    update pair set backfill_number = ${next?.number}, backfill_hash = ${next && toBytes(next.hash)}
+    update pair set backfill_number = ${next?.number}, backfill_hash = ${next && toBytes(next.hash)},
+      gaps = case when ${next === undefined} then gaps * tstzmultirange(tstzrange(null, backfill_until)) else gaps end
     where id = any(${ids}::integer[])`);
   return true;
 }

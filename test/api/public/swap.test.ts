@@ -10,7 +10,7 @@ import type { ValuedPair } from '../../../src/domain/pair.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { insertReadings } from '../../../src/store/market/pair-readings.ts';
 import { insertPairStates } from '../../../src/store/market/pair-states.ts';
-import { advanceBackfill, followPairs } from '../../../src/store/market/pairs.ts';
+import { advanceBackfill, findBackfill, followPairs } from '../../../src/store/market/pairs.ts';
 import { insertSwaps, type PricedSwap } from '../../../src/store/market/swaps.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { addressOf, hashOf, headerOf, later, noon } from '../../kit/chain-story.ts';
@@ -330,27 +330,45 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(worthlessValues, []);
   });
 
-  test('the values of a pair end where it was no longer followed, unless the backfill has read the gap', async () => {
+  /** The hourly values of pair 1, which is left out for 10 hours and then for 34. The newest 24 hours of each are read if backfills end. */
+  async function valuesWithGaps({ isRead }: { isRead: boolean }): Promise<(number | null)[]> {
     const { ask } = tell();
     await price('2000', -100 * HOUR_MS);
     const followAt = (pairs: readonly ValuedPair[], number: number, ms: number) =>
-      database().transaction((tx) =>
-        followPairs(tx, pairs, { header: { ...headerOf(number), minedAt: later(ms) }, now: later(ms) }),
-      );
+      database().transaction(async (tx) => {
+        const header = { ...headerOf(number), minedAt: later(ms) };
+        await followPairs(tx, pairs, { header, now: later(ms) });
+        const backfill = await findBackfill(
+          tx,
+          pairs.map(({ id }) => id),
+        );
+        if (isRead && backfill !== undefined) assert.ok(await advanceBackfill(tx, backfill, undefined));
+      });
     await followAt([reward], 2, -60 * HOUR_MS);
     await stateOf(1, { reserve0: coins(7), reserve1: coins(1), price: '1', ms: -50 * HOUR_MS });
-    // For 10 hours, which the backfill reads.
     await followAt([], 3, -49 * HOUR_MS);
     await followAt([reward], 4, -39 * HOUR_MS);
-    // For 34 hours: those before the last 24 are a gap.
     await followAt([], 5, -36 * HOUR_MS);
     await followAt([reward], 6, -2 * HOUR_MS);
     await stateOf(1, { reserve0: coins(7), reserve1: coins(2), price: '1', ms: -3 * HOUR_MS });
     const values = (await ask('GET', '/api/swap/value-history/1')).json as { value: number | null }[];
-    assert.deepEqual(
-      values.map(({ value }) => value),
-      [...Array(14).fill(4_000), ...Array(33).fill(null), ...Array(3).fill(8_000)],
-    );
+    return values.map(({ value }) => value);
+  }
+
+  test('the values of a pair end where it was no longer followed, unless the backfill has read the gap', async () => {
+    assert.deepEqual(await valuesWithGaps({ isRead: true }), [
+      ...Array(14).fill(4_000),
+      ...Array(33).fill(null),
+      ...Array(3).fill(8_000),
+    ]);
+  });
+
+  test('a gap stays if the pair is taken out before the backfill has read it', async () => {
+    assert.deepEqual(await valuesWithGaps({ isRead: false }), [
+      4_000,
+      ...Array(46).fill(null),
+      ...Array(3).fill(8_000),
+    ]);
   });
 
   /** A follower of all pairs has stored this block. */
