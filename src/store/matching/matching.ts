@@ -10,19 +10,12 @@ import { inReach, joinJson, readJson, rowsFrom, tableOf } from '../db/shard-rows
 import { type Sql, sql } from '../db/sql.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
-import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
-import {
-  isOfTransaction,
-  isOfTransactions,
-  kindCode,
-  kindText,
-  lockRows,
-  storedColumns,
-} from '../delivery/notification-rows.ts';
+import { isOfTransactions, kindCode, lockRows, storedColumns } from '../delivery/notification-rows.ts';
 import { isOneOfRecords, type ShardKey } from '../delivery/shards.ts';
 import { hasEarlierNotifications } from './earlier.ts';
+import { beforeAmong, earlierAmong, keptAmong } from './earlier-rows.ts';
 import { insertInShards, reincluded } from './insert-notifications.ts';
-import { hasContentOf, keptAmong, readRecordsOfOrphaned } from './kept-rows.ts';
+import { readRecordsOfOrphaned } from './kept-rows.ts';
 import {
   changedRow,
   queuedColumns,
@@ -82,17 +75,19 @@ export async function insertNotifications(
   const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, hashesOf(all)));
   if (hasEarlier) await lockEarlier(tx, all);
   const { watches, statuses } = await sourcesOf(tx, all, { records, hasEarlier, reorgIds });
+  const isBefore =
+    records === undefined
+      ? isOfMatches(tx, all)
+      : sql`${isOfMatches(tx, all)} and ${isOneOfRecords(sql`n.shard_id`, sql`n.watched_address_id`, records)}`;
   const selected = sql`
     t as (${transfersOf(all)}
-    ), ${wantedAmong({ watches, statuses }, { releasedNumber, confirmations, records, without, hasEarlier, reorgIds })}
-    ${hasEarlier ? earlierAmong(statuses, reorgIds) : sql``}`;
+    ), ${hasEarlier ? beforeAmong(statuses, isBefore) : sql``}
+    ${wantedAmong(watches, { releasedNumber, confirmations, records, without, hasEarlier, reorgIds })}
+    ${hasEarlier ? earlierAmong(reorgIds) : sql``}`;
   const made = sql`
     made as materialized (
-      select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, m.*,
-        ${hasEarlier ? replacedIdAmong(statuses) : sql`null::bigint`} as replaces
-      from (
-        select * from wanted ${hasEarlier ? sql`where not is_kept and row not in (select row from earlier)` : sql``} order by row
-      ) as m
+      select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, m.*
+      from (select *${hasEarlier ? sql` from fresh` : sql`, null::bigint as replaces from wanted`} order by row) as m
     )`;
   if (tx.isDistributed === true) return insertInShards(tx, { selected, made, hasEarlier, now });
   const rows = await tx.query<StoredCountRow>(sql`
@@ -113,7 +108,7 @@ export async function insertNotifications(
  * reorgs have orphaned and that stay (`is_kept`).
  */
 function wantedAmong(
-  { watches, statuses }: { watches: Sql; statuses: Sql },
+  watches: Sql,
   {
     releasedNumber,
     confirmations,
@@ -148,7 +143,7 @@ function wantedAmong(
   // A join of the two, to leave out kept rows that are selected, took time by the square of their number.
   const both = sql`
       select distinct on (shard_id, watched_address_id, tx_hash, kind, ordinal) * from (
-        ${selected} union all ${keptAmong(statuses, reorgIds, { watches, itsLane, row: rowFor(sql`true`) })}
+        ${selected} union all ${keptAmong(reorgIds, { watches, itsLane, row: rowFor(sql`true`) })}
       ) as found
       order by shard_id, watched_address_id, tx_hash, kind, ordinal, is_kept`;
   return sql`
@@ -242,46 +237,6 @@ const isWanted = sql`
     then w.watch_token and (w.tokens is null or t.amount >= (w.tokens ->> encode(t.token, 'hex'))::numeric)
     else w.watch_coin and t.amount >= coalesce(w.min_amount, 0) end
   and case w.direction when 'in' then t.receiver = ${matchedAddress} when 'out' then t.sender = ${matchedAddress} else true end`;
-
-/**
- * The notification that the new row replaces: of the same record and transaction, possibly seen by the receiver, with content
- * that the transaction no longer has. If there are several, the one at the nearest position.
- */
-const replacedIdAmong = (statuses: Sql) => sql`(
-  select n.id from ${statuses} n
-  where ${isOfTransaction(sql`m.tx_hash`)} and n.shard_id = m.shard_id and n.watched_address_id = m.watched_address_id
-    and n.kind = ${kindText(sql`m.kind`)} and n.reorg_id is not null and n.may_be_seen
-    and not exists (
-      select from t same where same.tx_hash = n.tx_hash and same.kind = m.kind and same.sender = n.sender
-        and same.receiver is not distinct from n.receiver and same.token is not distinct from n.token
-        and same.amount = n.amount and same.occurrence = n.occurrence)
-  order by abs(n.ordinal - m.ordinal), n.id desc limit 1)`;
-
-/**
- * CTEs for transfers that have a notification already (`earlier`). Those that are canonical again are updated (`changed`). An
- * acknowledged one stays processed. One that this commit orphaned only moves to its new block, and waits for its
- * confirmations again unless a receiver may have seen it. After a removal notice the row gets the next even revision, with a new
- * schedule. Delivery of a withdrawn one resumes at once, and its failures still count.
- */
-function earlierAmong(statuses: Sql, reorgIds: readonly number[]): Sql {
-  return sql`, earlier as materialized (
-      select distinct on (wanted.row) wanted.row, wanted.lane_id as new_lane_id, wanted.state as new_state,
-        wanted.release_number as new_release_number, wanted.sequence as new_sequence, wanted.unsent_epoch as new_epoch,
-        wanted.block_number as new_block_number, wanted.ordinal as new_ordinal, ${transferRevision} as new_revision,
-        n.shard_id, n.id, n.created_at, n.lane_id, n.watched_address_id, n.unsent_epoch,
-        case when ${isRemovalNotice} then 0 else n.retry_count end as retry_count,
-        case when ${isRemovalNotice} then 0 else n.redelivery_count end as redelivery_count,
-        n.next_retry_at, n.next_attempt_at, n.may_be_seen, n.state,
-        n.reorg_id is not null or n.state = 'withdrawn' as is_changed,
-        ${isRemovalNotice} or n.state in ('withdrawn', 'cancelled') as is_sent_again,
-        ${isTransferMessage} and (n.state = 'processed'
-          or n.state = 'waiting' and n.may_be_seen and n.reorg_id = any(${listOf(reorgIds)}::bigint[])) as stays
-      from wanted
-      join ${statuses} n on ${isOfTransaction(sql`wanted.tx_hash`)} and n.shard_id = wanted.shard_id
-        and n.watched_address_id = wanted.watched_address_id and ${hasContentOf('wanted')}
-      order by wanted.row, n.id
-    )`;
-}
 
 /** Whether notification `n` is of a transaction of these matches. */
 const isOfMatches = (tx: Tx, matches: readonly Match[]): Sql =>

@@ -335,4 +335,58 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const [row] = await listNotifications(database());
     assert.deepEqual([row?.state, row?.revision], ['withdrawn', 1]);
   });
+
+  /** One transaction with these transfers, acknowledged in block 2, that another block mines with the others. Returns its notifications. */
+  async function mineAgain(before: readonly Transfer[], after: readonly Transfer[]) {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), before);
+    await database().query(sql`update queue set may_be_seen = true`);
+    await mine(database(), headerOf(2, 1, 1), after, { now: later(3), reorg: { ancestorNumber: 1 } });
+    return database().query<{ id: number; ordinal: number; state: string; replaces: number | null }>(
+      sql`select id, ordinal, state, replaces from notification_status order by id`,
+    );
+  }
+
+  test('a transfer with new content replaces the nearest one of its transaction that is lost, and of two the later one', async () => {
+    const at = (amount: bigint, ...ordinals: number[]) =>
+      ordinals.map((ordinal) => paymentOf(amount + BigInt(ordinal), { ordinal }));
+    const rows = await mineAgain(
+      [...at(100n, 1, 5, 9), ...at(300n, 12)],
+      [...at(200n, 0, 3, 5, 7, 20), ...at(300n, 12)],
+    );
+    const ordinalOf = new Map(rows.map(({ id, ordinal }) => [id, ordinal]));
+    const replaced = rows.flatMap(({ ordinal, replaces }) =>
+      replaces === null ? [] : [[ordinal, ordinalOf.get(replaces)]],
+    );
+    assert.deepEqual(replaced, [
+      [0, 1],
+      [3, 5],
+      [5, 5],
+      [7, 9],
+      [20, 9],
+    ]);
+    assert.deepEqual(
+      rows.map(({ ordinal, state }) => `${ordinal} ${state}`),
+      ['1', '5', '9']
+        .map((ordinal) => `${ordinal} withdrawn`)
+        .concat(['12', '0', '3', '5', '7', '20'].map((ordinal) => `${ordinal} waiting`)),
+    );
+  });
+
+  // With other content, each notification was once compared with each transfer for each new one, which took longer than statements may.
+  for (const [content, changes] of [
+    ['other content', 1n],
+    ['the same content', 0n],
+  ] as const)
+    test(`a transaction of 1,500 transfers that is mined again with ${content} is one block like others`, async () => {
+      const logs = (plus: bigint) =>
+        Array.from({ length: 1_500 }, (_, ordinal) => paymentOf(BigInt(ordinal) + plus, { ordinal }));
+      const rows = await mineAgain(logs(1n), logs(1n + changes * 1_500n));
+      const replacing = rows.filter(({ replaces }) => replaces !== null);
+      assert.equal(rows.filter(({ state }) => state === 'waiting').length, 1_500);
+      assert.equal(rows.length, changes === 0n ? 1_500 : 3_000);
+      assert.equal(replacing.length, changes === 0n ? 0 : 1_500);
+      assert.ok(replacing.every(({ id, replaces }) => id - Number(replaces) === 1_500));
+    });
 });
