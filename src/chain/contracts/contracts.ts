@@ -6,6 +6,7 @@ import type { Address, Hash, Hex } from '../../core/hex.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { quantityOf } from '../blocks/bundle.ts';
 import type { ChainNodes } from '../nodes/nodes.ts';
+import { EXECUTION_CODES } from '../rpc/node-limits.ts';
 import type { RpcAnswer } from '../rpc/rpc.ts';
 
 /**
@@ -46,8 +47,6 @@ export function blockParameter(at: ReadAt): string | { blockHash: Hash } {
   return typeof at === 'number' ? quantityOf(at) : { blockHash: at };
 }
 
-/** The execution API has code 3 for a revert. Nethermind and OpenEthereum have the other one for every failure of the EVM. */
-const EXECUTION_CODES: ReadonlySet<number> = new Set([3, -32_015]);
 /**
  * How nodes name an execution that failed, which every node does for the same call: go-ethereum and its descendants in words
  * (core/vm/errors.go), Reth and anvil by revm's HaltReason, as in `EVM error: InvalidJump`.

@@ -21,25 +21,33 @@ type RpcRefusal = { code: number; message: string; data?: unknown };
 
 /** The limit in an HTTP answer with another status than 200. Undefined if the answer is about something else. */
 export function limitOfHttp({ statusCode, retryAfter, text, now }: HttpRefusal): Limit | undefined {
-  if (statusCode === 413 || TOO_MUCH.test(text)) return { kind: 'too much' };
-  const says = statusCode < 500 && TOO_OFTEN.test(text);
+  const wording = REVERT.test(text) ? '' : text;
+  if (statusCode === 413 || TOO_MUCH.test(wording)) return { kind: 'too much' };
+  const says = statusCode < 500 && TOO_OFTEN.test(wording);
   if (statusCode !== 429 && !says && !(statusCode === 503 && retryAfter !== undefined)) return undefined;
   return tooOften(text, parseRetryAfter(retryAfter, now));
 }
 
 /** The limit in a JSON-RPC error. Undefined if the error is about something else. */
 export function limitOfError({ code, message, data }: RpcRefusal): Limit | undefined {
+  // The contract, and so anyone, chooses the text of a revert.
+  if (EXECUTION_CODES.has(code) || REVERT.test(message)) return undefined;
   if (TOO_MUCH.test(message)) return { kind: 'too much' };
   if (OF_THE_QUESTION.test(message)) return undefined;
   if (!TOO_OFTEN_CODES.has(code) && !TOO_OFTEN.test(message)) return undefined;
   return tooOften(message, data === undefined ? undefined : waitOfText(jsonText(data) ?? ''));
 }
 
+/** The execution API has code 3 for a revert. Nethermind and OpenEthereum have the other one for every failure of the EVM. */
+export const EXECUTION_CODES: ReadonlySet<number> = new Set([3, -32_015]);
+
+const REVERT = /revert|VM execution error/i;
+
 /**
- * -32005 EIP-1474 "limit exceeded" (Infura, Erigon, BSC) · -32007 QuickNode · -32016 OP-stack proxies (Base) ·
- * -32029 and 429 gateways that repeat the HTTP status (Alchemy).
+ * -32005 EIP-1474 "limit exceeded" (Infura, Erigon, BSC) · -32007 QuickNode · -32029 and 429 gateways that repeat the HTTP
+ * status (Alchemy). -32016 is missing: OP-stack proxies (Base) have it for "over rate limit", Nethermind for a timeout.
  */
-const TOO_OFTEN_CODES = new Set([-32_005, -32_007, -32_016, -32_029, 429]);
+const TOO_OFTEN_CODES = new Set([-32_005, -32_007, -32_029, 429]);
 
 const TOO_OFTEN =
   /rate.?limit|too many.{0,20}requests?|(request|call|usage|throughput|capacity|credits?) (limit|quota)|requests? per (second|minute|hour|day)|exceed.{0,60}(capacity|quota|compute units|credits|requests|throughput)|(capacity|quota|compute units|credits|request count).{0,40}exceed|(daily|monthly) .{0,20}(limit|quota|count|capacity)|throttl|slow down/i;

@@ -65,6 +65,14 @@ for (const [code, message] of [
   [-32_000, 'exceeds block gas limit'],
   [-32_000, 'execution timeout'],
   [-32_603, 'internal error'],
+  [-32_016, 'debug_traceBlockByHash request was canceled due to enabled timeout.'],
+  [3, 'execution reverted: rate limit exceeded'],
+  [3, 'slow down'],
+  [-32_015, 'VM execution error.'],
+  [-32_015, 'rate limit exceeded'],
+  [-32_000, 'execution reverted: batch too large'],
+  [-32_000, 'VM execution error: too many requests'],
+  [-32_000, 'VM Exception while processing transaction: revert daily limit'],
 ] as const) {
   test(`"${message}" (${code}) says nothing about limits`, () => {
     assert.equal(limitOfError({ code, message }), undefined);
@@ -99,6 +107,12 @@ const http: [name: string, refusal: Partial<Parameters<typeof limitOfHttp>[0]>, 
     { statusCode: 403, text: '{"error":{"message":"daily quota exceeded"}}' },
     'unsaid',
   ],
+  [
+    '400 with a revert',
+    { statusCode: 400, text: '{"error":{"code":3,"message":"execution reverted: rate limit exceeded"}}' },
+    'none',
+  ],
+  ['429 with a revert', { statusCode: 429, text: 'execution reverted' }, 'unsaid'],
   ['403', { statusCode: 403, text: 'invalid API key' }, 'none'],
   ['413', { statusCode: 413 }, 'too much'],
   ['400 with its reason', { statusCode: 400, text: '{"error":{"message":"batch too large"}}' }, 'too much'],
