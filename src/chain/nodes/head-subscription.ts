@@ -14,6 +14,8 @@ import type { Log } from '../../core/log.ts';
 import { redactorOf } from '../../core/redact.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { parseHeader, quantity } from '../rpc/parse.ts';
+import { type Allowance, createAllowance } from './allowance.ts';
+import { createHeadBell } from './head-bell.ts';
 
 /** The state of the subscription to one ws URL. */
 export type SocketStatus = {
@@ -31,7 +33,9 @@ type SocketsOptions = {
   chainId: number;
   clock: Clock;
   log: Log;
-  /** Called for each head, and when a socket connects or closes. */
+  /** The number of the head that the nodes agreed on last. Undefined before the first one. */
+  headNumber(): number | undefined;
+  /** Called for each new head of a socket, and when one connects or closes, as often as `createHeadBell` allows. */
   onHead(): void;
 };
 
@@ -52,6 +56,13 @@ const SILENCE_MS_MIN = 5_000;
 const BLOCK_TIMES_KEPT = 15;
 /** Ample for a header, which is below 4 KiB, or 70 KiB with the hashes of 1,000 transactions. Parsing a message holds the event loop. */
 const MESSAGE_BYTES_MAX = 128 * 1024;
+/**
+ * What a socket may send at once and each second. Headers of 1,000 transactions every third of a second, and a burst of 2,000
+ * ordinary ones, are below. Parsing the most hostile messages at this rate holds the event loop for 3 % of the time.
+ */
+const SENT_BYTES = { max: 4 * 1024 * 1024, perSecond: 256 * 1024 };
+/** A message counts as at least this much, because handling a short one takes time too. */
+const SENT_BYTES_MIN = 1024;
 /** A node's message goes to the log and to the status page. */
 const REASON_CHARACTERS_MAX = 300;
 const CHAIN_ID_CALL = 1;
@@ -82,6 +93,10 @@ export function openSockets(options: SocketsOptions) {
       const name = new URL(url).origin;
       const status: SocketStatus = { name, connectedSince: undefined, heads: 0, lastReason: undefined };
       byUrl.set(url, status);
+      const ring = createHeadBell({
+        ...{ clock, signal: closing.signal, headNumber: options.headNumber, onRing: options.onHead },
+      });
+      let pushedHash: Hash | undefined;
       return followHeads({
         url,
         chainId: options.chainId,
@@ -90,18 +105,22 @@ export function openSockets(options: SocketsOptions) {
         silenceMsMax,
         onHead(head, json) {
           status.heads += 1;
+          if (head.hash === pushedHash) return;
+          pushedHash = head.hash;
           if (head.hash !== lastHash) arrivals.push(clock.now().getTime());
           if (arrivals.length > BLOCK_TIMES_KEPT) arrivals.shift();
           lastHash = head.hash;
+          const isTaken = !pushed.has(url);
           pushed.set(url, { url, number: head.number, json });
-          options.onHead();
+          // Until its last head is taken, the bell has rung or will ring.
+          if (isTaken) ring();
         },
         onState(state, reason) {
           status.connectedSince = state === 'connected' ? clock.now() : undefined;
           if (state === 'closed') status.lastReason = reason;
           log.debug({ node: name, state, reason }, 'node.websocket');
           // Heads may have passed while the socket was down, so the caller must ask at once.
-          options.onHead();
+          ring();
         },
       });
     });
@@ -125,24 +144,28 @@ export function openSockets(options: SocketsOptions) {
 /** Keeps one subscription open until the signal aborts. Never rejects. */
 export async function followHeads(options: HeadSocketOptions): Promise<void> {
   const { clock, signal } = options;
-  /** Connections in a row that brought no head. */
+  const sent = createAllowance(clock, SENT_BYTES);
+  /** Connections in a row that brought no head or flooded. */
   let failureCount = 0;
   while (!signal.aborted) {
-    const { heads, reason } = await oneConnection(options);
+    const { isUseful, reason } = await oneConnection(options, sent);
     options.onState('closed', reason);
-    failureCount = heads > 0 ? 0 : failureCount + 1;
+    failureCount = isUseful ? 0 : failureCount + 1;
     await clock.wait(backOffMs(RECONNECT_MS, failureCount), signal);
   }
 }
 
-/** Runs one socket until it ends. Returns how many heads it brought and why it ended. */
-async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
+/** Runs one socket until it ends. Returns why it ended, and whether it brought heads without flooding. */
+async function oneConnection(
+  options: HeadSocketOptions,
+  sent: Allowance,
+): Promise<{ isUseful: boolean; reason: string }> {
   const { clock, signal } = options;
   const { url, headers } = splitCredentials(options.url);
   const socket = new WebSocket(url, { headers, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const redact = redactorOf(options.url);
   const connection = startAbort(signal);
-  let heads = 0;
+  let isUseful = false;
   let reason = 'closed';
   let lastMessageMs = clock.now().getTime();
   let isSubscribed = false;
@@ -157,8 +180,12 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   });
   socket.on('message', (data: RawData) => {
     lastMessageMs = clock.now().getTime();
-    // ws uses the other types only if its `binaryType` is changed.
-    if (!Buffer.isBuffer(data)) return;
+    // ws uses the other types only if its `binaryType` is changed. After the end, it gives what had arrived before.
+    if (!Buffer.isBuffer(data) || connection.signal.aborted) return;
+    if (!sent.take(Math.max(data.length, SENT_BYTES_MIN))) {
+      isUseful = false;
+      return end(`it sends more than ${SENT_BYTES.perSecond / 1024} KiB a second`);
+    }
     try {
       const message = parseMessage(data.toString());
       if (message.kind === 'chain') {
@@ -177,7 +204,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
         );
       }
       if (message.kind === 'head') {
-        heads += 1;
+        isUseful = true;
         options.onHead(message.head, message.json);
       }
     } catch (error) {
@@ -195,7 +222,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   connection.release();
   // Don't start a closing handshake, because a node that hangs would never answer it.
   socket.terminate();
-  return { heads, reason };
+  return { isUseful, reason };
 }
 
 type Message =

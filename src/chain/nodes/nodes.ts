@@ -126,7 +126,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
   const { clock, log, metrics } = options;
   const nodes = httpUrls(options.urls).map((url) => createNode(url, options));
   const quorum = createQuorum(nodes, options.quorum ?? 'auto', clock);
-  const sockets = openSockets(options);
+  const sockets = openSockets({ ...options, headNumber: () => heads.served()?.number });
   const reader = createNodeReader({ ...options, nodes });
   const { prepare, rpcFor, header: headerOf } = reader;
   const firstNode = createFirstNode({ nodes, clock, metrics, rpcFor });

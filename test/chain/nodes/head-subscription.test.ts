@@ -132,6 +132,41 @@ for (const [name, message, reason] of [
     }));
 }
 
+for (const [name, message] of [
+  ['heads', headMessage(7)],
+  ['data that is nested deeply', `${'['.repeat(60_000)}${']'.repeat(60_000)}`],
+  ['empty messages', '0'],
+] as const) {
+  test(`a socket that floods with ${name} is closed, and opened again after longer and longer pauses`, () =>
+    follow(async (stage) => {
+      const { node, ends } = stage;
+      const flood = (end: number) => {
+        for (let sentBytes = 0; sentBytes <= 4 * 1024 * 1024; sentBytes += Math.max(message.length, 1024))
+          node.send(message);
+        return waitUntil(() => ends.length === end);
+      };
+      await flood(1);
+      assert.deepEqual(ends, ['it sends more than 256 KiB a second']);
+      await passPause(stage, 1, 500);
+      await subscribed(node, 2);
+      await flood(2);
+      await passPause(stage, 2, 1_000);
+      await subscribed(node, 3);
+    }));
+}
+
+test('2,000 heads at once, and then one each 10 ms, keep the socket open', () =>
+  follow(async ({ node, clock, ends, heads }) => {
+    for (let count = 1; count <= 2_000; count += 1) node.send(headMessage(count));
+    await waitUntil(() => heads.length === 2_000);
+    for (let count = 1; count <= 200; count += 1) {
+      clock.advance(10);
+      node.send(headMessage(2_000 + count));
+      await waitUntil(() => heads.length === 2_000 + count);
+    }
+    assert.deepEqual(ends, []);
+  }));
+
 test('a head that lists the hashes of 1,000 transactions is taken', () =>
   follow(async ({ node, heads }) => {
     const { params, ...message } = JSON.parse(headMessage(7));
@@ -314,6 +349,32 @@ test('a head pushed from another host or port is only a hint, and nodes that lac
       scripted.map((node, index) => node.exchangeCount() - (asked[index] ?? 0)),
       [2, 2],
     );
+  }));
+
+test('a node that repeats its head has no node asked more often', () =>
+  withPushingNodes(async ({ nodes, sockets, ringCount }) => {
+    const { signal } = new AbortController();
+    sockets[2].send(headMessage(6));
+    await waitUntil(() => nodes.sockets()[2]?.heads === 1);
+    await nodes.head(signal);
+    const rung = ringCount();
+    for (let count = 2; count <= 50; count += 1) sockets[2].send(headMessage(6));
+    await waitUntil(() => nodes.sockets()[2]?.heads === 50);
+    assert.equal(ringCount(), rung);
+  }));
+
+test('a node that pushes ever higher heads has the nodes asked a few times', () =>
+  withPushingNodes(async ({ nodes, sockets, clock, ringCount }) => {
+    const rung = ringCount();
+    for (let count = 1; count <= 50; count += 1) {
+      sockets[2].send(headMessage(1_000 * count));
+      await waitUntil(() => nodes.sockets()[2]?.heads === count);
+      await nodes.head(AbortSignal.abort()).catch(() => {});
+    }
+    const few = ringCount();
+    assert.ok(few - rung <= 6, `${few - rung} rings`);
+    clock.advance(2_000);
+    await waitUntil(() => ringCount() === few + 1);
   }));
 
 function headMessage(number: number): string {
