@@ -18,7 +18,7 @@ export type Poll<C, T> = {
 };
 
 /** If a voter takes longer, the next one is asked too. */
-const LATE_MS = 1_000;
+export const LATE_MS = 1_000;
 
 /**
  * Asks voters in their order until `quorum` of them have given equal answers. It asks only as many at a time as

@@ -51,6 +51,8 @@ export type Node = {
   /** How long the head, and a bundle of up to three blocks, took lately. */
   readonly headTimes: DurationWindow;
   readonly bundleTimes: DurationWindow;
+  /** How long the trace of a block took lately, or at least took when it was no longer needed. */
+  readonly traceTimes: DurationWindow;
   /** Bundles in a row that another node gave first although it was asked later. */
   lostCount: number;
   /** How often it was asked in addition to a slow node, and how often an additional node was faster than it. */
@@ -145,6 +147,7 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
     headAskedAt: undefined,
     headTimes: createDurationWindow(clock),
     bundleTimes: createDurationWindow(clock),
+    traceTimes: createDurationWindow(clock),
     lostCount: 0,
     hedges: 0,
     overtaken: 0,
@@ -222,9 +225,10 @@ export function isReady(node: Node, now: number): boolean {
 
 /**
  * The order in which to ask the nodes: first those without a problem, as configured. Then nodes that are slow or
- * behind, then limited ones, then failing ones, and last nodes that disagree with stored blocks.
+ * behind, then limited ones, then failing ones, and last nodes that disagree with stored blocks. `alsoSlow` are slow for this
+ * request.
  */
-export function byReadiness(nodes: readonly Node[], now: number): Node[] {
+export function byReadiness(nodes: readonly Node[], now: number, alsoSlow: readonly Node[] = []): Node[] {
   const rank = (node: Node) =>
     node.disagreement !== undefined
       ? 4
@@ -232,7 +236,7 @@ export function byReadiness(nodes: readonly Node[], now: number): Node[] {
         ? 3
         : node.rpc.throttle.isLimited()
           ? 2
-          : node.blocksBehind !== undefined || isSlow(node, now)
+          : node.blocksBehind !== undefined || isSlow(node, now) || alsoSlow.includes(node)
             ? 1
             : 0;
   const freeAt = (node: Node) =>
@@ -273,12 +277,23 @@ export function noteBundleTime(nodes: readonly Node[], node: Node, tookMs: numbe
   node.lostCount = 0;
   node.bundleTimes.add(tookMs);
   if (nodes.length === 1) return;
+  for (const one of muchSlower(nodes, 'bundleTimes')) comeLater(one, now);
+}
+
+/** The nodes that are much slower than the best one. */
+function muchSlower(nodes: readonly Node[], times: 'bundleTimes' | 'traceTimes'): Node[] {
   const medians = nodes
-    .filter(({ bundleTimes }) => bundleTimes.count() >= SLOW_SAMPLES_MIN)
-    .map((one) => ({ one, median: one.bundleTimes.percentile(50) ?? 0 }));
+    .filter((one) => one[times].count() >= SLOW_SAMPLES_MIN)
+    .map((one) => ({ one, median: one[times].percentile(50) ?? 0 }));
   const best = Math.min(...medians.map(({ median }) => median));
-  for (const { one, median } of medians)
-    if (median > SLOW_FACTOR * best && median > SLOW_MS_MIN) comeLater(one, now);
+  return medians
+    .filter(({ median }) => median > SLOW_FACTOR * best && median > SLOW_MS_MIN)
+    .map(({ one }) => one);
+}
+
+/** The order in which to ask the nodes for traces: as `byReadiness`, except that nodes which trace slowly count as slow. */
+export function byTraceReadiness(tracers: readonly Node[], now: number): Node[] {
+  return byReadiness(tracers, now, muchSlower(tracers, 'traceTimes'));
 }
 
 /** Records that another node gave a bundle first although it was asked later. */

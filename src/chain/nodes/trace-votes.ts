@@ -1,6 +1,7 @@
 /**
  * Lets the nodes that can trace decide the internal transfers of a block.
  */
+import { startAbort } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
@@ -9,13 +10,18 @@ import { quantityOf, traceCall } from '../blocks/bundle.ts';
 import { type ListedBlock, readDigest } from '../blocks/internal-transfers.ts';
 import { DisputeFault } from '../proof/false-answer.ts';
 import type { ObservedRpc, RpcAnswer, RpcCall } from '../rpc/rpc.ts';
-import { type Poll, poll, type Vote } from './equal-answers.ts';
-import { byReadiness, canTrace, type Node } from './node.ts';
+import { LATE_MS, type Poll, poll, type Vote } from './equal-answers.ts';
+import { byTraceReadiness, canTrace, type Node } from './node.ts';
 import type { NodeReader } from './node-reader.ts';
 import { describeDisagreement, namesOf, type OutvotedAnswers } from './poll-report.ts';
 
 /** Traces of one block that were requested before its transactions were known. */
-type EarlyTraces = { hash: Hash | undefined; answers: Map<Node, Promise<RpcAnswer | undefined>> };
+type EarlyTraces = {
+  hash: Hash | undefined;
+  answers: Map<Node, Promise<RpcAnswer | undefined>>;
+  /** Aborts the requests that are still under way. */
+  end(): void;
+};
 
 type TraceVote = Vote<Node, undefined>;
 
@@ -24,7 +30,7 @@ type TraceVotes = {
   tracers(): Node[];
   /**
    * Lets other nodes trace the block while this node delivers it, because a trace may take as long as everything
-   * else together.
+   * else together. Call `end` once the block is decided.
    */
   startEarly(node: Node, hash: Hash | undefined, signal: AbortSignal): EarlyTraces;
   /**
@@ -61,6 +67,8 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
   let silentSince: number | undefined;
   const nowMs = () => clock.now().getTime();
   const tracers = () => nodes.filter(canTrace);
+  const inOrder = () => byTraceReadiness(tracers(), nowMs());
+  const ask = createAsk(clock);
   /** Smaller than the quorum if fewer nodes can trace. */
   const needed = () => Math.min(quorum.needed(), tracers().length);
 
@@ -81,16 +89,23 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
     tracers,
     startEarly(node, hash, signal) {
       const answers: EarlyTraces['answers'] = new Map();
-      if (hash === undefined) return { hash, answers };
-      const others = byReadiness(tracers(), nowMs()).filter((other) => other !== node);
+      const work = startAbort(signal);
+      const end = () => {
+        work.abort();
+        work.release();
+      };
+      if (hash === undefined) return { hash, answers, end };
+      const others = inOrder().filter((other) => other !== node);
       for (const other of others.slice(0, needed() - 1)) {
         if (other.capabilities?.traces !== BY_HASH) continue;
-        const answer = read(other, signal, (rpc) => ask(rpc, traceCall(BY_HASH, hash), signal));
+        const answer = read(other, work.signal, (rpc) =>
+          ask({ node: other, rpc, call: traceCall(BY_HASH, hash) }, work.signal),
+        );
         // The poll reports its Fault.
         answer.catch(() => {});
         answers.set(other, answer);
       }
-      return { hash, answers };
+      return { hash, answers, end };
     },
     async decide(block, { cast = [], early }, signal) {
       const what = `the internal transfers of block ${block.number} (${block.hash})`;
@@ -98,10 +113,10 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
       const patienceMs = isSilent ? SILENT_PATIENCE_MS : undefined;
       const outcome = await poll(
         { clock, signal, quorum: needed(), cast, patienceMs },
-        byReadiness(tracers(), nowMs()),
+        inOrder(),
         async (node, abort) => {
           const given = block.hash === early?.hash ? early.answers.get(node) : undefined;
-          return { key: await askDigest({ clock, read, node, block, given }, abort), answer: undefined };
+          return { key: await askDigest({ clock, read, ask, node, block, given }, abort), answer: undefined };
         },
       );
       outvoted.note(outcome, what);
@@ -124,10 +139,12 @@ async function askDigest(
   {
     clock,
     read,
+    ask,
     node,
     block,
     given,
   }: Pick<TraceVotesOptions, 'clock' | 'read'> & {
+    ask: Ask;
     node: Node;
     block: ListedBlock;
     given: Promise<RpcAnswer | undefined> | undefined;
@@ -139,7 +156,7 @@ async function askDigest(
     const outcome = await read(node, signal, async (rpc, { traces: method }) => {
       if (method === 'none') throw new Fault('unavailable', `${rpc.name} cannot trace`);
       const id = method === BY_HASH ? block.hash : quantityOf(block.number);
-      answer ??= await ask(rpc, traceCall(method, id), signal);
+      answer ??= await ask({ node, rpc, call: traceCall(method, id) }, signal);
       const digest = await readDigest(rpc, method, answer, block, signal);
       // Tracing other transactions for this long counts as an error. Lacking a block for a moment doesn't.
       if ('fault' in digest && waitMs === undefined && digest.fault.code === 'inconsistent')
@@ -156,5 +173,24 @@ async function askDigest(
 
 const BY_HASH = 'debug_traceBlockByHash';
 
-const ask = async (rpc: ObservedRpc, call: RpcCall, signal: AbortSignal) =>
-  (await rpc.batch([call], signal))[0];
+type Ask = ReturnType<typeof createAsk>;
+
+/** The returned function asks a node for a trace and notes how long it took. */
+const createAsk =
+  (clock: Clock) =>
+  async (
+    { node, rpc, call }: { node: Node; rpc: ObservedRpc; call: RpcCall },
+    signal: AbortSignal,
+  ): Promise<RpcAnswer | undefined> => {
+    const startedAt = clock.now().getTime();
+    let isTraced = false;
+    try {
+      const [answer] = await rpc.batch([call], signal);
+      isTraced = answer?.ok === true;
+      return answer;
+    } finally {
+      const tookMs = clock.now().getTime() - startedAt;
+      // An error, or the end of a request that is no longer needed, says only that a trace takes at least this long.
+      if (isTraced || tookMs >= LATE_MS) node.traceTimes.add(tookMs);
+    }
+  };

@@ -94,22 +94,26 @@ export function createVoting({ nodes, quorum, clock, log, read }: VotingOptions)
     if (scrutiny !== 'full' || parts !== undefined) return fetch();
     await probeOthers(signal);
     const early = traces.startEarly(node, references.find(isHash), signal);
-    const bundles = await fetch();
-    for (const bundle of bundles) {
-      checkGas(node, bundle);
-      const { header, traced, transactions } = bundle;
-      if (!traced || transactions.length === 0 || traces.tracers().length < 2) continue;
-      const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
-      const own = digestOf(internalTransfersOf(bundle));
-      const cast = [{ voter: node, key: own, answer: undefined }];
-      const { key, names } = await traces.decide(block, { cast, early }, signal);
-      if (key !== own)
-        throw new LieFault(
-          header.number,
-          `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
-        );
+    try {
+      const bundles = await fetch();
+      for (const bundle of bundles) {
+        checkGas(node, bundle);
+        const { header, traced, transactions } = bundle;
+        if (!traced || transactions.length === 0 || traces.tracers().length < 2) continue;
+        const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
+        const own = digestOf(internalTransfersOf(bundle));
+        const cast = [{ voter: node, key: own, answer: undefined }];
+        const { key, names } = await traces.decide(block, { cast, early }, signal);
+        if (key !== own)
+          throw new LieFault(
+            header.number,
+            `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
+          );
+      }
+      return bundles;
+    } finally {
+      early.end();
     }
-    return bundles;
   };
 
   return {

@@ -295,6 +295,49 @@ test('while nodes agree, only as many as must agree trace each block', () =>
     );
   }));
 
+/** Does the work while the second node hangs, and returns how many requests each node got for it. */
+async function passingLate({ scripted, clock }: NodesStage, work: Promise<unknown>): Promise<number[]> {
+  const before = scripted.map((node) => node.exchangeCount());
+  const hangs = () => nodeAt(scripted, 1).exchangeCount() > (before[1] ?? 0);
+  let isDone = false;
+  const end = () => {
+    isDone = true;
+  };
+  work.then(end, end);
+  await waitUntil(() => {
+    if (hangs() && clock.waits().includes(1_000)) clock.advance(1_000);
+    return isDone;
+  });
+  await work;
+  return scripted.map((node, index) => node.exchangeCount() - (before[index] ?? 0));
+}
+
+test('a node that hangs while it traces delays five blocks, and then no more for ten minutes', () =>
+  withNodes([complete(), complete(), complete()], async (stage) => {
+    await stage.nodes.head(signal);
+    nodeAt(stage.scripted, 1).setHttp({ delayMs: 600_000 });
+    const isAborted = () => stage.nodes.status()[1]?.throttle.inFlight === 0;
+    const decide = async () => {
+      const counts = await passingLate(stage, stage.nodes.areConfirmed(listed(7), transfersOf(7), signal));
+      await waitUntil(isAborted);
+      return counts;
+    };
+    for (let block = 1; block <= 5; block += 1) assert.deepEqual(await decide(), [1, 1, 1]);
+    const since = stage.clock.steadyMs();
+    for (let block = 1; block <= 5; block += 1) assert.deepEqual(await decide(), [1, 0, 1]);
+    assert.equal(stage.clock.steadyMs(), since);
+    stage.clock.advance(600_000);
+    assert.deepEqual(await decide(), [1, 1, 1]);
+  }));
+
+test('once a block is decided, traces that are still under way are aborted', () =>
+  withNodes([complete(), complete(), complete()], async (stage) => {
+    await read(stage);
+    nodeAt(stage.scripted, 1).setHttp({ delayMs: 600_000 });
+    await passingLate(stage, stage.nodes.bundles([seven], signal, full));
+    await waitUntil(() => stage.nodes.status()[1]?.throttle.inFlight === 0);
+  }));
+
 test('without scrutiny no other node is asked', () =>
   withNodes([complete(), complete()], async (stage) => {
     await stage.nodes.head(signal);
