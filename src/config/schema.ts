@@ -125,7 +125,7 @@ const Chain = Type.Object(
       maxItems: 32,
       default: [],
       description:
-        'Transaction types that auto accepts although Chainbell cannot prove them, in addition to those that it has observed. "unsigned" stands for transactions without a signature.',
+        'Transaction types that auto accepts although Chainbell cannot prove them, in addition to those that it has observed. "unsigned" stands for transactions without a signature, or with one that the chain made up (r = s = 1).',
     }),
     addressFilter: AddressFilter,
   },

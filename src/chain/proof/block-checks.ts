@@ -59,6 +59,8 @@ export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly Fo
 export type Checks = Record<CheckName, CheckResult> & {
   isEmpty: boolean;
   unencodableTypes: readonly string[];
+  /** Set if the chain made up the signature of a native transfer. Then `unencodableTypes` has `unsigned`, although all roots hold. */
+  hasMadeUpSignature?: true;
 };
 
 /**

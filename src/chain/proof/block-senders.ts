@@ -3,18 +3,22 @@
  * until a sender is needed.
  */
 import { randomInt } from 'node:crypto';
-import type { ForgedSender, SenderEvidence, SenderScope } from './block-checks.ts';
+import type { BlockProof, Checks, ForgedSender, SenderEvidence, SenderScope } from './block-checks.ts';
 import type { OnHashed } from './prove-block.ts';
+import { UNSIGNED } from './roots.ts';
 import { recoverSender } from './senders.ts';
 
 type SenderCollection = {
   add: OnHashed;
   /**
    * Recovers all senders, or for the scope `matched` a random sample.
-   * @returns the forged senders among them, and the evidence for recovering senders later.
+   * @returns the forged senders among them, and the evidence for recovering senders later. `madeUp` are the transfers whose
+   * signature may be made up by the chain. They count as unsigned, so there is no evidence for them.
    */
-  finish(scope: SenderScope): { senders: SenderEvidence; forged: ForgedSender[] };
+  finish(scope: SenderScope): SenderFindings;
 };
+
+type SenderFindings = { senders: SenderEvidence; forged: ForgedSender[]; madeUp: ForgedSender[] };
 
 /**
  * One transfer in this many has its sender recovered in every block. The choice is random, so a node can't
@@ -28,10 +32,18 @@ export function collectSenders(
   isSampled: () => boolean = () => randomInt(SAMPLE_TRANSFERS) === 0,
 ): SenderCollection {
   const transfers: { hash: string; from: unknown; encoded: Buffer }[] = [];
+  const madeUp: ForgedSender[] = [];
   return {
-    add({ hash, from, value }, encoded) {
+    add({ hash, from, value, r, s }, encoded) {
       // A notification takes its sender from the transaction only for native transfers.
       if (isZero(value)) return;
+      if (isOne(r) && isOne(s)) {
+        const signer = recoverSender(encoded);
+        if (signer !== String(from).toLowerCase()) {
+          madeUp.push({ hash: String(hash), signer: signer ?? NO_SIGNER });
+          return;
+        }
+      }
       transfers.push({ hash: String(hash), from, encoded });
     },
     finish(scope) {
@@ -41,7 +53,7 @@ export function collectSenders(
         const signer = recoverSender(encoded);
         return signer === String(from).toLowerCase() ? [] : [{ hash, signer: signer ?? NO_SIGNER }];
       });
-      if (scope === 'all') return { senders: { hashes, signed: undefined }, forged };
+      if (scope === 'all') return { senders: { hashes, signed: undefined }, forged, madeUp };
       // A separate buffer can be transferred to the main thread. The encodings are views of larger buffers.
       const bytes = new Uint8Array(transfers.reduce((sum, { encoded }) => sum + encoded.length, 0));
       let end = 0;
@@ -50,12 +62,25 @@ export function collectSenders(
         end += encoded.length;
         return end;
       });
-      return { senders: { hashes, signed: { bytes, ends } }, forged };
+      return { senders: { hashes, signed: { bytes, ends } }, forged, madeUp };
     },
   };
+}
+
+/**
+ * The proof of a block with its senders. Moonbeam gives r = s = 1 to transactions that another chain dispatches (XCM). Anyone
+ * can find a transaction that some account signed so, and a node could then name any sender for it. So a sender
+ * that is not the signer is accepted only like one of an unsigned transaction, and only if the transaction is in the block.
+ */
+export function withSenders(checks: Checks, { senders, forged, madeUp }: SenderFindings): BlockProof {
+  if (madeUp.length === 0) return { ...checks, senders, forged };
+  if (checks.transactionsRoot !== 'holds') return { ...checks, senders, forged: [...forged, ...madeUp] };
+  const unencodableTypes = [...new Set([...checks.unencodableTypes, UNSIGNED])].sort();
+  return { ...checks, unencodableTypes, hasMadeUpSignature: true, senders, forged };
 }
 
 /** Stands for the signer if no key matches the signature. */
 const NO_SIGNER = 'no account';
 
+const isOne = (value: unknown) => typeof value === 'string' && /^0x0*1$/.test(value);
 const isZero = (value: unknown) => typeof value !== 'string' || /^0x0*$/.test(value);

@@ -141,14 +141,14 @@ export function createCalibration(options: CalibrationOptions): Calibration {
     },
     judge(name, checks) {
       const broken = checkNames.filter((check) => refuses(check, checks));
-      if (broken.length > 0) {
+      const refused = isUndecided(checks, broken) ? types.refused(checks) : [];
+      if (broken.length > 0 || refused.length > 0) {
         // While the check is open, the next sample asks all nodes for this block too.
         const open = broken.filter((check) => nodeCount > 1 && isOpen(check) && checks[check] === 'fails');
         for (const check of open) {
           doubted.add(check);
           if (broke[check]()) needsSample = true;
         }
-        const refused = broken.some((check) => checks[check] === 'unknown') ? types.refused(checks) : [];
         if (types.doubt(refused)) needsSample = true;
         throw refusal(name, { broken, checks, states, advice: adviceOn(refused, mode) });
       }
@@ -232,6 +232,10 @@ const noBlocks = () => eachCheck((): Tally => ({ held: 0, failed: 0 }));
 const keeps = ({ held, failed }: Tally) => held >= EVIDENCE_BLOCKS_MIN && held > failed;
 const breaks = ({ held, failed }: Tally) => failed > held;
 
+/** Whether the block has a transaction that no check decides, so that its type must be accepted. */
+const isUndecided = (checks: Checks, broken: readonly CheckName[]): boolean =>
+  checks.hasMadeUpSignature === true || broken.some((check) => checks[check] === 'unknown');
+
 function refusal(
   name: string,
   {
@@ -246,7 +250,8 @@ function refusal(
     advice: string;
   },
 ): Fault {
-  const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
+  const reasons = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`);
+  const what = reasons.length > 0 ? reasons.join(', ') : 'the signature of a transfer is not of its sender';
   // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
   const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
   return new UnprovedFault(`${name} is not proved: ${what}${advice}`, {

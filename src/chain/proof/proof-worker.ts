@@ -4,7 +4,7 @@
  */
 import { parentPort } from 'node:worker_threads';
 import type { RawBlock, SenderScope } from './block-checks.ts';
-import { collectSenders } from './block-senders.ts';
+import { collectSenders, withSenders } from './block-senders.ts';
 import { proveBlock } from './prove-block.ts';
 import { recoverSender } from './senders.ts';
 
@@ -23,11 +23,8 @@ parentPort?.on('message', (task: ProofTask) => {
   const { id, raw, scope } = task;
   const senders = collectSenders();
   const checks = proveBlock(raw.block, raw.receipts, senders.add);
-  const found = senders.finish(scope);
-  const { signed } = found.senders;
+  const answer = withSenders(checks, senders.finish(scope));
+  const { signed } = answer.senders;
   // The signed bytes are transferred, not copied.
-  parentPort?.postMessage(
-    { id, answer: { ...checks, ...found } },
-    signed === undefined ? [] : [signed.bytes.buffer],
-  );
+  parentPort?.postMessage({ id, answer }, signed === undefined ? [] : [signed.bytes.buffer]);
 });

@@ -65,8 +65,10 @@ export function unencodableType(transaction: Json): string | undefined {
   const type = typeOf(transaction);
   // Any other value counts as encodable here, because no chain has such a type. Encoding it then fails.
   if (type > TYPE_MAX && type <= ONE_BYTE_MAX && Number.isInteger(type)) return `0x${type.toString(16)}`;
-  return isZero(transaction.r) && isZero(transaction.s) ? 'unsigned' : undefined;
+  return isZero(transaction.r) && isZero(transaction.s) ? UNSIGNED : undefined;
 }
+
+export const UNSIGNED = 'unsigned';
 
 /** Whether it is a deposit of the OP Stack, which has no signature: the chain itself creates it. */
 export const isDeposit = (transaction: Json): boolean => typeOf(transaction) === OP_DEPOSIT;

@@ -3,6 +3,7 @@
  * docs/explanation/proof.md).
  */
 import type { Checks, ProofMode } from './block-checks.ts';
+import { UNSIGNED } from './roots.ts';
 
 type TypesOptions = {
   mode: ProofMode;
@@ -94,8 +95,10 @@ export function createTypes(options: TypesOptions): Types {
 /** What the operator can do about a block that was refused for these types. Empty without any. */
 export function adviceOn(types: readonly string[], mode: ProofMode): string {
   if (types.length === 0) return '';
-  const named = types.map((type) => (type === UNSIGNED ? 'without a signature' : `of type ${type}`));
-  const reason = `Chainbell can't encode transactions ${named.join(' or ')}`;
+  const named = types.map((type) =>
+    type === UNSIGNED ? 'without a signature of their sender' : `of type ${type}`,
+  );
+  const reason = `Chainbell can't prove transactions ${named.join(' or ')}`;
   const key = `chain.unprovedTypes: [${types.map((type) => `"${type}"`).join(', ')}]`;
   if (mode === 'strict')
     return `: ${reason}, and chain.verify is strict. If the chain has them, set chain.verify to auto and ${key}; otherwise replace the node`;
@@ -109,5 +112,3 @@ export function adviceOn(types: readonly string[], mode: ProofMode): string {
 function unprovedIn({ receiptsRoot, unencodableTypes }: Checks): readonly string[] {
   return receiptsRoot === 'holds' ? unencodableTypes.filter((type) => type === UNSIGNED) : unencodableTypes;
 }
-
-const UNSIGNED = 'unsigned';
