@@ -9,7 +9,7 @@ import { wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import { recordKeys } from '../delivery/shards.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
-import { insertNotifications } from '../matching/matching.ts';
+import { insertNotifications, type Moment } from '../matching/matching.ts';
 import { releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
 import { findTip, lockCommits } from './blocks.ts';
@@ -18,6 +18,11 @@ import { lanesToWake } from './write-notifications.ts';
 /** All held notifications up to `number` are released, unless a reorg came after `reorgId`. */
 type ReleaseMark = { reorgId: number; number: number };
 export const noMark = (): ReleaseMark => ({ reorgId: -1, number: -1 });
+
+type Turns = {
+  sortWatchers(watcherIds: readonly number[]): readonly number[];
+  limits: DeferralLimits;
+};
 
 /**
  * Writes deferred notifications of some watchers, in the order that `sortWatchers` gives their ids, up to about
@@ -35,42 +40,19 @@ export async function writeDeferred(
   }: {
     confirmations: number;
     now: Date;
-    sortWatchers(watcherIds: readonly number[]): readonly number[];
-    limits: DeferralLimits;
     mark?: ReleaseMark;
-  },
+  } & Turns,
 ): Promise<{ notificationCount: number; watcherIds: number[] } | undefined> {
   await requireAnswers(database, 'present', 'a transaction of deferred notifications');
   let next = mark;
   const written = await database.transaction(async (all) => {
     await lockCommits(all);
     const tx = await withoutLost(all, await listLost(all));
-    const heads = await listDeferred(tx);
     const tip = await findTip(tx);
     if (tip === undefined) return undefined;
     const releasedNumber = tip.number - confirmations;
-    const made: StoredCount[] = [];
-    const watcherIds: number[] = [];
-    let left = limits.rowsMax;
-    for (const watcherId of sortWatchers([...heads.keys()])) {
-      const deferred = await takeDeferred(tx, heads.get(watcherId) ?? 0, limits);
-      made.push(
-        ...(await insertNotifications(
-          tx,
-          {
-            ...{ now, confirmations, releasedNumber },
-            blocks: [{ header: { number: deferred.block }, transfers: [] }],
-            matches: deferred.matches,
-            records: recordKeys(watcherId, deferred.recordIds),
-            hasEarlier: deferred.hasEarlier,
-          },
-          undefined,
-        )),
-      );
-      watcherIds.push(watcherId);
-      left -= deferred.recordIds.length * deferred.matches.length;
-      if (left <= 0) break;
-    }
+    const moment = { now, confirmations, releasedNumber };
+    const { made, watcherIds } = await writeInTurns(tx, moment, { sortWatchers, limits });
     const reorgId = await findLastReorg(tx);
     const released = await releaseHeld(tx, {
       ...{ releasedNumber, now, laneIds: lanesToWake(made), limits: limits.release },
@@ -90,6 +72,41 @@ export async function writeDeferred(
   });
   Object.assign(mark, next);
   return written;
+}
+
+/** Matches of one transaction, each of which takes a few statements. As many groups of more than `recordsMin` records make `rowsMax` rows. */
+const TURNS_MAX = 16;
+
+/**
+ * Writes the oldest deferred match of each watcher, then the next one of each, and so on, up to about `rowsMax` rows.
+ */
+async function writeInTurns(
+  tx: Tx,
+  moment: Moment & { confirmations: number },
+  { sortWatchers, limits }: Turns,
+): Promise<{ made: StoredCount[]; watcherIds: number[] }> {
+  const made: StoredCount[] = [];
+  const watcherIds = new Set<number>();
+  let [rowsLeft, turnsLeft] = [limits.rowsMax, TURNS_MAX];
+  for (let heads = await listDeferred(tx); heads.size > 0; heads = await listDeferred(tx)) {
+    for (const watcherId of sortWatchers([...heads.keys()])) {
+      const deferred = await takeDeferred(tx, heads.get(watcherId) ?? 0, { rowsMax: rowsLeft });
+      made.push(
+        ...(await insertNotifications(tx, {
+          ...moment,
+          blocks: [{ header: { number: deferred.block }, transfers: [] }],
+          matches: deferred.matches,
+          records: recordKeys(watcherId, deferred.recordIds),
+          hasEarlier: deferred.hasEarlier,
+        })),
+      );
+      watcherIds.add(watcherId);
+      rowsLeft -= deferred.recordIds.length * deferred.matches.length;
+      turnsLeft -= 1;
+      if (rowsLeft <= 0 || turnsLeft === 0) return { made, watcherIds: [...watcherIds] };
+    }
+  }
+  return { made, watcherIds: [...watcherIds] };
 }
 
 async function findLastReorg(tx: Tx): Promise<number> {

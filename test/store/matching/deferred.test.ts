@@ -25,8 +25,11 @@ import { onSampledDatabase } from '../../kit/each-database.ts';
 /** Defers groups of more than one record once a commit has written `rowsAtOnce` rows of such groups. */
 const tight = (rowsAtOnce: number): DeferralLimits => ({ recordsMin: 1, rowsAtOnce, rowsMax: 2 });
 
-const write = (database: Database, sortWatchers = (ids: readonly number[]) => ids, confirmations = 0) =>
-  writeDeferred(database, { confirmations, now: noon, sortWatchers, limits: tight(0) });
+const write = (database: Database, options: Partial<Parameters<typeof writeDeferred>[1]> = {}) =>
+  writeDeferred(database, {
+    ...{ confirmations: 0, now: noon, sortWatchers: (ids) => ids, limits: tight(0) },
+    ...options,
+  });
 
 async function writeAll(database: Database): Promise<void> {
   while ((await write(database)) !== undefined);
@@ -103,14 +106,53 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
       const written = [
         await write(database()),
-        await write(database(), (ids) => ids.toReversed()),
-        await write(database(), (ids) => ids.toReversed()),
-        await write(database(), (ids) => ids.toReversed()),
+        await write(database(), { sortWatchers: (ids) => ids.toReversed() }),
+        await write(database(), { sortWatchers: (ids) => ids.toReversed() }),
+        await write(database(), { sortWatchers: (ids) => ids.toReversed() }),
       ];
       assert.deepEqual(
         written.map((one) => one?.watcherIds),
         [[1], [3], [3], [2]],
       );
+    });
+
+    test('small groups are written together, up to the rows of a transaction, and watchers take turns', async () => {
+      for (const watcherId of [1, 2])
+        for (let index = 0; index < 10; index += 1)
+          await watchTimes(database(), 2, { watcherId, address: addressOf(0x100 + index) });
+      const transfers = Array.from({ length: 10 }, (_, index) =>
+        transferOf({ receiver: addressOf(0x100 + index) }),
+      );
+      await mine(database(), headerOf(1), transfers, { deferral: tight(0) });
+      const transaction = async () => {
+        await write(database(), { limits: { ...tight(0), rowsMax: 10 } });
+        const rows = await listNotifications(database());
+        return [1, 2].map((id) => rows.filter((row) => row.watcher_id === id).length);
+      };
+      assert.deepEqual(
+        [await transaction(), await transaction(), await transaction(), await transaction()],
+        [
+          [6, 4],
+          [12, 8],
+          [18, 12],
+          [20, 20],
+        ],
+      );
+      assert.equal(await write(database()), undefined);
+    });
+
+    test('a transaction writes at most 16 groups, however small they are', async () => {
+      const addresses = Array.from({ length: 20 }, (_, index) => addressOf(0x100 + index));
+      for (const address of addresses) await watchAddress(database(), { address });
+      const limits = { recordsMin: 0, rowsAtOnce: 0, rowsMax: 250 };
+      await mine(
+        database(),
+        headerOf(1),
+        addresses.map((receiver) => transferOf({ receiver })),
+        { deferral: limits },
+      );
+      assert.deepEqual(await write(database(), { limits }), { notificationCount: 16, watcherIds: [1] });
+      assert.deepEqual(await write(database(), { limits }), { notificationCount: 4, watcherIds: [1] });
     });
 
     test('later blocks are deferred behind a deferred one, which preserves strict order', async () => {
@@ -137,8 +179,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         select sum(jsonb_array_length(matches))::bigint as matches,
           sum(jsonb_array_length(matches) * cardinality(record_ids))::bigint as pairs from deferred_match`);
       assert.deepEqual(stored, { matches: 16 + 16 + 8, pairs: 40 * 30 });
-      const options = { confirmations: 0, now: noon, limits, sortWatchers: (ids: readonly number[]) => ids };
-      while ((await writeDeferred(database(), options)) !== undefined);
+      while ((await write(database(), { limits })) !== undefined);
       const order = await database().query<{ amounts: string }>(sql`
         select distinct string_agg(amount::text, ',' order by sequence) as amounts
         from notification_status group by watched_address_id`);
@@ -256,11 +297,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await watchTimes(database(), 2);
       const held = { deferral: tight(0), releasedNumber: 0 };
       await mine(database(), headerOf(1), [transferOf()], held);
-      await write(database(), undefined, 1);
+      await write(database(), { confirmations: 1 });
       assert.deepEqual(await listStates(database()), ['held', 'held']);
       await mine(database(), headerOf(2), [transferOf()], { ...held, releasedNumber: 1, releasedBefore: 0 });
       await mine(database(), headerOf(3), [], { releasedNumber: 2, releasedBefore: 1 });
-      await write(database(), undefined, 1);
+      await write(database(), { confirmations: 1 });
       assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'waiting', 'waiting']);
     });
 
