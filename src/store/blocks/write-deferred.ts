@@ -91,17 +91,14 @@ async function writeInTurns(
   for (let heads = await listDeferred(tx); heads.size > 0; heads = await listDeferred(tx)) {
     for (const watcherId of sortWatchers([...heads.keys()])) {
       const deferred = await takeDeferred(tx, heads.get(watcherId) ?? 0, { rowsMax: rowsLeft });
-      made.push(
-        ...(await insertNotifications(tx, {
-          ...moment,
-          blocks: [{ header: { number: deferred.block }, transfers: [] }],
-          matches: deferred.matches,
-          records: recordKeys(watcherId, deferred.recordIds),
-          hasEarlier: deferred.hasEarlier,
-        })),
-      );
-      watcherIds.add(watcherId);
-      rowsLeft -= deferred.recordIds.length * deferred.matches.length;
+      if (deferred !== undefined) {
+        const { block, recordIds, matches, hasEarlier } = deferred;
+        const blocks = [{ header: { number: block }, transfers: [] }];
+        const records = recordKeys(watcherId, recordIds);
+        made.push(...(await insertNotifications(tx, { ...moment, blocks, matches, records, hasEarlier })));
+        watcherIds.add(watcherId);
+        rowsLeft -= recordIds.length * matches.length;
+      }
       turnsLeft -= 1;
       if (rowsLeft <= 0 || turnsLeft === 0) return { made, watcherIds: [...watcherIds] };
     }

@@ -135,10 +135,12 @@ create table deferred_match (
   record_ids uuid[] not null,
   records_left integer not null,
   matches jsonb not null,
+  match_count integer not null,
   has_earlier boolean not null,
   constraint deferred_match_pkey PRIMARY KEY (id),
   constraint deferred_match_address_check CHECK ((octet_length(address) = 20))
 );
+CREATE INDEX deferred_match_address ON public.deferred_match USING btree (address, watcher_id);
 CREATE INDEX deferred_match_block ON public.deferred_match USING btree (block_number);
 CREATE INDEX deferred_match_watcher ON public.deferred_match USING btree (watcher_id, id);
 comment on table deferred_match is 'Matches whose notifications are written after their block: of one watcher, one address and up to 10,000 records';

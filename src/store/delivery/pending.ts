@@ -87,6 +87,6 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
 /** Upper bound of the deferred notifications. A watched address whose flags exclude a transfer gets none for it. */
 export async function countDeferred(db: Db): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
-    select coalesce(sum(records_left * jsonb_array_length(matches)), 0)::bigint as count from deferred_match`);
+    select coalesce(sum(records_left::bigint * match_count), 0)::bigint as count from deferred_match`);
   return row?.count ?? 0;
 }

@@ -69,9 +69,7 @@ export async function listDeferrable(
     is_strict: boolean;
     follows: boolean;
   }>(sql`
-    with deferred as materialized (
-      select distinct watcher_id, address from deferred_match where address = any(${addresses}::bytea[])
-    )
+    with recursive deferred as (${deferredOf(addresses)})
     select watcher_id, address, records, watchers, is_strict,
       (watcher_id, address) in (select watcher_id, address from deferred) as follows
     from (
@@ -94,6 +92,18 @@ export async function listDeferrable(
   const byAddress = Map.groupBy(deferred, ({ address }) => address);
   const whole = [...byAddress].filter(([, groups]) => groups.length === groups[0]?.watchers);
   return { groups: deferred, whollyDeferred: new Set(whole.map(([address]) => address)), shards };
+}
+
+/** The watchers that have deferred matches of these addresses: one probe of the index for each of them, however many are deferred. */
+function deferredOf(addresses: Buffer): Sql {
+  const next = (address: Sql, condition: Sql) => sql`
+    cross join lateral (
+      select d.watcher_id, d.address from deferred_match d where d.address = ${address}${condition}
+      order by d.watcher_id limit 1) as next`;
+  return sql`
+      select next.* from unnest(${addresses}::bytea[]) as a (address)${next(sql`a.address`, sql``)}
+      union all
+      select next.* from deferred${next(sql`deferred.address`, sql` and d.watcher_id > deferred.watcher_id`)}`;
 }
 
 /** How many records each watcher has with each of these addresses, as a relation. */
@@ -153,8 +163,8 @@ export async function deferMatches(
     'watcher_id bigint, address bytea, ids uuid[]',
   );
   await tx.query(sql`
-    insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, has_earlier)
-    select watcher_id, block, address, ids, cardinality(ids), matches::jsonb, ${hasEarlier}
+    insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, match_count, has_earlier)
+    select watcher_id, block, address, ids, cardinality(ids), matches::jsonb, jsonb_array_length(matches::jsonb), ${hasEarlier}
     from (
       select g.watcher_id, m.block, g.address, m.matches, m.position, part,
         g.ids[part * ${RECORDS_MAX} + 1 : (part + 1) * ${RECORDS_MAX}] as ids
@@ -199,6 +209,18 @@ export async function dropDeferred(tx: Tx, ancestorNumber: number): Promise<void
   await tx.query(sql`delete from deferred_match where block_number > ${ancestorNumber}`);
 }
 
+/**
+ * Deletes the watcher's next deferred matches, up to `rowsMax`, and returns whether there were any. It leaves out those that are being
+ * written, and `takeDeferred` those that are being deleted, so neither waits.
+ */
+export async function dropDeferredOf(tx: Tx, watcherId: number, rowsMax: number): Promise<boolean> {
+  const rows = await tx.query(sql`
+    delete from deferred_match where id = any(array(
+      select id from deferred_match where watcher_id = ${watcherId} order by id limit ${rowsMax} for update skip locked))
+    returning id`);
+  return rows.length > 0;
+}
+
 /** The oldest block with deferred matches. */
 export async function findFirstDeferred(db: Db): Promise<number | undefined> {
   const [row] = await db.query<{ block_number: number }>(
@@ -231,13 +253,13 @@ export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
 
 /**
  * Takes records of a deferred match that with its transfers make about `rowsMax` rows, and deletes it with its last records. The same
- * transaction must write their notifications.
+ * transaction must write their notifications. Undefined if the watcher is being deleted, and the match with it.
  */
 export async function takeDeferred(
   tx: Tx,
   id: number,
   { rowsMax }: Pick<DeferralLimits, 'rowsMax'>,
-): Promise<Deferred> {
+): Promise<Deferred | undefined> {
   const [row] = await tx.query<{
     block_number: number;
     record_ids: string[];
@@ -247,10 +269,10 @@ export async function takeDeferred(
   }>(sql`
     select block_number, record_ids[first : first + most - 1] as record_ids, records_left <= most as is_last, matches, has_earlier
     from deferred_match, lateral (
-      select cardinality(record_ids) - records_left + 1 as first, greatest(1, ${rowsMax} / jsonb_array_length(matches)) as most
+      select cardinality(record_ids) - records_left + 1 as first, greatest(1, ${rowsMax} / match_count) as most
     ) as turn
-    where id = ${id}`);
-  if (row === undefined) throw new Error(`deferred match ${id} is missing`);
+    where id = ${id} for update of deferred_match skip locked`);
+  if (row === undefined) return undefined;
   await tx.query(
     row.is_last
       ? sql`delete from deferred_match where id = ${id}`

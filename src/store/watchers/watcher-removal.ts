@@ -9,6 +9,7 @@ import { hasUncounted, tryLockSums } from '../delivery/count-deliveries.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { runningWorkers } from '../delivery/workers.ts';
+import { dropDeferredOf } from '../matching/deferred.ts';
 import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
 import { markSuspended } from './watchers.ts';
 
@@ -82,8 +83,9 @@ const keyed = {
   delivery_sum: sql`shard_id, unit, started_at, origin`,
 };
 
-/** Deletes rows of the first table that has some in these shards. Returns whether there were any. */
+/** Deletes deferred matches, or else rows of the first table that has some in these shards. Returns whether there were any. */
 async function deleteBatch(tx: Tx, id: number, shards: readonly number[]): Promise<boolean> {
+  if (await dropDeferredOf(tx, id, BATCH_ROWS)) return true;
   // On Citus, a limited number of rows can be deleted from one shard only.
   const parts = tx.isDistributed === true ? shards.map((shard) => [shard]) : [shards];
   for (const [table, key] of Object.entries(keyed)) {

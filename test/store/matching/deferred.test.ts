@@ -10,6 +10,7 @@ import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/w
 import {
   addressOf,
   bob,
+  carol,
   coin,
   hashOf,
   headerOf,
@@ -48,6 +49,25 @@ const watchTimes = async (
 
 async function listAmounts(database: Database): Promise<[amount: string, state: string][]> {
   return (await listNotifications(database)).map(({ amount, state }) => [amount, state]);
+}
+
+/** A database that counts which rows of `deferred_match`, and parts of rows stored apart from it, each transaction reads. */
+function countReads(database: Database): { counted: Database; reads: { rows: number; parts: number } } {
+  const reads = { rows: 0, parts: 0 };
+  const counted: Database = {
+    ...database,
+    transaction: (work) =>
+      database.transaction(async (tx) => {
+        const result = await work(tx);
+        const [row] = await tx.query<typeof reads>(sql`
+          with read as (select relid, seq_tup_read + coalesce(idx_tup_fetch, 0) as tuples from pg_stat_xact_all_tables)
+          select r.tuples as rows, coalesce(p.tuples, 0) as parts from pg_class c
+          join read r on r.relid = c.oid left join read p on p.relid = c.reltoastrelid where c.relname = 'deferred_match'`);
+        Object.assign(reads, row);
+        return result;
+      }),
+  };
+  return { counted, reads };
 }
 
 /** Mines block 1 with the first transfer and block 2 with the second, both deferred. */
@@ -303,6 +323,25 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(database(), headerOf(3), [], { releasedNumber: 2, releasedBefore: 1 });
       await write(database(), { confirmations: 1 });
       assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'waiting', 'waiting']);
+    });
+
+    test('a commit and the count read a few rows of a backlog, and the count no transfers', async () => {
+      await watchTimes(database(), 2);
+      await watchAddress(database(), { watcherId: 2, address: carol });
+      // The transfers of each take 4 KB, which can't be compressed to less than 2 KB.
+      await database().query(sql`
+        insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, match_count, has_earlier)
+        select 1, 1, ${Buffer.from(bob.slice(2), 'hex')}, array[gen_random_uuid()], 1,
+          (select jsonb_agg(sha256(int4send(100 * id + part))) from generate_series(1, 60) as part), 60, false
+        from generate_series(1, 2000) as id`);
+      const { counted, reads } = countReads(database());
+      await mine(counted, headerOf(1), [transferOf({ sender: carol, receiver: bob })], {
+        deferral: tight(0),
+      });
+      assert.ok(reads.rows < 20, `a commit reads ${reads.rows} rows`);
+      assert.equal(await countDeferred(database()), 2_000 * 60 + 2);
+      assert.equal(await counted.transaction(countDeferred), 2_000 * 60 + 2);
+      assert.equal(reads.parts, 0);
     });
 
     test('watched addresses that are deleted or created meanwhile get no notification', async () => {

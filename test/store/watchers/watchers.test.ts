@@ -170,6 +170,33 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([other.records, other.notifications, other.attempts], [1, 2_500, 2_500]);
   });
 
+  test('a removal deletes deferred matches in bounded batches, first of all', async () => {
+    for (const watcherId of [1, 2]) {
+      await watchAddress(database(), { watcherId });
+      await database().query(sql`
+        insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, match_count, has_earlier)
+        select ${watcherId}, 1, ${Buffer.alloc(20)}, '{}', 0, '[]', 0, false from generate_series(1, 2500)`);
+    }
+    await beginRemoval(database(), 1, noon);
+    const left: number[][] = [];
+    const step = async () => {
+      const outcome = await removeBatch(database(), 1);
+      const [row] = await database().query<{ own: number; others: number; records: number }>(sql`
+        select count(*) filter (where watcher_id = 1) as own, count(*) filter (where watcher_id = 2) as others,
+          (select count(*) from watched_address where watcher_id = 1) as records
+        from deferred_match`);
+      left.push(Object.values(row ?? {}));
+      return outcome;
+    };
+    while ((await step()) !== 'gone');
+    assert.deepEqual(left.slice(0, 4), [
+      [1_500, 2_500, 1],
+      [500, 2_500, 1],
+      [0, 2_500, 1],
+      [0, 2_500, 0],
+    ]);
+  });
+
   test('while a watcher is being deleted, no key is issued and nothing is created for it, and then its name is free', async () => {
     const store = { database: database(), keyRing };
     const { watcherId } = await issueKey(store, 'acme', noon);

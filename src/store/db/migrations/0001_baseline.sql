@@ -507,9 +507,11 @@ create table deferred_match (
   record_ids uuid[] not null,
   records_left integer not null,
   matches jsonb not null,
+  match_count integer not null,
   has_earlier boolean not null
 );
 create index deferred_match_watcher on deferred_match (watcher_id, id);
+create index deferred_match_address on deferred_match (address, watcher_id);
 create index deferred_match_block on deferred_match (block_number);
 comment on table deferred_match is
   'Matches whose notifications are written after their block: of one watcher, one address and up to 10,000 records';
