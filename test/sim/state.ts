@@ -71,7 +71,10 @@ export async function readState(database: Database, afterAttempt: number): Promi
         from notification_status
       ) as n) as notifications,
       (select coalesce(json_agg(d order by d.id), '[]') from (
-        select id, block_number as block, record_ids[cardinality(record_ids) - records_left + 1 :] as records from deferred_match
+        select id, block_number as block, array(
+          select r.id from deferred_records g cross join lateral unnest(g.record_ids) with ordinality as r (id, place)
+          where g.group_id = d.group_id order by part, place limit records_left) as records
+        from deferred_match d
       ) as d) as deferred,
       (select coalesce(json_agg(a order by a.id), '[]') from (
         select id, notification_id as notification, ${millisecondsOf(sql`started_at`)} as started_ms, outcome

@@ -85,7 +85,8 @@ const hotTables: Record<string, { absolute: number; part: number }> = {
   ...Object.fromEntries(
     [
       ...['lane', 'process', 'watcher_queue', 'watcher_usage', 'origin_usage', 'receiver_failure', 'chain'],
-      ...['watched_address', 'address_change', 'deferred_match', 'last_success', 'statistics_state'],
+      ...['watched_address', 'address_change', 'last_success', 'statistics_state'],
+      ...['deferred_match', 'deferred_records'],
     ].map((table) => [table, { absolute: 512, part: 0.25 }]),
   ),
 };

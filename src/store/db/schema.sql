@@ -132,7 +132,7 @@ create table deferred_match (
   watcher_id bigint not null,
   block_number bigint not null,
   address bytea not null,
-  record_ids uuid[] not null,
+  group_id bigint not null,
   records_left integer not null,
   matches jsonb not null,
   match_count integer not null,
@@ -142,11 +142,27 @@ create table deferred_match (
 );
 CREATE INDEX deferred_match_address ON public.deferred_match USING btree (address, watcher_id);
 CREATE INDEX deferred_match_block ON public.deferred_match USING btree (block_number);
+CREATE INDEX deferred_match_group ON public.deferred_match USING btree (group_id);
 CREATE INDEX deferred_match_watcher ON public.deferred_match USING btree (watcher_id, id);
-comment on table deferred_match is 'Matches whose notifications are written after their block: of one watcher, one address and up to 10,000 records';
-comment on column deferred_match.records_left is 'Number of record_ids, counted from the end, without notifications';
+comment on table deferred_match is 'Matches whose notifications are written after their block: of one watcher and one address';
+comment on column deferred_match.group_id is 'Its records, in deferred_records';
+comment on column deferred_match.records_left is 'Number of these, counted from the first, without notifications';
 comment on column deferred_match.matches is 'Transfers of the address';
+comment on column deferred_match.match_count is 'Number of matches';
 comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
+
+create table deferred_records (
+  group_id bigint not null,
+  part integer not null,
+  watcher_id bigint not null,
+  block_number bigint not null,
+  record_ids uuid[] not null,
+  constraint deferred_records_pkey PRIMARY KEY (group_id, part)
+);
+CREATE INDEX deferred_records_block ON public.deferred_records USING btree (block_number);
+CREATE INDEX deferred_records_watcher ON public.deferred_records USING btree (watcher_id);
+comment on table deferred_records is 'Records that the deferred matches of one watcher, address and block are for, once for all of these matches';
+comment on column deferred_records.part is 'From 0. Each part but the last has 10,000 records';
 
 create table delivery_attempt (
   shard_id bigint not null,

@@ -1,7 +1,7 @@
 /**
  * Deferred notifications. A watcher can watch the same address thousands of times at no cost. One transfer can then produce
  * more rows than a block's commit should write. The commit stores only which records (watched addresses) matched
- * (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
+ * (`deferred_match`, `deferred_records`), and transactions of bounded size write the notifications, watcher by watcher.
  *
  * Notifications of a watcher for one address keep the order of blocks: while an older match is deferred, later ones are deferred
  * too. A reorg deletes the deferred matches of orphaned blocks, and its commit defers as others do. Notifications that exist already and
@@ -163,25 +163,33 @@ export async function deferMatches(
     'watcher_id bigint, address bytea, ids uuid[]',
   );
   await tx.query(sql`
-    insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, match_count, has_earlier)
-    select watcher_id, block, address, ids, cardinality(ids), matches::jsonb, jsonb_array_length(matches::jsonb), ${hasEarlier}
-    from (
-      select g.watcher_id, m.block, g.address, m.matches, m.position, part,
-        g.ids[part * ${RECORDS_MAX} + 1 : (part + 1) * ${RECORDS_MAX}] as ids
-      from ${records} as g
-      join unnest(
+    with part as materialized (
+      select * from unnest(
         ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
         ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
-        ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[]
-      ) with ordinality as m (address, block, matches, position) on m.address = g.address
-      cross join lateral generate_series(0, (cardinality(g.ids) - 1) / ${RECORDS_MAX}) as part
-    ) as rows
-    order by block, watcher_id, address, position, part`);
+        ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[],
+        ${listOf(parts.map((part) => part.length))}::integer[]
+      ) with ordinality as p (address, block, matches, match_count, position)
+    ), found as materialized (
+      select watcher_id, address, ids, cardinality(ids) as records from ${records} as r
+    ), deferred as materialized (
+      select nextval('deferred_group_id_seq') as group_id, f.watcher_id, f.address, f.records, b.block
+      from found f join (select distinct address, block from part) as b on b.address = f.address
+    ), stored as (
+      insert into deferred_records (group_id, part, watcher_id, block_number, record_ids)
+      select d.group_id, part, d.watcher_id, d.block, f.ids[part * ${RECORDS_MAX} + 1 : (part + 1) * ${RECORDS_MAX}]
+      from deferred d join found f on f.watcher_id = d.watcher_id and f.address = d.address
+      cross join lateral generate_series(0, (d.records - 1) / ${RECORDS_MAX}) as part
+    )
+    insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
+    select d.watcher_id, d.block, d.address, d.group_id, d.records, p.matches::jsonb, p.match_count, ${hasEarlier}
+    from deferred d join part p on p.address = d.address and p.block = d.block
+    order by d.block, d.watcher_id, d.address, p.position`);
 }
 
-/** Records that a row contains. Several transactions write the notifications of one row. */
+/** Records in a row of `deferred_records`. Several transactions write the notifications of one row. */
 const RECORDS_MAX = 10_000;
-/** Matches that a row contains. All rows of a group repeat its matches, so a few of them with many records take less than all with few. */
+/** Matches in a row of `deferred_match`: few, because a transaction writes the notifications of all of them for some of the records. */
 const MATCHES_MAX = 16;
 
 /**
@@ -207,18 +215,29 @@ function inParts(
 /** Deletes the deferred matches of blocks that a reorg orphans. */
 export async function dropDeferred(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`delete from deferred_match where block_number > ${ancestorNumber}`);
+  await tx.query(sql`delete from deferred_records where block_number > ${ancestorNumber}`);
 }
 
+/** Parts of groups that `dropDeferredOf` deletes at a time, because each has up to 10,000 ids. */
+const DROPPED_PARTS_MAX = 50;
+
 /**
- * Deletes the watcher's next deferred matches, up to `rowsMax`, and returns whether there were any. It leaves out those that are being
- * written, and `takeDeferred` those that are being deleted, so neither waits.
+ * Deletes the watcher's next deferred matches, up to `rowsMax`, and at last their records. Returns whether there were any. It leaves out
+ * those that are being written, and `takeDeferred` those that are being deleted, so neither waits.
  */
 export async function dropDeferredOf(tx: Tx, watcherId: number, rowsMax: number): Promise<boolean> {
-  const rows = await tx.query(sql`
+  const matches = await tx.query(sql`
     delete from deferred_match where id = any(array(
       select id from deferred_match where watcher_id = ${watcherId} order by id limit ${rowsMax} for update skip locked))
     returning id`);
-  return rows.length > 0;
+  if (matches.length > 0) return true;
+  const parts = await tx.query(sql`
+    delete from deferred_records where (group_id, part) in (
+      select group_id, part from deferred_records r
+      where watcher_id = ${watcherId} and not exists (select from deferred_match d where d.group_id = r.group_id)
+      order by group_id, part limit ${DROPPED_PARTS_MAX} for update skip locked)
+    returning group_id`);
+  return parts.length > 0;
 }
 
 /** The oldest block with deferred matches. */
@@ -262,22 +281,31 @@ export async function takeDeferred(
 ): Promise<Deferred | undefined> {
   const [row] = await tx.query<{
     block_number: number;
+    group_id: number;
     record_ids: string[];
     is_last: boolean;
     matches: (Omit<Match, 'transfer'> & { transfer: StoredTransfer })[];
     has_earlier: boolean;
   }>(sql`
-    select block_number, record_ids[first : first + most - 1] as record_ids, records_left <= most as is_last, matches, has_earlier
-    from deferred_match, lateral (
-      select cardinality(record_ids) - records_left + 1 as first, greatest(1, ${rowsMax} / match_count) as most
-    ) as turn
-    where id = ${id} for update of deferred_match skip locked`);
+    select d.block_number, d.group_id, record_ids[greatest(1, last - most + 1) : last] as record_ids, records_left <= least(last, most) as is_last,
+      matches, has_earlier
+    from deferred_match d
+    cross join lateral (
+      select (records_left - 1) / ${RECORDS_MAX} as part, (records_left - 1) % ${RECORDS_MAX} + 1 as last,
+        greatest(1, ${rowsMax} / match_count) as most) as turn
+    join deferred_records r on r.group_id = d.group_id and r.part = turn.part
+    where d.id = ${id} for update of d skip locked`);
   if (row === undefined) return undefined;
-  await tx.query(
-    row.is_last
-      ? sql`delete from deferred_match where id = ${id}`
-      : sql`update deferred_match set records_left = records_left - ${row.record_ids.length} where id = ${id}`,
-  );
+  if (row.is_last) {
+    await tx.query(sql`delete from deferred_match where id = ${id}`);
+    await tx.query(sql`
+      delete from deferred_records
+      where group_id = ${row.group_id} and not exists (select from deferred_match where group_id = ${row.group_id})`);
+  } else {
+    await tx.query(
+      sql`update deferred_match set records_left = records_left - ${row.record_ids.length} where id = ${id}`,
+    );
+  }
   const matches = row.matches.map(
     ({ transfer, ...match }): Match => ({ ...match, transfer: toTransfer(transfer) }),
   );

@@ -51,6 +51,23 @@ async function listAmounts(database: Database): Promise<[amount: string, state: 
   return (await listNotifications(database)).map(({ amount, state }) => [amount, state]);
 }
 
+/** Watches bob, as `watchAddress` does, with many records. */
+async function watchMany(database: Database, count: number): Promise<void> {
+  await watchAddress(database);
+  await database.query(sql`
+    insert into watched_address
+      (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
+    select shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, get_byte(uuid_send(id), 15)), 'hex')::uuid, watcher_id, lane_id, address,
+      watch_coin, watch_token, webhook_url, created_at, updated_at
+    from watched_address, generate_series(2, ${count})`);
+}
+
+/** How many records each row of `deferred_records` has. */
+const listParts = (database: Database) =>
+  database.query(
+    sql`select part, cardinality(record_ids) as records from deferred_records order by group_id, part`,
+  );
+
 /** A database that counts which rows of `deferred_match`, and parts of rows stored apart from it, each transaction reads. */
 function countReads(database: Database): { counted: Database; reads: { rows: number; parts: number } } {
   const reads = { rows: 0, parts: 0 };
@@ -190,43 +207,61 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ]);
     });
 
-    test('many transfers of an address are stored once for many records, and keep their order', async () => {
+    test('many transfers of an address and its many records are each stored once, and keep their order', async () => {
       await watchTimes(database(), 30, { settings: { strictOrder: true } });
       const transfers = Array.from({ length: 40 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
       const limits = { recordsMin: 1, rowsAtOnce: 0, rowsMax: 250 };
       await mine(database(), headerOf(1), transfers, { deferral: limits });
-      const [stored] = await database().query<{ matches: number; pairs: number }>(sql`
-        select sum(jsonb_array_length(matches))::bigint as matches,
-          sum(jsonb_array_length(matches) * cardinality(record_ids))::bigint as pairs from deferred_match`);
-      assert.deepEqual(stored, { matches: 16 + 16 + 8, pairs: 40 * 30 });
+      const rows = await database().query(sql`
+        select match_count as matches, jsonb_array_length(matches) as counted, records_left as left from deferred_match order by id`);
+      assert.deepEqual(
+        rows,
+        [16, 16, 8].map((matches) => ({ matches, counted: matches, left: 30 })),
+      );
+      assert.deepEqual(await listParts(database()), [{ part: 0, records: 30 }]);
+      assert.equal(await countDeferred(database()), 40 * 30);
       while ((await write(database(), { limits })) !== undefined);
       const order = await database().query<{ amounts: string }>(sql`
         select distinct string_agg(amount::text, ',' order by sequence) as amounts
         from notification_status group by watched_address_id`);
       assert.deepEqual(order, [{ amounts: transfers.map(({ amount }) => amount).join() }]);
+      assert.deepEqual(await listParts(database()), []);
     });
 
     test('the records of a group are stored in rows of 10,000, each of them once', async () => {
-      await watchAddress(database());
-      await database().query(sql`
-        insert into watched_address
-          (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
-        select shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, get_byte(uuid_send(id), 15)), 'hex')::uuid, watcher_id, lane_id, address,
-          watch_coin, watch_token, webhook_url, created_at, updated_at
-        from watched_address, generate_series(1, 10000)`);
+      await watchMany(database(), 10_001);
       await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
-      const rows = await database().query<{ records: number; left: number }>(sql`
-        select cardinality(record_ids) as records, records_left as left from deferred_match order by id`);
-      assert.deepEqual(rows, [
-        { records: 10_000, left: 10_000 },
-        { records: 1, left: 1 },
+      assert.deepEqual(await listParts(database()), [
+        { part: 0, records: 10_000 },
+        { part: 1, records: 1 },
       ]);
       const [counted] = await database().query<{ ids: number }>(sql`
-        select count(distinct id) as ids from (select unnest(record_ids) as id from deferred_match) as d`);
+        select count(distinct id) as ids from (select unnest(record_ids) as id from deferred_records) as d`);
       assert.equal(counted?.ids, 10_001);
       assert.equal(await countDeferred(database()), 10_001);
       assert.deepEqual(await write(database()), { notificationCount: 2, watcherIds: [1] });
       assert.equal(await countDeferred(database()), 9_999);
+      await write(database(), { limits: { ...tight(0), rowsMax: 9_998 } });
+      assert.equal(await countDeferred(database()), 1);
+      await write(database());
+      const [written] = await database().query<{ records: number; rows: number }>(sql`
+        select count(*) as rows, count(distinct watched_address_id) as records from notification_status`);
+      assert.deepEqual(written, { rows: 10_001, records: 10_001 });
+    });
+
+    test('what a commit defers takes space by its records and its transfers, not by their product', async () => {
+      await watchMany(database(), 2_000);
+      const size = async () => {
+        const [row] = await database().query<{ bytes: number }>(sql`
+          select sum(pg_total_relation_size(oid))::bigint as bytes from pg_class where relkind = 'r' and relname like 'deferred%'`);
+        return row?.bytes ?? 0;
+      };
+      const before = await size();
+      const transfers = Array.from({ length: 320 }, () => transferOf());
+      await mine(database(), headerOf(1), transfers, { deferral: tight(0) });
+      const grown = (await size()) - before;
+      assert.ok(grown < 300_000, `the tables grew by ${grown} bytes`);
+      assert.equal(await countDeferred(database()), 2_000 * 320);
     });
 
     test('transfers of a transaction that had notifications are stored together, because one may replace what another was', async () => {
@@ -272,7 +307,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         reorg: { ancestorNumber: 1 },
         deferral: tight(0),
       });
+      assert.equal((await listParts(database())).length, 2);
       await writeAll(database());
+      assert.deepEqual(await listParts(database()), []);
       assert.deepEqual(await listAmounts(database()), [
         ['11', 'waiting'],
         ['11', 'waiting'],
@@ -330,8 +367,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await watchAddress(database(), { watcherId: 2, address: carol });
       // The transfers of each take 4 KB, which can't be compressed to less than 2 KB.
       await database().query(sql`
-        insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, match_count, has_earlier)
-        select 1, 1, ${Buffer.from(bob.slice(2), 'hex')}, array[gen_random_uuid()], 1,
+        insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
+        select 1, 1, ${Buffer.from(bob.slice(2), 'hex')}, id, 1,
           (select jsonb_agg(sha256(int4send(100 * id + part))) from generate_series(1, 60) as part), 60, false
         from generate_series(1, 2000) as id`);
       const { counted, reads } = countReads(database());

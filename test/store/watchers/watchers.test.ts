@@ -174,26 +174,33 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (const watcherId of [1, 2]) {
       await watchAddress(database(), { watcherId });
       await database().query(sql`
-        insert into deferred_match (watcher_id, block_number, address, record_ids, records_left, matches, match_count, has_earlier)
-        select ${watcherId}, 1, ${Buffer.alloc(20)}, '{}', 0, '[]', 0, false from generate_series(1, 2500)`);
+        insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
+        select ${watcherId}, 1, ${Buffer.alloc(20)}, ${watcherId}, 0, '[]', 0, false from generate_series(1, 2500)`);
+      await database().query(sql`
+        insert into deferred_records (group_id, part, watcher_id, block_number, record_ids)
+        select ${watcherId}, part, ${watcherId}, 1, '{}' from generate_series(1, 60) as part`);
     }
     await beginRemoval(database(), 1, noon);
     const left: number[][] = [];
     const step = async () => {
       const outcome = await removeBatch(database(), 1);
-      const [row] = await database().query<{ own: number; others: number; records: number }>(sql`
+      const [row] = await database().query<{ [name: string]: number }>(sql`
         select count(*) filter (where watcher_id = 1) as own, count(*) filter (where watcher_id = 2) as others,
+          (select count(*) from deferred_records where watcher_id = 1) as parts,
+          (select count(*) from deferred_records where watcher_id = 2) as parts_of_others,
           (select count(*) from watched_address where watcher_id = 1) as records
         from deferred_match`);
       left.push(Object.values(row ?? {}));
       return outcome;
     };
     while ((await step()) !== 'gone');
-    assert.deepEqual(left.slice(0, 4), [
-      [1_500, 2_500, 1],
-      [500, 2_500, 1],
-      [0, 2_500, 1],
-      [0, 2_500, 0],
+    assert.deepEqual(left.slice(0, 6), [
+      [1_500, 2_500, 60, 60, 1],
+      [500, 2_500, 60, 60, 1],
+      [0, 2_500, 60, 60, 1],
+      [0, 2_500, 10, 60, 1],
+      [0, 2_500, 0, 60, 1],
+      [0, 2_500, 0, 60, 0],
     ]);
   });
 

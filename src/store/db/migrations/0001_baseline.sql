@@ -499,12 +499,14 @@ left join ended e on e.shard_id = n.shard_id and e.id = n.id
 left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id;
 comment on view notification_status is 'Transfers of watched addresses, and how far each has been delivered';
 
+create sequence deferred_group_id_seq;
+
 create table deferred_match (
   id bigint generated always as identity primary key,
   watcher_id bigint not null,
   block_number bigint not null,
   address bytea not null check (octet_length(address) = 20),
-  record_ids uuid[] not null,
+  group_id bigint not null,
   records_left integer not null,
   matches jsonb not null,
   match_count integer not null,
@@ -513,11 +515,28 @@ create table deferred_match (
 create index deferred_match_watcher on deferred_match (watcher_id, id);
 create index deferred_match_address on deferred_match (address, watcher_id);
 create index deferred_match_block on deferred_match (block_number);
+create index deferred_match_group on deferred_match (group_id);
 comment on table deferred_match is
-  'Matches whose notifications are written after their block: of one watcher, one address and up to 10,000 records';
-comment on column deferred_match.records_left is 'Number of record_ids, counted from the end, without notifications';
+  'Matches whose notifications are written after their block: of one watcher and one address';
+comment on column deferred_match.group_id is 'Its records, in deferred_records';
+comment on column deferred_match.records_left is 'Number of these, counted from the first, without notifications';
 comment on column deferred_match.matches is 'Transfers of the address';
+comment on column deferred_match.match_count is 'Number of matches';
 comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
+
+create table deferred_records (
+  group_id bigint not null,
+  part integer not null,
+  watcher_id bigint not null,
+  block_number bigint not null,
+  record_ids uuid[] not null,
+  primary key (group_id, part)
+);
+create index deferred_records_watcher on deferred_records (watcher_id);
+create index deferred_records_block on deferred_records (block_number);
+comment on table deferred_records is
+  'Records that the deferred matches of one watcher, address and block are for, once for all of these matches';
+comment on column deferred_records.part is 'From 0. Each part but the last has 10,000 records';
 
 create table lost_shards (
   id bigint generated always as identity primary key,
