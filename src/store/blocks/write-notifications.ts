@@ -55,11 +55,11 @@ export async function writeNotifications(
   const all = [...matches, ...kept];
   const hasEarlier =
     all.length > 0 && (moment.hasEarlier ?? (await hasEarlierNotifications(own, hashesOf(all))));
-  await deferMatches(own, without, { matches, hasEarlier, limits });
+  const storing = await deferMatches(own, without, { matches, hasEarlier, limits });
   const written = withoutDeferred(matches, deferrable);
   const made = await insertNotifications(
     own,
-    { ...moment, matches: written, kept: notAmong(written, kept), without, hasEarlier },
+    { ...moment, matches: written, kept: notAmong(written, kept), without, storing, hasEarlier },
     reorgIds,
   );
   const left = [];

@@ -140,13 +140,16 @@ export function withoutDeferred(matches: readonly Match[], { whollyDeferred }: D
   return matches.filter((match) => !whollyDeferred.has(addressOf(match)));
 }
 
-/** Stores which records of these groups matched. `hasEarlier` is an option of `insertNotifications`. */
+/**
+ * Stores which records of these groups matched. `hasEarlier` is an option of `insertNotifications`. On one server it returns CTEs for the
+ * statement that inserts the other notifications: both must see the same records, because one can move to another address in between.
+ */
 export async function deferMatches(
   tx: Tx,
   groups: readonly RecordGroup[],
   { matches, hasEarlier, limits }: { matches: readonly Match[]; hasEarlier: boolean; limits: DeferralLimits },
-): Promise<void> {
-  if (groups.length === 0) return;
+): Promise<Sql | undefined> {
+  if (groups.length === 0) return undefined;
   const wanted = new Set(groups.map(({ address }) => address));
   const ofGroups = matches.filter((match) => wanted.has(addressOf(match)));
   const ofAddresses = Map.groupBy(ofGroups, (match) => `${addressOf(match)} ${match.block}`);
@@ -162,8 +165,8 @@ export async function deferMatches(
         group by watcher_id, address`,
     'watcher_id bigint, address bytea, ids uuid[]',
   );
-  await tx.query(sql`
-    with part as materialized (
+  const storing = sql`
+    part as materialized (
       select * from unnest(
         ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
         ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
@@ -175,16 +178,20 @@ export async function deferMatches(
     ), deferred as materialized (
       select nextval('deferred_group_id_seq') as group_id, f.watcher_id, f.address, f.records, b.block
       from found f join (select distinct address, block from part) as b on b.address = f.address
-    ), stored as (
+    ), records_stored as (
       insert into deferred_records (group_id, part, watcher_id, block_number, record_ids)
       select d.group_id, part, d.watcher_id, d.block, f.ids[part * ${RECORDS_MAX} + 1 : (part + 1) * ${RECORDS_MAX}]
       from deferred d join found f on f.watcher_id = d.watcher_id and f.address = d.address
       cross join lateral generate_series(0, (d.records - 1) / ${RECORDS_MAX}) as part
-    )
-    insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
-    select d.watcher_id, d.block, d.address, d.group_id, d.records, p.matches::jsonb, p.match_count, ${hasEarlier}
-    from deferred d join part p on p.address = d.address and p.block = d.block
-    order by d.block, d.watcher_id, d.address, p.position`);
+    ), matches_stored as (
+      insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
+      select d.watcher_id, d.block, d.address, d.group_id, d.records, p.matches::jsonb, p.match_count, ${hasEarlier}
+      from deferred d join part p on p.address = d.address and p.block = d.block
+      order by d.block, d.watcher_id, d.address, p.position
+    )`;
+  if (tx.isDistributed !== true) return storing;
+  await tx.query(sql`with ${storing} select`);
+  return undefined;
 }
 
 /** Records in a row of `deferred_records`. Several transactions write the notifications of one row. */

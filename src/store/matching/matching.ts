@@ -50,6 +50,7 @@ export async function insertNotifications(
     confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
     records,
     without = [],
+    storing,
     kept = [],
     hasEarlier: hasKnownEarlier,
   }: Moment & {
@@ -62,6 +63,8 @@ export async function insertNotifications(
     records?: readonly ShardKey<string>[];
     /** Groups whose notifications are deferred. */
     without?: readonly RecordGroup[];
+    /** CTEs that store what is deferred, in the same statement (`deferMatches`). */
+    storing?: Sql | undefined;
     /** Further transfers of these blocks, of which these reorgs have orphaned notifications (`listKept`). */
     kept?: readonly Match[];
     /** Whether transactions of the matches already have notifications. Queried if undefined. */
@@ -70,7 +73,10 @@ export async function insertNotifications(
   reorgIds: readonly number[] = [],
 ): Promise<StoredCount[]> {
   const all = [...matches, ...kept];
-  if (all.length === 0) return [];
+  if (all.length === 0) {
+    if (storing !== undefined) await tx.query(sql`with ${storing} select`);
+    return [];
+  }
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
   const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, hashesOf(all)));
   if (hasEarlier) await lockEarlier(tx, all);
@@ -91,7 +97,7 @@ export async function insertNotifications(
     )`;
   if (tx.isDistributed === true) return insertInShards(tx, { selected, made, hasEarlier, now });
   const rows = await tx.query<StoredCountRow>(sql`
-    with ${selected}, ${hasEarlier ? reincluded(tx, now) : sql``} ${made}, written as (
+    with ${storing === undefined ? sql`` : sql`${storing}, `}${selected}, ${hasEarlier ? reincluded(tx, now) : sql``} ${made}, written as (
       insert into notification (${writtenColumns}, is_held) select ${writtenColumns}, state = 'held' from made order by id
     ), queued as (
       insert into queue as q (${queuedColumns}, due_at) select ${queuedColumns}, created_at from made order by id

@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import type { Address } from '../../../src/core/hex.ts';
 import type { Transfer } from '../../../src/domain/block.ts';
 import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { countDeferred, queueStatistics } from '../../../src/store/delivery/pending.ts';
 import { type DeferralLimits, findFirstDeferred } from '../../../src/store/matching/deferred.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
   addressOf,
+  alice,
   bob,
   carol,
   coin,
@@ -21,7 +23,7 @@ import {
   transferOf,
   watchAddress,
 } from '../../kit/chain-story.ts';
-import { onSampledDatabase } from '../../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 
 /** Defers groups of more than one record once a commit has written `rowsAtOnce` rows of such groups. */
 const tight = (rowsAtOnce: number): DeferralLimits => ({ recordsMin: 1, rowsAtOnce, rowsMax: 2 });
@@ -390,5 +392,54 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const records = (await listNotifications(database())).map((row) => row.watched_address_id);
       assert.deepEqual(records, [kept?.id]);
     });
+  });
+});
+
+onPostgres(({ database }) => {
+  test('a record that moves between the addresses of a transfer during its commit gets one notification, whenever it moves', async () => {
+    await watchTimes(database(), 2, { address: alice });
+    await watchAddress(database());
+    const record = await watchAddress(database(), { url: 'https://moving.example/hook' });
+    await mine(database(), headerOf(1), []);
+    let number = 1;
+    /** Mines a block. The record moves after this statement of the commit. Returns whether there was one. */
+    const mineAndMove = async (after: number, address: Address) => {
+      number += 1;
+      let count = 0;
+      const moving: Database = {
+        ...database(),
+        transaction: (work) =>
+          database().transaction((tx) =>
+            work({
+              ...tx,
+              async query<Row>(statement: Sql) {
+                const rows = await tx.query<Row>(statement);
+                count += 1;
+                if (count === after)
+                  await updateWatchedAddress(
+                    database(),
+                    1,
+                    record.id,
+                    { address },
+                    { origin: undefined, now: noon },
+                  );
+                return rows;
+              },
+            }),
+          ),
+      };
+      await mine(moving, headerOf(number), [transferOf()], { deferral: tight(0) });
+      await writeAll(database());
+      return count >= after;
+    };
+    let after = 1;
+    while ((await mineAndMove(after, alice)) && (await mineAndMove(after, bob))) after += 1;
+    assert.ok(after > 5, String(after));
+    const counts = await database().query<{ count: number }>(sql`
+      select count(*) from notification where watched_address_id = ${record.id} group by block_number`);
+    assert.deepEqual(
+      counts.map(({ count }) => count),
+      Array(number - 1).fill(1),
+    );
   });
 });
