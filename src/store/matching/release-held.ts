@@ -119,7 +119,8 @@ async function releaseShares(
   const taken = watchers.flatMap((own) => (sumOf(own) <= shareMax ? own : oldestOf(own, share)));
   const chosen = tx.isDistributed === true ? await chooseInShards(tx, isDue, taken) : await choose(tx, taken);
   await lockLanes(tx, [...laneIds, ...chosen.laneIds]);
-  return { counts: countStored(await tx.query<ChangedRow>(release(chosen.condition))), hasMore: crowds > 0 };
+  const released = await tx.query<ChangedRow>(release(chosen.condition));
+  return { counts: countStored(released), hasMore: crowds > 0 || released.length < chosen.laneIds.length };
 }
 
 /** Chooses as many notifications of each group as it counts. */
@@ -131,7 +132,7 @@ async function choose(tx: Tx, groups: readonly DueGroup[]): Promise<Chosen> {
     select h.lane_id, h.place from ${relationOf(groups)} cross join lateral (
       select q.lane_id, q.ctid::text as place from queue q where q.state = 'held' and ${isOfGroup}
       order by q.release_number, q.shard_id limit g.count) as h`);
-  // One that changes before its lane is locked has another place then, and is left to the next share.
+  // One that changes before its lane is locked has another place then. It may still be due, so it is left to the next share.
   return {
     laneIds: rows.map((row) => row.lane_id),
     condition: sql`q.ctid = any(${rows.map(({ place }) => place)}::text[]::tid[])`,

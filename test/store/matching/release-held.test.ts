@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
+import { noMark, writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { deferralLimits } from '../../../src/store/matching/deferred.ts';
 import {
   addWatchers,
@@ -20,8 +20,8 @@ const release = { atOnce: 4, shareMin: 2, shareMax: 2 };
 const limits = { ...deferralLimits, release };
 const deferral = { ...atOnce.deferral, release };
 
-const write = (database: Database) =>
-  writeDeferred(database, { confirmations: 3, now: noon, sortWatchers: (ids) => ids, limits });
+const write = (database: Database, parts: Partial<Parameters<typeof writeDeferred>[1]> = {}) =>
+  writeDeferred(database, { confirmations: 3, now: noon, sortWatchers: (ids) => ids, limits, ...parts });
 
 async function writeAll(database: Database): Promise<void> {
   while ((await write(database)) !== undefined);
@@ -35,6 +35,23 @@ async function countStates(database: Database): Promise<string[]> {
     group by w.watcher_id, n.state order by 1`);
   return rows.map(({ count }) => count);
 }
+
+/** Changes some held notifications just before chosen ones are released, as a change of their URL can. */
+const withChangedRows = (database: Database, count: number): Database => ({
+  ...database,
+  transaction: (work) =>
+    database.transaction((tx) =>
+      work({
+        ...tx,
+        async query<Row>(statement: Sql) {
+          if (/^\s*update queue q set release_number/.test(statement.text))
+            await tx.query(sql`
+              update queue set due_at = due_at where id in (select id from queue where state = 'held' order by id limit ${count})`);
+          return tx.query<Row>(statement);
+        },
+      }),
+    ),
+});
 
 type Watch = NonNullable<Parameters<typeof watchAddress>[1]>;
 
@@ -81,6 +98,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(late.length, 0);
       await writeAll(database());
       assert.deepEqual(await countStates(database()), ['1 waiting 5']);
+    });
+
+    test('one that changes between its choice and its release is released with the next share', async () => {
+      await watchTimes(database(), 5, {});
+      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
+      await mine(database(), headerOf(4), [], { deferral: atOnce.deferral, releasedNumber: -2 });
+      const options = { mark: noMark(), limits: { ...limits, release: { ...release, shareMax: 5 } } };
+      await write(withChangedRows(database(), 3), options);
+      await write(database(), options);
+      assert.deepEqual(await countStates(database()), ['1 waiting 5']);
+      assert.equal(await write(database(), options), undefined);
     });
 
     test('in strict order, shares keep the order of each watched address', async () => {
