@@ -26,6 +26,7 @@ import { readClockState } from '../store/deployment/clock-steps.ts';
 import { listLatestPairStates, listPairStatesOf } from '../store/market/pair-states.ts';
 import { listPairCoverage } from '../store/market/pairs.ts';
 import { listSwapsOf, type StoredSwap } from '../store/market/swaps.ts';
+import { findFirstDeferred } from '../store/matching/deferred.ts';
 import { findPrice, listNextPrices, listPricesById } from '../store/prices/prices.ts';
 import {
   type ComparisonOutcome,
@@ -75,6 +76,8 @@ export type Compared = {
   /** Awards for balances over days, and of rules that are not configured. */
   accrued: number;
   unknownRule: number;
+  /** Blocks whose notifications are not all written yet. Nothing of them is compared. */
+  deferred: number;
   astray: Astray[];
   outcomes: ComparisonOutcome[];
 };
@@ -82,12 +85,32 @@ export type Compared = {
 /** Compares blocks in a new snapshot. */
 export type CompareStored = (read: readonly ReadBlock[]) => Promise<Compared | 'too many'>;
 
-/** The outcomes about these blocks; 'too many' if more data is stored for them than is compared at once. */
+/**
+ * The outcomes about these blocks; 'too many' if more data is stored for them than is compared at once. A reorg can defer
+ * notifications at any moment, so the snapshot decides which blocks have all of theirs.
+ */
 export async function compareBatch(
   snapshot: Db,
   read: readonly ReadBlock[],
   options: CompareOptions & KeptSince,
 ): Promise<Compared | 'too many'> {
+  const first = (await findFirstDeferred(snapshot)) ?? Number.POSITIVE_INFINITY;
+  const written = read.filter(({ header }) => header.number < first);
+  const compared = written.length === 0 ? nothing : await compareWritten(snapshot, written, options);
+  return compared === 'too many' ? compared : { ...compared, deferred: read.length - written.length };
+}
+
+type ComparedWritten = Omit<Compared, 'deferred'>;
+const nothing: ComparedWritten = {
+  ...{ blocks: 0, swaps: 0, awards: 0, accrued: 0, unknownRule: 0 },
+  ...{ astray: [], outcomes: [] },
+};
+
+async function compareWritten(
+  snapshot: Db,
+  read: readonly ReadBlock[],
+  options: CompareOptions & KeptSince,
+): Promise<ComparedWritten | 'too many'> {
   const { isProofOn, keptSince } = options;
   const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
   const stored = await listStoredBlocks(snapshot, span);

@@ -71,7 +71,7 @@ async function listDifferences(
 ): Promise<readonly Difference[] | undefined> {
   const read = await readBlock(number);
   const compared = Array.isArray(read) && read.length > 0 ? await compareStored(read) : 'too many';
-  return compared === 'too many'
+  return compared === 'too many' || compared.deferred > 0
     ? undefined
     : compared.outcomes.filter((outcome) => typeof outcome !== 'string');
 }

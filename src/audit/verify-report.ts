@@ -55,7 +55,7 @@ export type Tally = {
   count(outcome: ComparisonOutcome): void;
   /** Counts a block that could not be compared. */
   countUncompared(number: number, outcome: UncomparedBlocks['outcome'], reason: string): void;
-  /** Counts the blocks and equal data of a batch. */
+  /** Counts the blocks and equal data of a batch. Blocks with deferred notifications count as after the tip. */
   countCompared(compared: Compared): void;
   countDissent(dissent: Agreed['dissents'][number]): void;
   noteUnanswered(node: string, message: string): void;
@@ -101,7 +101,8 @@ export function createTally(
       else if (report.uncompared.length < UNCOMPARED_MAX)
         report.uncompared.push({ from: number, to: number, outcome, reason });
     },
-    countCompared({ blocks, swaps, awards, accrued, unknownRule }) {
+    countCompared({ blocks, deferred, swaps, awards, accrued, unknownRule }) {
+      report.undecided.after_tip += deferred;
       report.blocks += blocks;
       report.swaps += swaps;
       report.awards += awards;

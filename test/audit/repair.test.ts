@@ -4,13 +4,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toBytes } from '../../src/core/hex.ts';
+import { writeDeferred } from '../../src/store/blocks/write-deferred.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { deferralLimits } from '../../src/store/matching/deferred.ts';
 import { alice, hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
 import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  const { follow, plan, apply, txHashOf } = createPaidChain(database);
+  const { follow, defer, plan, apply, txHashOf } = createPaidChain(database);
   const damage = (fields: Sql, number = 3) =>
     database().query(
       sql`update notification_status set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`,
@@ -83,6 +85,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(rows.at(-1) && outline(rows.at(-1) as NotificationRow), healthy[2]);
     const [lane] = await database().query<{ next_due: Date | null }>(sql`select next_due from lane`);
     assert.notEqual(lane?.next_due, null);
+  });
+
+  test('a notification that was deferred after the comparison is not created, and is written once', async () => {
+    await follow();
+    await database().query(sql`delete from notification_status where block_number = 4`);
+    const made = await plan();
+    assert.equal(made.repairable.length, 1);
+    await defer(4);
+    assert.equal((await apply(made)).size, 0);
+    await writeDeferred(database(), {
+      ...{ confirmations: 0, now: stored, sortWatchers: (ids) => ids, limits: deferralLimits },
+    });
+    const rows = await listNotifications(database());
+    assert.deepEqual(rows.map(({ block_number }) => block_number).sort(), [1, 2, 3, 4, 5]);
+    assert.equal((await plan()).report.outcome, 'equal');
+  });
+
+  test('blocks whose notifications are deferred during the comparison are not compared', async () => {
+    await follow();
+    const { report, repairable } = await createPaidChain(database, { onRead: () => defer(4) }).plan();
+    assert.deepEqual(repairable, []);
+    assert.deepEqual([report.blocks, report.notifications, report.undecided.after_tip], [3, 3, 2]);
   });
 
   test('repaired notifications still wait for their confirmations', async () => {

@@ -8,6 +8,9 @@ import { Fault } from '../../src/core/fault.ts';
 import type { BlockReference, Transfer } from '../../src/domain/block.ts';
 import { commitBlocks, insertChain } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { deferMatches, deferralLimits } from '../../src/store/matching/deferred.ts';
+import { listMatches } from '../../src/store/matching/matching.ts';
 import type { WatchSettings } from '../../src/store/watchers/settings.ts';
 import { alice, bob, hashOf, headerOf, later, watchAddress } from './chain-story.ts';
 import { createTestClock } from './clock.ts';
@@ -19,7 +22,10 @@ export const stored = later(60_000);
 const signal = new AbortController().signal;
 
 /** Each block pays bob as many wei as its number, and `equalCalls` times more by calls of the same transaction. */
-export function createPaidChain(database: () => Database, { equalCalls = 0 } = {}) {
+export function createPaidChain(
+  database: () => Database,
+  { equalCalls = 0, onRead = async () => {} }: { equalCalls?: number; onRead?(): Promise<void> } = {},
+) {
   const txHashOf = (number: number) => hashOf(0x7000 + number);
   const calls = Array.from({ length: equalCalls }, () => ({ sender: alice, receiver: bob, amount: 1n }));
   const transactionIn = (number: number): BundleTransaction => ({
@@ -37,10 +43,12 @@ export function createPaidChain(database: () => Database, { equalCalls = 0 } = {
     head: async () => headerOf(BLOCKS),
     findHeader: async (reference) => headerOf(Number(reference)),
     agree: () => Promise.reject(new Fault('unavailable', 'transactions are never requested')),
-    bundles: async (references: readonly BlockReference[]) =>
-      references.map(Number).map((number) => ({
+    async bundles(references: readonly BlockReference[]) {
+      await onRead();
+      return references.map(Number).map((number) => ({
         ...{ header: headerOf(number), transactions: [transactionIn(number)], proved: true, traced: true },
-      })),
+      }));
+    },
   };
   const options = (confirmations: number): Omit<VerifyOptions, 'onDifference'> => ({
     ...{ database: database(), nodes, witnesses: [], clock: createTestClock(), isProofOn: true, pairs: [] },
@@ -68,6 +76,16 @@ export function createPaidChain(database: () => Database, { equalCalls = 0 } = {
         })),
         ...{ releasedNumber: BLOCKS - confirmations, finalizedNumber: 0, now: stored },
       });
+    },
+    /** Leaves the notifications of this block for bob's records to the deferred writer, as a reorg can. */
+    async defer(number: number): Promise<void> {
+      await database().query(sql`delete from notification_status where block_number = ${number}`);
+      const blocks = [{ header: { number }, transfers: transfersIn(number) }];
+      await database().transaction(async (tx) =>
+        deferMatches(tx, [{ watcherId: 1, address: bob }], {
+          ...{ matches: await listMatches(tx, blocks), hasEarlier: false, limits: deferralLimits },
+        }),
+      );
     },
     plan: (confirmations = 0): Promise<RepairPlan> => planRepairs(options(confirmations), signal),
     apply: (made: RepairPlan, { confirmations = 0, mayCreditTwice = false, until = signal } = {}) =>

@@ -3,6 +3,7 @@
  */
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockId, Transfer } from '../../domain/block.ts';
+import { watcherOfShard } from '../../domain/shard.ts';
 import { findTip, lockCommits } from '../blocks/blocks.ts';
 import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
@@ -20,6 +21,7 @@ import {
 } from '../delivery/message-kind.ts';
 import { isOfTransaction, lockRows } from '../delivery/notification-rows.ts';
 import { advanceSequences, type OrderedRecord } from '../delivery/sequence.ts';
+import { isDeferred } from '../matching/deferred.ts';
 import { addressOf, insertNotifications, listMatches } from '../matching/matching.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
 
@@ -182,7 +184,10 @@ async function apply(
   }
 }
 
-/** Creates the notification as the commit of the block would have. False if it exists already, may credit twice, or isn't wanted any more. */
+/**
+ * Creates the notification as the commit of the block would have. False if it exists already, is still to be written, may credit twice,
+ * or isn't wanted any more.
+ */
 async function create(
   tx: Tx,
   repair: Extract<Repair, { action: 'create' }>,
@@ -193,6 +198,8 @@ async function create(
   const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
   if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
   if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await hasSentOrphan(tx, repair)))) return false;
+  // A reorg since the comparison may have left it to the deferred writer, which would write it again.
+  if (await isDeferred(tx, { watcherId: watcherOfShard(shardId), address }, block.number)) return false;
   const watched = await tx.query(sql`
     select from watched_address where shard_id = ${shardId} and id = ${watchedAddressId} and address = ${toBytes(address)}`);
   if (watched.length === 0) return false;

@@ -7,7 +7,7 @@
  * too. A reorg deletes the deferred matches of orphaned blocks, and its commit defers as others do. Notifications that exist already and
  * whose transfers stay on the chain are kept at once (kept-rows.ts), so no removal notice is sent for them.
  */
-import { type Address, fromBytes } from '../../core/hex.ts';
+import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import type { Transfer } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
@@ -253,6 +253,18 @@ export async function findFirstDeferred(db: Db): Promise<number | undefined> {
     sql`select block_number from deferred_match order by block_number limit 1`,
   );
   return row?.block_number;
+}
+
+/** Whether matches of the group in this block are deferred. */
+export async function isDeferred(
+  db: Db,
+  { watcherId, address }: RecordGroup,
+  blockNumber: number,
+): Promise<boolean> {
+  const rows = await db.query(sql`
+    select from deferred_match
+    where block_number = ${blockNumber} and watcher_id = ${watcherId} and address = ${toBytes(address)} limit 1`);
+  return rows.length > 0;
 }
 
 /** One deferred match: the transfers of an address in one block, and the records of one watcher that they are for. */
