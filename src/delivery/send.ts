@@ -79,7 +79,7 @@ export type SenderOptions = {
   connectionsPerOriginMax?: number;
   /** Connections to all origins that are kept for the next request. */
   idleConnectionsMax?: number;
-  /** Tells the age of connections. */
+  /** Tells the age of connections and requests. */
   clock?: Pick<Clock, 'steadyMs'>;
 };
 
@@ -107,6 +107,11 @@ const REFUSED: SendResult = {
   mayHaveArrived: false,
   responseText: undefined,
 };
+/**
+ * A connection that the receiver was closing when the request was written ends within a round trip. One that ends later was closed by a
+ * receiver that had the request.
+ */
+const STALE_MS_MAX = 500;
 /** Aborts a request before it is written: the credentials of its message are too old. */
 const TOO_OLD = new Error('the message is too old');
 /** A few interim responses (1xx) are ordinary, such as 103 Early Hints. A stream of them is an attack. */
@@ -119,10 +124,11 @@ const INTERIM_COUNT_MAX = 32;
 export function createSender(options: SenderOptions): { send: Send; close(): Promise<void> } {
   const { policy, timeoutMs = TIMEOUT_MS } = options;
   const guard = openGuard(options, Math.ceil(timeoutMs * RESOLVE_SHARE_MAX));
+  const clock = options.clock ?? { steadyMs: machineSteadyMs };
   const connections = createConnections(guard, {
     perOrigin: options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX,
     idle: options.idleConnectionsMax ?? IDLE_CONNECTIONS_MAX,
-    clock: options.clock ?? { steadyMs: machineSteadyMs },
+    clock,
   });
   const underWay = new Set<Promise<SendResult>>();
   const parse = rememberUrls(policy);
@@ -147,7 +153,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     };
     const postFresh = async (): Promise<Exchange> => {
       for (;;) {
-        const posted = await post(connection, url, { message: current, isFresh }, limit.signal);
+        const posted = await post(connection, url, { message: current, isFresh, clock }, limit.signal);
         if (posted.end !== 'broken' || posted.error !== TOO_OLD) return posted;
         current = await renewInTime(renewal, limit.signal, timeoutMs);
       }
@@ -208,7 +214,7 @@ function openGuard({ policy, caCertificates, resolve }: SenderOptions, resolveMs
 
 /**
  * whole: the response was read to its end. cut: the status is known, and the rest was skipped or didn't arrive.
- * broken: no status line. isStale: a reused connection ended before the first byte of a response.
+ * broken: no status line. isStale: a reused connection ended within STALE_MS_MAX, before the first byte of a response.
  */
 type Exchange =
   | { end: 'whole' | 'cut'; status: number; body: Buffer }
@@ -217,7 +223,7 @@ type Exchange =
 function post(
   connection: Connection,
   url: URL,
-  { message, isFresh }: { message: Message; isFresh(): boolean },
+  { message, isFresh, clock }: { message: Message; isFresh(): boolean; clock: Pick<Clock, 'steadyMs'> },
   signal: AbortSignal,
 ): Promise<Exchange> {
   const { promise, resolve } = Promise.withResolvers<Exchange>();
@@ -227,6 +233,7 @@ function post(
   let status: number | undefined;
   let interimCount = 0;
   let isAnswered = false;
+  let writtenMs = 0;
   let bodyTimer: NodeJS.Timeout | undefined;
 
   const settle = (end: 'whole' | 'cut', error?: unknown): void => {
@@ -237,7 +244,9 @@ function post(
       return;
     }
     const isReused = connection.connectCount() === connectCountBefore;
-    resolve({ end: 'broken', error, isStale: isReused && !isAnswered && isDeadSocket(error) });
+    const isStale =
+      isReused && !isAnswered && isDeadSocket(error) && clock.steadyMs() - writtenMs <= STALE_MS_MAX;
+    resolve({ end: 'broken', error, isStale });
   };
   const giveUp = (): void => settle('cut', signal.reason);
 
@@ -256,6 +265,7 @@ function post(
       // The connection is open and nothing has been written yet, so throwing here leaves it usable.
       onRequestStart() {
         if (!isFresh()) throw TOO_OLD;
+        writtenMs = clock.steadyMs();
       },
       onResponseStarted() {
         isAnswered = true;

@@ -173,6 +173,26 @@ test('a message is repeated at most once, and never after a byte of a response',
   assert.equal(silent.receiver.requests.length, 2);
 });
 
+test('a receiver that closes a kept connection 500 ms after the request had it, so that is a failure', async (context) => {
+  for (const [ms, outcome, requestCount] of [
+    [500, 'success', 2],
+    [501, 'network', 1],
+  ] as const) {
+    const clock = createTestClock();
+    const { receiver, send } = await startPair(
+      context,
+      (index): Answer => {
+        if (index === 1) clock.advance(ms);
+        return index === 1 ? 'reset' : {};
+      },
+      { clock },
+    );
+    await send(messageTo(receiver.url), never);
+    const again = await send(messageTo(receiver.url), never);
+    assert.deepEqual([again.outcome, again.requestCount], [outcome, requestCount]);
+  }
+});
+
 test("an origin never has more connections than its limit, and waiting for one doesn't count toward the timeout", async (context) => {
   let openMax = 0;
   const { receiver, send } = await startPair(

@@ -86,7 +86,7 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
         route.preParsing ?? [],
         (request: FastifyRequest, reply: FastifyReply) => admitBody(request, reply),
       ].flat();
-    if (methods.includes('GET') || methods.includes('HEAD'))
+    if ((methods.includes('GET') || methods.includes('HEAD')) && !isOfOneRecord(route))
       route.preHandler = [route.preHandler ?? [], admitAnswer].flat();
   });
 }
@@ -110,9 +110,16 @@ export function limitChanged({ clock }: Pick<ApiOptions, 'clock'>) {
 /** All routes of watchers, and the operator's lists. */
 function isLimited({ url, config, schema }: RouteOptions): boolean {
   if (config?.isEndless === true) return false;
-  const { properties = {} } = (schema?.querystring ?? {}) as { properties?: object };
-  return url.startsWith(NOTIFICATIONS_PREFIX) || (url.startsWith(ADMIN_PREFIX) && 'limit' in properties);
+  return url.startsWith(NOTIFICATIONS_PREFIX) || (url.startsWith(ADMIN_PREFIX) && hasLimit(schema));
 }
+
+function hasLimit(schema: RouteOptions['schema']): boolean {
+  const { properties = {} } = (schema?.querystring ?? {}) as { properties?: object };
+  return 'limit' in properties;
+}
+
+/** A response about one record or notification is short, so it waits for no other one. */
+const isOfOneRecord = ({ url, schema }: RouteOptions): boolean => url.includes('/:id') && !hasLimit(schema);
 
 type Rooms = {
   watchers: Room;

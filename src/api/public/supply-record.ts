@@ -140,7 +140,7 @@ function describeMethod({ multicall3 }: SupplyTerms, { method }: SupplyReading):
     case 'multicall3':
       return `${multicall3}: aggregate3 of getEthBalance(address), in one eth_call at one block`;
     case 'eth_getBalance':
-      return `not used, there is none at ${multicall3}: eth_getBalance of each address at one block`;
+      return `not used, because ${multicall3} has no such contract or did not answer for all: eth_getBalance of each address at one block`;
   }
 }
 

@@ -125,6 +125,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const records = Array.from({ length: 3_000 }, () => ({ address, webhook_url }));
       assert.equal((await story.ask('POST', BULK, { key: story.key, body: { records } })).status, 200);
     }
+    const [one] = await story.list();
     const server = story.api.server.address();
     const port = typeof server === 'object' ? server?.port : undefined;
     const list = (key: string, query: string) =>
@@ -140,6 +141,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const answer = answerOf(next);
       await waitUntil(() => story.clock.waits().includes(WAIT_MS));
       assert.equal((await answerOf(list(other.key, query))).status, 200);
+      // One record of the watcher itself waits for no list.
+      assert.equal((await story.ask('GET', `${PATH}/${one?.id}`, { key: story.key })).status, 200);
       response.destroy();
       assert.equal(JSON.parse((await answer).text).data.length, 9_000);
     }

@@ -162,6 +162,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('GET', PATH, { key })).text, '{"success":true,"data":[]}');
   });
 
+  test('a DELETE without a body may have any content type', async () => {
+    const { api, key, record } = await createStory(database());
+    const { statusCode, body } = await api.inject({
+      ...{ method: 'DELETE', url: `${PATH}/${record.id}` },
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/x-www-form-urlencoded' },
+    });
+    assert.deepEqual([statusCode, JSON.parse(body)], [200, { success: true }]);
+  });
+
   test('an unknown id, another watcher’s id and an invalid id get the same answer', async () => {
     const { record, ask, issue } = await createStory(database());
     const { key } = await issue('other');
