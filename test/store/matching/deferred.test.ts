@@ -6,7 +6,13 @@ import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { countDeferred, queueStatistics } from '../../../src/store/delivery/pending.ts';
-import { type DeferralLimits, findFirstDeferred } from '../../../src/store/matching/deferred.ts';
+import {
+  type DeferralLimits,
+  dropDeferredOf,
+  findFirstDeferred,
+  listDeferred,
+  takeDeferred,
+} from '../../../src/store/matching/deferred.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
   addressOf,
@@ -441,5 +447,24 @@ onPostgres(({ database }) => {
       counts.map(({ count }) => count),
       Array(number - 1).fill(1),
     );
+  });
+
+  test('deferred matches are written while those of a deleted watcher are deleted, and neither waits for the other', async () => {
+    for (const watcherId of [1, 2]) await watchTimes(database(), 2, { watcherId });
+    await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
+    await database().transaction(async (tx) => {
+      assert.equal(await dropDeferredOf(tx, 1, 10), true);
+      assert.deepEqual(await write(database()), { notificationCount: 2, watcherIds: [2] });
+      assert.equal(await write(database()), undefined);
+    });
+    const drop = () => database().transaction((tx) => dropDeferredOf(tx, 1, 10));
+    assert.deepEqual([await drop(), await drop()], [true, false]);
+    assert.deepEqual(await listParts(database()), []);
+    await mine(database(), headerOf(2), [transferOf()], { deferral: tight(0) });
+    await database().transaction(async (tx) => {
+      const [id = 0] = (await listDeferred(tx)).values();
+      assert.equal((await takeDeferred(tx, id, { rowsMax: 2 }))?.recordIds.length, 2);
+      assert.equal(await drop(), false);
+    });
   });
 });
