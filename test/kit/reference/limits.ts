@@ -48,7 +48,7 @@ const SECTIONS: Record<string, Limit[]> = {
       '400',
     ),
     limit(
-      'Requests of a watcher that wait for memory',
+      'Requests of a watcher for lists, or with bodies, that wait for memory',
       'api/http/memory-queue',
       'WAITING_MAX',
       'count',
