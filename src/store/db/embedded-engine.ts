@@ -85,7 +85,9 @@ async function startPglite(folder: string): Promise<PGlite> {
     startParams: [...PGlite.defaultStartParams, ...LOG_SETTINGS, ...MEMORY_SETTINGS],
     parsers: { [INT8_OID]: parseInt8 },
     onStderr(line) {
-      if (/(FATAL|PANIC): /.test(line)) lastWords = line.replace(/^.*?(FATAL|PANIC): +/, '');
+      if (!/(FATAL|PANIC): /.test(line)) return false;
+      lastWords = line.replace(/^.*?(FATAL|PANIC): +/, '');
+      refuseMessages(pglite, lastWords);
       return false;
     },
   });
@@ -99,6 +101,20 @@ async function startPglite(folder: string): Promise<PGlite> {
     throw new Error(`${messageOf(error)}: ${lastWords}`, { cause: error });
   }
 }
+
+/**
+ * Has further messages rejected. PGlite sends one after each failed statement, also after its own `commit`, and PostgreSQL would wait for a
+ * lock that it held when it panicked, without end.
+ */
+function refuseMessages(pglite: PGlite, lastWords: string): void {
+  const code = lastWords.includes('No space left') ? DISK_FULL : IO_ERROR;
+  pglite.execProtocolRawSync = () => {
+    throw Object.assign(new Error(lastWords), { severity: 'PANIC', code });
+  };
+}
+
+const DISK_FULL = '53100';
+const IO_ERROR = '58030';
 
 function engineOf(pglite: PGlite, logFolder: string): Engine {
   const crash = new AbortController();

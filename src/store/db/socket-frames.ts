@@ -108,7 +108,8 @@ export function framesOf<In, Out>(socket: Socket): Frames<In, Out> {
         return;
       }
     }
-    wake();
+    // A long frame arrives in pieces, and the first of them is no value yet.
+    if (values.length > 0) wake();
   });
   // A `close` event follows and ends the read.
   socket.on('error', () => {});

@@ -41,6 +41,17 @@ const countWatchers = async (database = own) =>
 const insert = (name: string) =>
   sql`insert into watcher (name, created_at) values (${`socket ${name}`}, now())`;
 
+test('a row of several MiB arrives in many pieces and is not taken for silence', async () => {
+  const long = sql`select repeat('x', 20000000) as text`;
+  const [row] = await joined.query<{ text: string }>(long);
+  assert.equal(row?.text.length, 20_000_000);
+  const text = 'y'.repeat(20_000_000);
+  const rows = await joined.transaction((tx) =>
+    tx.query<{ count: number }>(sql`select length(${text}::text) as count`),
+  );
+  assert.deepEqual(rows, [{ count: 20_000_000 }]);
+});
+
 test('the socket returns the same values and errors as the database', async () => {
   const values = sql`
     select ${Buffer.from('c0ffee', 'hex')}::bytea as bytes, ${new Date(1_700_000_000_123)}::timestamptz as time,

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { cp, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -145,6 +147,46 @@ test('a database whose log had no space recovers by itself with all committed da
     await database.close();
   }
 });
+
+test(
+  'a disk that is full at the commit of a transaction ends the engine, and does not hang the process',
+  needsMount,
+  async () => {
+    using place = mounted();
+    await copyEmbedded(place.folder);
+    // In a process of its own, because a database that hangs holds its thread.
+    const script = `
+    import { openDatabase } from '${new URL('../../../src/store/db/open.ts', import.meta.url)}';
+    import { sql } from '${new URL('../../../src/store/db/sql.ts', import.meta.url)}';
+    const database = await openDatabase({ url: '', dataDir: process.argv[1] });
+    await database.query(sql\`create table filler (text text)\`);
+    process.stdout.write('opened');
+    for await (const _ of process.stdin) break;
+    try {
+      for (;;)
+        await database.transaction((tx) => tx.query(sql\`insert into filler select repeat('x', 100) from generate_series(1, 30)\`));
+    } catch (error) {
+      process.stdout.write(error.message);
+    }
+    process.exit(0);`;
+    const child = spawn(process.execPath, ['--input-type=module', '--eval', script, place.folder]);
+    let told = '';
+    child.stdout.on('data', (chunk) => {
+      told += chunk;
+    });
+    const ended = once(child, 'exit');
+    const timer = setTimeout(() => child.kill('SIGKILL'), 120_000);
+    await waitUntil(() => told === 'opened');
+    // The table has room to grow, but the next file of the log has none.
+    place.fill({ freeBytes: 8 * 1024 * KIB });
+    child.stdin.end('go');
+    assert.deepEqual(await ended, [0, null], told);
+    clearTimeout(timer);
+    assert.match(told, /No space left on device/);
+    place.free();
+    await (await open(place.folder)).close();
+  },
+);
 
 test(
   'a database can be closed on a full disk, although its last writes have no space',
