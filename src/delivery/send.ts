@@ -231,9 +231,8 @@ function post(
   const chunks: Buffer[] = [];
   let bodyBytes = 0;
   let status: number | undefined;
-  let interimCount = 0;
+  let [interimCount, writtenMs] = [0, 0];
   let isAnswered = false;
-  let writtenMs = 0;
   let bodyTimer: NodeJS.Timeout | undefined;
 
   const settle = (end: 'whole' | 'cut', error?: unknown): void => {
@@ -244,9 +243,8 @@ function post(
       return;
     }
     const isReused = connection.connectCount() === connectCountBefore;
-    const isStale =
-      isReused && !isAnswered && isDeadSocket(error) && clock.steadyMs() - writtenMs <= STALE_MS_MAX;
-    resolve({ end: 'broken', error, isStale });
+    const isEarly = !isAnswered && clock.steadyMs() - writtenMs <= STALE_MS_MAX;
+    resolve({ end: 'broken', error, isStale: isReused && isEarly && isDeadSocket(error) });
   };
   const giveUp = (): void => settle('cut', signal.reason);
 

@@ -146,7 +146,10 @@ test('the record says if the chain has no Multicall3 and no staking contract', (
     { ...terms, staking: undefined, vesting: {} },
     readingOf([], { method: 'eth_getBalance' }),
   );
-  assert.match(methodology.data_sources.multicall3_contract, /^not used, because 0x[\da-f]{40} has no such contract or did not answer for all: eth_getBalance/i);
+  assert.match(
+    methodology.data_sources.multicall3_contract,
+    /^not used, because 0x[\da-f]{40} has no such contract or did not answer for all: eth_getBalance/i,
+  );
   assert.match(methodology.verification.how_to_verify, /^Call eth_getBalance for each/);
   assert.deepEqual(methodology.address_labels, {
     validators_staking: null,
