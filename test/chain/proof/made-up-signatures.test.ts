@@ -13,7 +13,6 @@ import {
 } from '../../../src/chain/proof/roots.ts';
 import { recoverSender } from '../../../src/chain/proof/senders.ts';
 import { createVerifier, type Sampling, type Verifier } from '../../../src/chain/proof/verifier.ts';
-import type { Hash } from '../../../src/core/hex.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import { type Json, makeAddress } from '../../kit/scripted-node.ts';
 
@@ -25,7 +24,7 @@ const payment = {
 };
 const hash = transactionHash(encodeTransaction(payment));
 const signer = String(recoverSender(encodeTransaction(payment)));
-const place = { number: 16, hash: hash as Hash };
+const place = { number: 16, hash };
 
 /** A block with one native transfer of this sender, whose signature is r = s = 1. */
 function blockFrom(from: string, changes: Json = {}): { block: Json; receipts: Json[] } {

@@ -156,8 +156,8 @@ test(
     await copyEmbedded(place.folder);
     // In a process of its own, because a database that hangs holds its thread.
     const script = `
-    import { openDatabase } from '${new URL('../../../src/store/db/open.ts', import.meta.url)}';
-    import { sql } from '${new URL('../../../src/store/db/sql.ts', import.meta.url)}';
+    import { openDatabase } from '${import.meta.resolve('../../../src/store/db/open.ts')}';
+    import { sql } from '${import.meta.resolve('../../../src/store/db/sql.ts')}';
     const database = await openDatabase({ url: '', dataDir: process.argv[1] });
     await database.query(sql\`create table filler (text text)\`);
     process.stdout.write('opened');
