@@ -10,14 +10,14 @@ import { advanceSequences } from '../delivery/sequence.ts';
 import { recordKeys } from '../delivery/shards.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications, type Moment } from '../matching/matching.ts';
-import { FIRST_TURN, releaseHeld } from '../matching/release-held.ts';
+import { releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
 import { findTip, lockCommits } from './blocks.ts';
 import { lanesToWake } from './write-notifications.ts';
 
-/** All held notifications up to `number` are released, unless a reorg came after `reorgId`. The release goes on after shard `turn`. */
-type ReleaseMark = { reorgId: number; number: number; turn: number };
-export const noMark = (): ReleaseMark => ({ reorgId: -1, number: -1, turn: FIRST_TURN });
+/** All held notifications up to `number` are released, unless a reorg came after `reorgId`. */
+type ReleaseMark = { reorgId: number; number: number };
+export const noMark = (): ReleaseMark => ({ reorgId: -1, number: -1 });
 
 type Turns = {
   sortWatchers(watcherIds: readonly number[]): readonly number[];
@@ -56,13 +56,12 @@ export async function writeDeferred(
     const reorgId = await findLastReorg(tx);
     const released = await releaseHeld(tx, {
       ...{ releasedNumber, now, laneIds: lanesToWake(made), limits: limits.release },
-      ...{ releasedBefore: reorgId === mark.reorgId ? mark.number : -1, turn: mark.turn },
+      releasedBefore: reorgId === mark.reorgId ? mark.number : -1,
     });
-    next = { ...mark, turn: released.nextTurn };
     // On Citus, shards that catch up hold notifications of older blocks.
-    if (!released.hasMore && tx.isDistributed !== true) next = { ...next, reorgId, number: releasedNumber };
+    if (!released.hasMore && tx.isDistributed !== true) next = { reorgId, number: releasedNumber };
     const stored = [...made, ...released.counts];
-    if (stored.length === 0 && watcherIds.length === 0 && next.turn === mark.turn) return undefined;
+    if (stored.length === 0 && watcherIds.length === 0) return undefined;
     await wakeLanes(tx, lanesToWake(stored), now);
     await advanceSequences(
       tx,

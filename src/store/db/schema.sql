@@ -592,7 +592,6 @@ create table queue (
 );
 CREATE INDEX queue_first ON public.queue USING btree (shard_id, lane_id, due_at, id) WHERE ((state = 'waiting'::text) AND (retry_count = 0));
 CREATE INDEX queue_held ON public.queue USING btree (release_number, shard_id) WHERE (state = 'held'::text);
-CREATE INDEX queue_held_of_shard ON public.queue USING btree (shard_id, release_number) WHERE (state = 'held'::text);
 CREATE INDEX queue_orphaned ON public.queue USING btree (tx_hash) WHERE (reorg_id IS NOT NULL);
 CREATE INDEX queue_reorg ON public.queue USING btree (reorg_id) WHERE (reorg_id IS NOT NULL);
 CREATE INDEX queue_retry ON public.queue USING btree (shard_id, lane_id, due_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));

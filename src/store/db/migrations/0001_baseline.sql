@@ -308,8 +308,6 @@ create index queue_retry on queue (shard_id, lane_id, due_at, id) where state = 
 create index queue_retry_age on queue (shard_id, lane_id, id) where state = 'waiting' and retry_count > 0;
 create index queue_retry_due on queue (shard_id, due_at) where state = 'waiting' and retry_count > 0;
 create index queue_held on queue (release_number, shard_id) where state = 'held';
--- For a share of each watcher, however many blocks one of them has notifications of.
-create index queue_held_of_shard on queue (shard_id, release_number) where state = 'held';
 -- Waiting notifications of a record come first, then held ones in sequence, so one probe finds whether the next may be sent.
 create index queue_sequence on queue (shard_id, watched_address_id, state desc, sequence) where sequence is not null;
 create index queue_orphaned on queue (tx_hash) where reorg_id is not null;
