@@ -98,7 +98,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ...{ confirmations: 0, now: stored, sortWatchers: (ids) => ids, limits: deferralLimits },
     });
     const rows = await listNotifications(database());
-    assert.deepEqual(rows.map(({ block_number }) => block_number).sort((one, other) => one - other), [1, 2, 3, 4, 5]);
+    assert.deepEqual(
+      rows.map(({ block_number }) => block_number).sort((one, other) => one - other),
+      [1, 2, 3, 4, 5],
+    );
     assert.equal((await plan()).report.outcome, 'equal');
   });
 

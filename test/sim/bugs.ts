@@ -69,8 +69,7 @@ export const bugs = {
   'no redelivery fence': () => rewriting('and n.redelivery_count = s.redelivery_count', ''),
 
   /** Of many held notifications of one block, none are released. */
-  'release without shares': () =>
-    rewriting('q.release_number limit s.part)', 'q.release_number limit 0 * s.part)'),
+  'release without shares': () => rewriting('q.shard_id limit g.count)', 'q.shard_id limit 0 * g.count)'),
 
   /** A reorg assumes that only settled attempts were sent. */
   'forgotten attempts': () =>

@@ -21,12 +21,13 @@ const limits = new WeakMap<IncomingMessage, NodeJS.Timeout>();
 export function limitBodies(api: Api): void {
   const lingering = new Set<Socket>();
   api.addHook('onRequest', (request, reply, done) => {
-    // Some clients send a content type with every request. Fastify would refuse it, although there is no content.
     if (hasBody(request)) {
       startLimit(request.raw, answerLate);
       // After that the connection lingers or serves the next request.
       reply.raw.once('finish', () => clearTimeout(limits.get(request.raw)));
-    } else delete request.raw.headers['content-type'];
+    }
+    // Some clients send a content type with every request. Fastify would refuse it, although there is no content.
+    else if (request.method === 'DELETE') delete request.raw.headers['content-type'];
     done();
   });
   api.addHook('onSend', ({ raw, headers }, reply, payload, done) => {

@@ -100,7 +100,9 @@ async function writeInTurns(
         rowsLeft -= recordIds.length * matches.length;
       }
       turnsLeft -= 1;
-      if (rowsLeft <= 0 || turnsLeft === 0) return { made, watcherIds: [...watcherIds] };
+      // Earlier notifications are locked with their lanes, in one order only for one match.
+      const isLast = rowsLeft <= 0 || turnsLeft === 0 || deferred?.hasEarlier === true;
+      if (isLast) return { made, watcherIds: [...watcherIds] };
     }
   }
   return { made, watcherIds: [...watcherIds] };

@@ -78,6 +78,9 @@ async function makeDatabase(folder: string): Promise<void> {
   }
 }
 
+/** After the time and the process id. Lines of other levels may quote data. */
+const LAST_WORDS = /^\S+ \S+ \S+ \[\d+\] (?:FATAL|PANIC): +(.*)/;
+
 async function startPglite(folder: string): Promise<PGlite> {
   let lastWords = '';
   const pglite = new PGlite({
@@ -85,8 +88,9 @@ async function startPglite(folder: string): Promise<PGlite> {
     startParams: [...PGlite.defaultStartParams, ...LOG_SETTINGS, ...MEMORY_SETTINGS],
     parsers: { [INT8_OID]: parseInt8 },
     onStderr(line) {
-      if (!/(FATAL|PANIC): /.test(line)) return false;
-      lastWords = line.replace(/^.*?(FATAL|PANIC): +/, '');
+      const words = LAST_WORDS.exec(line)?.[1];
+      if (words === undefined) return false;
+      lastWords = words;
       refuseMessages(pglite, lastWords);
       return false;
     },

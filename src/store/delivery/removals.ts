@@ -4,11 +4,11 @@
  */
 import type { Tx } from '../db/db.ts';
 import { inReach, joinJson, readJson, recordsOf } from '../db/shard-rows.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import { lockLanes } from './lane-locks.ts';
 import { wakeLanes } from './lanes.ts';
 import { removalSequence } from './message-kind.ts';
-import { keysOf, lockRowsOf, type RowKey } from './notification-rows.ts';
+import { keysOf, lockRowsOf, type RowKey, storedColumns } from './notification-rows.ts';
 import type { OrderedRecord } from './sequence.ts';
 
 type QueuedRow = { shard_id: number; lane_id: number; ordered_id: string | null };
@@ -88,7 +88,7 @@ function wantedOf(tx: Tx, keys: readonly RowKey[], condition: Sql): Sql {
   const isOfShard = (shardId: Sql) =>
     tx.isDistributed === true ? sql` and ${shardId} = ${keys[0]?.shard_id}` : sql``;
   return sql`(
-    select * from notification_status n
+    select ${raw(storedColumns)} from notification_status n
     where (n.shard_id, n.id, n.created_at) in (select * from ${keysOf(keys)}) and ${condition}${isOfShard(sql`n.shard_id`)} offset 0
   ) n join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed${isOfShard(sql`w.shard_id`)}`;
 }

@@ -129,6 +129,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await using story = await createBulkStory(database());
     assert.deepEqual(await story.send([]), []);
     assert.deepEqual(await story.send(['', ' ']), []);
+    const empty = story.open({ 'content-type': 'application/x-ndjson', 'content-length': '0' });
+    empty.end();
+    assert.equal((await responseOf(empty)).statusCode, 200);
   });
 
   test('true answers arrive while the body is still being sent', async () => {

@@ -128,6 +128,12 @@ onEachDatabase(({ kind, database }) => {
     );
   });
 
+  test('a log line that quotes the word PANIC ends nothing', async () => {
+    await assert.rejects(database().query(sql`select ${'x] PANIC: x'}::uuid`));
+    await assert.rejects(database().query(sql`do $$ begin raise exception 'FATAL: PANIC: x'; end $$`));
+    assert.deepEqual(await database().query(sql`select 1 as one`), [{ one: 1 }]);
+  });
+
   test('a transaction commits everything or nothing, and the connection stays usable', async () => {
     const insert = sql`insert into watcher (name, created_at) values ('acme', now())`;
     const count = async () => (await database().query(sql`select from watcher`)).length;
