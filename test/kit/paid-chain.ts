@@ -81,11 +81,12 @@ export function createPaidChain(
     async defer(number: number): Promise<void> {
       await database().query(sql`delete from notification_status where block_number = ${number}`);
       const blocks = [{ header: { number }, transfers: transfersIn(number) }];
-      await database().transaction(async (tx) =>
-        deferMatches(tx, [{ watcherId: 1, address: bob }], {
-          ...{ matches: await listMatches(tx, blocks), hasEarlier: false, limits: deferralLimits },
-        }),
-      );
+      await database().transaction(async (tx) => {
+        const matches = await listMatches(tx, blocks);
+        const options = { matches, hasEarlier: false, limits: deferralLimits };
+        const storing = await deferMatches(tx, [{ watcherId: 1, address: bob }], options);
+        if (storing !== undefined) await tx.query(sql`with ${storing} select`);
+      });
     },
     plan: (confirmations = 0): Promise<RepairPlan> => planRepairs(options(confirmations), signal),
     apply: (made: RepairPlan, { confirmations = 0, mayCreditTwice = false, until = signal } = {}) =>
