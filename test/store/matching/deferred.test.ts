@@ -29,6 +29,7 @@ import {
   transferOf,
   watchAddress,
 } from '../../kit/chain-story.ts';
+import { citusUrl } from '../../kit/citus.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 
 /** Defers groups of more than one record once a commit has written `rowsAtOnce` rows of such groups. */
@@ -402,7 +403,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('a record that moves between the addresses of a transfer during its commit gets one notification, whenever it moves', async () => {
+  // On Citus two statements read the records, one after the other.
+  const skip = citusUrl() !== undefined && 'not yet so on Citus';
+  test('a record that moves between the addresses of a transfer during its commit gets one notification, whenever it moves', {
+    skip,
+  }, async () => {
     await watchTimes(database(), 2, { address: alice });
     await watchAddress(database());
     const record = await watchAddress(database(), { url: 'https://moving.example/hook' });
