@@ -114,7 +114,7 @@ async function lockOrphaned(tx: Tx, isOrphaned: Sql): Promise<void> {
     where ${isOrphaned}`);
   await lockLanes(
     tx,
-    rows.flatMap((row) => [row.lane_id ?? [], row.next_lane_id ?? []].flat()),
+    rows.flatMap((row) => [row.lane_id, row.next_lane_id]).filter((id) => id !== null),
   );
   await lockRowsOf(tx, rows);
 }

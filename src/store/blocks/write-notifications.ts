@@ -5,7 +5,7 @@
 import type { Tx } from '../db/db.ts';
 import { within } from '../db/shard-rows.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
-import { advanceSequences } from '../delivery/sequence.ts';
+import { advanceSequences, type OrderedRecord } from '../delivery/sequence.ts';
 import {
   type DeferralLimits,
   deferMatches,
@@ -62,11 +62,11 @@ export async function writeNotifications(
     { ...moment, matches: written, kept: notAmong(written, kept), without, storing, hasEarlier },
     reorgIds,
   );
-  const left = [];
-  for (const reorgId of reorgIds) left.push(...(await endReorg(tx, reorgId, now)));
+  const left: OrderedRecord[][] = [];
+  for (const reorgId of reorgIds) left.push(await endReorg(tx, reorgId, now));
   const released = await releaseHeld(tx, { ...moment, laneIds: lanesToWake(made), limits: limits.release });
   const stored = [...made, ...released.counts];
-  const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
+  const ordered = [...left.flat(), ...stored.flatMap((one) => one.ordered ?? [])];
   // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
   await wakeLanes(tx, lanesToWake(stored), now);
   await advanceSequences(tx, ordered, now);

@@ -71,10 +71,11 @@ export async function forEachShard<T extends { shardId: number }, R>(
   elements: readonly T[],
   work: (shardId: number, own: T[]) => Promise<R[]>,
 ): Promise<R[]> {
-  const found: R[] = [];
+  // A call with all rows as arguments would fail for a hundred thousand of them.
+  const found: R[][] = [];
   const groups = [...Map.groupBy(elements, ({ shardId }) => shardId)].sort(([one], [other]) => one - other);
-  for (const [shardId, own] of groups) found.push(...(await work(shardId, own)));
-  return found;
+  for (const [shardId, own] of groups) found.push(await work(shardId, own));
+  return found.flat();
 }
 
 /** The rows of a statement for each shard, as one JSON array. */

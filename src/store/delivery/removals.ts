@@ -26,15 +26,12 @@ export async function toRemovalNotices(
   now: Date,
 ): Promise<OrderedRecord[]> {
   if (candidates.length === 0) return [];
-  const keys: (RowKey & { lane_id: number })[] = [];
+  const found: (RowKey & { lane_id: number })[][] = [];
   for (const own of partsOf(tx, candidates)) {
     const wanted = wantedOf(tx, own, condition);
-    keys.push(
-      ...(await tx.query<RowKey & { lane_id: number }>(
-        sql`select n.shard_id, n.id, n.created_at, w.lane_id from ${wanted}`,
-      )),
-    );
+    found.push(await tx.query(sql`select n.shard_id, n.id, n.created_at, w.lane_id from ${wanted}`));
   }
+  const keys = found.flat();
   if (keys.length === 0) return [];
   // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
   await lockLanes(

@@ -109,13 +109,13 @@ export async function insertInShards(
     select ${raw(arrays)}, coalesce((select json_agg(c) from counts c), '[]')::text as counts,
       ${hasEarlier ? sql`(select json_agg(e) from earlier e)` : sql`null`}::text as earlier
     from made m`);
-  const changed: ChangedRow[] = [];
+  let changed: ChangedRow[] = [];
   if (computed?.earlier !== null && computed?.earlier !== undefined) {
     const steps = reinclusions(tx, recordsOf(computed.earlier, EARLIER_COLUMNS), now);
     await tx.query(steps.moved);
-    changed.push(...(await tx.query<ChangedRow>(steps.acknowledged)));
+    const acknowledged = await tx.query<ChangedRow>(steps.acknowledged);
     await tx.query(steps.resumed);
-    changed.push(...(await tx.query<ChangedRow>(steps.requeued)));
+    changed = [...acknowledged, ...(await tx.query<ChangedRow>(steps.requeued))];
   }
   if (computed !== undefined && computed.id !== null) {
     await announceCopy(tx, computed.shard_id);
