@@ -70,7 +70,7 @@ export async function createWorld(stage: Stage, seed: number) {
     ...(seed % 3 === 0 && {
       deferral: {
         ...{ recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 },
-        release: { atOnce: 1, shareMin: 1, shareMax: 1 },
+        release: { atOnce: 1, shareMin: 1, shareMax: 1, groupsMax: 2 },
       },
     }),
     /** In every eleventh story, time leaps over days, and what is finished is deleted after half a day. */

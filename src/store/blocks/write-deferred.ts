@@ -10,14 +10,14 @@ import { advanceSequences } from '../delivery/sequence.ts';
 import { recordKeys } from '../delivery/shards.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications, type Moment } from '../matching/matching.ts';
-import { releaseHeld } from '../matching/release-held.ts';
+import { type GroupKey, releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
 import { findTip, lockCommits } from './blocks.ts';
 import { lanesToWake } from './write-notifications.ts';
 
-/** All held notifications up to `number` are released, unless a reorg came after `reorgId`. */
-type ReleaseMark = { reorgId: number; number: number };
-export const noMark = (): ReleaseMark => ({ reorgId: -1, number: -1 });
+/** All held notifications up to `number` are released, unless a reorg came after `reorgId`. `last`: where the last transaction stopped. */
+type ReleaseMark = { reorgId: number; number: number; last: GroupKey | undefined };
+export const noMark = (): ReleaseMark => ({ reorgId: -1, number: -1, last: undefined });
 
 type Turns = {
   sortWatchers(watcherIds: readonly number[]): readonly number[];
@@ -54,12 +54,14 @@ export async function writeDeferred(
     const moment = { now, confirmations, releasedNumber };
     const { made, watcherIds } = await writeInTurns(tx, moment, { sortWatchers, limits });
     const reorgId = await findLastReorg(tx);
+    const from = reorgId === mark.reorgId ? mark : { ...noMark(), reorgId };
     const released = await releaseHeld(tx, {
       ...{ releasedNumber, now, laneIds: lanesToWake(made), limits: limits.release },
-      releasedBefore: reorgId === mark.reorgId ? mark.number : -1,
+      ...{ releasedBefore: from.number, after: from.last },
     });
     // On Citus, shards that catch up hold notifications of older blocks.
-    if (!released.hasMore && tx.isDistributed !== true) next = { reorgId, number: releasedNumber };
+    const areAllReleased = !released.hasMore && tx.isDistributed !== true;
+    next = { ...from, ...(areAllReleased && { number: releasedNumber }), last: released.last };
     const stored = [...made, ...released.counts];
     if (stored.length === 0 && watcherIds.length === 0) return undefined;
     await wakeLanes(tx, lanesToWake(stored), now);

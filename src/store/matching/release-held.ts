@@ -23,11 +23,20 @@ import {
  * Up to `atOnce` held notifications are released in one transaction. If more are due, each watcher has a share of them, and the next
  * transactions of the deferred writer (write-deferred.ts) release the rest. A watcher can hold millions for the same block.
  */
-export type ReleaseLimits = { atOnce: number; shareMin: number; shareMax: number };
-const releaseLimits: ReleaseLimits = { atOnce: 5_000, shareMin: 50, shareMax: 500 };
+export type ReleaseLimits = {
+  atOnce: number;
+  shareMin: number;
+  shareMax: number;
+  /**
+   * Groups (`DueGroup`) that one transaction looks at, because the backlog of one watcher can have groups of thousands of blocks. The next
+   * transaction goes on after them. On Citus, all are counted.
+   */
+  groupsMax: number;
+};
+const releaseLimits: ReleaseLimits = { atOnce: 5_000, shareMin: 50, shareMax: 500, groupsMax: 250 };
 
-/** `hasMore`: some that are due are still held. */
-type Released = { counts: StoredCount[]; hasMore: boolean };
+/** `hasMore`: some that are due are still held. `last`: the last group that it looked at, if there may be further ones. */
+type Released = { counts: StoredCount[]; hasMore: boolean; last?: GroupKey | undefined };
 
 /** Which notifications are due, and the statement that releases those that meet a further condition. */
 type Release = { isDue: Sql; release(condition: Sql): Sql; laneIds: readonly number[] };
@@ -35,7 +44,7 @@ type Release = { isDue: Sql; release(condition: Sql): Sql; laneIds: readonly num
 /**
  * Makes notifications due that now have their confirmations. Locks lanes before rows, as a worker that settles does, and
  * together with `laneIds`, which the caller locks next, so that all are locked in one order. `releasedBefore` keeps the scan
- * off dead index entries: without it a block read 2,500 of them.
+ * off dead index entries: without it a block read 2,500 of them. Begins with the group after `after`, the `last` of an earlier call.
  */
 export async function releaseHeld(
   tx: Tx,
@@ -45,10 +54,12 @@ export async function releaseHeld(
     now,
     laneIds,
     limits = releaseLimits,
+    after,
   }: Moment & {
     releasedBefore?: number | undefined;
     laneIds: readonly number[];
     limits?: ReleaseLimits | undefined;
+    after?: GroupKey | undefined;
   },
 ): Promise<Released> {
   const isDue = sql`state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}`;
@@ -60,7 +71,7 @@ export async function releaseHeld(
   const all = { isDue, release, laneIds };
   const counts =
     tx.isDistributed === true ? await releaseInShards(tx, all, limits) : await releaseAll(tx, all, limits);
-  return counts === undefined ? releaseShares(tx, all, limits) : { counts, hasMore: false };
+  return counts === undefined ? releaseShares(tx, all, limits, after) : { counts, hasMore: false };
 }
 
 /** Undefined if more than `atOnce` are due: then it changes and locks nothing. */
@@ -110,9 +121,13 @@ async function releaseInShards(
 async function releaseShares(
   tx: Tx,
   { isDue, release, laneIds }: Release,
-  { atOnce, shareMin, shareMax }: ReleaseLimits,
+  { atOnce, shareMin, shareMax, groupsMax }: ReleaseLimits,
+  after: GroupKey | undefined,
 ): Promise<Released> {
-  const groups = await listDueGroups(tx, isDue, shareMax);
+  const list = (from?: GroupKey) => listDueGroups(tx, isDue, { shareMax, groupsMax, after: from });
+  const further = after === undefined ? [] : await list(after);
+  const groups = further.length > 0 ? further : await list();
+  const last = groups.length === groupsMax ? groups.at(-1) : undefined;
   const watchers = [...Map.groupBy(groups, (group) => watcherOfShard(group.shard_id)).values()];
   const crowds = watchers.filter((own) => sumOf(own) > shareMax).length;
   const share = Math.min(shareMax, Math.max(shareMin, Math.floor(atOnce / Math.max(1, crowds))));
@@ -120,7 +135,9 @@ async function releaseShares(
   const chosen = tx.isDistributed === true ? await chooseInShards(tx, isDue, taken) : await choose(tx, taken);
   await lockLanes(tx, [...laneIds, ...chosen.laneIds]);
   const released = await tx.query<ChangedRow>(release(chosen.condition));
-  return { counts: countStored(released), hasMore: crowds > 0 || released.length < chosen.laneIds.length };
+  const areAllListed = further.length === 0 && last === undefined;
+  const hasMore = !areAllListed || crowds > 0 || released.length < chosen.laneIds.length;
+  return { counts: countStored(released), hasMore, last };
 }
 
 /** Chooses as many notifications of each group as it counts. */
@@ -162,28 +179,42 @@ const relationOf = (groups: readonly DueGroup[]): Sql => sql`unnest(
   ${listOf(groups.map((group) => group.count))}::bigint[]) as g (shard_id, release_number, count)`;
 
 /** The due notifications of a shard that are held until the same block. */
-type DueGroup = { shard_id: number; release_number: number; count: number };
+type DueGroup = GroupKey & { count: number };
+export type GroupKey = { shard_id: number; release_number: number };
 
-/** In the order of their blocks. Counts up to `countMax` and one more, except on Citus. */
-async function listDueGroups(tx: Tx, isDue: Sql, countMax: number): Promise<DueGroup[]> {
+/** In the order of their blocks, up to `groupsMax` after a group. Counts up to `shareMax` and one more. On Citus, all, and counts all. */
+async function listDueGroups(
+  tx: Tx,
+  isDue: Sql,
+  {
+    shareMax,
+    groupsMax,
+    after,
+  }: Pick<ReleaseLimits, 'shareMax' | 'groupsMax'> & { after: GroupKey | undefined },
+): Promise<DueGroup[]> {
   if (tx.isDistributed === true)
     return tx.query<DueGroup>(sql`
       select shard_id, release_number, count(*) as count from queue where ${isDue}${inReach(tx, sql`shard_id`)}
       group by shard_id, release_number order by release_number, shard_id`);
   // A probe of the index for each group, however many notifications it has.
   const next = sql`order by release_number, shard_id limit 1`;
+  const isAfter =
+    after === undefined
+      ? sql``
+      : sql` and (release_number, shard_id) > (${after.release_number}, ${after.shard_id})`;
   return tx.query<DueGroup>(sql`
     with recursive due as (
-      (select release_number, shard_id from queue where ${isDue} ${next})
+      (select release_number, shard_id, 1 as place from queue where ${isDue}${isAfter} ${next})
       union all
-      select following.* from due cross join lateral (
+      select following.*, due.place + 1 from due cross join lateral (
         select release_number, shard_id from queue
         where ${isDue} and (release_number, shard_id) > (due.release_number, due.shard_id) ${next}) as following
+      where due.place < ${groupsMax}
     )
     select shard_id, release_number, (
       select count(*) from (
         select from queue q where q.state = 'held' and q.release_number = due.release_number and q.shard_id = due.shard_id
-        limit ${countMax + 1}) as first
+        limit ${shareMax + 1}) as first
     ) as count
     from due order by release_number, shard_id`);
 }

@@ -16,7 +16,7 @@ import {
 import { onSampledDatabase } from '../../kit/each-database.ts';
 
 /** Of more than four notifications that are due, a transaction releases two of each watcher. */
-const release = { atOnce: 4, shareMin: 2, shareMax: 2 };
+const release = { atOnce: 4, shareMin: 2, shareMax: 2, groupsMax: 100 };
 const limits = { ...deferralLimits, release };
 const deferral = { ...atOnce.deferral, release };
 
@@ -108,6 +108,41 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await write(withChangedRows(database(), 3), options);
       await write(database(), options);
       assert.deepEqual(await countStates(database()), ['1 waiting 5']);
+      assert.equal(await write(database(), options), undefined);
+    });
+
+    test('a transaction looks at a bounded number of groups, and the next one goes on after them, also after a reorg', async ({
+      skip,
+    }) => {
+      if (database().isDistributed === true) return skip('on Citus, a transaction counts all groups');
+      await addWatchers(database(), 2);
+      // Watcher 1 has three notifications in each of six blocks, watcher 2 has three in the last one.
+      for (let confirmations = 3; confirmations < 9; confirmations++)
+        await watchTimes(database(), 3, { watcherId: 1, settings: { confirmations } });
+      await watchTimes(database(), 3, { watcherId: 2, settings: { confirmations: 8 } });
+      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
+      const few = { ...release, groupsMax: 3 };
+      const committed = await mine(database(), headerOf(9), [], {
+        deferral: { ...deferral, release: few },
+        releasedNumber: 6,
+      });
+      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, true);
+      assert.deepEqual(await countStates(database()), ['1 held 16', '1 waiting 2', '2 held 3']);
+      const options = { mark: noMark(), limits: { ...limits, release: few } };
+      await write(database(), options);
+      assert.deepEqual(await countStates(database()), ['1 held 14', '1 waiting 4', '2 held 3']);
+      await write(database(), options);
+      await write(database(), options);
+      // It has gone on, so that watcher 2 doesn't wait for what watcher 1 has in earlier blocks.
+      assert.deepEqual(await countStates(database()), [
+        '1 held 12',
+        '1 waiting 6',
+        '2 held 1',
+        '2 waiting 2',
+      ]);
+      await database().query(sql`insert into reorg (happened_at, ancestor_number) values (${noon}, 9)`);
+      for (let count = 0; count < 9; count++) await write(database(), options);
+      assert.deepEqual(await countStates(database()), ['1 waiting 18', '2 waiting 3']);
       assert.equal(await write(database(), options), undefined);
     });
 
