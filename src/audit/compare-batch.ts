@@ -3,62 +3,31 @@
  */
 import { type Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { type BlockHeader, sidesOf } from '../domain/block.ts';
+import type { BlockHeader } from '../domain/block.ts';
 import type { ValuedPair } from '../domain/pair.ts';
 import type { Rules } from '../domain/points/rules.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
-import {
-  listFirstInSequence,
-  listLanesById,
-  listNotificationsOf,
-  listSentOrphans,
-  listStoredBlocks,
-  listWatchesById,
-  listWatchesOf,
-  type StoredBlock,
-  type StoredNotification,
-  type StoredWatch,
-} from '../store/audit/comparison.ts';
-import { findStoredBefore } from '../store/blocks/blocks.ts';
-import { readTime } from '../store/db/database-time.ts';
+import { listStoredBlocks, type StoredBlock } from '../store/audit/comparison.ts';
 import type { Db } from '../store/db/db.ts';
-import { readClockState } from '../store/deployment/clock-steps.ts';
 import { listLatestPairStates, listPairStatesOf } from '../store/market/pair-states.ts';
 import { listPairCoverage } from '../store/market/pairs.ts';
 import { listSwapsOf, type StoredSwap } from '../store/market/swaps.ts';
 import { findFirstDeferred } from '../store/matching/deferred.ts';
 import { findPrice, listNextPrices, listPricesById } from '../store/prices/prices.ts';
-import {
-  type ComparisonOutcome,
-  compareBlock,
-  type Difference,
-  differenceOf,
-  eventsOf,
-  listExpected,
-  notificationKeysOf,
-} from './compare.ts';
+import { type ComparisonOutcome, compareBlock, type Difference, differenceOf } from './compare.ts';
 import { compareAwards } from './compare-awards.ts';
-import type { DeliverySide } from './compare-delivery.ts';
 import { compareStates, judgeValue, type PricesAround } from './compare-market.ts';
-import { compareNotifications } from './compare-notifications.ts';
+import { compareRecords, type RecordOptions, ROWS_MAX } from './compare-records.ts';
 import { compareSwaps } from './compare-swaps.ts';
 
-/** Rows of one comparison. If there are more, blocks are compared one by one; a block with more is not compared. */
-export const ROWS_MAX = 100_000;
-/** How long the release of notifications may take that have their confirmations, if a watcher has millions of them. */
-const RELEASE_MS_MAX = 10 * 60_000;
-
-export type CompareOptions = {
+export type CompareOptions = Pick<RecordOptions, 'confirmations' | 'retryDelayMs' | 'primary'> & {
   isProofOn: boolean;
-  /** The service's settings: when a notification may be sent, and the delay after failure number n (the first is 1). */
-  confirmations: number;
-  retryDelayMs(failureCount: number): number;
   /** The pairs whose swaps and states are compared. */
   pairs: readonly ValuedPair[];
   /** The rules whose awards are compared. */
   rules: Rules;
-  /** The server that the service writes, if the stored data is read from a replica. Its clock and locks count. */
-  primary?: Db | undefined;
+  /** Of one comparison; `ROWS_MAX` by default. */
+  rowsMax?: number;
 };
 
 /** Notifications, swaps and states from before these times may have been deleted. */
@@ -111,7 +80,7 @@ async function compareWritten(
   read: readonly ReadBlock[],
   options: CompareOptions & KeptSince,
 ): Promise<ComparedWritten | 'too many'> {
-  const { isProofOn, keptSince } = options;
+  const { isProofOn } = options;
   const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
   const stored = await listStoredBlocks(snapshot, span);
   const blocks = new Map<number, { read: ReadBlock; stored: StoredBlock }>();
@@ -122,31 +91,17 @@ async function compareWritten(
     if (found?.hash === header.hash) blocks.set(header.number, { read: one, stored: found });
     else astray.push({ header, storedHash: found?.hash });
   }
-  const events = eventsOf([...blocks.values()]);
-  const addresses = new Set([...events.values()].flatMap(({ transfer }) => sidesOf(transfer)));
-  const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
-  const expected = listExpected(events, watching, ROWS_MAX);
-  if (watching.length === ROWS_MAX || expected.length > ROWS_MAX) return 'too many';
-  const places = notificationKeysOf(expected);
-  const notifications = await listNotificationsOf(snapshot, span, places, ROWS_MAX);
-  const told = await listSentOrphans(snapshot, span, places, ROWS_MAX);
-  if (Math.max(notifications.length, told.length) === ROWS_MAX) return 'too many';
+  const notifications = await compareRecords(snapshot, { span, blocks, rowsMax: ROWS_MAX, ...options });
+  if (notifications === 'too many') return 'too many';
   const market = await compareMarket(snapshot, [...blocks.values()], options);
   const awards = await compareAwards(snapshot, {
     ...{ rules: options.rules, blocks: [...blocks.values()], limit: ROWS_MAX },
   });
   if (market === 'too many' || awards === 'too many') return 'too many';
-  const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
-  const watches = await listWatchesById(snapshot, [...owners.values()]);
   const outcomes = [
     ...astray.map(differenceOfAstray),
     ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
-    ...compareNotifications({
-      ...{ blocks, events, expected, notifications, told, keptSince },
-      lastStep: (await readClockState(snapshot)).last,
-      watches: new Map(watches.map((watch) => [watch.id, watch])),
-      delivery: await readDelivery(snapshot, { notifications, watches }, options),
-    }),
+    ...notifications,
     ...market.outcomes,
     ...awards.outcomes,
   ];
@@ -223,38 +178,6 @@ async function judgeValues(
     if (outcome !== undefined) outcomes.push(outcome);
   }
   return outcomes;
-}
-
-/** The data that decides whether these notifications will be delivered. */
-async function readDelivery(
-  snapshot: Db,
-  {
-    notifications,
-    watches,
-  }: { notifications: readonly StoredNotification[]; watches: readonly StoredWatch[] },
-  {
-    confirmations,
-    retryDelayMs,
-    primary,
-  }: Pick<CompareOptions, 'confirmations' | 'retryDelayMs' | 'primary'>,
-): Promise<DeliverySide> {
-  const now = await readTime(primary ?? snapshot);
-  const pending = notifications.filter(({ state }) => state === 'held' || state === 'waiting');
-  const laneIds = new Set(pending.map(({ laneId }) => laneId));
-  const pendingTurns = new Set(
-    pending.flatMap(({ sequence, watchedAddressId }) => (sequence === undefined ? [] : [watchedAddressId])),
-  );
-  const ordered = watches.flatMap(({ shardId, id }) =>
-    pendingTurns.has(id) ? [{ shardId, watchedAddressId: id }] : [],
-  );
-  const lanes = await listLanesById(snapshot, [...laneIds], { now, primary });
-  return {
-    ...{ now, retryDelayMs },
-    releasedNumber:
-      (await findStoredBefore(snapshot, new Date(now.getTime() - RELEASE_MS_MAX))) - confirmations,
-    lanes: new Map(lanes.map((lane) => [lane.id, lane])),
-    firstInSequence: await listFirstInSequence(snapshot, ordered),
-  };
 }
 
 function differenceOfAstray({ header: { number, hash }, storedHash }: Astray): Difference {

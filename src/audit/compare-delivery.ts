@@ -5,7 +5,8 @@
 import { counted } from '../core/plural.ts';
 import { messageKind } from '../domain/message-kind.ts';
 import { webhookOrigin } from '../domain/webhook-url.ts';
-import type { StoredLane, StoredNotification, StoredWatch } from '../store/audit/comparison.ts';
+import type { StoredNotification, StoredWatch } from '../store/audit/comparison.ts';
+import type { StoredLane } from '../store/audit/delivery-state.ts';
 import { CONFIRMATIONS_MAX } from '../store/watchers/settings.ts';
 
 export type DeliverySide = {

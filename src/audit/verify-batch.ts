@@ -8,7 +8,8 @@ import { type Fault, messageOf } from '../core/fault.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import type { Database } from '../store/db/db.ts';
 import type { Difference } from './compare.ts';
-import { type CompareStored, notProved, ROWS_MAX } from './compare-batch.ts';
+import { type CompareStored, notProved } from './compare-batch.ts';
+import { ROWS_MAX } from './compare-records.ts';
 import { relocate } from './relocate.ts';
 import { isReorganising } from './reorg-wait.ts';
 import type { Tally } from './verify-report.ts';
@@ -26,6 +27,8 @@ type BatchOptions = {
   panel: WitnessPanel;
 };
 
+const tooMany = `it has ${ROWS_MAX} swaps, awards, wrong notifications, or notifications of one watched address`;
+
 /** Ends early, as `reorganised`, when a reorg changes these blocks meanwhile. */
 export async function verifyBatch(
   read: readonly ReadBlock[],
@@ -38,7 +41,7 @@ export async function verifyBatch(
   if (compared === 'too many') {
     const [only, ...others] = read;
     if (only !== undefined && others.length === 0)
-      tally.countUncompared(only.header.number, 'too_many', `it has more than ${ROWS_MAX} rows of one kind`);
+      tally.countUncompared(only.header.number, 'too_many', tooMany);
     else
       for (const block of read)
         if ((await verifyBatch([block], options, tally, signal)) === 'reorganised') return 'reorganised';

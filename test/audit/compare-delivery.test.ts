@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DeliverySide, findDeliveryFault } from '../../src/audit/compare-delivery.ts';
-import type { StoredLane, StoredNotification, StoredWatch } from '../../src/store/audit/comparison.ts';
+import type { StoredNotification, StoredWatch } from '../../src/store/audit/comparison.ts';
+import type { StoredLane } from '../../src/store/audit/delivery-state.ts';
 import { CONFIRMATIONS_MAX, defaultSettings } from '../../src/store/watchers/settings.ts';
 import { bob, later, noon, transferOf } from '../kit/chain-story.ts';
 

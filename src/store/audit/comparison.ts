@@ -12,7 +12,6 @@ import { tableOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { isOfTransaction, isOfTransactions } from '../delivery/notification-rows.ts';
 import { type TransferRow, toTransferFields } from '../delivery/transfer-columns.ts';
-import { runningWorkers } from '../delivery/workers.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
 
@@ -57,18 +56,19 @@ export type StoredNotification = Transfer & {
   version: string;
 };
 
-/** The fields of a lane that decide whether its notifications are sent. */
-export type StoredLane = {
-  id: number;
-  shardId: number;
-  origin: string;
-  nextDue: Date | undefined;
-  /** Whether a running worker has it, or its lease has not ended. */
-  isLeased: boolean;
-};
-
 /** Identifies the notifications of a transaction for a watched address. */
-export type NotificationKey = { shardId: number; watchedAddressId: string; txHash: Hash };
+export type NotificationKey = RecordKey & { txHash: Hash };
+export type RecordKey = { shardId: number; watchedAddressId: string };
+
+/** Watched addresses after one and up to another one, in the order of shard and id. */
+export type RecordRange = { after?: RecordKey | undefined; upTo?: RecordKey | undefined };
+
+const isInRange = (shardId: Sql, id: Sql, { after, upTo }: RecordRange): Sql =>
+  sql`true${
+    after === undefined
+      ? sql``
+      : sql` and (${shardId}, ${id}) > (${after.shardId}, ${after.watchedAddressId}::uuid)`
+  }${upTo === undefined ? sql`` : sql` and (${shardId}, ${id}) <= (${upTo.shardId}, ${upTo.watchedAddressId}::uuid)`}`;
 
 /** Runs `work` on one snapshot of the database. It can't write, and doesn't block other transactions. */
 export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
@@ -106,25 +106,24 @@ export async function listStoredBlocks(
   );
 }
 
-/** Up to `limit` watched addresses with one of these addresses. */
+/** The first watched addresses of the range with one of these addresses, up to `limit`. */
 export async function listWatchesOf(
   db: Db,
   addresses: readonly Address[],
   limit: number,
+  range: RecordRange = {},
 ): Promise<StoredWatch[]> {
   const rows = await db.query<WatchRow>(sql`
     select ${watchColumns}
     from unnest(${bytesOf(addresses)}::bytea[]) as p (address)
     join watched_address w on w.address = p.address
+    where ${isInRange(sql`w.shard_id`, sql`w.id`, range)}
     order by w.shard_id, w.id limit ${limit}`);
   return rows.map(toWatch);
 }
 
 /** The watched addresses of notifications that still exist. */
-export async function listWatchesById(
-  db: Db,
-  records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],
-): Promise<StoredWatch[]> {
+export async function listWatchesById(db: Db, records: readonly RecordKey[]): Promise<StoredWatch[]> {
   const rows = await db.query<WatchRow>(sql`
     select ${watchColumns}
     from unnest(
@@ -167,14 +166,15 @@ function toWatch(row: WatchRow): StoredWatch {
 }
 
 /**
- * Up to `limit` notifications of a range of blocks, and those with the given keys in blocks outside of it. Leaves out
- * notifications that a reorg orphaned.
+ * The notifications of a range of blocks and watched addresses, and those with the given keys in blocks outside of it: the first ones by
+ * watched address, up to `limit`. Leaves out notifications that a reorg orphaned.
  */
 export async function listNotificationsOf(
   db: Db,
   { from, to }: { from: number; to: number },
   keys: readonly NotificationKey[],
   limit: number,
+  range: RecordRange = {},
 ): Promise<StoredNotification[]> {
   const now = await readTime(db);
   // A time beyond the range of a Date ('infinity') is read as the year 9999.
@@ -186,7 +186,7 @@ export async function listNotificationsOf(
   const statuses = await statusesOf(db, { from, to }, keys, isWanted);
   const rows = await db.query<NotificationRow>(sql`
     select ${columns} from ${statuses} n
-    where n.block_number between ${from} and ${to} and ${isWanted}
+    where n.block_number between ${from} and ${to} and ${isWanted} and ${isInRange(sql`n.shard_id`, sql`n.watched_address_id`, range)}
     union all
     select ${columns}
     from unnest(
@@ -226,6 +226,7 @@ export async function listNotificationsOf(
 /** An orphaned notification that its receiver may have seen and that no removal notice has removed. */
 export type SentOrphan = Pick<
   StoredNotification,
+  | 'shardId'
   | 'id'
   | 'watchedAddressId'
   | 'txHash'
@@ -241,16 +242,17 @@ export type SentOrphan = Pick<
 };
 
 /**
- * Up to `limit` orphaned notifications without a replacement or a removal notice: those with these keys, and those that a repair
- * orphaned in blocks of the range.
+ * Orphaned notifications without a replacement or a removal notice: those with these keys, and those that a repair orphaned in blocks of
+ * the range. The first ones by watched address, up to `limit`.
  */
 export async function listSentOrphans(
   db: Db,
   { from, to }: { from: number; to: number },
   keys: readonly NotificationKey[],
   limit: number,
+  range: RecordRange = {},
 ): Promise<SentOrphan[]> {
-  const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
+  const columns = sql`n.shard_id, n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
     n.processed_at`;
   const statuses = await statusesOf(db, { from, to }, keys, isSentAndOrphaned);
   // Citus has applied this condition already.
@@ -269,10 +271,11 @@ export async function listSentOrphans(
     -- After a reorg the block has another hash.
     join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
     join block b on b.number = o.number and b.hash = o.hash
-    where n.block_number between ${from} and ${to} and ${isSent}
-    order by id limit ${limit}`);
+    where n.block_number between ${from} and ${to} and ${isSent} and ${isInRange(sql`n.shard_id`, sql`n.watched_address_id`, range)}
+    order by shard_id, watched_address_id, id limit ${limit}`);
   return rows.map((row) => ({
     ...{
+      shardId: row.shard_id,
       id: row.id,
       watchedAddressId: row.watched_address_id,
       kind: row.kind,
@@ -285,6 +288,7 @@ export async function listSentOrphans(
 
 type SentOrphanRow = Pick<
   NotificationRow,
+  | 'shard_id'
   | 'id'
   | 'watched_address_id'
   | 'kind'
@@ -296,40 +300,6 @@ type SentOrphanRow = Pick<
   | 'processed_at'
 > & { is_of_block: boolean };
 
-/** The lanes with these ids. A replica doesn't show the locks of running workers, so `primary` is asked for them if it is given. */
-export async function listLanesById(
-  db: Db,
-  ids: readonly number[],
-  { now, primary }: { now: Date; primary?: Db | undefined },
-): Promise<StoredLane[]> {
-  const running = primary === undefined ? runningWorkers : await readRunningWorkers(primary);
-  const rows = await db.query<{
-    id: number;
-    shard_id: number;
-    origin: string;
-    next_due: Date | null;
-    is_leased: boolean;
-  }>(sql`
-    select id, shard_id, origin, next_due,
-      owner is not null and (lease_until > ${now} or owner in (${running})) as is_leased
-    from lane where id = any(${listOf(ids)}::bigint[])
-    order by id limit ${ids.length}`);
-  return rows.map((row) => ({
-    id: row.id,
-    shardId: row.shard_id,
-    origin: row.origin,
-    nextDue: row.next_due ?? undefined,
-    isLeased: row.is_leased,
-  }));
-}
-
-async function readRunningWorkers(primary: Db): Promise<Sql> {
-  const rows = await primary.query<{ owner: number }>(
-    sql`select owner from (${runningWorkers}) as w (owner)`,
-  );
-  return sql`select unnest(${listOf(rows.map(({ owner }) => owner))}::bigint[])`;
-}
-
 /** The notifications of these blocks, and of these keys. On a single server the condition is left to the statement. */
 function statusesOf(
   db: Db,
@@ -340,32 +310,6 @@ function statusesOf(
   const isOfKeys = isOfTransactions(keys.map(({ txHash }) => txHash));
   const where = sql`(n.block_number between ${from} and ${to} or ${isOfKeys}) and ${condition}`;
   return tableOf(db, 'notification_status', { alias: 'n', where });
-}
-
-/** For each of these watched addresses, the first notification of its sequence: the waiting one, otherwise the first held one. */
-export async function listFirstInSequence(
-  db: Db,
-  records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],
-): Promise<Map<string, number>> {
-  const shardIds = records.map(({ shardId }) => shardId);
-  const queued = await tableOf(db, 'queue', {
-    alias: 'q',
-    where: sql`q.shard_id = any(${listOf(shardIds)}::bigint[]) and q.sequence is not null
-      and q.watched_address_id = any(${listOf(records.map((one) => one.watchedAddressId))}::uuid[])`,
-  });
-  const rows = await db.query<{ record_id: string; id: number }>(sql`
-    select r.id as record_id, first.id
-    from unnest(
-      ${listOf(records.map(({ shardId }) => shardId))}::bigint[],
-      ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
-    ) as r (shard_id, id)
-    cross join lateral (
-      select o.id from ${queued} o
-      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null
-      order by o.state desc, o.sequence limit 1
-    ) as first
-    order by r.id limit ${records.length}`);
-  return new Map(rows.map(({ record_id, id }) => [record_id, id]));
 }
 
 type NotificationRow = TransferRow & {
