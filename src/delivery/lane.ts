@@ -81,6 +81,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const { clock, log, metrics, reader, stopping } = options;
   const underWay = new Set<number>();
   let retriesUnderWay = 0;
+  /** Whether the last attempt that started was a retry. */
+  let wasRetry = false;
   let firsts: Due[] = [];
   let retries: Due[] = [];
   /** Until when the rows read ahead are used. */
@@ -184,9 +186,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     seat.countRetry(by);
   }
 
-  /** Retries if no first attempts are left, and as often as those otherwise. */
+  /** Retries if no first attempts are left, and otherwise as many at once as those, or in turn with them. */
   function nextQueue(): Due[] | undefined {
-    const isTurnOfRetry = firsts.length === 0 || retriesUnderWay < underWay.size - retriesUnderWay;
+    const isTurn = underWay.size === 0 ? !wasRetry : retriesUnderWay < underWay.size - retriesUnderWay;
+    const isTurnOfRetry = firsts.length === 0 || isTurn;
     if (isTurnOfRetry && retries.length > 0 && seat.mayRetry()) return retries;
     return firsts.length > 0 ? firsts : undefined;
   }
@@ -196,6 +199,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     const isRetry = retryCount > 0;
     underWay.add(id);
     hadTurn = true;
+    wasRetry = isRetry;
     if (isRetry) countRetry(1);
     attemptOnce(due, ticket)
       .catch(done.reject)

@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { never } from '../../src/core/abort.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
-import { createFairSlots, type FairSlots } from '../../src/delivery/fair.ts';
+import { createFairSlots, type FairLimits, type FairSlots } from '../../src/delivery/fair.ts';
 import { type LaneRun, runLane } from '../../src/delivery/lane.ts';
 import type { Due } from '../../src/delivery/reader.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
@@ -19,15 +19,17 @@ import { waitUntil } from '../kit/wait.ts';
 const RETRIES_AT_ONCE = 3;
 
 /** Lanes of one receiver on a test clock. Each attempt hangs until the test ends it, and then fails. */
-function startLanes(change = (fair: FairSlots) => fair) {
+function startLanes(change = (fair: FairSlots) => fair, limits?: FairLimits) {
   const clock = createTestClock();
-  const fair = change(createFairSlots({ clock, onCredit: () => {} }));
+  const fair = change(createFairSlots({ clock, ...(limits && { limits }), onCredit: () => {} }));
   const due = new Map<number, Due[]>();
-  const attempts: { laneId: number; fail(): void }[] = [];
+  const attempts: { laneId: number; retryCount: number; fail(): void }[] = [];
 
   async function send(laneId: number, id: number) {
     const { promise, resolve } = Promise.withResolvers<void>();
-    attempts.push({ laneId, fail: resolve });
+    const { retryCount = 0 } =
+      due.get(laneId)?.find(({ notification }) => notification.id === id)?.notification ?? {};
+    attempts.push({ laneId, retryCount, fail: resolve });
     await promise;
     due.set(laneId, due.get(laneId)?.filter(({ notification }) => notification.id !== id) ?? []);
     const body = { status: undefined, requestCount: 1, mayHaveArrived: true, responseText: undefined };
@@ -37,11 +39,12 @@ function startLanes(change = (fair: FairSlots) => fair) {
   return {
     clock,
     attempts,
-    begin(laneId: number, count: number): LaneRun {
-      const ids = Array.from({ length: count }, (_, index) => laneId * 100 + index);
+    /** With this many retries and first attempts. */
+    begin(laneId: number, retries: number, firsts = 0): LaneRun {
+      const ids = Array.from({ length: retries + firsts }, (_, index) => laneId * 100 + index);
       due.set(
         laneId,
-        ids.map((id) => dueOf({ laneId, id, retryCount: 1 })),
+        ids.map((id, index) => dueOf({ laneId, id, retryCount: index < retries ? 1 : 0 })),
       );
       const lane = {
         id: laneId,
@@ -56,14 +59,16 @@ function startLanes(change = (fair: FairSlots) => fair) {
         keyRing: deriveKeyRing(Buffer.alloc(32)),
         retryMinutes: [1],
         send: (message) => send(laneId, Number(JSON.parse(message.body).id)),
-        settler: { keepsUp: () => true, submit: async () => 'settled' },
+        settler: { keepsUp: () => limits === undefined, submit: async () => 'settled' },
         reader: {
-          read: async ({ exclude, limit }) => ({
-            due: (due.get(laneId) ?? [])
-              .filter(({ notification }) => !exclude.includes(notification.id))
-              .slice(0, limit),
-            readMs: clock.steadyMs(),
-          }),
+          async read({ exclude, limit }) {
+            const rest = (due.get(laneId) ?? []).filter(
+              ({ notification }) => !exclude.includes(notification.id),
+            );
+            const isRetry = ({ notification }: Due) => notification.retryCount > 0;
+            const firsts = rest.filter((one) => !isRetry(one)).slice(0, limit);
+            return { due: [...firsts, ...rest.filter(isRetry).slice(0, limit)], readMs: clock.steadyMs() };
+          },
         },
         noteWait: () => {},
         release: async () => {},
@@ -93,6 +98,24 @@ test("a lane whose retries had to wait for another lane's starts one as soon as 
   }
   assert.equal(lanes.attempts.map(({ laneId }) => laneId).join(''), '11112121111');
   await Promise.all([first.done, second.done]);
+});
+
+test('a lane that may make one attempt at a time sends first attempts and retries in turn', async () => {
+  // An outcome is recorded before the next attempt starts, as between the turns of many watchers.
+  const one = { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 };
+  const lanes = startLanes((fair) => fair, one);
+  const lane = lanes.begin(1, 3, 30);
+  for (let count = 1; count <= 10; count++) {
+    await waitUntil(() => lanes.attempts.length === count, { describe: `attempt ${count}` });
+    lanes.attempts.at(-1)?.fail();
+    await lanes.settle();
+  }
+  assert.equal(lanes.attempts.slice(0, 6).filter(({ retryCount }) => retryCount > 0).length, 3);
+  for (let count = 11; count <= 33; count++) {
+    await waitUntil(() => lanes.attempts.length === count, { describe: `attempt ${count}` });
+    lanes.attempts.at(-1)?.fail();
+  }
+  await lane.done;
 });
 
 test('a poll asks again for retries that could not start', async () => {
