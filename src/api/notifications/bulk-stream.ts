@@ -10,6 +10,7 @@ import type { ApiOptions } from '../context.ts';
 import { type Answer, toAnswer } from '../http/errors.ts';
 import { readLineGroups } from '../http/json-lines.ts';
 import { parseLine } from './changes.ts';
+import { createAlignment } from './late-alignment.ts';
 import { found, type Record, toJson } from './watched-addresses.ts';
 
 type Lines = {
@@ -40,7 +41,7 @@ export async function answerLines(options: Options, lines: Lines): Promise<Async
 }
 
 async function* storeGroups(
-  { database, clock, webhookPolicy, limits }: Options,
+  { database, clock, log, webhookPolicy, limits }: Options,
   { watcherId, body, once, check, inTurn }: Lines,
 ): AsyncGenerator<string> {
   let index = 0;
@@ -59,7 +60,7 @@ async function* storeGroups(
             : { success: true, data: result };
         });
       });
-      await alignChanged(database, watcherId, changes, clock.now());
+      await alignChanged(database, watcherId, changes, clock.now(), createAlignment({ log }));
       return outcomes;
     };
     const outcomes = await inTurn(store);

@@ -9,7 +9,6 @@ import { never } from '../../core/abort.ts';
 import { Fault, orFault, type Problem } from '../../core/fault.ts';
 import type { WebhookPolicy } from '../../domain/webhook-url.ts';
 import type { Tx } from '../../store/db/db.ts';
-import { alignNotifications } from '../../store/delivery/record-changes.ts';
 import { doOnce } from '../../store/watchers/idempotency.ts';
 import { withinLimits } from '../../store/watchers/limits.ts';
 import { alignChanged, changeWatchedAddresses } from '../../store/watchers/watched-bulk.ts';
@@ -30,6 +29,7 @@ import { createParser } from '../http/parser.ts';
 import { hasFreeSlot } from '../http/stream-slots.ts';
 import { answerLines } from './bulk-stream.ts';
 import { ChangeRecord, changedBytes, parseChange } from './changes.ts';
+import { createAlignment } from './late-alignment.ts';
 import { LIMIT_REACHED } from './limits.ts';
 import { found, PATH, parseFields, Record, toJson } from './watched-addresses.ts';
 
@@ -177,7 +177,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
           const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
           return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
         });
-        await alignChanged(database, watcherId, changes, clock.now());
+        await alignChanged(database, watcherId, changes, clock.now(), createAlignment(options));
         return answer;
       });
     },
@@ -226,10 +226,11 @@ function createStreamAnswer(options: ApiOptions, { onRequest, watcherOf }: Watch
 
 function addReplaceRoute(
   api: Api,
-  { database, clock, webhookPolicy, limits }: ApiOptions,
+  { database, clock, log, webhookPolicy, limits }: ApiOptions,
   { onRequest, watcherOf }: WatcherGate,
   inTurn: InTurn,
 ): void {
+  const align = createAlignment({ log });
   api.put(
     BULK_PATH,
     {
@@ -259,7 +260,7 @@ function addReplaceRoute(
           deletedIds = replaced.deletedIds;
           return { success: true as const, data: replaced.counts };
         });
-        await alignNotifications(database, watcherId, deletedIds, clock.now());
+        await align(database, watcherId, deletedIds, clock.now());
         return answer;
       });
     },

@@ -5,7 +5,8 @@
  */
 import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
-import { messageOf } from '../../core/fault.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import type { Log } from '../../core/log.ts';
 import { alignNotifications } from '../../store/delivery/record-changes.ts';
 import type { ApiOptions } from '../context.ts';
 
@@ -14,26 +15,43 @@ const WAIT_MS_MAX = 5_000;
 /** Alignments that go on after their answer. Each uses a connection to the database, so further changes wait for their own. */
 const LATE_MAX = 2;
 
-/** `alignNotifications` that returns after WAIT_MS_MAX and goes on, unless LATE_MAX others do. */
-export function createLateAlignment({
-  clock,
-  log,
-}: Pick<ApiOptions, 'clock' | 'log'>): typeof alignNotifications {
+type Align = typeof alignNotifications;
+/** Named in the log, of a list or a set. */
+const IDS_LOGGED_MAX = 10;
+
+/**
+ * `alignNotifications` that logs a Fault. The change is committed, so a client that saw it fail would repeat it, and create records once
+ * more or get 404.
+ */
+export function createAlignment({ log }: Pick<ApiOptions, 'log'>): Align {
+  return async (database, watcherId, recordIds, now) => {
+    try {
+      await alignNotifications(database, watcherId, recordIds, now);
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      logFailure(log, watcherId, recordIds, error);
+    }
+  };
+}
+
+/** The same, but it returns after WAIT_MS_MAX and goes on, unless LATE_MAX others do. */
+export function createLateAlignment({ clock, log }: Pick<ApiOptions, 'clock' | 'log'>): Align {
+  const align = createAlignment({ log });
   let lateCount = 0;
   return async (database, watcherId, recordIds, now) => {
-    const aligned = alignNotifications(database, watcherId, recordIds, now);
+    const aligned = align(database, watcherId, recordIds, now);
     if ((await firstOrLate({ clock, signal: never }, [aligned], WAIT_MS_MAX)) !== 'late') return;
     if (lateCount >= LATE_MAX) return aligned;
     lateCount += 1;
     aligned
-      .catch((error: unknown) => {
-        log.warn(
-          { watcher: watcherId, watchedAddresses: recordIds, error: messageOf(error) },
-          'delivery.align_failed',
-        );
-      })
+      .catch((error: unknown) => logFailure(log, watcherId, recordIds, error))
       .finally(() => {
         lateCount -= 1;
       });
   };
+}
+
+function logFailure(log: Log, watcher: number, recordIds: readonly string[], error: unknown): void {
+  const watchedAddresses = recordIds.slice(0, IDS_LOGGED_MAX);
+  log.warn({ watcher, watchedAddresses, error: messageOf(error) }, 'delivery.align_failed');
 }

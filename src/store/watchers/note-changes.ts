@@ -24,12 +24,43 @@ export async function noteChanges(
   changes: readonly RecordChange[],
   wanted?: Partial<Wanted>,
 ): Promise<void> {
-  if (changes.length === 0) return;
-  const { is_filtered: isFiltered, is_counted: isCounted } = isKnown(wanted)
-    ? wanted
-    : await readWanted(tx, changes);
-  if (isCounted) await countRecords(tx, watcherId, changes);
-  if (isFiltered) await noteAddresses(tx, changes);
+  const deltas = new Map<number, number>();
+  const add = (place: Place | undefined, delta: number) => {
+    if (place !== undefined) deltas.set(place.laneId, (deltas.get(place.laneId) ?? 0) + delta);
+  };
+  for (const { from, to } of changes) {
+    add(from, -1);
+    add(to, 1);
+  }
+  const moved = changes.filter(({ from, to }) => from?.address !== to?.address);
+  const added = new Set(moved.flatMap(({ to }) => to?.address ?? []));
+  await note(
+    tx,
+    watcherId,
+    { deltas, added, removedCount: moved.filter(({ from }) => from !== undefined).length },
+    wanted,
+  );
+}
+
+/** The same for deletions of any number: how many of each lane. */
+export async function noteDeletions(
+  tx: Tx,
+  watcherId: number,
+  counts: ReadonlyMap<number, number>,
+): Promise<void> {
+  const deltas = new Map([...counts].map(([laneId, count]) => [laneId, -count]));
+  const removedCount = counts.values().reduce((sum, count) => sum + count, 0);
+  await note(tx, watcherId, { deltas, added: new Set(), removedCount });
+}
+
+/** `deltas` of the number of records of each lane, and how many records have an address no longer. */
+type Changes = { deltas: ReadonlyMap<number, number>; added: ReadonlySet<Address>; removedCount: number };
+
+async function note(tx: Tx, watcherId: number, changes: Changes, known?: Partial<Wanted>): Promise<void> {
+  if (changes.deltas.size === 0) return;
+  const wanted = isKnown(known) ? known : await readWanted(tx, [...changes.deltas.keys()]);
+  if (wanted.is_counted) await countRecords(tx, watcherId, changes.deltas);
+  if (wanted.is_filtered) await noteAddresses(tx, changes);
 }
 
 /** What must be noted. */
@@ -47,11 +78,10 @@ export const alsoWanted = (tx: Tx): Sql => (tx.isDistributed === true ? sql`` : 
 const isKnown = (wanted: Partial<Wanted> | undefined): wanted is Wanted => wanted?.is_filtered !== undefined;
 
 /** @throws Fault `unavailable` if one of the records is in a lost shard. */
-async function readWanted(tx: Tx, changes: readonly RecordChange[]): Promise<Wanted> {
-  const laneIds = changes.flatMap(({ from, to }) => [from, to].flatMap((place) => place?.laneId ?? []));
+async function readWanted(tx: Tx, laneIds: readonly number[]): Promise<Wanted> {
   const lost =
     tx.isDistributed === true
-      ? sql`exists (select from lane l where l.id = any(${listOf([...new Set(laneIds)])}::bigint[]) and ${isLost(sql`l.shard_id`)})`
+      ? sql`exists (select from lane l where l.id = any(${listOf(laneIds)}::bigint[]) and ${isLost(sql`l.shard_id`)})`
       : sql`false`;
   const [wanted] = await tx.query<Wanted & { is_lost: boolean }>(
     frequent(sql`select ${wantedColumns}, ${lost} as is_lost`),
@@ -68,29 +98,18 @@ export const toPlace = ({ lane_id: laneId, address }: PlaceRow): Place => ({
 });
 export const toDeletion = (row: PlaceRow): RecordChange => ({ from: toPlace(row), to: undefined });
 
-async function noteAddresses(tx: Tx, changes: readonly RecordChange[]): Promise<void> {
-  const moved = changes.filter(({ from, to }) => from?.address !== to?.address);
-  const added = [...new Set(moved.flatMap(({ to }) => to?.address ?? []))];
-  if (added.length > 0)
+async function noteAddresses(tx: Tx, { added, removedCount }: Changes): Promise<void> {
+  if (added.size > 0)
     await tx.query(sql`
       insert into address_change (xid, address)
-      select pg_current_xact_id(), address from unnest(${bytesOf(added)}::bytea[]) as added (address)`);
-  const removedCount = moved.filter(({ from }) => from !== undefined).length;
+      select pg_current_xact_id(), address from unnest(${bytesOf([...added])}::bytea[]) as added (address)`);
   if (removedCount > 0)
     await tx.query(sql`
       insert into address_change (xid, removed_count) values (pg_current_xact_id(), ${removedCount})`);
 }
 
 /** Locks the watcher's count first, as readers of the count do. */
-async function countRecords(tx: Tx, watcherId: number, changes: readonly RecordChange[]): Promise<void> {
-  const deltas = new Map<number, number>();
-  const add = (place: Place | undefined, delta: number) => {
-    if (place !== undefined) deltas.set(place.laneId, (deltas.get(place.laneId) ?? 0) + delta);
-  };
-  for (const { from, to } of changes) {
-    add(from, -1);
-    add(to, 1);
-  }
+async function countRecords(tx: Tx, watcherId: number, deltas: ReadonlyMap<number, number>): Promise<void> {
   await tx.query(sql`
     insert into watcher_usage as u (watcher_id, records, origins) values (${watcherId}, 0, 0)
     on conflict (watcher_id) do update set records = u.records`);

@@ -97,13 +97,14 @@ export async function alignChanged(
   watcherId: number,
   changes: readonly Change[],
   now: Date,
+  align = alignNotifications,
 ): Promise<void> {
   const movable = changes.filter(
     (change) =>
       change.operation === 'delete' ||
       (change.operation === 'update' && change.patch.webhookUrl !== undefined),
   );
-  await alignNotifications(database, watcherId, movable.map(idOf), now);
+  await align(database, watcherId, movable.map(idOf), now);
 }
 
 /** Limit of runs. Each costs a handful of statements, during which the transaction holds its locks. */

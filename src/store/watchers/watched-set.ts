@@ -6,19 +6,24 @@ import { shardOf, shardsOf, sliceForAddress } from '../../domain/shard.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
+import { type Sql, sql } from '../db/sql.ts';
 import { updateTime } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { isInShards } from '../delivery/shards.ts';
-import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
+import { noteChanges, noteDeletions, type PlaceRow, toPlace } from './note-changes.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
-/** The caller passes `deletedIds` to `alignNotifications`, which cancels their waiting notifications. */
+/**
+ * The caller passes `deletedIds` to `alignNotifications`, which cancels their waiting notifications. If more were deleted, workers do it for
+ * each of the others when it is due.
+ */
 type ReplacedSet = { counts: SetCounts; deletedIds: string[] };
 type SetCounts = { created: number; updated: number; deleted: number; unchanged: number };
 
 /** Advisory lock space that serializes two sets for the same URL. */
 const SET_LOCK_SPACE = 0x6362_0006;
+/** Ids that a statement returns, because a watcher can have millions of records for one URL. */
+const IDS_MAX = 100_000;
 
 /**
  * Makes the watched addresses for this URL match the members, which have different addresses. If an address is watched already,
@@ -30,6 +35,7 @@ export async function replaceWatchedSet(
   webhookUrl: string,
   members: readonly SetMember[],
   now: Date,
+  idsMax = IDS_MAX,
 ): Promise<ReplacedSet> {
   await tx.query(
     sql`select pg_advisory_xact_lock(${SET_LOCK_SPACE}::int, hashtext(${`${watcherId} ${webhookUrl}`}))`,
@@ -39,19 +45,7 @@ export async function replaceWatchedSet(
   const shards = shardsOf(watcherId, watcher.slices);
   const ofUrl = sql`${isInShards(sql`w.shard_id`, shards)} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
   const wanted = bytesOf(members.map(({ address }) => address));
-  // Lists instead of joins: with old statistics of a table that grew by a set, the planner would compare each member with each record.
-  const doubled = await tx.query<{ id: string }>(sql`
-    select r.id from (
-      select w.id, row_number() over (partition by w.address order by w.created_at, w.id) as rank
-      from watched_address w where ${ofUrl}
-    ) as r
-    where r.rank > 1`);
-  // The conditions on the row itself are checked again if another transaction has changed it meanwhile.
-  const deleted = await tx.query<PlaceRow & { id: string }>(sql`
-    delete from watched_address w
-    where ${ofUrl} and (w.address <> all(${wanted}::bytea[]) or w.id = any(${listOf(doubled.map(({ id }) => id))}::uuid[]))
-    returning w.id, w.lane_id, w.address`);
-  await noteChanges(tx, watcherId, deleted.map(toDeletion));
+  const deleted = await deleteSurplus(tx, { watcherId, shards, ofUrl, wanted, idsMax });
   // By address: since the doubled ones were read, another transaction may have committed a second record of a member.
   const updatedAddresses = new Set<Address>();
   for (const own of Map.groupBy(members, flagsOf).values()) {
@@ -80,9 +74,55 @@ export async function replaceWatchedSet(
   const updated = updatedAddresses.size;
   const unchanged = members.length - created.length - updated;
   return {
-    counts: { created: created.length, updated, deleted: deleted.length, unchanged },
-    deletedIds: deleted.map(({ id }) => id),
+    counts: { created: created.length, updated, deleted: deleted.count, unchanged },
+    deletedIds: deleted.ids,
   };
+}
+
+type Surplus = {
+  watcherId: number;
+  shards: readonly number[];
+  ofUrl: Sql;
+  wanted: Uint8Array;
+  idsMax: number;
+};
+
+/** Deletes the records of other addresses, and of each wanted address all but the oldest one. */
+async function deleteSurplus(
+  tx: Tx,
+  { watcherId, shards, ofUrl, wanted, idsMax }: Surplus,
+): Promise<{ count: number; ids: string[] }> {
+  const ids: string[] = [];
+  let count = 0;
+  // Lists instead of joins: with old statistics of a table that grew by a set, the planner would compare each member with each record.
+  for (let doubled: { id: string }[] | undefined; doubled === undefined || doubled.length === idsMax; ) {
+    doubled = await tx.query<{ id: string }>(sql`
+      select r.id from (
+        select w.id, row_number() over (partition by w.address order by w.created_at, w.id) as rank
+        from watched_address w where ${ofUrl} and w.address = any(${wanted}::bytea[])
+      ) as r
+      where r.rank > 1 limit ${idsMax}`);
+    // The conditions on the row itself are checked again if another transaction has changed it meanwhile.
+    const isSurplus = sql`${ofUrl} and (w.address <> all(${wanted}::bytea[])
+      or w.id = any(${listOf(doubled.map(({ id }) => id))}::uuid[]))`;
+    const counts = new Map<number, number>();
+    // On Citus, a statement of one shard each.
+    for (const isOfShard of tx.isDistributed === true
+      ? shards.map((shard) => sql` and w.shard_id = ${shard}`)
+      : [sql``]) {
+      const rows = await tx.query<{ lane_id: number; count: number; id: string | null }>(sql`
+        with deleted as (delete from watched_address w where ${isSurplus}${isOfShard} returning w.id, w.lane_id)
+        select lane_id, count(*) as count, null::uuid as id from deleted group by lane_id
+        union all (select lane_id, 0, id from deleted limit ${idsMax - ids.length})`);
+      for (const row of rows) {
+        if (row.id !== null) ids.push(row.id);
+        else counts.set(row.lane_id, (counts.get(row.lane_id) ?? 0) + row.count);
+      }
+    }
+    await noteDeletions(tx, watcherId, counts);
+    for (const one of counts.values()) count += one;
+  }
+  return { count, ids };
 }
 
 const flagsOf = ({ watchCoin, watchToken }: SetMember): string => `${watchCoin} ${watchToken}`;

@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { attemptDue } from '../../kit/attempts.ts';
@@ -17,7 +18,7 @@ import {
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { createApiStory, PATH } from '../api-story.ts';
-import { addressOf, recordOf } from './bulk-story.ts';
+import { addressOf, recordOf, URL_A } from './bulk-story.ts';
 
 const WAIT_MS = 5_000;
 
@@ -89,6 +90,36 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await laneId(), former?.id);
     gate.resolve();
     await waitUntil(async () => (await laneId()) === next?.id);
+  });
+
+  test('the database can fail after the change is stored. The answer says that it is, and workers do the rest', async (t) => {
+    const { ask, remove, gate, warnings, clock, key, ids } = await createStory(t, database(), 4);
+    gate.promise.catch(() => {});
+    gate.reject(new Fault('unavailable', 'the database is away'));
+    const [first, second, third] = ids;
+    assert.equal((await remove(first)).status, 200);
+    const bulk = `${PATH}/bulk`;
+    const records = [{ operation: 'delete', id: second }];
+    assert.equal((await ask('POST', bulk, { key, body: { records } })).status, 200);
+    const set = `${bulk}?webhook_url=${encodeURIComponent(URL_A)}`;
+    const left = [{ address: addressOf(4) }];
+    assert.equal((await ask('PUT', set, { key, body: { records: left } })).status, 200);
+    const failed = warnings
+      .filter(([, event]) => event === 'delivery.align_failed')
+      .map(([fields]) => fields);
+    assert.deepEqual(
+      failed,
+      [first, second, third].map((id) => ({
+        watcher: 1,
+        watchedAddresses: [id],
+        error: 'the database is away',
+      })),
+    );
+    const sent = await attemptDue(database(), { now: clock.now(), succeeds: true });
+    assert.deepEqual(
+      sent.map(({ watchedAddressId }) => watchedAddressId),
+      [ids[3]],
+    );
   });
 
   test('a third one waits while two go on after their answers, and a failure after the answer is logged', async (t) => {

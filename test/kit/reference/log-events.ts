@@ -346,7 +346,7 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'warn',
     fields: 'watcher, watchedAddresses, error',
     meaning:
-      'A watched address was changed or deleted, and moving or cancelling all its waiting notifications failed after the response. Workers do it for each of them when it is due.',
+      'A watched address was changed or deleted, and moving or cancelling all its waiting notifications failed. Workers do it for each of them when it is due.',
   },
   'delivery.pending_alarm': {
     level: 'warn',

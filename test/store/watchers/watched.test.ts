@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
+import type { Tx } from '../../../src/store/db/db.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
+import { startCounting } from '../../../src/store/watchers/limits.ts';
 import {
   deleteWatchedAddress,
   findWatchedAddress,
@@ -193,6 +196,37 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   );
 });
 
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('a set that replaces any number of records reads a bounded number of ids, and counts all', async () => {
+    const ID_MAX = 3;
+    await database().transaction(startCounting);
+    const kept = await watchAddress(database());
+    for (let count = 0; count < 7; count++) await watchAddress(database());
+    for (let count = 1; count <= 5; count++) await watchAddress(database(), { address: addressOf(count) });
+    await watchAddress(database(), { url: 'https://two.example/hook' });
+    const members = [{ address: kept.address, watchCoin: true, watchToken: true }];
+    let most = 0;
+    const { counts, deletedIds } = await database().transaction((tx) => {
+      const counting: Tx = {
+        ...tx,
+        async query<Row>(statement: Sql) {
+          const rows = await tx.query<Row>(statement);
+          most = Math.max(most, rows.length);
+          return rows;
+        },
+      };
+      return replaceWatchedSet(counting, 1, kept.webhookUrl, members, later(1), ID_MAX);
+    });
+    assert.deepEqual(counts, { created: 0, updated: 0, deleted: 12, unchanged: 1 });
+    assert.equal(deletedIds.length, ID_MAX);
+    assert.ok(most <= 2 * ID_MAX, `${most} rows`);
+    const usage = await database().query(
+      sql`select records, origins from watcher_usage where watcher_id = 1`,
+    );
+    assert.deepEqual(usage, [{ records: 2, origins: 2 }]);
+  });
+});
+
 onPostgres(({ database }) => {
   test('a record that is moved to another URL while its set is replaced stays', async () => {
     const record = await watchAddress(database());
@@ -202,7 +236,7 @@ onPostgres(({ database }) => {
         {
           ...tx,
           async query(statement) {
-            if (/^\s*delete from watched_address/.test(statement.text))
+            if (/^\s*with deleted as/.test(statement.text))
               await updateWatchedAddress(
                 database(),
                 1,
