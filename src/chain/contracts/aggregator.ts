@@ -5,7 +5,7 @@ import { wordsOf } from '../../core/abi.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hex } from '../../core/hex.ts';
 import { YEAR_MAX } from '../../core/iso-time.ts';
-import { type ContractCall, type ContractReader, callContracts } from './contracts.ts';
+import { type ContractCall, type ContractReader, callContracts, readAtBlock } from './contracts.ts';
 
 type AggregatorRound = {
   /** In the feed's smallest unit: 250000000000 with 8 decimals is 2500. May be 0 or negative, which isn't a price. */
@@ -49,11 +49,5 @@ export async function readAggregator(
 async function callAtHead(nodes: ContractReader, calls: readonly ContractCall[], signal: AbortSignal) {
   const block = await nodes.agreed?.findBlock(signal);
   if (block === undefined) return callContracts(nodes, calls, 'latest', signal);
-  try {
-    return await callContracts(nodes, calls, block.hash, signal);
-  } catch (error) {
-    if (!(error instanceof Fault) || signal.aborted) throw error;
-    // Not every node accepts a block hash as the block parameter (EIP-1898).
-    return callContracts(nodes, calls, block.number, signal);
-  }
+  return readAtBlock(nodes, block, (having, at) => callContracts(having, calls, at, signal), signal);
 }

@@ -7,7 +7,7 @@ import type { Address, Hex } from '../../core/hex.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { parseHeader } from '../rpc/parse.ts';
 import type { RpcAnswer } from '../rpc/rpc.ts';
-import { blockParameter, type ContractReader } from './contracts.ts';
+import { blockParameter, type ContractReader, readAtBlock, requireResult } from './contracts.ts';
 import { decodeBalances, encodeBalanceCalls } from './multicall.ts';
 
 export type BalanceMethod = 'multicall3' | 'eth_getBalance';
@@ -36,13 +36,13 @@ export async function readBalancesAtHead(
   signal: AbortSignal,
 ): Promise<BalanceReading> {
   const block = await (nodes.agreed?.findBlock(signal) ?? askLatest(nodes, signal));
-  try {
-    return { block, ...(await readAt(nodes, addresses, { multicall3, at: block.hash }, signal)) };
-  } catch (error) {
-    if (!(error instanceof Fault) || signal.aborted) throw error;
-    // Not every node accepts a block hash as the block parameter (EIP-1898).
-    return { block, ...(await readAt(nodes, addresses, { multicall3, at: block.number }, signal)) };
-  }
+  const given = await readAtBlock(
+    nodes,
+    block,
+    (having, at) => readAt(having, addresses, { multicall3, at }, signal),
+    signal,
+  );
+  return { block, ...given };
 }
 
 const askLatest = (nodes: ContractReader, signal: AbortSignal): Promise<BlockHeader> =>
@@ -177,11 +177,6 @@ function toMap(
       return balance === undefined ? [] : [[address, balance]];
     }),
   );
-}
-
-function requireResult(answer: RpcAnswer | undefined, nodeName: string): unknown {
-  if (answer?.ok === true) return answer.result;
-  throw new Fault('unavailable', `${nodeName}: ${answer?.message ?? 'no answer'}`);
 }
 
 function parseHex(answer: RpcAnswer | undefined): Hex | undefined {

@@ -3,17 +3,20 @@
  */
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hash, Hex } from '../../core/hex.ts';
-import type { BlockHeader, BlockReference } from '../../domain/block.ts';
+import type { BlockHeader, BlockId, BlockReference } from '../../domain/block.ts';
 import { quantityOf } from '../blocks/bundle.ts';
-import type { ChainNodes } from '../nodes/nodes.ts';
+import { type Agree, keyOfAnswers } from '../nodes/call-votes.ts';
 import { EXECUTION_CODES } from '../rpc/node-limits.ts';
+import { parseHeader } from '../rpc/parse.ts';
 import type { RpcAnswer } from '../rpc/rpc.ts';
 
 /**
  * The nodes that answer contract calls. `agreed` is set if several nodes decide each answer; then they also decide
  * the block.
  */
-export type ContractReader = Pick<ChainNodes, 'ask'> & {
+export type ContractReader = {
+  /** As `ChainNodes.ask` or `Voters.agree`. */
+  ask: Agree;
   agreed?: { findBlock(signal: AbortSignal): Promise<BlockHeader> };
 };
 
@@ -28,7 +31,7 @@ export type ReadAt = BlockReference | 'latest';
  * @throws Fault if no node can answer for this block.
  */
 export function callContracts(
-  nodes: Pick<ChainNodes, 'ask'>,
+  nodes: ContractReader,
   calls: readonly ContractCall[],
   at: ReadAt,
   signal: AbortSignal,
@@ -39,6 +42,58 @@ export function callContracts(
     (answers, name) => answers.map((answer) => (isRevert(answer) ? undefined : parseHex(name, answer))),
     signal,
   );
+}
+
+/**
+ * Reads at this block: by its hash, or by its number if that fails, because not every node accepts a block hash as the block
+ * parameter (EIP-1898). By number, only answers of nodes whose block at this number has this hash count.
+ * @throws the Faults of `read`, and Fault `unavailable` if no node has the block.
+ */
+export async function readAtBlock<T>(
+  nodes: ContractReader,
+  block: BlockId,
+  read: (nodes: ContractReader, at: BlockReference) => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  try {
+    return await read(nodes, block.hash);
+  } catch (error) {
+    if (!(error instanceof Fault) || signal.aborted) throw error;
+    return read(nodesWith(block, nodes), block.number);
+  }
+}
+
+/** Each request also asks for the block at its number, before and after the calls, so that a reorg between them is noticed. */
+function nodesWith({ number, hash }: BlockId, nodes: ContractReader): ContractReader {
+  const named = { method: 'eth_getBlockByNumber', params: [quantityOf(number), false] };
+  return {
+    ...nodes,
+    async ask(calls, read, signal, keyOf) {
+      const { value } = await nodes.ask(
+        [named, ...calls, named],
+        (all, name) => {
+          const answers = all.slice(1, -1);
+          for (const answer of [all.at(0), all.at(-1)]) {
+            const block = requireResult(answer, name);
+            if (block === null || parseHeader(block).hash !== hash)
+              throw new Fault('unavailable', `${name} does not have ${hash} as block ${number}`);
+          }
+          const value = read(answers, name);
+          // Clients add different fields to a block, so the blocks don't decide whether answers are equal.
+          return { value, key: keyOf?.(value) ?? keyOfAnswers(answers) };
+        },
+        signal,
+        ({ key }) => key,
+      );
+      return value;
+    },
+  };
+}
+
+/** The result of this answer. @throws Fault `unavailable` if it is an error, or missing. */
+export function requireResult(answer: RpcAnswer | undefined, nodeName: string): unknown {
+  if (answer?.ok === true) return answer.result;
+  throw new Fault('unavailable', `${nodeName}: ${answer?.message ?? 'no answer'}`);
 }
 
 /** The JSON-RPC parameter for this block. */

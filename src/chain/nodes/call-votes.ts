@@ -54,8 +54,8 @@ export function createAgree({ nodes, quorum, clock, read: exchange, outvoted }: 
   };
 }
 
-/** All errors are equal, because a revert is an answer and its text differs between clients. */
-function keyOfAnswers(answers: readonly RpcAnswer[]): string {
+/** Equal for equal answers. All errors are equal, because a revert is an answer and its text differs between clients. */
+export function keyOfAnswers(answers: readonly RpcAnswer[]): string {
   const text = jsonText(answers.map((answer) => (answer.ok ? answer.result : 'error')));
   if (text === undefined) throw new Fault('inconsistent', 'an answer is nested too deeply');
   return text.toLowerCase();

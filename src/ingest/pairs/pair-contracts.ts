@@ -2,16 +2,18 @@
  * Calls the contracts of pairs (IUniswapV2Pair, IUniswapV2Factory, EIP-20): to check the configuration when the service
  * starts, and to read reserves and supplies at a block.
  */
-import { type ContractCall, callContracts, type ReadAt } from '../../chain/contracts/contracts.ts';
-import type { ChainNodes } from '../../chain/nodes/nodes.ts';
+import {
+  type ContractCall,
+  type ContractReader,
+  callContracts,
+  type ReadAt,
+} from '../../chain/contracts/contracts.ts';
 import { decodeAddress, digitsAt, encodeWord, wordsOf } from '../../core/abi.ts';
 import { Fault, type Problem } from '../../core/fault.ts';
 import { type Address, type Hex, zeroAddress } from '../../core/hex.ts';
 import type { BlockReference } from '../../domain/block.ts';
 import type { Pair } from '../../domain/pair.ts';
 import type { PairReading } from '../../store/market/pair-readings.ts';
-
-type Nodes = Pick<ChainNodes, 'ask'>;
 
 /** First four bytes of keccak256 of each signature. */
 const selectors = {
@@ -34,7 +36,11 @@ const CHECKED_MAX = 50;
  * token's decimals, a pair's factory, and the factory's `getPair`.
  * @throws Fault `conflict` that names every difference; `unavailable` when no node answers.
  */
-export async function checkPairs(nodes: Nodes, pairs: readonly Pair[], signal: AbortSignal): Promise<void> {
+export async function checkPairs(
+  nodes: ContractReader,
+  pairs: readonly Pair[],
+  signal: AbortSignal,
+): Promise<void> {
   const problems: Problem[] = [];
   for (let start = 0; start < pairs.length; start += CHECKED_MAX)
     problems.push(...(await findDifferences(nodes, pairs.slice(start, start + CHECKED_MAX), signal)));
@@ -44,7 +50,7 @@ export async function checkPairs(nodes: Nodes, pairs: readonly Pair[], signal: A
 }
 
 async function findDifferences(
-  nodes: Nodes,
+  nodes: ContractReader,
   pairs: readonly Pair[],
   signal: AbortSignal,
 ): Promise<Problem[]> {
@@ -85,7 +91,7 @@ async function findDifferences(
 
 /** Reserves, supply and fee of these pairs at one block. Contracts that do not answer like a pair are left out. */
 export async function readPairs(
-  nodes: Nodes,
+  nodes: ContractReader,
   pairs: readonly Pair[],
   at: BlockReference,
   signal: AbortSignal,
@@ -107,7 +113,7 @@ export async function readPairs(
 
 /** Whether the protocol fee of each pair is on at this block: its factory names a receiver. */
 export async function readFees(
-  nodes: Nodes,
+  nodes: ContractReader,
   pairs: readonly Pair[],
   at: BlockReference,
   signal: AbortSignal,
@@ -126,7 +132,7 @@ export async function readFees(
 
 /** The answers to the calls of each subject, all from one node at one block. */
 async function askEach<T>(
-  nodes: Nodes,
+  nodes: ContractReader,
   subjects: readonly T[],
   at: ReadAt,
   signal: AbortSignal,

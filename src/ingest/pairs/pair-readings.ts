@@ -2,7 +2,7 @@
  * Reads the contracts of pairs at the newest stored block: at the start, after a mint or burn, and when the protocol fee is
  * switched on or off, because no event reports that.
  */
-import type { ChainNodes } from '../../chain/nodes/nodes.ts';
+import { type ContractReader, readAtBlock } from '../../chain/contracts/contracts.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
@@ -12,13 +12,17 @@ import { pairPrice, type ValuedPair } from '../../domain/pair.ts';
 import { findBlockHash, findTipHeader, lockCommits } from '../../store/blocks/blocks.ts';
 import type { Database, Tx } from '../../store/db/db.ts';
 import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
-import { findPairStateOfBlock, insertPairStates } from '../../store/market/pair-states.ts';
+import {
+  findPairStateOfBlock,
+  insertPairStates,
+  type PairStateChange,
+} from '../../store/market/pair-states.ts';
 import { isInCoverage, listPairCoverage } from '../../store/market/pairs.ts';
 import { readFees, readPairs } from './pair-contracts.ts';
 
 type PairReadingOptions = {
   database: Database;
-  nodes: Pick<ChainNodes, 'ask'>;
+  nodes: ContractReader;
   clock: Clock;
   log: Log;
   pairs: readonly ValuedPair[];
@@ -58,7 +62,12 @@ export function createPairReadings(options: PairReadingOptions): Step {
       settledAt = tip.hash;
       return 'idle';
     }
-    const readings = await readPairs(nodes, asked, tip.hash, signal);
+    const readings = await readAtBlock(
+      nodes,
+      tip,
+      (having, at) => readPairs(having, asked, at, signal),
+      signal,
+    );
     await database.transaction((tx) => store(tx, readings, tip));
     const silent = asked.find(({ id }) => !readings.some(({ pairId }) => pairId === id));
     if (silent !== undefined)
@@ -71,7 +80,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
     tip: BlockHeader,
     signal: AbortSignal,
   ): Promise<Set<number>> {
-    const fees = await readFees(nodes, pairs, tip.hash, signal);
+    const fees = await readAtBlock(nodes, tip, (having, at) => readFees(having, pairs, at, signal), signal);
     const switched = known.filter(
       ({ pairId, isFeeOn }) => isFeeOn !== undefined && isFeeOn !== fees.get(pairId),
     );
@@ -97,14 +106,18 @@ export function createPairReadings(options: PairReadingOptions): Step {
       if (isKept && stored.reserve0 === reserve0 && stored.reserve1 === reserve1) continue;
       if (isKept)
         log.warn({ pair: pairId, block: tip.number, stored: stored.blockNumber }, 'pair.state_differs');
-      await insertPairStates(tx, [stateOf(reading, tip)]);
+      await insertPairStates(tx, [stateOf(pairs, reading, tip)]);
     }
   }
+}
 
-  function stateOf({ pairId, reserve0, reserve1 }: PairReading, { number, minedAt }: BlockHeader) {
-    const pair = pairs.find(({ id }) => id === pairId);
-    const price = pair && pairPrice(pair, { reserve0, reserve1 });
-    const place = { pairId, blockNumber: number, minedAt, reserve0, reserve1 };
-    return { ...place, price, supplyChange: 0n, liquidityK: undefined };
-  }
+function stateOf(
+  pairs: readonly ValuedPair[],
+  { pairId, reserve0, reserve1 }: PairReading,
+  { number, minedAt }: BlockHeader,
+): PairStateChange {
+  const pair = pairs.find(({ id }) => id === pairId);
+  const price = pair && pairPrice(pair, { reserve0, reserve1 });
+  const place = { pairId, blockNumber: number, minedAt, reserve0, reserve1 };
+  return { ...place, price, supplyChange: 0n, liquidityK: undefined };
 }

@@ -10,8 +10,16 @@ import { silentLog } from '../../../src/core/log.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';
 import { type Chain, startChain } from '../../kit/anvil.ts';
 import { createTestClock } from '../../kit/clock.ts';
-import { complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
-import { type Method, makeAddress, makeHash, RpcError } from '../../kit/scripted-node.ts';
+import { blocks, complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
+import {
+  chainMethods,
+  type Method,
+  type Methods,
+  makeAddress,
+  makeHash,
+  makeNodeBlock,
+  RpcError,
+} from '../../kit/scripted-node.ts';
 import { CHAIN_ID, freshAddress } from '../../kit/service.ts';
 
 const { signal } = new AbortController();
@@ -126,22 +134,31 @@ test('a balance that one node spoils comes from another one', () =>
     async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
   ));
 
+/** A node that accepts no block hash as the block parameter. */
+const byNumber = (onCall: () => void = () => {}): Methods => ({
+  ...complete(),
+  eth_call: ([, block]) => {
+    if (typeof block === 'object') throw new RpcError(-32_602, 'invalid argument 1');
+    onCall();
+    return aggregated([1n, 2n, 3n]);
+  },
+  eth_getBalance: () => {
+    throw new RpcError(-32_602, 'invalid argument 1');
+  },
+});
+
 test('a node that does not accept a block hash is asked by number', () =>
-  withNodes(
-    [
-      {
-        ...complete(),
-        eth_call: ([, block]) => {
-          if (typeof block === 'object') throw new RpcError(-32_602, 'invalid argument 1');
-          return aggregated([1n, 2n, 3n]);
-        },
-        eth_getBalance: () => {
-          throw new RpcError(-32_602, 'invalid argument 1');
-        },
-      },
-    ],
-    async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
+  withNodes([byNumber()], async ({ nodes }) =>
+    assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
   ));
+
+test('asked by number, a node whose block was replaced meanwhile gives no balances', async () => {
+  const other = [...blocks.slice(0, 9), makeNodeBlock(9, { branch: 1 })];
+  const methods: Methods = byNumber(() => Object.assign(methods, chainMethods(1, other)));
+  await withNodes([methods], ({ nodes }) =>
+    assert.rejects(read(nodes), { message: new RegExp(`does not have ${makeHash(0, 9, 0)} as block 9`) }),
+  );
+});
 
 test('an answer without any balance is a Fault', () =>
   withNodes([{ ...complete(), eth_getBalance: () => null }], async ({ nodes }) => {

@@ -14,7 +14,7 @@ import { startAbort } from '../../../src/core/abort.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { createTestClock } from '../../kit/clock.ts';
 import { blocks, complete, countOf, type NodesStage, nodeAt, withNodes } from '../../kit/nodes.ts';
-import { type Methods, makeAddress, RpcError } from '../../kit/scripted-node.ts';
+import { type Json, type Methods, makeAddress, RpcError } from '../../kit/scripted-node.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const { signal } = new AbortController();
@@ -245,3 +245,17 @@ test('a call that reverts on all nodes has reverted, even if their messages diff
     assert.deepEqual(told, [undefined]);
   });
 });
+
+test('nodes that accept no block hash agree by number, although their clients give blocks different fields', () =>
+  withNodes([feed(2_500n), feed(2_500n)], async (stage) => {
+    for (const [index, { methods }] of stage.scripted.entries()) {
+      const { eth_call: called, eth_getBlockByNumber: found } = methods;
+      methods.eth_getBlockByNumber = (params) => ({ ...(found?.(params) as Json), size: index });
+      methods.eth_call = (params) => {
+        if (typeof params[1] === 'object') throw new RpcError(-32_602, 'invalid argument 1');
+        return called?.(params);
+      };
+    }
+    const { answer } = await readAggregator(readerOf(stage), makeAddress(5), signal);
+    assert.equal(answer, 2_500n);
+  }));

@@ -22,6 +22,7 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { findCurrentPair } from '../../../src/store/market/pair-readings.ts';
 import { sumSwapValue } from '../../../src/store/market/swaps.ts';
+import { startNodeProxy } from '../../faults/node-proxy.ts';
 import { type Chain, startChain } from '../../kit/anvil.ts';
 import { createTestClock, type TestClock } from '../../kit/clock.ts';
 import { createTestDatabase } from '../../kit/database.ts';
@@ -129,6 +130,35 @@ test('a reorg restores swaps, volume and state of the pair', async () => {
   await watch.follow();
   assert.equal(await volumeOf(database), volumeByLogs(await readSwaps(chain, pair)));
   await checkNow(database, pair);
+});
+
+test('of a node that accepts no block hash (EIP-1898), only answers of the stored block count', async () => {
+  await using stage = await setStage();
+  await using proxy = await startNodeProxy(stage.chain);
+  let orphan: (() => Promise<void>) | undefined;
+  proxy.inject({
+    async answer({ method, params: [, block] }) {
+      if (method !== 'eth_call') return undefined;
+      if (typeof block === 'object') return { error: { code: -32_602, message: 'invalid argument 1' } };
+      const change = orphan;
+      orphan = undefined;
+      await change?.();
+      return undefined;
+    },
+  });
+  await using watch = openWatch({ ...stage, chain: { ...stage.chain, url: proxy.url } }, [
+    stage.pair.configured,
+  ]);
+  await watch.follow();
+  const atNow = await stage.chain.head();
+  orphan = () => stage.chain.reorg(3);
+  await assert.rejects(watch.read(), { message: new RegExp(`does not have ${atNow.hash} as block`) });
+  assert.equal((await findCurrentPair(stage.database, 1))?.supply, undefined);
+
+  await stage.chain.mine();
+  await watch.follow();
+  await watch.read();
+  await checkNow(stage.database, stage.pair);
 });
 
 test('a backfill stores what following would have stored, and reads no block twice', async () => {
