@@ -6,6 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
 import type { Database } from '../../store/db/db.ts';
 import {
+  findSettledHour,
   pruneOldPairStates,
   prunePairReadings,
   prunePairStates,
@@ -31,7 +32,7 @@ type PairRetention = {
 export function createPairPruner(options: { database: Database; clock: Clock } & PairRetention): Step {
   const { database, clock, swapsMs, pairHistoryMs } = options;
   let doneMs = Number.NEGATIVE_INFINITY;
-  /** Before this time, each hour has at most one state. */
+  /** Before this time, each hour has at most one state, and gets no other one. */
   let thinned = new Date(0);
   return async () => {
     const hourMs = Math.floor(clock.now().getTime() / HOUR_MS) * HOUR_MS;
@@ -43,8 +44,9 @@ export function createPairPruner(options: { database: Database; clock: Clock } &
     const swaps = new Date(hourMs - swapsMs);
     await raisePruneMark(database, 'pair_state', whole);
     await raisePruneMark(database, 'swap', swaps);
+    const settled = await findSettledHour(database);
     const states = await prunePairStates(database, { from: thinned, before: whole, limit });
-    if (states < limit) thinned = whole;
+    if (states < limit && settled !== undefined) thinned = settled < whole ? settled : whole;
     const counts = [
       readings,
       states,

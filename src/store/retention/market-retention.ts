@@ -39,6 +39,19 @@ export async function prunePairStates(
 }
 
 /**
+ * The hour before which all states are stored and final. Blocks that are followed late, and a backfill, store states of the hours
+ * since then. Undefined while no block is final.
+ */
+export async function findSettledHour(db: Db): Promise<Date | undefined> {
+  const [row] = await db.query<{ hour: Date }>(sql`
+    select date_trunc('hour', least(
+      mined_at, (select min(backfill_until) from pair where backfill_number is not null)
+    ), 'UTC') as hour
+    from block where number <= ${finalNumber} order by number desc limit 1`);
+  return row?.hour;
+}
+
+/**
  * Deletes up to `limit` states that were replaced by a final one before this time. The state of a pair at this time and later
  * stays known. Returns the number of deleted rows.
  */

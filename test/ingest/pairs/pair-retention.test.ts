@@ -25,13 +25,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       )
     ).length;
 
+  const insertPair = (backfill?: { number: number; until: Date }) =>
+    database().query(sql`
+      insert into pair (id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, backfill_number, backfill_until)
+      values (${PAIR}, ${Buffer.from(addressOf(1).slice(2), 'hex')}, ${Buffer.alloc(20)}, ${Buffer.alloc(20)}, 18, 18, 0,
+        ${backfill?.number}, ${backfill?.until ?? later(0)})`);
+
   test("old swaps, sums and states are deleted in steps, but never the last day's or the last state", async () => {
     const clock = createTestClock(later(0));
     await database().query(sql`insert into chain (chain_id, finalized_number) values (1, 1000000)`);
-    await database().query(sql`
-      insert into pair (id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, backfill_until)
-      values (${PAIR}, ${Buffer.from(addressOf(1).slice(2), 'hex')}, ${Buffer.alloc(20)}, ${Buffer.alloc(20)}, 18, 18, 0,
-        ${later(0)})`);
+    await insertPair();
     const prune = createPairPruner({
       database: database(),
       clock,
@@ -90,4 +93,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await settle();
     assert.deepEqual([await count('swap_volume'), await count('pair_state')], [0, 1]);
   });
+
+  for (const [how, days, backfill] of [
+    ['that are followed late', 3, undefined],
+    ['that a backfill reads', 0, { number: 9, until: later(-3 * DAY_MS) }],
+  ] as const)
+    test(`of the blocks ${how}, the last state of each hour is kept too`, async () => {
+      const clock = createTestClock(later(0));
+      const insertBlock = (number: number, minedAt: Date) =>
+        database().query(sql`
+          insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+          values (${number}, ${Buffer.alloc(32, number)}, ${Buffer.alloc(32, number - 1)}, ${minedAt}, true, ${minedAt})`);
+      await database().query(sql`insert into chain (chain_id, finalized_number) values (1, 99)`);
+      await insertPair(backfill);
+      await insertBlock(1, later(-days * DAY_MS));
+      const retention = { swapsMs: 2 * DAY_MS, pairHistoryMs: 9 * DAY_MS };
+      const prune = createPairPruner({ database: database(), clock, ...retention });
+      while ((await prune(signal)) === 'worked');
+
+      const states = [10, 20, 30].map((number) => ({
+        ...{ pairId: PAIR, blockNumber: number, minedAt: later(-2 * DAY_MS + number * 60_000) },
+        ...{ reserve0: 1n, reserve1: 1n, price: decimal('1'), supplyChange: 0n, liquidityK: undefined },
+      }));
+      await database().transaction((tx) => insertPairStates(tx, states));
+      await insertBlock(30, later(0));
+      clock.advance(HOUR_MS);
+      while ((await prune(signal)) === 'worked');
+      assert.equal(await count('pair_state'), 1);
+    });
 });
