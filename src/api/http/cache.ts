@@ -14,6 +14,8 @@ type Lifetime = {
   staleSeconds: number;
   /** Only so many keys need a computation as the configuration names. They aren't refused when too many others are computed. */
   hasFewKeys?: boolean;
+  /** The request has optional parameters, such as a limit or a cursor, of which clients can make up any number. */
+  isPart?: boolean;
 };
 
 /** The entry of a key: a response, or the message that nothing was found. Times are those of `Clock.steadyMs`. */
@@ -49,6 +51,8 @@ type CacheLimits = { bytesMax: number; entriesMax: number };
 
 /** Room for three leaderboards of a million users, or every price, every pair and a month of 100,000 users. */
 const LIMITS: CacheLimits = { bytesMax: 256 * 1024 * 1024, entriesMax: 100_000 };
+/** A separate budget, so that made-up cursors, limits and hours cannot evict whole responses. Room for 400 pages of a leaderboard. */
+const PART_LIMITS: CacheLimits = { bytesMax: 32 * 1024 * 1024, entriesMax: 10_000 };
 /** A separate budget, so that requests for made-up users cannot evict responses. */
 const NOT_FOUND_LIMITS: CacheLimits = { bytesMax: 8 * 1024 * 1024, entriesMax: 10_000 };
 /** Short, so that a user's first points show soon. */
@@ -66,7 +70,9 @@ export function createCache(
   limits: CacheLimits = LIMITS,
 ): Cache {
   const found = createEntries(limits);
+  const parts = createEntries(PART_LIMITS);
   const notFound = createEntries(NOT_FOUND_LIMITS);
+  const all = [found, parts, notFound];
   const underWay = new Map<string, Promise<CacheEntry>>();
   let limitedCount = 0;
 
@@ -87,9 +93,13 @@ export function createCache(
 
   async function store(key: string, lifetime: Lifetime, compute: Compute): Promise<CacheEntry> {
     const entry = await computeEntry(clock, lifetime, compute);
-    const [at, other] = 'response' in entry.outcome ? [found, notFound] : [notFound, found];
-    other.delete(key);
-    at.set(key, { entry, bytes: 'response' in entry.outcome ? entry.outcome.response.identity.bytes : 0 });
+    for (const entries of all) entries.delete(key);
+    if ('notFound' in entry.outcome) notFound.set(key, { entry, bytes: 0 });
+    else
+      (lifetime.isPart === true ? parts : found).set(key, {
+        entry,
+        bytes: entry.outcome.response.identity.bytes,
+      });
     return entry;
   }
 
@@ -103,7 +113,7 @@ export function createCache(
 
   return {
     find(key, lifetime, compute) {
-      const entry = (found.get(key) ?? notFound.get(key))?.entry;
+      const entry = (found.get(key) ?? parts.get(key) ?? notFound.get(key))?.entry;
       const nowMs = clock.steadyMs();
       if (entry !== undefined && nowMs < entry.staleUntilMs) {
         if (nowMs < entry.freshUntilMs) return { entry, from: 'hit', ageSeconds: ageOf(entry, nowMs) };
@@ -117,9 +127,11 @@ export function createCache(
       }));
     },
     grow(key, entry, bytes) {
-      const sized = found.peek(key);
-      // A new object, because lru-cache reads the size again only if the value is a different one.
-      if (sized?.entry === entry) found.set(key, { entry, bytes: sized.bytes + bytes });
+      for (const entries of all) {
+        const sized = entries.peek(key);
+        // A new object, because lru-cache reads the size again only if the value is a different one.
+        if (sized?.entry === entry) entries.set(key, { entry, bytes: sized.bytes + bytes });
+      }
     },
     async settled() {
       await Promise.allSettled(underWay.values());

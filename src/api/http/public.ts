@@ -98,6 +98,7 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
   } = route;
   const read = readerOf(route);
   const lifetime = { cacheSeconds, staleSeconds, hasFewKeys };
+  const partLifetime = { ...lifetime, isPart: true };
   const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
   const counters = {
     hit: metrics.cacheResponses.labels(path, 'hit'),
@@ -107,9 +108,9 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
 
   /** Not async: a cached response is sent in the same turn of the event loop. */
   function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> | undefined {
-    const { key, compute } = read(request);
+    const { key, isPart, compute } = read(request);
     const cacheKey = `${path} ${key}`;
-    const found = cache.find(cacheKey, lifetime, compute);
+    const found = cache.find(cacheKey, isPart ? partLifetime : lifetime, compute);
     if (found instanceof Promise) return found.then((made) => send(cacheKey, made, request, reply) ?? reply);
     return send(cacheKey, found, request, reply);
   }
@@ -154,13 +155,15 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
   api.options(path, { onRequest: share }, (_request, reply) => reply.code(204).headers(PREFLIGHT).send());
 }
 
-/** Reads a request: the key of its response, and what computes the response. */
+/** Reads a request: the key of its response, whether it has optional parameters, and what computes the response. */
 function readerOf<P extends Parameters, At>(route: PublicRoute<P, At>) {
   const parameters = route.parameters ?? ({} as P);
+  const optional = Object.keys(parameters).filter((name) => parameters[name]?.isRequired === false);
   return (request: FastifyRequest) => {
     const given = readPublic(request, parameters);
     const at = route.at?.() as At;
-    return { key: JSON.stringify([given, at]), compute: () => route.compute(given, at) };
+    const isPart = optional.some((name) => given[name] !== undefined);
+    return { key: JSON.stringify([given, at]), isPart, compute: () => route.compute(given, at) };
   };
 }
 

@@ -153,6 +153,21 @@ test('the least recently used responses are evicted when all together are too la
   assert.ok(cache.find('c', lifetime, make) instanceof Promise, 'a compressed copy counts too');
 });
 
+test('a copy of a part counts in the memory of parts', async () => {
+  const { cache, make, made } = createStory();
+  const part = { ...lifetime, isPart: true };
+  const find = async (key: string) => {
+    const asked = cache.find(key, part, make);
+    made.at(-1)?.resolve(textAnswer(key));
+    return asked;
+  };
+  await find('a');
+  const { entry } = await find('b');
+  cache.grow('b', entry, 32 * 1024 * 1024 - 400);
+  assert.equal((await find('b')).from, 'hit');
+  assert.equal((await find('a')).from, 'miss');
+});
+
 test('a copy of an entry that was replaced is not counted, and an entry over the limit is not stored', async () => {
   const { cache, clock, make, made } = createStory({ bytesMax: 25_000, entriesMax: 100 });
   const find = async (body: string) => {

@@ -79,6 +79,27 @@ describe('an answer', () => {
     assert.equal(made(), 1);
   });
 
+  test('with made-up cursors evicts none without, and takes less of the memory', async () => {
+    const body = Buffer.alloc(2 ** 20, ' ');
+    const made: unknown[] = [];
+    const { ask } = createStory({
+      parameters: {
+        month: required(parameter('a month', (text) => text)),
+        cursor: parameter('a cursor', (text) => text),
+      },
+      async compute({ cursor }) {
+        made.push(cursor);
+        return { type: 'text/plain', body };
+      },
+    });
+    const whole = '/api/thing?month=2026-01';
+    await ask('HEAD', whole);
+    for (let number = 1; number <= 260; number += 1) await ask('HEAD', `${whole}&cursor=${number}`);
+    made.length = 0;
+    for (const cursor of ['', '&cursor=260', '&cursor=1']) await ask('HEAD', whole + cursor);
+    assert.deepEqual(made, ['1']);
+  });
+
   test('is compressed if the client accepts it and it saves bytes', async () => {
     const long = JSON.stringify({ made: 1, text: 'a'.repeat(5_000) });
     const { ask } = createStory({ compute: async () => jsonText(long) });
