@@ -163,7 +163,7 @@ function addUserTotal(api: Api, { database, clock }: Options): void {
     answer: Total,
     parameters: { user: USER },
     cacheSeconds: 60,
-    // The month is part of the cache key, so that no response outlives it.
+    // The month is part of the cache key, so that no response is served after it. Other caches may keep one for the minute of spec 4.1.
     at: () => monthOf(clock.now()),
     async compute({ user }, month) {
       const points = await findMonthTotal(database, user, month);
@@ -192,7 +192,7 @@ function addComparison(api: Api, { database, clock }: Options): void {
     answer: ComparisonJson,
     parameters: { user: USER },
     cacheSeconds: 60,
-    // The day is part of the cache key, so that no response outlives it.
+    // The day is part of the cache key, so that no response is served after it. Other caches may keep one for the minute of spec 4.1.
     at: () => clock.now().toISOString().slice(0, 10),
     async compute({ user }, day) {
       const compared = comparisonAt(new Date(day));
