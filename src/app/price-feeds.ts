@@ -23,7 +23,7 @@ import {
 } from '../prices/sources.ts';
 import type { Database } from '../store/db/db.ts';
 import { findFreshPrice } from '../store/prices/prices.ts';
-import { nativeSide } from './valued-pairs.ts';
+import { nativeSide, wrappedNative } from './valued-pairs.ts';
 
 type FeedConfig = NonNullable<Config['prices']['native']>;
 type SourceConfig = FeedConfig['sources'][number];
@@ -186,7 +186,8 @@ async function nativeUsd(config: Config, database: Database, clock: Clock): Prom
 }
 
 /**
- * Where the API finds each price: a feed, else the fixed value of the configuration, else a pair against the native coin.
+ * Where the API finds each price: a feed (the wrapped native coin has that of the native coin), else the fixed value of the
+ * configuration, else a pair against the native coin.
  */
 export function createPriceBook(config: Config): PriceBook {
   const { chain, prices, tokens, pairs } = config;
@@ -197,15 +198,16 @@ export function createPriceBook(config: Config): PriceBook {
     book.set(key, priced);
     return priced;
   };
-  const feedOf = (feed: FeedConfig) => {
+  const feedOf = (of: string, feed: FeedConfig) => {
     const maxAgeMs = feed.maxAgeSeconds === undefined ? undefined : feed.maxAgeSeconds * 1000;
-    return { kind: 'feed', maxAgeMs, staleMs: staleSeconds(feed) * 1000 } as const;
+    return { kind: 'feed', of, maxAgeMs, staleMs: staleSeconds(feed) * 1000 } as const;
   };
   const none = { kind: 'none' } as const;
-  const native = add(chain.native.symbol, prices.native === undefined ? none : feedOf(prices.native));
+  const { symbol: nativeSymbol } = chain.native;
+  const native = add(nativeSymbol, prices.native === undefined ? none : feedOf(nativeSymbol, prices.native));
   const first = pairs.find(({ id }) => id === 1);
   const reward = add(chain.reward.symbol, first === undefined ? none : rateOf(config, first));
-  for (const [symbol, feed] of Object.entries(prices.tokens)) add(symbol, feedOf(feed));
+  for (const [symbol, feed] of Object.entries(prices.tokens)) add(symbol, feedOf(symbol, feed));
   for (const [symbol, { usd }] of Object.entries(tokens))
     if (usd !== undefined) add(symbol, { kind: 'fixed', usd: decimal(String(usd)) });
   for (const pair of pairs) {
@@ -215,7 +217,8 @@ export function createPriceBook(config: Config): PriceBook {
     const [known] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
     add(known ?? pair.name.split('/')[token] ?? '', rateOf(config, pair));
   }
-  for (const symbol of Object.keys(tokens)) add(symbol, none);
+  for (const [symbol, { address }] of Object.entries(tokens))
+    add(symbol, address === wrappedNative(config) ? native.origin : none);
   return { native, reward, tokens: book };
 }
 

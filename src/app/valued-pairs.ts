@@ -18,11 +18,11 @@ export function valuedPairs(config: Config): ValuedPair[] {
 }
 
 /** The source of a token's USD price; undefined for a token without a symbol. */
-export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Address): TokenValue {
+export function tokenValue(config: Config, address: Address): TokenValue {
+  const { chain, tokens, prices } = config;
   const [symbol, token] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
   if (token?.usd !== undefined) return { fixed: decimal(String(token.usd)) };
-  const wrapped = chain.native.wrapped ?? pairs[0]?.token1;
-  if (address === wrapped) return feedValue(chain.native.symbol, prices.native);
+  if (address === wrappedNative(config)) return feedValue(chain.native.symbol, prices.native);
   return symbol === undefined ? undefined : feedValue(symbol, prices.tokens[symbol]);
 }
 
@@ -33,10 +33,14 @@ function feedValue(asset: string, feed: { maxAgeSeconds?: number } | undefined):
 }
 
 /** The side of the pair that is the native coin; undefined if neither is. */
-export function nativeSide({ chain, pairs }: Config, { token0, token1 }: Pair): 0 | 1 | undefined {
-  const wrapped = chain.native.wrapped ?? pairs[0]?.token1;
+export function nativeSide(config: Config, { token0, token1 }: Pair): 0 | 1 | undefined {
+  const wrapped = wrappedNative(config);
   return token1 === wrapped ? 1 : token0 === wrapped ? 0 : undefined;
 }
+
+/** The contract of the wrapped native coin; undefined if neither the configuration nor a pair says it. */
+export const wrappedNative = ({ chain, pairs }: Config): Address | undefined =>
+  chain.native.wrapped ?? pairs[0]?.token1;
 
 /** Whether a feed takes its price from this pool, alone or among others. */
 function isPricedBy({ chain, prices }: Config, value: NonNullable<TokenValue>, pairId: number): boolean {

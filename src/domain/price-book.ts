@@ -9,8 +9,8 @@ import type { PairRate } from './pair-rate.ts';
  * known, but has no price.
  */
 export type PriceOrigin =
-  /** Prices older than `maxAgeMs` are not used. Prices older than `staleMs` are reported as stale. */
-  | { kind: 'feed'; maxAgeMs: number | undefined; staleMs: number }
+  /** The feed of `of`. Prices older than `maxAgeMs` are not used. Prices older than `staleMs` are reported as stale. */
+  | { kind: 'feed'; of: string; maxAgeMs: number | undefined; staleMs: number }
   | { kind: 'fixed'; usd: Decimal }
   | { kind: 'pair'; rate: PairRate }
   | { kind: 'none' };

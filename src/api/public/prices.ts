@@ -75,7 +75,7 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
 
   async function answer({ asset, origin }: PricedAsset): Promise<PublicAnswer> {
     try {
-      return recordOf(asset, await findUsd(origin, asset));
+      return recordOf(asset, await findUsd(origin));
     } catch (error) {
       // A price that can't be read is null (spec 4.2, rule 1).
       if (!(error instanceof Fault)) throw error;
@@ -84,11 +84,11 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     }
   }
 
-  async function findUsd(origin: PriceOrigin, asset: string): Promise<Usd | undefined> {
+  async function findUsd(origin: PriceOrigin): Promise<Usd | undefined> {
     switch (origin.kind) {
       case 'feed': {
         const now = clock.now();
-        const found = await findCurrentPrice(database, asset, { now, maxAgeMs: origin.maxAgeMs });
+        const found = await findCurrentPrice(database, origin.of, { now, maxAgeMs: origin.maxAgeMs });
         if (found === undefined) return undefined;
         const ageMs = Math.max(0, now.getTime() - found.observedAt.getTime());
         return { usd: found.price, ageMs, isStale: ageMs > origin.staleMs };
@@ -98,7 +98,7 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
       case 'pair': {
         const [rate, native, isRateCurrent] = await Promise.all([
           findLatestPairPrice(database, origin.rate.pairId),
-          findUsd(prices.native.origin, prices.native.asset),
+          findUsd(prices.native.origin),
           areStatesUpToDate(database, clock.now()),
         ]);
         if (rate === undefined || native === undefined || rate.eq(0)) return undefined;

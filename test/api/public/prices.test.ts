@@ -30,6 +30,7 @@ const pairOf = (id: number, name: string, usdValueFrom: 0 | 1) => ({
 function createStory(
   database: Database,
   prices: ConfigOverrides['prices'] = { native: feed, tokens: { DOGE: feed } },
+  tokens: ConfigOverrides['tokens'] = {},
 ) {
   const config = loadConfig({
     env: {},
@@ -45,6 +46,7 @@ function createStory(
         USDT: { address: addressOf('2'), decimals: 6, usd: 1 },
         USDC: { address: addressOf('3'), decimals: 6 },
         ALONE: { address: addressOf('7'), decimals: 6 },
+        ...tokens,
       },
       prices,
     },
@@ -104,6 +106,24 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().script('delete from pair_state');
     const { status, json } = await createStory(database()).ask('GET', '/api/price/reward');
     assert.deepEqual([status, json], [200, missing]);
+  });
+
+  test('the wrapped native coin has the price of the native coin, unless it has a feed or a fixed price', async () => {
+    await accept(database(), 'BELL', '2500', new Date(noon.getTime() - 1_000));
+    await accept(database(), 'WBELL', '2499');
+    const told = async (prices: ConfigOverrides['prices'], usd?: number) => {
+      const WBELL = { address: addressOf('e'), decimals: 18, ...(usd !== undefined && { usd }) };
+      const { json, headers } = await createStory(database(), prices, { WBELL }).ask(
+        'GET',
+        '/api/price/wbell',
+      );
+      return [json, headers['chainbell-price-age'], headers['chainbell-price-stale']];
+    };
+    const priced = (price: number | null) => ({ price, asset: 'WBELL', base_currency: 'USD' });
+    assert.deepEqual(await told({ native: feed }), [priced(2_500), '1', 'false']);
+    assert.deepEqual(await told({ native: feed }, 7), [priced(7), undefined, 'false']);
+    assert.deepEqual(await told({ native: feed, tokens: { WBELL: feed } }), [priced(2_499), '0', 'false']);
+    assert.deepEqual(await told({}), [priced(null), undefined, 'true']);
   });
 
   test('a missing or outdated price is null (spec 7)', async () => {
