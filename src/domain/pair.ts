@@ -155,7 +155,7 @@ type PoolDeviation = {
   lp: Decimal;
 };
 
-/** Undefined if a price is unknown or comes from the pool (see ValuedPair). */
+/** Undefined if a price is unknown or comes from the pool (see ValuedPair), or the reserves are worth nothing. */
 export function poolDeviation(
   pair: Pair,
   { reserve0, reserve1 }: Reserves,
@@ -165,8 +165,10 @@ export function poolDeviation(
   const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));
   if (!areIndependent || value0 === undefined || value1 === undefined) return undefined;
   if (value0.lte(0) || value1.lte(0)) return undefined;
+  const fair = squareRoot(value0.times(value1)).times(2);
+  // Roots have 36 decimals, so that of a tiny value is 0.
+  if (fair.eq(0)) return undefined;
   // The pool overprices the side whose reserve has the smaller value, by the ratio of the two values.
   const price = pair.usdValueFrom === 0 ? value0.div(value1) : value1.div(value0);
-  const fair = squareRoot(value0.times(value1)).times(2);
   return { price: price.minus(1), lp: value0.plus(value1).div(fair).minus(1) };
 }

@@ -106,3 +106,10 @@ test('a pool without reserves or independent prices has no deviation', () => {
   assert.equal(poolDeviation(pairOf(), full, { ...prices, areIndependent: false }), undefined);
   assert.equal(poolDeviation(pairOf(), full, { ...prices, usd0: undefined }), undefined);
 });
+
+test('a pool that is worth almost nothing has no deviation, instead of a division by zero', () => {
+  const prices = { usd0: decimal('1'), usd1: decimal('1000'), areIndependent: true };
+  const reserves = { reserve0: 1n, reserve1: coins(1) };
+  assert.equal(poolDeviation(pairOf({ token0Decimals: 77 }), reserves, prices), undefined);
+  assert.notEqual(poolDeviation(pairOf({ token0Decimals: 75 }), reserves, prices), undefined);
+});
