@@ -36,6 +36,8 @@ export type RuleVerdict = {
     | 'awarded'
     /** It moves an accruing balance, or links a user to a referrer. */
     | 'counts'
+    /** The transaction failed. On some chains it has logs all the same, such as one of its fee. */
+    | 'failed'
     | Refusal['reason']
     /** A price was missing, so the token counted as worth 0. */
     | 'no_price'
@@ -69,7 +71,7 @@ export type ExplainOptions = {
   notStored: string | undefined;
 };
 
-/** Explains the logs of the transaction in their order. A failed transaction has none. */
+/** Explains the logs of the transaction in their order. */
 export async function explainLogs(db: Db, options: ExplainOptions): Promise<ExplainedLog[]> {
   const { rules, transaction, block } = options;
   const explained: ExplainedLog[] = [];
@@ -86,7 +88,8 @@ export async function explainLogs(db: Db, options: ExplainOptions): Promise<Expl
         logIndex: ordinal,
       };
       const values = listener.tokens.has(contract) ? decodeEvent(listener.signature, log) : undefined;
-      if (!listener.tokens.has(contract)) verdicts.push(wrongContract(listener));
+      if (!transaction.succeeded) verdicts.push(failed(listener));
+      else if (!listener.tokens.has(contract)) verdicts.push(wrongContract(listener));
       else if (values === undefined) verdicts.push(undecodable(listener));
       else verdicts.push(await judge(db, { listener, ...place, values }, { ...options, block }));
     }
@@ -263,6 +266,11 @@ function wrongContract(listener: Listener): RuleVerdict {
   const more = contracts.length - CONTRACTS_SHOWN_MAX;
   const message = `it listens to this event only at ${shown}${more > 0 ? ` and ${more} others` : ''}`;
   return { ...nameOf(listener), what: 'wrong_contract', message, inputs: {} };
+}
+
+function failed(listener: Listener): RuleVerdict {
+  const message = 'the transaction failed, so its logs do not count';
+  return { ...nameOf(listener), what: 'failed', message, inputs: {} };
 }
 
 function undecodable(listener: Listener): RuleVerdict {

@@ -119,6 +119,24 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('the verdict about a log of a failed transaction says that it failed, as no rule reads such a log', async () => {
+    const referred = [topicOf(REFERRED), `0x${encodeWord(bob)}` as const, `0x${encodeWord(alice)}` as const];
+    const logs = [
+      paid(alice, 1n),
+      paid(alice, 5n, gem),
+      { ...paid(bob, 1n), topics: referred },
+      { ...paid(alice, 1n), topics: [hashOf(9)] },
+    ];
+    const transaction = { hash: TX, from: carol, to: shop, value: 0n, succeeded: false, calls: [], logs };
+    const rules = compile(rule('pay'));
+    assert.deepEqual(await verdicts(rules, [], { transaction }), [
+      ['pay: failed', 'hold: failed'],
+      ['pay: failed', 'hold: failed'],
+      ['referral: failed'],
+      [],
+    ]);
+  });
+
   test('the verdict tells a log of another contract from a log that does not match the signature', async () => {
     const rules = compile(rule('pay'));
     const foreign = paid(alice, 1n, elsewhere);
