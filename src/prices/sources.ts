@@ -18,6 +18,7 @@ import type { PairRate } from '../domain/pair-rate.ts';
 import { findTipTimes } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
 import { findAveragePairPrice } from '../store/market/pair-states.ts';
+import { readPruneMarks } from '../store/retention/prune-marks.ts';
 
 /** A source's current price. */
 export type Quote = {
@@ -211,6 +212,13 @@ export function pairSource(
       const average = await findAveragePairPrice(database, rate.pairId, window);
       if (average === undefined || average.eq(0))
         throw new Fault('unavailable', `has stored reserves for less than ${minutes} minutes`);
+      // Read after the average, because retention raises its mark before it deletes.
+      const keptSince = (await readPruneMarks(database)).get('pair_state');
+      if (keptSince !== undefined && window.from < keptSince)
+        throw new Fault(
+          'unavailable',
+          `no longer has all reserves of ${minutes} minutes before the newest stored block, which is old`,
+        );
       const usd = await usdOf();
       return {
         price: rate.isInverse ? usd.div(average) : usd.times(average),

@@ -6,6 +6,7 @@ import { decimal } from '../../src/core/decimal.ts';
 import { createPageReader } from '../../src/prices/sources.ts';
 import { insertPairStates } from '../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../src/store/prices/prices.ts';
+import { raisePruneMark } from '../../src/store/retention/prune-marks.ts';
 import { headerOf, mine, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
@@ -110,6 +111,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await assert.rejects(
       read({ native: pairFeed(2) }, 'BELL'),
       /has stored reserves for less than 30 minutes/,
+    );
+  });
+
+  test('a pair gives no price of a time from which retention has deleted states', async () => {
+    await mine(database(), headerOf(0), []);
+    await trade(2, 1, 60, '1000');
+    await raisePruneMark(database(), 'pair_state', new Date(noon.getTime() - 30 * MINUTE_MS));
+    assert.equal((await read({ native: pairFeed(2) }, 'BELL')).price, '1010');
+    await assert.rejects(
+      read({ native: pairFeed(2, 31) }, 'BELL'),
+      /no longer has all reserves of 31 minutes/,
     );
   });
 

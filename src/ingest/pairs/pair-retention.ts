@@ -1,6 +1,6 @@
 /**
  * Prunes data of pairs that no query needs. Swaps go first, because their sums give the volumes of older days. Of the states,
- * all of the last day and the last one of each older hour are kept. Sums and hourly states are deleted at the same age.
+ * all of the last 26 hours and the last one of each older hour are kept. Sums and hourly states are deleted at the same age.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
@@ -18,8 +18,11 @@ import { raisePruneMark } from '../../store/retention/prune-marks.ts';
 /** Rows of one delete, which takes milliseconds. */
 const STEP_ROWS = 1_000;
 const HOUR_MS = 60 * 60 * 1000;
-/** All states of this time are kept. No time-weighted price looks back further. */
-export const WHOLE_MS = 24 * HOUR_MS;
+/**
+ * All states of this time are kept: those of the longest time-weighted price, 24 hours before the newest stored block, while that block
+ * is up to two hours old. Later, such a price is refused (prices/sources.ts).
+ */
+export const WHOLE_MS = 26 * HOUR_MS;
 
 type PairRetention = {
   /** How long swaps are kept: longer than the day over which volumes are computed. */
