@@ -59,7 +59,11 @@ export async function readAtBlock<T>(
     return await read(nodes, block.hash);
   } catch (error) {
     if (!(error instanceof Fault) || signal.aborted) throw error;
-    return read(nodesWith(block, nodes), block.number);
+    const having = nodesWith(block, nodes);
+    const value = await read(having, block.number);
+    // A node without batches answers the calls of a request in any order.
+    await having.ask([], () => undefined, signal);
+    return value;
   }
 }
 

@@ -10,9 +10,8 @@ import { silentLog } from '../../../src/core/log.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';
 import { type Chain, startChain } from '../../kit/anvil.ts';
 import { createTestClock } from '../../kit/clock.ts';
-import { blocks, complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
+import { complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
 import {
-  chainMethods,
   type Method,
   type Methods,
   makeAddress,
@@ -152,13 +151,24 @@ test('a node that does not accept a block hash is asked by number', () =>
     assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
   ));
 
-test('asked by number, a node whose block was replaced meanwhile gives no balances', async () => {
-  const other = [...blocks.slice(0, 9), makeNodeBlock(9, { branch: 1 })];
-  const methods: Methods = byNumber(() => Object.assign(methods, chainMethods(1, other)));
-  await withNodes([methods], ({ nodes }) =>
-    assert.rejects(read(nodes), { message: new RegExp(`does not have ${makeHash(0, 9, 0)} as block 9`) }),
-  );
-});
+for (const [how, late] of [
+  ['meanwhile', 0],
+  ['meanwhile, by a node that answers the calls of a request in another order', 1],
+] as const)
+  test(`asked by number, a node whose block was replaced ${how} gives no balances`, async () => {
+    let left = Number.POSITIVE_INFINITY;
+    const methods = byNumber(() => {
+      left = late;
+    });
+    const { eth_getBlockByNumber: found } = methods;
+    methods.eth_getBlockByNumber = (params) => {
+      left -= 1;
+      return left < 0 ? makeNodeBlock(9, { branch: 1 }).block : found?.(params);
+    };
+    await withNodes([methods], ({ nodes }) =>
+      assert.rejects(read(nodes), { message: new RegExp(`does not have ${makeHash(0, 9, 0)} as block 9`) }),
+    );
+  });
 
 test('an answer without any balance is a Fault', () =>
   withNodes([{ ...complete(), eth_getBalance: () => null }], async ({ nodes }) => {
