@@ -106,7 +106,9 @@ export async function mine(
 }
 
 /** For `mine`: writes all notifications in the block's transaction, however many there are. */
-export const atOnce = { deferral: { recordsMin: 1_000_000, rowsAtOnce: 1_000_000, rowsMax: 1 } } as const;
+export const atOnce = {
+  deferral: { recordsMin: 1_000_000, ownRowsMax: 1_000_000, rowsAtOnce: 1_000_000, rowsMax: 1 },
+} as const;
 
 export type NotificationRow = {
   id: number;

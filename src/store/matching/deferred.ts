@@ -18,8 +18,12 @@ import { addressOf, type Match, type RecordGroup } from './matching.ts';
 import type { ReleaseLimits } from './release-held.ts';
 
 export type DeferralLimits = {
-  /** Groups of up to this many records for one watcher and address are deferred only behind an older deferred match. */
+  /**
+   * Groups of up to this many records for one watcher and address are deferred only behind an older deferred match, and if the watcher has
+   * more than `ownRowsMax` rows of such groups: then those with most records, but none of one record.
+   */
   recordsMin: number;
+  ownRowsMax: number;
   /** Rows of larger groups that one commit writes, the smallest groups first. */
   rowsAtOnce: number;
   /** Rows of one transaction that writes what was deferred. */
@@ -29,10 +33,15 @@ export type DeferralLimits = {
 };
 
 /**
- * An exchange has one record per address, so its groups stay far below `recordsMin`. `rowsMax` keeps each transaction that
- * writes deferred notifications short.
+ * An exchange has one record per address, so its groups stay far below `recordsMin`, and however many transfers a block has, each gives it
+ * one row. `ownRowsMax` rows take about half a second. `rowsMax` keeps each transaction that writes deferred notifications short.
  */
-export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 64, rowsMax: 250 };
+export const deferralLimits: DeferralLimits = {
+  recordsMin: 16,
+  ownRowsMax: 10_000,
+  rowsAtOnce: 64,
+  rowsMax: 250,
+};
 
 /**
  * Rows of groups with strict order that the commit of a reorg writes at once. In a deferred group, notifications that the reorg keeps
@@ -60,6 +69,8 @@ export async function listDeferrable(
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
   if (counts.size === 0) return { groups: [], whollyDeferred: new Set(), shards: undefined };
   const addresses = bytesOf([...counts.keys()]);
+  const matched = sql`unnest(${addresses}::bytea[], ${listOf([...counts.values()])}::bigint[]) as m (address, matches)`;
+  const { recordsMin } = limits;
   const { groups, shards } = await groupsOf(tx, addresses);
   const rows = await tx.query<{
     watcher_id: number;
@@ -68,13 +79,16 @@ export async function listDeferrable(
     watchers: number;
     is_strict: boolean;
     follows: boolean;
+    is_beyond: boolean;
   }>(sql`
-    with recursive deferred as (${deferredOf(addresses)})
-    select watcher_id, address, records, watchers, is_strict,
-      (watcher_id, address) in (select watcher_id, address from deferred) as follows
-    from (
-      select watcher_id, address, records, is_strict, count(*) over (partition by address) as watchers from ${groups} as of_address) as g
-    where records > ${limits.recordsMin} or (watcher_id, address) in (select watcher_id, address from deferred)
+    with recursive deferred as (${deferredOf(addresses)}), sized as (
+      select watcher_id, address, records, is_strict, count(*) over (partition by address) as watchers,
+        (watcher_id, address) in (select watcher_id, address from deferred) as follows,
+        records between 2 and ${recordsMin} and sum(records * matches) filter (where records <= ${recordsMin})
+          over (partition by watcher_id order by records, records * matches, address) > ${limits.ownRowsMax} as is_beyond
+      from ${groups} as of_address join ${matched} using (address)
+    )
+    select * from sized where records > ${recordsMin} or follows or is_beyond
     order by records, watcher_id, address`);
   let left = limits.rowsAtOnce;
   let strictLeft = isReorg ? REORG_ROWS_MAX : 0;
@@ -86,6 +100,7 @@ export async function listDeferrable(
       strictLeft -= count;
       return [];
     }
+    if (row.is_beyond) return [group];
     left -= count;
     return left < 0 ? [group] : [];
   });

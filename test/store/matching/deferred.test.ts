@@ -8,6 +8,7 @@ import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { countDeferred, queueStatistics } from '../../../src/store/delivery/pending.ts';
 import {
   type DeferralLimits,
+  deferralLimits,
   dropDeferredOf,
   findFirstDeferred,
   listDeferred,
@@ -16,6 +17,7 @@ import {
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
   addressOf,
+  addWatchers,
   alice,
   bob,
   carol,
@@ -33,7 +35,12 @@ import { citusUrl } from '../../kit/citus.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 
 /** Defers groups of more than one record once a commit has written `rowsAtOnce` rows of such groups. */
-const tight = (rowsAtOnce: number): DeferralLimits => ({ recordsMin: 1, rowsAtOnce, rowsMax: 2 });
+const tight = (rowsAtOnce: number): DeferralLimits => ({
+  recordsMin: 1,
+  ownRowsMax: 1_000_000,
+  rowsAtOnce,
+  rowsMax: 2,
+});
 
 const write = (database: Database, options: Partial<Parameters<typeof writeDeferred>[1]> = {}) =>
   writeDeferred(database, {
@@ -187,10 +194,41 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(await write(database()), undefined);
     });
 
+    test('of more small groups than a watcher may have in a commit, those with most records are deferred, but none of one record', async () => {
+      await addWatchers(database(), 1, 2);
+      const [one, two, three] = [addressOf(0x201), addressOf(0x202), addressOf(0x203)];
+      for (const watcherId of [1, 2]) await watchAddress(database(), { watcherId, address: one });
+      await watchTimes(database(), 2, { address: two });
+      await watchTimes(database(), 3, { address: three });
+      await watchTimes(database(), 3, { address: three, watcherId: 2 });
+      const limits = { ...deferralLimits, ownRowsMax: 9 };
+      const transfers = [one, two, three, one, two, one].map((receiver) => transferOf({ receiver }));
+      await mine(database(), headerOf(1), transfers, { deferral: limits });
+      const count = async () =>
+        database().query(sql`
+          select watcher_id, '0x' || encode(receiver, 'hex') as receiver, count(*) as count
+          from notification_status group by 1, 2 order by 1, 2`);
+      const own = [
+        { watcher_id: 1, receiver: one, count: 3 },
+        { watcher_id: 1, receiver: two, count: 4 },
+      ];
+      const others = [
+        { watcher_id: 2, receiver: one, count: 3 },
+        { watcher_id: 2, receiver: three, count: 3 },
+      ];
+      assert.deepEqual(await count(), [...own, ...others]);
+      await writeAll(database());
+      assert.deepEqual(await count(), [...own, { watcher_id: 1, receiver: three, count: 3 }, ...others]);
+      // A single record costs its watcher no more rows than the chain has transfers.
+      const many = Array.from({ length: 20 }, () => transferOf({ receiver: one }));
+      const committed = await mine(database(), headerOf(2), many, { deferral: limits });
+      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, false);
+    });
+
     test('a transaction writes at most 16 groups, however small they are', async () => {
       const addresses = Array.from({ length: 20 }, (_, index) => addressOf(0x100 + index));
       for (const address of addresses) await watchAddress(database(), { address });
-      const limits = { recordsMin: 0, rowsAtOnce: 0, rowsMax: 250 };
+      const limits = { recordsMin: 0, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 };
       await mine(
         database(),
         headerOf(1),
@@ -219,7 +257,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test('many transfers of an address and its many records are each stored once, and keep their order', async () => {
       await watchTimes(database(), 30, { settings: { strictOrder: true } });
       const transfers = Array.from({ length: 40 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
-      const limits = { recordsMin: 1, rowsAtOnce: 0, rowsMax: 250 };
+      const limits = { recordsMin: 1, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 };
       await mine(database(), headerOf(1), transfers, { deferral: limits });
       const rows = await database().query(sql`
         select match_count as matches, jsonb_array_length(matches) as counted, records_left as left from deferred_match order by id`);
@@ -287,7 +325,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ),
       );
       await mine(database(), headerOf(1), transfers, {
-        deferral: { recordsMin: 1, rowsAtOnce: 0, rowsMax: 250 },
+        deferral: { recordsMin: 1, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 },
       });
       const rows = await database().query<{ matches: number }>(sql`
         select jsonb_array_length(matches) as matches from deferred_match order by id`);
