@@ -24,6 +24,8 @@ type Finality = {
   number(): number;
   /** Asks the nodes again if the last answer is older than 10 seconds. @throws Fault of the nodes. */
   refresh(tip: BlockId, signal: AbortSignal): Promise<void>;
+  /** The same, but nodes that can't answer are asked once in 10 seconds, because blocks would wait for them each time. */
+  keepUp(tip: BlockId, signal: AbortSignal): Promise<void>;
 };
 
 /** How often the nodes are asked for the final block. */
@@ -36,7 +38,7 @@ export function createFinality({
   metrics,
   finalityDepth,
 }: FinalityOptions): Finality {
-  let refreshedMs = Number.NEGATIVE_INFINITY;
+  let [askedMs, refreshedMs] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
   let finalizedNumber = 0;
 
   /** Whether a quorum of the nodes has the stored block at this height, or the parent of the first stored one. */
@@ -45,28 +47,34 @@ export function createFinality({
     return known !== undefined && known === (hash ?? (await nodes.corroborated(number, signal))?.hash);
   }
 
+  /**
+   * The final block never moves back, even if a node's tag does, and is always a stored block. If the tagged block
+   * is not stored yet, `finalityDepth` below the tip is a safe substitute, because it is older than the tagged block.
+   */
+  async function refresh(tip: BlockId, signal: AbortSignal): Promise<void> {
+    const nowMs = clock.steadyMs();
+    if (nowMs - refreshedMs < REFRESH_MS) return;
+    askedMs = nowMs;
+    const tagged = await nodes.finalized(signal);
+    const deep = { number: tip.number - finalityDepth, hash: undefined };
+    const named = tagged === undefined || tagged.number > tip.number ? deep : tagged;
+    const found = tagged === undefined || (await isStored(named, signal)) ? named.number : 0;
+    // Another process may have found a newer one while this process stood by.
+    const stored = (await findChain(database))?.finalizedNumber ?? 0;
+    finalizedNumber = Math.max(finalizedNumber, stored, found);
+    if (finalizedNumber > stored) await raiseFinalized(database, finalizedNumber);
+    refreshedMs = nowMs;
+    metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
+  }
+
   return {
     resume(number) {
       finalizedNumber = number;
     },
     number: () => finalizedNumber,
-    /**
-     * The final block never moves back, even if a node's tag does, and is always a stored block. If the tagged block
-     * is not stored yet, `finalityDepth` below the tip is a safe substitute, because it is older than the tagged block.
-     */
-    async refresh(tip, signal) {
-      const nowMs = clock.steadyMs();
-      if (nowMs - refreshedMs < REFRESH_MS) return;
-      const tagged = await nodes.finalized(signal);
-      const deep = { number: tip.number - finalityDepth, hash: undefined };
-      const named = tagged === undefined || tagged.number > tip.number ? deep : tagged;
-      const found = tagged === undefined || (await isStored(named, signal)) ? named.number : 0;
-      // Another process may have found a newer one while this process stood by.
-      const stored = (await findChain(database))?.finalizedNumber ?? 0;
-      finalizedNumber = Math.max(finalizedNumber, stored, found);
-      if (finalizedNumber > stored) await raiseFinalized(database, finalizedNumber);
-      refreshedMs = nowMs;
-      metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
+    refresh,
+    async keepUp(tip, signal) {
+      if (clock.steadyMs() - askedMs >= REFRESH_MS) await refresh(tip, signal);
     },
   };
 }

@@ -144,7 +144,7 @@ export function createFollower(options: FollowerOptions): Follower {
   async function atOrBehindTip(tip: BlockId, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
     metrics.chainLagSeconds.set(0);
     if (head.hash === tip.hash) {
-      await finality.refresh(tip, signal);
+      await finality.keepUp(tip, signal);
       return 'idle';
     }
     if (head.number === tip.number)
@@ -204,8 +204,8 @@ export function createFollower(options: FollowerOptions): Follower {
     if (tip !== undefined && ancestor !== undefined)
       reportReorg(options, { tip, newest, ancestor, depth: committed.orphanedCount });
     reportCommit(options, { blocks, notifications: committed.notificationCount, head, startedMs });
-    // After the commit, so that neither the wait for the nodes nor their Fault delays the blocks.
-    await finality.refresh(newest, signal);
+    // After the commit, so that neither the wait for the nodes nor their Fault delays these blocks.
+    await finality.keepUp(newest, signal);
     return 'worked';
   }
 

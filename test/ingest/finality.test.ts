@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../src/core/fault.ts';
 import { findChain, findTip } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { headerOf } from '../kit/chain-story.ts';
@@ -97,6 +98,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     clock.advance(10_000);
     await follower.step(signal);
     assert.equal(await readFinal(), 16, 'a clock that was set back does not hold up finality');
+  });
+
+  test('nodes that do not answer which block is final hold up blocks once in ten seconds', async () => {
+    const clock = createTestClock();
+    let asked = 0;
+    const chain = {
+      ...{
+        head: () => headerOf(HEAD),
+        at: (number: number) => headerOf(number),
+        asked: headerOf,
+        startBlock: 1,
+      },
+      get finalized(): number {
+        asked += 1;
+        throw new Fault('unavailable', 'finalized block not found');
+      },
+    };
+    const follower = followMadeUp(database(), chain, { clock, finalityDepth: DEPTH });
+    const outcomes: string[] = [];
+    const step = () => follower.step(signal).catch((error: Fault) => error.code);
+    while (((await findTip(database()))?.number ?? 0) < HEAD) outcomes.push(await step());
+    assert.ok(outcomes.length > 2);
+    assert.deepEqual(new Set(outcomes.slice(1)), new Set(['worked']));
+    assert.deepEqual([outcomes[0], asked], ['unavailable', 1]);
+    clock.advance(10_000);
+    assert.deepEqual([await step(), asked], ['unavailable', 2]);
   });
 
   test('a stored block that the tag names is final, and no block above it', async () => {
