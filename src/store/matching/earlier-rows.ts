@@ -81,7 +81,7 @@ const kindCodeOf = (kind: Sql): Sql =>
  * confirmations again unless a receiver may have seen it. After a removal notice the row gets the next even revision, with a new
  * schedule. Delivery of a withdrawn one resumes at once, and its failures still count.
  */
-export const earlierAmong = (reorgIds: readonly number[]): Sql => sql`, placed as materialized (
+export const earlierAmong = (reorgIds: readonly number[], watches: Sql): Sql => sql`, placed as materialized (
       select * from (
         select ${listed([...WANTED, ...RECORD, ...CONTENT])}, ${listed(STORED, (name) => `lag(n_${name}) over pair as n_${name}`)}
         from (
@@ -108,6 +108,7 @@ export const earlierAmong = (reorgIds: readonly number[]): Sql => sql`, placed a
           or n.state = 'waiting' and n.may_be_seen and n.reorg_id = any(${listOf(reorgIds)}::bigint[])) as stays
       from placed p cross join lateral (select ${listed(STORED, (name) => `p.n_${name} as ${name}`)}) as n
       where n.id is not null
+      union all ${endedAmong(reorgIds, watches)}
     ), fresh as materialized (
       select ${listed([...WANTED, ...RECORD, ...CONTENT].filter((name) => name !== 'kind'))}, ${kindCodeOf(sql`kind`)} as kind, ${replacedId} as replaces
       from (
@@ -122,6 +123,19 @@ export const earlierAmong = (reorgIds: readonly number[]): Sql => sql`, placed a
       ) as each_one
       where row is not null
     )`;
+
+/**
+ * Ended notifications of records that are deleted, in the columns of `earlier`. Those that these reorgs orphaned, and whose transfers stay,
+ * are in the log as before.
+ */
+const endedAmong = (reorgIds: readonly number[], watches: Sql): Sql => sql`
+      select null, n.lane_id, 'processed', null, null, n.unsent_epoch, n.block, n.new_ordinal, n.revision, n.shard_id, n.id, n.created_at,
+        n.lane_id, n.watched_address_id, n.unsent_epoch, n.retry_count, n.redelivery_count, n.next_retry_at, n.next_attempt_at,
+        n.may_be_seen, 'processed', true, false, true
+      from before n
+      where n.block is not null and n.reorg_id = any(${listOf(reorgIds)}::bigint[]) and n.state in ('processed', 'cancelled')
+        and ${isTransferMessage}
+        and not exists (select from ${watches} w where w.shard_id = n.shard_id and w.id = n.watched_address_id)`;
 
 /** The transfers of one kind in a transaction, of one record. */
 const ofKind = sql`partition by ${listed(RECORD)}, tx_hash, kind`;

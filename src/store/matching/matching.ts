@@ -89,7 +89,7 @@ export async function insertNotifications(
     t as (${transfersOf(all)}
     ), ${hasEarlier ? beforeAmong(statuses, isBefore) : sql``}
     ${wantedAmong(watches, { releasedNumber, confirmations, records, without, hasEarlier, reorgIds })}
-    ${hasEarlier ? earlierAmong(reorgIds) : sql``}`;
+    ${hasEarlier ? earlierAmong(reorgIds, watches) : sql``}`;
   const made = sql`
     made as materialized (
       select nextval('notification_id_seq') as id, ${now}::timestamptz as created_at, m.*

@@ -9,6 +9,8 @@ import {
   findTipTimes,
   insertChain,
 } from '../../../src/store/blocks/blocks.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { countOrphaned } from '../../../src/store/delivery/orphaned.ts';
 import { deleteWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import {
@@ -318,6 +320,31 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(await listStates(database()), ['withdrawn']);
+  });
+
+  test('a delivered notification of a deleted watched address is not orphaned by a reorg whose new branch has its transfer', async () => {
+    const record = await watchAddress(database());
+    const [stays, moves, goes] = [transferOf(), transferOf(), transferOf()];
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [stays, moves, goes]);
+    await attemptDue(database(), succeeds);
+    await deleteWatchedAddress(database(), 1, record.id, { now: noon });
+    await commitBlocks(database(), {
+      ...{ expectedTip: idOf(headerOf(2)), releasedNumber: 3, finalizedNumber: 0, now: noon },
+      reorg: { ancestorNumber: 1 },
+      blocks: [
+        { header: headerOf(2, 1, 1), proved: true, transfers: [stays] },
+        { header: headerOf(3, 1, 1), proved: true, transfers: [moves] },
+      ],
+    });
+    const rows = await database().query(sql`
+      select state, reorg_id is not null as is_orphaned, block_number as block from notification_status order by id`);
+    assert.deepEqual(rows, [
+      { state: 'processed', is_orphaned: false, block: 2 },
+      { state: 'processed', is_orphaned: false, block: 3 },
+      { state: 'processed', is_orphaned: true, block: 2 },
+    ]);
+    assert.equal((await countOrphaned(database())).count, 1);
   });
 
   test('the database belongs to the first chain that it was used with, and finality never moves back', async () => {
