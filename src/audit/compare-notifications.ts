@@ -193,12 +193,12 @@ function judgeReplaced(
 }
 
 function creationOf(
-  { watch, event: { transfer, stored }, occurrence }: ExpectedNotification,
+  { watch, event: { transfer, position, stored }, occurrence }: ExpectedNotification,
   { mayCreditTwice, insteadOf }: { mayCreditTwice: boolean; insteadOf?: number },
 ) {
   const repair: Repair = {
     ...{ action: 'create', watchedAddressId: watch.id, shardId: watch.shardId, address: watch.address },
-    ...{ transfer, occurrence },
+    ...{ transfer, occurrence, position },
     ...{ block: { number: stored.number, hash: stored.hash }, mayCreditTwice, insteadOf },
   };
   return { repairs: [repair], amount: transfer.amount, ...(mayCreditTwice && { mayCreditTwice }) };

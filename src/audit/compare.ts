@@ -75,8 +75,8 @@ export type UndecidedReason = keyof typeof nothingUndecided;
 
 export type ComparisonOutcome = Difference | UndecidedReason | 'equal';
 
-/** A transfer on the chain, with its stored block. */
-export type Event = { transfer: Transfer; stored: StoredBlock };
+/** A transfer on the chain, with its stored block. `position` among the transfers of the block, from 1. */
+export type Event = { transfer: Transfer; position: number; stored: StoredBlock };
 
 /** Transfers by position. Like a commit, takes each from the first block that has its transaction. */
 export type Events = ReadonlyMap<string, Event>;
@@ -124,9 +124,9 @@ export function differenceOf(
 export function eventsOf(blocks: readonly { read: ReadBlock; stored: StoredBlock }[]): Events {
   const events = new Map<string, Event>();
   for (const { read, stored } of blocks) {
-    for (const transfer of read.transfers) {
+    for (const [index, transfer] of read.transfers.entries()) {
       const key = keyOf(transfer);
-      if (!events.has(key)) events.set(key, { transfer, stored });
+      if (!events.has(key)) events.set(key, { transfer, position: index + 1, stored });
     }
   }
   return events;

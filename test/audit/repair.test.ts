@@ -152,6 +152,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('in strict order, missing notifications get their places among the transfers of their block back', async () => {
+    const chain = createPaidChain(database, { equalCalls: 3 });
+    await chain.follow({ strictOrder: true });
+    const list = () =>
+      database().query(sql`
+        select block_number, kind, ordinal, sequence from notification_status order by block_number, sequence, id`);
+    const before = await list();
+    await database().query(
+      sql`delete from notification_status where block_number = 3 and kind = 'internal' and ordinal > 0`,
+    );
+    assert.equal((await chain.apply(await chain.plan())).size, 2);
+    assert.deepEqual(await list(), before);
+  });
+
   test('content that differs from the chain is no longer sent, and the right content is sent under a new id', async () => {
     await follow();
     await damage(sql`amount = 17`, 2);

@@ -39,6 +39,8 @@ export type Repair =
       transfer: Transfer;
       /** Counts equal transfers of one transaction, from 0. */
       occurrence: number;
+      /** Among the transfers of its block, from 1. */
+      position: number;
       block: BlockId;
       /** Whether the receiver may have seen the transfer under another id, and so may credit it twice. */
       mayCreditTwice: boolean;
@@ -193,7 +195,7 @@ async function create(
   repair: Extract<Repair, { action: 'create' }>,
   moment: Moment,
 ): Promise<boolean> {
-  const { shardId, watchedAddressId, address, transfer, occurrence, block, insteadOf } = repair;
+  const { shardId, watchedAddressId, address, transfer, occurrence, position, block, insteadOf } = repair;
   const records = [{ shardId, id: watchedAddressId }];
   const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
   if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
@@ -207,7 +209,7 @@ async function create(
   // The other side of the transfer may be watched too. With its match, the record would get a second notification.
   const matches = (await listMatches(tx, blocks))
     .filter((match) => addressOf(match) === address)
-    .map((match) => ({ ...match, occurrence }));
+    .map((match) => ({ ...match, occurrence, position }));
   const made = await insertNotifications(tx, { blocks, matches, records, ...moment }, undefined);
   await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
   moment.ordered.push(...made.flatMap((one) => one.ordered ?? []));
