@@ -11,12 +11,8 @@ import { LEASE_MS } from '../delivery/deliver.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Database, Db } from '../store/db/db.ts';
 import { listLost } from '../store/db/lost-shards.ts';
-import {
-  type ClockState,
-  followStep,
-  readClockState,
-  repairSchedule,
-} from '../store/deployment/clock-steps.ts';
+import { type ClockState, followStep, readClockState } from '../store/deployment/clock-steps.ts';
+import { repairSchedule } from '../store/deployment/schedule-repair.ts';
 
 export type TimeSource = {
   /** The shared clock, which an administrator may set. */
@@ -43,7 +39,9 @@ const [START_ERROR_MS_MAX, START_TRIES_MAX] = [50, 5];
 const DRIFT_MS_MAX = 0.1;
 /** Statements in progress at a step may still write the old time: the longest time of a statement, with a margin. */
 const LATE_WRITES_MS = 130_000;
+/** How often the schedule is checked for them, if a check takes less than a tenth of that. It reads the whole queue. */
 const REPAIR_MS = 10_000;
+const REPAIR_PAUSES = 10;
 /**
  * Long enough for an operator to notice the step and correct it. A smaller step prunes rows that much too early at most, and
  * pauses of a virtual machine, which look like steps, may come each night.
@@ -140,7 +138,7 @@ export async function openCommonClock({
   };
 }
 
-/** Repairs the schedule at the start, after each step, and then every REPAIR_MS while late writes may still arrive. */
+/** Repairs the schedule at the start, after each step, and then again and again while late writes may still arrive. */
 function createScheduleRepair(
   database: Database,
   { clock, retryMinutes }: { clock: Clock; retryMinutes: readonly number[] },
@@ -148,6 +146,7 @@ function createScheduleRepair(
   let mustRepair = true;
   let repairedMs = clock.steadyMs();
   let repairsUntilMs = clock.steadyMs();
+  let pauseMs = REPAIR_MS;
   /** Lost shards (Citus) are repaired when they are back. */
   let isPartial = false;
   return {
@@ -156,7 +155,7 @@ function createScheduleRepair(
       repairsUntilMs = clock.steadyMs() + LATE_WRITES_MS;
     },
     async repair(): Promise<void> {
-      const isAgain = repairedMs < repairsUntilMs && clock.steadyMs() - repairedMs >= REPAIR_MS;
+      const isAgain = repairedMs < repairsUntilMs && clock.steadyMs() - repairedMs >= pauseMs;
       const isComplete = isPartial && (await listLost(database)).length === 0;
       if (!mustRepair && !isAgain && !isComplete) return;
       repairedMs = clock.steadyMs();
@@ -164,6 +163,7 @@ function createScheduleRepair(
         const outcome = await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS });
         mustRepair = outcome === 'unchanged';
         isPartial = outcome === 'partly';
+        pauseMs = Math.max(REPAIR_MS, REPAIR_PAUSES * (clock.steadyMs() - repairedMs));
       } catch (error) {
         if (!(error instanceof Fault) || database.isDistributed !== true) throw error;
         // A worker doesn't answer. The follower declares its shards lost, and the next repair leaves them out.

@@ -15,7 +15,7 @@ import type { Actor, Scheduler } from './scheduler.ts';
  */
 const POINTS = {
   followStep: /update clock_state\b/,
-  repairSchedule: /next_due = least\(next_due, case/,
+  repairSchedule: /select steps_ms from clock_state for share/,
   // One transaction removes the orphaned blocks and stores the new branch.
   switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,

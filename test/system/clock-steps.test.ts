@@ -46,6 +46,19 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   }
 
+  for (const step of [DAY_MS, -DAY_MS])
+    test(`a clock that is set by ${step / DAY_MS} days moves queues and visits with their retries`, async () => {
+      const { story, first } = await startStory();
+      await first.work();
+      story.step(step);
+      await first.follow();
+      const [times] = await database().query<Record<'retry' | 'queue' | 'visit', Date>>(sql`
+        select q.due_at as retry, l.next_due as queue, v.next_due as visit
+        from queue q, lane l, watcher_queue v where l.id = q.lane_id and v.watcher_id = l.watcher_id`);
+      const due = new Date(story.wall().getTime() + MINUTE_MS);
+      assert.deepEqual(times, { retry: due, queue: due, visit: due });
+    });
+
   test('an attempt carries the schedule by the current clock', async () => {
     const { story, first } = await startStory();
     await first.work();

@@ -2,14 +2,10 @@
  * Steps of the clock that all processes share. When that clock is set forward or back, the schedule moves with it, so that every
  * retry still follows after its interval.
  */
-import type { Clock } from '../../core/clock.ts';
-import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { listLost, requireAnswers, withoutLost } from '../db/lost-shards.ts';
-import { inReach } from '../db/shard-rows.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { requireAnswers } from '../db/lost-shards.ts';
+import { sql } from '../db/sql.ts';
 import { timeSum } from '../db/time-sum.ts';
-import { LANE_CHANNEL } from '../delivery/lanes.ts';
 
 export type ClockState = {
   /** Sum of all steps that the schedule has followed. */
@@ -60,9 +56,9 @@ type NoticedStep = {
 };
 
 /**
- * Moves every scheduled attempt by a step of the clock. Undefined if there was none, or another process has followed one meanwhile. Call
- * `repairSchedule` afterwards: it bounds the delay that a wrong measurement can cause, for example on a virtual machine that was
- * paused.
+ * Moves every scheduled attempt by a step of the clock, with its lane and the visits of its watcher. Undefined if there was none, or
+ * another process has followed one meanwhile. Call `repairSchedule` afterwards: it bounds the delay that a wrong measurement can cause, for
+ * example on a virtual machine that was paused.
  */
 export async function followStep(database: Database, seen: NoticedStep): Promise<ClockState | undefined> {
   await requireAnswers(database, 'all', 'a step of the clock');
@@ -84,7 +80,14 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     await moveTerms(tx, stepMs, now());
     // Renew all leases. A process may take lanes only after it has seen that their owner is gone.
     await tx.query(sql`
-      update lane set lease_until = ${new Date(now().getTime() + seen.leaseMs)} where owner is not null`);
+      update lane set
+        next_due = next_due + ${step},
+        lease_until = case when owner is not null then ${new Date(now().getTime() + seen.leaseMs)}::timestamptz end
+      where next_due is not null or owner is not null`);
+    // Visits are locked after lanes, and by id, as in `wakeLanes`.
+    await tx.query(sql`
+      select count(*) from (select watcher_id from watcher_queue order by watcher_id for update) as locked`);
+    await tx.query(sql`update watcher_queue set next_due = next_due + ${step} where next_due is not null`);
     // Read the time just before the commit, because other processes compare the steps with their clocks between two reads of
     // this row.
     const at = now();
@@ -115,78 +118,4 @@ async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
     update pair set backfill_until = backfill_until + ${stepMs}::bigint * interval '1 ms' where backfill_number is not null`);
   await tx.query(sql`
     update idempotent_answer set created_at = created_at + ${stepMs}::bigint * interval '1 ms'`);
-}
-
-/**
- * Brings back rows that are further in the future than the schedule allows. A process wrote them before it followed a step back,
- * or before a step that no process noticed. Every waiting lane is checked again. Changes nothing while this
- * process has not followed all steps, because its time would bring everything back too far. 'partly': on Citus, without lost shards.
- */
-export async function repairSchedule(
-  database: Database,
-  { clock, leaseMs, retryMinutes }: { clock: Clock; leaseMs: number; retryMinutes: readonly number[] },
-): Promise<'repaired' | 'partly' | 'unchanged'> {
-  await requireAnswers(database, 'present', 'the repair of the schedule');
-  const outcome = await database.transaction((tx) => bringBackRows(tx, clock, retryMinutes));
-  if (outcome === 'unchanged') return outcome;
-  // Lanes come after the commit of the rows. A lane that is given back before it takes its next due time from the old rows.
-  const isDone = await database.transaction((tx) => bringBackLanes(tx, clock, leaseMs));
-  return isDone ? outcome : 'unchanged';
-}
-
-async function bringBackRows(
-  tx: Tx,
-  clock: Clock,
-  retryMinutes: readonly number[],
-): Promise<'repaired' | 'partly' | 'unchanged'> {
-  const now = await lockSchedule(tx, clock, (time) => sql`next_due > ${time}`);
-  if (now === undefined) return 'unchanged';
-  const latest = latestOf(now, retryMinutes);
-  const lost = await listLost(tx);
-  const present = await withoutLost(tx, lost);
-  await tx.query(sql`
-    update queue n set
-      due_at = ${latest},
-      next_retry_at = case when next_retry_at is not null then ${latest} end
-    where state = 'waiting' and due_at > ${now} and due_at > ${latest}${inReach(present, sql`n.shard_id`)}`);
-  return lost.length === 0 ? 'repaired' : 'partly';
-}
-
-/** Returns false if this process has not followed all steps. */
-async function bringBackLanes(tx: Tx, clock: Clock, leaseMs: number): Promise<boolean> {
-  // A lane with an owner may be about to be given back by the old rows. Its lock waits for that.
-  const now = await lockSchedule(tx, clock, (time) => sql`next_due > ${time} or owner is not null`);
-  if (now === undefined) return false;
-  const leaseUntil = new Date(now.getTime() + leaseMs);
-  await tx.query(sql`
-    update lane set
-      next_due = least(next_due, case when next_due is not null then ${now}::timestamptz end),
-      lease_until = least(lease_until, case when owner is not null then ${leaseUntil}::timestamptz end)
-    where next_due > ${now} or lease_until > ${leaseUntil}`);
-  await tx.query(sql`
-    update watcher_queue set next_due = ${now} where watcher_id in (
-      select watcher_id from watcher_queue where next_due > ${now} order by watcher_id for update)`);
-  await tx.query(sql`select pg_notify(${LANE_CHANNEL}, '*')`);
-  return true;
-}
-
-/**
- * Locks the chosen lanes, in the same order as `followStep`, and the sum of steps, so that no process can follow another step meanwhile.
- * Returns the time, or undefined if this process has not followed all steps.
- */
-async function lockSchedule(tx: Tx, clock: Clock, chosen: (now: Date) => Sql): Promise<Date | undefined> {
-  // Read the time only once the transaction has its connection. Otherwise rows that others schedule meanwhile would seem too
-  // far ahead.
-  const [now, stepsMs] = [clock.now(), clock.stepsMs()];
-  await tx.query(sql`
-    select count(*) from (select id from lane where ${chosen(now)} order by id for update) as locked`);
-  const [state] = await tx.query<{ steps_ms: number }>(sql`select steps_ms from clock_state for share`);
-  return state?.steps_ms === stepsMs ? now : undefined;
-}
-
-/** The latest time at which notification `n` may be due: its retry interval from now after a failure, otherwise now. */
-function latestOf(now: Date, retryMinutes: readonly number[]): Sql {
-  const delay = sql`case when n.retry_count = 0 then interval '0' else
-    (${listOf(retryMinutes)}::double precision[])[least(n.retry_count, ${retryMinutes.length}::integer)] * interval '1 minute' end`;
-  return timeSum(sql`${now}::timestamptz`, delay);
 }

@@ -1,24 +1,118 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Database } from '../../../src/store/db/db.ts';
+import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
-import { repairSchedule } from '../../../src/store/deployment/clock-steps.ts';
-import { leaseDue } from '../../kit/attempts.ts';
+import { repairSchedule } from '../../../src/store/deployment/schedule-repair.ts';
+import { attemptDue, leaseDue } from '../../kit/attempts.ts';
 import { headerOf, later, listLanes, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
-import { createTestClock } from '../../kit/clock.ts';
-import { onPostgres } from '../../kit/each-database.ts';
+import { createTestClock, type TestClock } from '../../kit/clock.ts';
+import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { countWaiting } from '../../kit/in-line.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
+const timing = { clock: createTestClock(), leaseMs: 30_000, retryMinutes: [1, 60] };
+
+/** One watched address whose notification has failed once: it is due in a minute. */
+async function failOnce(database: Database): Promise<void> {
+  await watchAddress(database);
+  await mine(database, headerOf(1), [transferOf()]);
+  await attemptDue(database, { now: noon, succeeds: false });
+}
+
+/** When the only row, its lane and the visit of its watcher are due, in ms from noon. */
+async function readDueTimes(database: Database): Promise<(number | null | undefined)[]> {
+  const [row] = await database.query<Record<'row' | 'lane' | 'visit', Date | null>>(sql`
+    select q.due_at as row, l.next_due as lane, v.next_due as visit from queue q join lane l on l.id = q.lane_id
+    join watcher_queue v on v.watcher_id = l.watcher_id`);
+  return [row?.row, row?.lane, row?.visit].map((time) => time && time.getTime() - noon.getTime());
+}
+
+onEachDatabase(({ database }) => {
+  const dueTimes = () => readDueTimes(database());
+
+  test('a repair changes nothing of a schedule in which nothing is too late', async () => {
+    await failOnce(database());
+    assert.equal(await repairSchedule(database(), timing), 'repaired');
+    assert.deepEqual(await dueTimes(), [60_000, 60_000, 60_000]);
+  });
+
+  test('a repair brings back what is too late with its queue and the visit of its watcher, and nothing else', async () => {
+    await failOnce(database());
+    const late = later(86_400_000);
+    await database().query(sql`update lane set next_due = ${late}`);
+    await repairSchedule(database(), timing);
+    assert.deepEqual(await dueTimes(), [60_000, 0, 0], 'a queue that is due after its notification');
+    await database().query(sql`update lane set next_due = ${later(60_000)}`);
+    await database().query(sql`update watcher_queue set next_due = ${late}`);
+    await repairSchedule(database(), timing);
+    assert.deepEqual(await dueTimes(), [60_000, 60_000, 60_000], 'a visit after its queue');
+    await database().query(sql`update notification_status set next_attempt_at = ${late}`);
+    await repairSchedule(database(), timing);
+    assert.deepEqual(await dueTimes(), [60_000, 0, 0], 'a notification after its retry interval');
+  });
+
+  test('a repair shortens leases that end too late', async () => {
+    await failOnce(database());
+    await database().query(sql`update lane set owner = 1, lease_until = ${later(86_400_000)}`);
+    await repairSchedule(database(), timing);
+    const [lane] = await database().query<{ lease_until: Date }>(sql`select lease_until from lane`);
+    assert.deepEqual(lane?.lease_until, later(30_000));
+  });
+});
+
 onPostgres(({ database }) => {
+  /** Runs a repair in a transaction of this work, after it, until the repair has ended or waits. */
+  async function repairDuring(
+    work: (tx: Tx) => Promise<unknown>,
+    { clock }: { clock: TestClock },
+  ): Promise<{ hasWaited: boolean }> {
+    let [isRepaired, hasWaited] = [false, false];
+    let repairing: Promise<unknown> = Promise.resolve();
+    await database().transaction(async (tx) => {
+      await tx.query(sql`select id from lane order by id for update`);
+      repairing = repairSchedule(database(), { ...timing, clock }).then(() => {
+        isRepaired = true;
+      });
+      await waitUntil(
+        async () => {
+          hasWaited = (await countWaiting(database())) > 0;
+          return isRepaired || hasWaited;
+        },
+        { describe: 'the repair has ended, or waits for the queue' },
+      );
+      await work(tx);
+    });
+    await repairing;
+    return { hasWaited };
+  }
+
+  test('a repair waits for no queue while nothing is too late', async () => {
+    await failOnce(database());
+    const { hasWaited } = await repairDuring(async () => {}, { clock: createTestClock() });
+    assert.equal(hasWaited, false);
+  });
+
+  test('a failure that is recorded while a repair waits for its queue keeps its interval', async () => {
+    await failOnce(database());
+    await database().query(sql`update notification_status set next_attempt_at = ${later(86_400_000)}`);
+    const clock = createTestClock();
+    await repairDuring(
+      async (tx) => {
+        clock.advance(20_000);
+        await tx.query(sql`update queue set due_at = ${later(80_000)}, next_retry_at = ${later(80_000)}`);
+      },
+      { clock },
+    );
+    assert.deepEqual((await readDueTimes(database()))[0], 80_000);
+  });
+
   test('a queue that is given back while the schedule is repaired is due when its notifications are', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
     const lanes = await leaseDue(database(), { owner: 1, now: noon });
     // A process that missed a step of the clock wrote this time.
     await database().query(sql`update notification_status set next_attempt_at = ${later(86_400_000)}`);
-    const timing = { clock: createTestClock(), leaseMs: 30_000, retryMinutes: [1] };
     let isRepaired = false;
     let repairing: Promise<unknown> = Promise.resolve();
     const pausing: Database = {
