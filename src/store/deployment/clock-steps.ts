@@ -4,7 +4,7 @@
  */
 import type { Database, Db, Tx } from '../db/db.ts';
 import { requireAnswers } from '../db/lost-shards.ts';
-import { sql } from '../db/sql.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import { timeSum } from '../db/time-sum.ts';
 
 export type ClockState = {
@@ -41,6 +41,8 @@ export async function readClockState(db: Db): Promise<ClockState> {
 const toStep = (ms: number | null, at: Date | null): ClockStep | undefined =>
   ms === null || at === null ? undefined : { ms, at };
 
+/** Rows that one statement moves: 20 s on two cores, a sixth of the time after which a client gives up. */
+const MOVED_ROWS_MAX = 500_000;
 /** Longer than it takes to notice a step (a second), plus the second that `keys revoke` subtracts from its present time. */
 const REVOKED_SECONDS = 5;
 
@@ -53,6 +55,7 @@ type NoticedStep = {
   /** How long nothing is pruned after a step of at least `pausingStepMs`. */
   prunePauseMs: number;
   pausingStepMs: number;
+  rowsMax?: number;
 };
 
 /**
@@ -68,16 +71,17 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     await tx.query(sql`select count(*) from (select id from lane order by id for update) as locked`);
     await tx.query(sql`select from clock_state for update`);
     // Measure under the lock, so that no other process follows a later step in between.
-    const moved = await seen.measure(tx);
-    if (moved === undefined || (await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
-    const { movedMs, now } = moved;
+    const measured = await seen.measure(tx);
+    if (measured === undefined || (await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
+    const { movedMs, now } = measured;
     const stepMs = Math.round(movedMs);
     const step = sql`${stepMs}::bigint * interval '1 ms'`;
-    await tx.query(sql`
-      update queue set
-        due_at = ${timeSum(sql`due_at`, step)},
-        next_retry_at = ${timeSum(sql`next_retry_at`, step)}`);
+    const rowsMax = seen.rowsMax ?? MOVED_ROWS_MAX;
+    const moved = sql`due_at = ${timeSum(sql`due_at`, step)}, next_retry_at = ${timeSum(sql`next_retry_at`, step)}`;
+    await updateInParts(tx, { table: 'queue', set: moved, key: sql`id`, rowsMax });
     await moveTerms(tx, stepMs, now());
+    const created = sql`created_at = ${timeSum(sql`created_at`, step)}`;
+    await updateInParts(tx, { table: 'idempotent_answer', set: created, key: sql`hashtext(key)`, rowsMax });
     // Renew all leases. A process may take lanes only after it has seen that their owner is gone.
     await tx.query(sql`
       update lane set
@@ -116,6 +120,19 @@ async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
     update signing_secret set ends_at = ends_at + ${stepMs}::bigint * interval '1 ms' where ends_at is not null`);
   await tx.query(sql`
     update pair set backfill_until = backfill_until + ${stepMs}::bigint * interval '1 ms' where backfill_number is not null`);
-  await tx.query(sql`
-    update idempotent_answer set created_at = created_at + ${stepMs}::bigint * interval '1 ms'`);
+}
+
+/**
+ * Updates all rows of a table with statements of about `rowsMax` rows each. A single one of millions of rows takes longer than a client
+ * waits for its answer, so that the step would begin again and again. `key` divides the rows, and never changes.
+ */
+async function updateInParts(
+  tx: Tx,
+  { table, set, key, rowsMax }: { table: 'queue' | 'idempotent_answer'; set: Sql; key: Sql; rowsMax: number },
+): Promise<void> {
+  const [found] = await tx.query<{ rows: number }>(sql`select count(*) as rows from ${raw(table)}`);
+  const parts = Math.max(1, Math.ceil((found?.rows ?? 0) / rowsMax));
+  for (let part = 0; part < parts; part += 1)
+    await tx.query(sql`
+      update ${raw(table)} set ${set} where abs(mod(${key}, ${parts}::integer)) = ${part}::integer`);
 }

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
+import { followStep } from '../../../src/store/deployment/clock-steps.ts';
 import { repairSchedule } from '../../../src/store/deployment/schedule-repair.ts';
 import { attemptDue, leaseDue } from '../../kit/attempts.ts';
 import { headerOf, later, listLanes, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
@@ -58,6 +59,42 @@ onEachDatabase(({ database }) => {
     await repairSchedule(database(), timing);
     const [lane] = await database().query<{ lease_until: Date }>(sql`select lease_until from lane`);
     assert.deepEqual(lane?.lease_until, later(30_000));
+  });
+});
+
+onEachDatabase(({ database }) => {
+  test('a step moves each notification once, a bounded number of them with each statement', async () => {
+    await watchAddress(database());
+    await mine(
+      database(),
+      headerOf(1),
+      [1, 2, 3, 4, 5, 6, 7].map(() => transferOf()),
+    );
+    const statements: string[] = [];
+    const heard: Database = {
+      ...database(),
+      transaction: (work) =>
+        database().transaction((tx) =>
+          work({
+            ...tx,
+            query(statement) {
+              statements.push(statement.text);
+              return tx.query(statement);
+            },
+          }),
+        ),
+    };
+    await followStep(heard, {
+      ...{ stepsMs: 0, leaseMs: 30_000, prunePauseMs: 1, pausingStepMs: 60_000, rowsMax: 2 },
+      measure: async () => ({ movedMs: 5_000, now: () => later(5_000) }),
+    });
+    assert.equal(statements.filter((text) => /update queue\b/.test(text)).length, 4);
+    const rows = await database().query<{ due_at: Date }>(sql`select due_at from queue order by id`);
+    assert.deepEqual(
+      rows.map((row) => row.due_at),
+      rows.map(() => later(5_000)),
+    );
+    assert.equal(rows.length, 7);
   });
 });
 
