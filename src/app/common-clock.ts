@@ -23,7 +23,7 @@ export type CommonClock = {
   clock: Clock;
   /** Compares the clocks. Run it every CLOCK_MS. */
   step: Step;
-  /** False for a day after a step of a minute or more, because a clock set by mistake must not delete rows. */
+  /** False for up to a day after a step of a minute or more, because a clock set by mistake must not delete rows. */
   mayPrune(): boolean;
   /** The last step, while pruning waits because of it. */
   recentStep(): { ms: number; at: Date; pruneFrom: Date } | undefined;
@@ -105,7 +105,7 @@ export async function openCommonClock({
     if (followed === undefined) return;
     const jumpedMs = Math.round(newMs - offsetMs);
     const isPausing = Math.abs(jumpedMs) >= PRUNE_PAUSE.pausingStepMs;
-    const meaning = `the common clock was set; retries keep their intervals${isPausing ? ', and nothing is pruned for a day' : ''}`;
+    const meaning = `the common clock was set; retries keep their intervals${isPausing ? ', and nothing is pruned for up to a day' : ''}`;
     log.warn({ jumpedMs, meaning }, 'clock.jumped');
     adopt(followed, newMs);
   }

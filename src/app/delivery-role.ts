@@ -27,7 +27,7 @@ const REPAIR_MS = 2_000;
 const PRUNE_MS = 60_000;
 
 export function createDeliveryRole(
-  { config, log, metrics, clock, shares, keyRing, loops, unlessStepped }: Foundation,
+  { config, log, metrics, clock, shares, keyRing, loops, mayPrune, unlessStepped }: Foundation,
   {
     sender,
     sessions,
@@ -65,8 +65,8 @@ export function createDeliveryRole(
       runAside('receiver repair', createReceiverRepair(database), { idleMs: () => REPAIR_MS });
       const count = createDeliveryCount({ database, clock, attemptsMs: config.retention.attemptsMs });
       runAside('statistics', count.step, { idleMs: count.idleMs });
-      const pruner = createPruner({ database, clock, ...config.retention });
-      runAside('retention', unlessStepped(pruner), { idleMs: () => PRUNE_MS });
+      const pruner = createPruner({ database, clock, ...config.retention, mayPrune });
+      runAside('retention', pruner, { idleMs: () => PRUNE_MS });
     },
   };
 }

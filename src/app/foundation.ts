@@ -53,7 +53,9 @@ export type Foundation = {
   loops: Loops;
   /** Retries while the database or the nodes don't answer, for as long as the start may take. */
   atStart<T>(what: 'database' | 'nodes', attempt: () => Promise<T>): Promise<T>;
-  /** Skips the step after the clock was set, because a clock that is a year ahead by mistake must not prune everything. */
+  /** False after the clock was set, because a clock that is a year ahead by mistake must not prune everything. */
+  mayPrune(): boolean;
+  /** Skips the step meanwhile. */
   unlessStepped(step: Step): Step;
 };
 
@@ -81,6 +83,7 @@ export async function openFoundation(
   const clock = options.clock ?? stored.common.clock;
   const writes = createWriteHealth(actingFor(PROBE, database), clock);
   const loops = createLoops({ clock, log, metrics });
+  const mayPrune = () => common === undefined || common.mayPrune();
   const start = startAbort(signal);
   // A service that fails during its start ends its loops.
   onAbort(loops.signal, () => start.abort(loops.signal.reason));
@@ -109,7 +112,7 @@ export async function openFoundation(
     },
     loops,
     atStart: retrying(start.signal),
-    unlessStepped: (step) => async (abort) =>
-      common === undefined || common.mayPrune() ? step(abort) : 'idle',
+    mayPrune,
+    unlessStepped: (step) => async (abort) => (mayPrune() ? step(abort) : 'idle'),
   };
 }

@@ -210,6 +210,32 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.equal(first.mayPrune(), true);
   });
 
+  test('a virtual machine that is suspended each night prunes, and a larger step begins another pause', async () => {
+    const { story, first } = await startStory();
+    const hours = async (count: number) => {
+      story.advance(count * 60 * MINUTE_MS);
+      await first.follow();
+    };
+    story.step(2 * 60 * MINUTE_MS);
+    await first.follow();
+    const suspended = first.recentStep();
+    await hours(22);
+    story.step(2 * 60 * MINUTE_MS);
+    await first.follow();
+    assert.deepEqual([first.recentStep()?.at, first.mayPrune()], [suspended?.at, false]);
+    await hours(2);
+    assert.equal(first.mayPrune(), true, 'a day after the first night');
+    story.step(2 * 60 * MINUTE_MS);
+    await first.follow();
+    await hours(23);
+    story.step(YEAR_MS);
+    await first.follow();
+    await hours(23);
+    assert.equal(first.mayPrune(), false, 'for a day after the clock was set by a year');
+    await hours(1);
+    assert.equal(first.mayPrune(), true);
+  });
+
   test('a reading that comes late at the start, or is wrong once, is no step', async () => {
     const { story } = await startStory();
     story.delayReading(2 * SECOND_MS);

@@ -72,7 +72,8 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     await tx.query(sql`select from clock_state for update`);
     // Measure under the lock, so that no other process follows a later step in between.
     const measured = await seen.measure(tx);
-    if (measured === undefined || (await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
+    const before = await readClockState(tx);
+    if (measured === undefined || before.stepsMs !== seen.stepsMs) return undefined;
     const { movedMs, now } = measured;
     const stepMs = Math.round(movedMs);
     const step = sql`${stepMs}::bigint * interval '1 ms'`;
@@ -95,13 +96,28 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     // Read the time just before the commit, because other processes compare the steps with their clocks between two reads of
     // this row.
     const at = now();
-    const pausing = sql`, prune_from = ${new Date(at.getTime() + seen.prunePauseMs)},
-      pausing_step_ms = ${stepMs}::bigint, pausing_step_at = ${at}`;
+    const pausing = pauseAfter(before, { ms: stepMs, at }, seen);
     await tx.query(sql`
-      update clock_state set steps_ms = steps_ms + ${stepMs}::bigint, last_step_ms = ${stepMs}::bigint,
-        last_step_at = ${at}${Math.abs(stepMs) < seen.pausingStepMs ? sql`` : pausing}`);
+      update clock_state set steps_ms = steps_ms + ${stepMs}::bigint, last_step_ms = ${stepMs}::bigint, last_step_at = ${at},
+        prune_from = ${pausing?.pruneFrom ?? null}, pausing_step_ms = ${pausing?.ms ?? null}::bigint,
+        pausing_step_at = ${pausing?.at ?? null}`);
     return readClockState(tx);
   });
+}
+
+/**
+ * How long nothing is pruned after this step. A step that is shorter than a pause doesn't prolong one that has begun: a virtual machine
+ * that is suspended each night would never prune. A longer one always begins a pause, because it could delete the most.
+ */
+function pauseAfter(
+  { pausing }: ClockState,
+  step: ClockStep,
+  { pausingStepMs, prunePauseMs }: NoticedStep,
+): ClockState['pausing'] {
+  if (Math.abs(step.ms) < pausingStepMs) return pausing;
+  const begun = pausing && { ...pausing, pruneFrom: new Date(pausing.pruneFrom.getTime() + step.ms) };
+  if (begun !== undefined && begun.pruneFrom > step.at && Math.abs(step.ms) < prunePauseMs) return begun;
+  return { ...step, pruneFrom: new Date(step.at.getTime() + prunePauseMs) };
 }
 
 /**

@@ -38,23 +38,21 @@ const [CROWDED_LOOK_MS, LOOK_MS] = [3_600_000, 60_000];
 /** Dropping a partition copies at most this many rows of each kind, because blocks and delivery wait for it. */
 const COPIED_ROWS_MAX = 10_000;
 
-type Maintenance = {
-  now: Date;
-  before: Record<Partitioned, Date>;
+/** Rows of each table from before this time may be deleted. */
+type Limits = Record<Partitioned, Date>;
+
+type OldPartitions = {
+  before: Limits;
   /** Kept between calls. */
   crowded: Crowded;
   clock: Pick<Clock, 'steadyMs'>;
 };
 
-/**
- * Creates missing partitions, analyzes new ones, and drops one partition of each table whose last row is older than its limit, except
- * crowded ones. A partition waits for a later call while another transaction uses the table. Returns whether it dropped one.
- */
-export async function maintainPartitions(
+/** Creates missing partitions and analyzes new ones. A partition waits for a later call while another transaction uses the table. */
+export async function preparePartitions(
   database: Database,
-  { now, before, crowded, clock }: Maintenance,
-): Promise<boolean> {
-  let isDropped = false;
+  { now, before }: { now: Date; before: Limits },
+): Promise<void> {
   for (const table of partitioned) {
     const lengthMs = lengthOf(now.getTime() - before[table].getTime());
     const times = { nowMs: now.getTime(), lengthMs };
@@ -65,6 +63,20 @@ export async function maintainPartitions(
       await unlessLocked(database, (tx) => createPartitions(tx, table, missing));
     }
     await analyzeNew(database, table);
+  }
+}
+
+/**
+ * Drops one partition of each table whose last row is older than its limit, except crowded ones. A partition waits for a later call while
+ * another transaction uses the table. Returns whether it dropped one.
+ */
+export async function dropOldPartitions(
+  database: Database,
+  { before, crowded, clock }: OldPartitions,
+): Promise<boolean> {
+  let isDropped = false;
+  for (const table of partitioned) {
+    const spans = await listSpans(database, table);
     for (const old of spans.filter(({ until }) => until <= before[table].getTime())) {
       if (table === 'notification' && (await isCrowded(database, old, { crowded, clock }))) continue;
       if (await dropSpan(database, table, old)) {
@@ -81,7 +93,7 @@ export async function maintainPartitions(
 async function isCrowded(
   database: Database,
   span: Span,
-  { crowded, clock }: Pick<Maintenance, 'crowded' | 'clock'>,
+  { crowded, clock }: Pick<OldPartitions, 'crowded' | 'clock'>,
 ): Promise<boolean> {
   const name = nameOf('notification', span);
   const lookedMs = clock.steadyMs();

@@ -14,9 +14,10 @@ import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
 import {
   type Crowded,
+  dropOldPartitions,
   finalNumber,
   isOutsidePartitions,
-  maintainPartitions,
+  preparePartitions,
   unlessGone,
 } from './partitions.ts';
 import { raisePruneMark } from './prune-marks.ts';
@@ -37,8 +38,10 @@ export function createPruner(options: {
   attemptsMs: number;
   notificationsMs: number;
   observationsMs: number;
+  /** While it is false, partitions are created, and nothing is deleted. */
+  mayPrune?(): boolean;
 }): Step {
-  const { database, clock, attemptsMs, notificationsMs, observationsMs } = options;
+  const { database, clock, attemptsMs, notificationsMs, observationsMs, mayPrune = () => true } = options;
   const crowded: Crowded = new Map();
   const pruneCrowded = createCrowdedPruner(database);
   const pruneEnded = createEndedPruner(database, clock);
@@ -50,8 +53,10 @@ export function createPruner(options: {
       delivery_attempt: new Date(now - attemptsMs),
       record_delivery_sum: new Date(now - STATISTICS_RETENTION_MS),
     };
+    await preparePartitions(database, { now: new Date(now), before });
+    if (!mayPrune()) return 'idle';
     await raisePruneMark(database, 'notification', before.notification);
-    const isDropped = await maintainPartitions(database, { now: new Date(now), before, crowded, clock });
+    const isDropped = await dropOldPartitions(database, { before, crowded, clock });
     const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
     const notifications = await pruneNotifications(database, before.notification, STEP_ROWS);
     const hasEnded = await pruneEnded(before.notification, isDropped);

@@ -89,7 +89,8 @@ const EVENTS: Record<string, LogEvent> = {
   'clock.jumped': {
     level: 'warn',
     fields: 'jumpedMs, meaning',
-    meaning: "The database's clock was set. After a step of a minute or more, pruning pauses for a day.",
+    meaning:
+      "The database's clock was set. After a step of a minute or more, pruning pauses for up to a day.",
   },
   'limits.counted': {
     level: 'info',

@@ -4,14 +4,13 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { systemClock } from '../../../src/core/clock.ts';
 import { areTablesDistributed, distributeTables } from '../../../src/store/db/citus.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createDeliveryCount } from '../../../src/store/delivery/count-deliveries.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
-import { DAY_MS, maintainPartitions } from '../../../src/store/retention/partitions.ts';
+import { DAY_MS, preparePartitions } from '../../../src/store/retention/partitions.ts';
 import { deleteWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { startChainbell } from '../../cli/chainbell.ts';
 import { attemptDue } from '../../kit/attempts.ts';
@@ -42,7 +41,7 @@ async function filledContentOf(database: Database): Promise<Map<string, string[]
 async function fill(database: Database): Promise<void> {
   const before = new Date(noon.getTime() - 10 * DAY_MS);
   const limits = { notification: before, delivery_attempt: before, record_delivery_sum: before };
-  await maintainPartitions(database, { now: noon, before: limits, crowded: new Map(), clock: systemClock() });
+  await preparePartitions(database, { now: noon, before: limits });
   await database.query(sql`update record_counting set is_counted = true`);
   await database.query(
     sql`insert into watcher (id, name, created_at, slices) overriding system value values (1, 'sliced', ${noon}, ${SLICES})`,

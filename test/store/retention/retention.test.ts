@@ -137,6 +137,23 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await days(), [0, 0]);
   });
 
+  test('while nothing may be pruned, partitions are created and nothing is deleted', async () => {
+    const { clock, prune } = createStory(database());
+    await prune(signal);
+    await insertAttempts(database(), noon, 1);
+    clock.advance(30 * 24 * HOUR_MS);
+    const retention = { attemptsMs: HOUR_MS, notificationsMs: HOUR_MS, observationsMs: HOUR_MS };
+    let mayPrune = false;
+    const paused = createPruner({ database: database(), clock, ...retention, mayPrune: () => mayPrune });
+    await paused(signal);
+    assert.equal(await countAttempts(database()), 1);
+    await insertAttempts(database(), clock.now(), 1);
+    assert.deepEqual(await database().query(sql`select id from delivery_attempt_default`), []);
+    mayPrune = true;
+    await paused(signal);
+    assert.equal(await countAttempts(database()), 1);
+  });
+
   test('rows of a partition are dropped together, and its waiting notifications stay', async () => {
     const { clock, prune } = createStory(database());
     await prune(signal);
