@@ -79,11 +79,11 @@ export type Connections = { follower: number; api: number; delivery: number };
 
 /**
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
- * operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
+ * limits such as that of the NOTIFY queue, operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
  * failover, a transaction that the server ended because it took or was idle for too long, and a privilege that the role lacks.
  */
 const RETRYABLE =
-  /^(08|42501|53|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+  /^(08|42501|53|54000|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
@@ -128,12 +128,16 @@ export function adviceOnRefusal(error: unknown): string | undefined {
   return REFUSALS.find(([pattern]) => pattern.test(about))?.[1];
 }
 
-const ADVICE: readonly [code: RegExp, advice: string][] = [
+const ADVICE: readonly [codeAndMessage: RegExp, advice: string][] = [
   [READ_ONLY, READ_ONLY_ADVICE],
   [/^42501/, `Grant the privilege to the role in ${URL_SETTING}, or make that role the owner`],
   [
     /^53300/,
     "Raise the server's max_connections or the limit of this role or database, lower database.connections, or end other clients",
+  ],
+  [
+    /^54000 .*NOTIFY/,
+    'End the session that listens in an open transaction, of whatever program on this server: pg_stat_activity lists it, and the log of the server has its PID. pg_notification_queue_usage() shows how full the queue is',
   ],
   [
     /^(57014|25P04)/,
@@ -165,7 +169,7 @@ export function databaseError(error: unknown): unknown {
   const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
   if (!mayRetry && refusal === undefined && !nested && !isBroken) return error;
   const message = messageOf(error);
-  const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1] ?? refusal;
+  const advice = ADVICE.find(([pattern]) => pattern.test(`${code} ${message}`))?.[1] ?? refusal;
   const told = advice === undefined ? message : `${message}. ${advice}`;
   const text = nested || UNREACHABLE.test(code) ? `no connection (${message}). ${UNREACHABLE_ADVICE}` : told;
   return new Fault('unavailable', `database: ${text}`, { cause: error });

@@ -30,8 +30,8 @@ const PROBE_PAUSE_MS = 1_000;
 const PROBE_MS_MAX = 1_000;
 /** SQLSTATEs that a retry resolves and that say nothing about disk or server: serialization, locks, cancel. */
 const PASSING = /^(40|55P03|57014)/;
-/** Access denied, resources, operator intervention, system errors, internal errors, read-only. */
-const LASTING = /^(08|28|53|57|58|XX|25006)/;
+/** Access denied, resources, limits, operator intervention, system errors, internal errors, read-only. */
+const LASTING = /^(08|28|53|54|57|58|XX|25006)/;
 
 const ADVICE: readonly [pattern: RegExp, advice: string][] = [
   [/^(53100|ENOSPC)/, 'The disk is full. Free space on the volume of the database.'],

@@ -60,6 +60,17 @@ onEachDatabase(({ kind, database }) => {
     assert.ok(isUnavailable(databaseError(dying)));
   });
 
+  test('a full NOTIFY queue is no bug, and the message says what to do', async () => {
+    const fail = database().script(
+      `do $$ begin raise exception 'too many notifications in the NOTIFY queue' using errcode = '54000'; end $$`,
+    );
+    await assert.rejects(fail, (error: Error) => {
+      assert.ok(isUnavailable(error));
+      assert.match(error.message, /pg_notification_queue_usage/);
+      return true;
+    });
+  });
+
   test('parameters of every type arrive unchanged, including arrays with nulls', async () => {
     const time = new Date('2025-11-20T12:00:00.123Z');
     const [row] = await database().query<{ bytes: Uint8Array }>(sql`

@@ -58,6 +58,7 @@ onEachDatabase(({ database }) => {
       ['28P01', /user and password/],
       ['42501', /Grant the privilege to the role/],
       ['53300', /max_connections/],
+      ['54000', /server's log/],
       ['57P03', /Check that it runs/],
       ['08006', /Check that it runs/],
       ['58030', /server's log/],
