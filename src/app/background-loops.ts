@@ -16,19 +16,21 @@ export type Loops = {
   run(name: string, step: Step, timing: LoopTiming): void;
   /** For work that blocks and webhooks don't depend on: a bug stops only this work, which is tried again. */
   runAside(name: string, step: Step, timing: LoopTiming): void;
+  /** Like `run`, but the loop goes on until the others and the rest of the process have ended. */
+  runToTheEnd(name: string, step: Step, timing: LoopTiming): void;
   /** The work that fails now. */
   readonly failing: WorkWatch['failing'];
   /** Resolves when the loops of this name have ended. */
   ended(name: string): Promise<void>;
-  /** The loops that have not ended, once each. */
+  /** The loops that have not ended, once each, without those that wait for them. */
   running(): string[];
-  /** Aborts when the loops must end. */
+  /** Aborts when the loops must end, except those that go on to the end. */
   readonly signal: AbortSignal;
   /** Resolves with the error when a bug has ended a loop. */
   readonly failed: Promise<Error>;
   /** Reports a bug in a part that runs no loop. */
   fail(error: Error): void;
-  /** Aborts the signal; resolves when `others` and all loops have ended. */
+  /** Aborts the signal, and the loops that go on to the end after `others` and the other loops. Resolves when all have ended. */
   end(others?: () => Promise<void>): Promise<void>;
 };
 
@@ -44,10 +46,17 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
   const closing = new AbortController();
   const { signal } = closing;
   const failure = Promise.withResolvers<Error>();
+  const ended = new AbortController();
   const loops = new Map<Promise<void>, string>();
+  const lastLoops = new Map<Promise<void>, string>();
   const work = createWorkWatch(clock);
 
-  function start(name: string, step: Step, given: LoopTiming & Partial<LoopOptions>): void {
+  function start(
+    name: string,
+    step: Step,
+    given: LoopTiming & Partial<LoopOptions>,
+    group: Map<Promise<void>, string> = loops,
+  ): void {
     const onFault = (fault: Fault, retryMs: number) => {
       work.fault(name);
       log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
@@ -58,17 +67,18 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
       return outcome;
     };
     const loop = runLoop(watched, { name, clock, signal, retryMsMax: RETRY_MS_MAX, onFault, ...given });
-    const ended = loop
+    const running = loop
       .catch((error: Error) => failure.resolve(error))
-      .finally(() => void loops.delete(ended));
-    loops.set(ended, name);
+      .finally(() => void group.delete(running));
+    group.set(running, name);
   }
 
   return {
     signal,
     failed: failure.promise,
     fail: failure.resolve,
-    run: start,
+    run: (name, step, timing) => start(name, step, timing),
+    runToTheEnd: (name, step, timing) => start(name, step, { ...timing, signal: ended.signal }, lastLoops),
     runAside(name, step, timing) {
       const watched: Step = async (abort) => {
         work.begin(name);
@@ -87,11 +97,16 @@ export function createLoops({ clock, log, metrics }: Needs): Loops {
     async ended(name) {
       await Promise.all(loops.entries().flatMap(([loop, other]) => (other === name ? [loop] : [])));
     },
-    running: () => [...new Set(loops.values())],
+    running: () => [...new Set((loops.size > 0 ? loops : lastLoops).values())],
     async end(others) {
       closing.abort();
-      await others?.();
-      await Promise.all(loops.keys());
+      try {
+        await others?.();
+        await Promise.all(loops.keys());
+      } finally {
+        ended.abort();
+      }
+      await Promise.all(lastLoops.keys());
     },
   };
 }

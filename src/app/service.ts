@@ -259,7 +259,8 @@ function startLoops(
   if (common !== undefined) loops.run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax });
   // No other process can change the schema of an embedded database.
   if (database.kind === 'postgres') loops.run('schema', schema.step, { idleMs: () => SCHEMA_MS });
-  loops.run('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax });
+  // While attempts end, which may take longer than a process may be silent, the others must not report this one as lost.
+  loops.runToTheEnd('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax });
   if (active.has('delivery')) delivery.run();
   if (active.has('api')) loops.run('attempt bell', bell.ask, { idleMs: () => ASK_MS, wake: bell.askWake });
   if (active.has('prices'))

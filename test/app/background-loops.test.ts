@@ -47,3 +47,39 @@ test('a loop that blocks or webhooks depend on is listed once its steps have fai
   await waitUntil(() => loops.failing().length === 0);
   await loops.end();
 });
+
+test('the heartbeat of a process goes on until its attempts have ended', async () => {
+  const clock = createTestClock();
+  const loops = createLoops({ clock, log: silentLog(), metrics: createMetrics('1') });
+  let beats = 0;
+  loops.runToTheEnd(
+    'heartbeat',
+    async () => {
+      beats += 1;
+      return 'idle';
+    },
+    { idleMs: () => 1_000 },
+  );
+  const attempts = Promise.withResolvers<void>();
+  const commit = Promise.withResolvers<'idle'>();
+  loops.run('follower', () => commit.promise, { idleMs: () => 1_000 });
+  const beat = async () => {
+    const before = beats;
+    await waitUntil(() => clock.waits().length > 0);
+    clock.advance(1_000);
+    await waitUntil(() => beats > before);
+  };
+  let isStopped = false;
+  const stopping = loops
+    .end(() => attempts.promise)
+    .then(() => {
+      isStopped = true;
+    });
+  await beat();
+  attempts.resolve();
+  await beat();
+  assert.deepEqual([isStopped, loops.running()], [false, ['follower']]);
+  commit.resolve('idle');
+  await stopping;
+  assert.deepEqual([clock.waits(), loops.running()], [[], []]);
+});
