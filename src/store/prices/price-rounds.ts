@@ -134,6 +134,7 @@ export async function pruneObservations(db: Db, before: Date, limit: number): Pr
   const rows = await db.query(sql`
     delete from price_observation where ctid = any(array(
       select ctid from price_observation where round_at < ${before} order by round_at limit ${limit}))
+      and round_at < ${before}
     returning id`);
   return rows.length;
 }

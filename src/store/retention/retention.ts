@@ -77,6 +77,7 @@ async function pruneDeliverySums(db: Db, before: Date, limit: number): Promise<n
     const rows = await db.query(sql`
       delete from ${raw(table)} where ctid = any(array(
         select ctid from ${raw(table)} where started_at < ${before} order by started_at limit ${limit}))
+        and started_at < ${before}
       returning shard_id`);
     counts.push(rows.length);
   }
@@ -98,6 +99,7 @@ async function pruneAttempts(db: Db, before: Date, limit: number): Promise<numbe
   const rows = await db.query(sql`
     delete from delivery_attempt_default where ctid = any(array(
       select ctid from delivery_attempt_default where started_at < ${before} order by started_at limit ${limit}))
+      and started_at < ${before}
     returning id`);
   return rows.length;
 }

@@ -60,11 +60,15 @@ export function doOnce<T>(
   });
 }
 
-/** Deletes up to `limit` answers from before `before`, and returns their number. */
+/**
+ * Deletes up to `limit` answers from before `before`, and returns their number. The outer condition is for a row that waited for its lock:
+ * minor versions of PostgreSQL from before November 2025 delete its new version, which is the answer to a new request, wherever it is.
+ */
 export async function pruneAnswers(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
     delete from idempotent_answer where ctid = any(array(
       select ctid from idempotent_answer where created_at < ${before} order by created_at limit ${limit}))
+      and created_at < ${before}
     returning part`);
   return rows.length;
 }
