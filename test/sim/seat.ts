@@ -15,7 +15,8 @@ import type { Actor, Scheduler } from './scheduler.ts';
  */
 const POINTS = {
   followStep: /update clock_state\b/,
-  repairSchedule: /select steps_ms from clock_state for share/,
+  // Usually it finds nothing too late, so this is its look.
+  repairSchedule: /select from queue n where n\.state = 'waiting' and n\.due_at >/,
   // One transaction removes the orphaned blocks and stores the new branch.
   switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,
