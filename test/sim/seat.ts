@@ -16,7 +16,7 @@ import type { Actor, Scheduler } from './scheduler.ts';
 const POINTS = {
   followStep: /update clock_state\b/,
   // Usually it finds nothing too late, so this is its look.
-  repairSchedule: /select from queue n where n\.state = 'waiting' and n\.due_at >/,
+  repairSchedule: /select n\.id from queue n where n\.state = 'waiting' and n\.due_at >/,
   // One transaction removes the orphaned blocks and stores the new branch.
   switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,

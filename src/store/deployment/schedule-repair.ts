@@ -82,7 +82,7 @@ function isLate(db: Db, { clock, retryMinutes }: Timing): Sql {
  * million rows.
  */
 async function hasLateRows(db: Db, timing: Timing): Promise<boolean> {
-  const rows = await db.query(sql`select from queue n where ${isLate(db, timing)} limit 1`);
+  const rows = await db.query(sql`select n.id from queue n where ${isLate(db, timing)} limit 1`);
   return rows.length > 0;
 }
 

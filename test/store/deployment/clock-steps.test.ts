@@ -5,6 +5,7 @@ import { sql } from '../../../src/store/db/sql.ts';
 import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
 import { followStep } from '../../../src/store/deployment/clock-steps.ts';
 import { repairSchedule } from '../../../src/store/deployment/schedule-repair.ts';
+import { asDistributed } from '../../kit/as-distributed.ts';
 import { attemptDue, leaseDue } from '../../kit/attempts.ts';
 import { headerOf, later, listLanes, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../../kit/clock.ts';
@@ -123,6 +124,25 @@ onPostgres(({ database }) => {
     await repairing;
     return { hasWaited };
   }
+
+  test('on Citus, a repair brings back queues that are due after their notifications, and these', async () => {
+    await failOnce(database());
+    // No workers, so none has to answer.
+    if (database().isDistributed !== true)
+      await database().script(`
+        create or replace view pg_dist_shard as
+          select 0 as shardid, 'queue'::regclass as logicalrelid, '0' as shardminvalue, '0' as shardmaxvalue where false`);
+    const distributed = await asDistributed(database());
+    await repairSchedule(distributed, timing);
+    assert.deepEqual(await readDueTimes(database()), [60_000, 60_000, 60_000]);
+    await database().query(sql`update lane set next_due = ${later(86_400_000)}`);
+    await repairSchedule(distributed, timing);
+    assert.deepEqual(await readDueTimes(database()), [60_000, 0, 0]);
+    await database().query(sql`update notification_status set next_attempt_at = ${later(86_400_000)}`);
+    await database().query(sql`update lane set next_due = ${later(86_400_000)}`);
+    await repairSchedule(distributed, timing);
+    assert.deepEqual(await readDueTimes(database()), [60_000, 0, 0]);
+  });
 
   test('a repair waits for no queue while nothing is too late', async () => {
     await failOnce(database());
