@@ -6,6 +6,7 @@ import type { Address, Hash } from '../../src/core/hex.ts';
 import type { Transfer } from '../../src/domain/block.ts';
 import type { SimChain } from './chain.ts';
 import {
+  hasEndedGone,
   isOpen,
   type Notification,
   onReinclusion,
@@ -131,6 +132,9 @@ export function createOracle({ chain, confirmations, areSharesReleased, fail }: 
         const orphan = notifications.get(key);
         // What is in both branches stays, whatever its watched address selects by now.
         const isKept = orphan !== undefined && orphaned.has(orphan) && !record.isGone;
+        // So does what has ended, although its watched address is gone.
+        if (orphan !== undefined && orphaned.has(orphan) && hasEndedGone(orphan))
+          Object.assign(orphan, { isOrphaned: false, block: number });
         const isWatched = watches(record, transfer, addresses?.get(record.id)) && isMeant(record.id);
         if (!isKept && !isWatched) continue;
         const { settings } = record;

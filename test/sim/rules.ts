@@ -79,6 +79,10 @@ export function undo(one: Notification): void {
   else if (isOpen(one)) one.state = 'withdrawn';
 }
 
+/** Whether its watched address is deleted, and nothing more is sent of it. */
+export const hasEndedGone = ({ record, revision, state }: Notification): boolean =>
+  record.isGone && revision % 2 === 0 && (state === 'processed' || state === 'cancelled');
+
 /** Its transfer is on the chain again. `fresh` is a new notification of it. `isSwitch`: it is in both branches of a reorg. */
 export function onReinclusion(
   one: Notification,
