@@ -81,8 +81,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const { clock, log, metrics, reader, stopping } = options;
   const underWay = new Set<number>();
   let retriesUnderWay = 0;
-  /** Whether the last attempt that started was a retry. */
-  let wasRetry = false;
+  /** Whether the last attempt that started was a retry. Leases of a lane begin in turn, because each may make a single attempt. */
+  let wasRetry = lane.epoch % 2 === 0;
   let firsts: Due[] = [];
   let retries: Due[] = [];
   /** Until when the rows read ahead are used. */

@@ -40,7 +40,7 @@ function startLanes(change = (fair: FairSlots) => fair, limits?: FairLimits) {
     clock,
     attempts,
     /** With this many retries and first attempts. */
-    begin(laneId: number, retries: number, firsts = 0): LaneRun {
+    begin(laneId: number, retries: number, firsts = 0, epoch = 1): LaneRun {
       const ids = Array.from({ length: retries + firsts }, (_, index) => laneId * 100 + index);
       due.set(
         laneId,
@@ -51,7 +51,7 @@ function startLanes(change = (fair: FairSlots) => fair, limits?: FairLimits) {
         watcherId: 7,
         shardId: laneId,
         origin: 'https://hooks.example.com',
-        epoch: 1,
+        epoch,
       };
       return runLane(lane, {
         ...{ clock, fair, log: silentLog(), metrics: createMetrics('test'), nativeSymbol: 'ETH' },
@@ -116,6 +116,19 @@ test('a lane that may make one attempt at a time sends first attempts and retrie
     lanes.attempts.at(-1)?.fail();
   }
   await lane.done;
+});
+
+test('leases of a lane that may make one attempt each begin with first attempts and retries in turn', async () => {
+  const one = { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 };
+  const lanes = startLanes((fair) => fair, one);
+  for (let epoch = 1; epoch <= 4; epoch++) {
+    const lane = lanes.begin(1, 9, 9, epoch);
+    await waitUntil(() => lanes.attempts.length === epoch, { describe: `attempt ${epoch}` });
+    lane.giveWay();
+    lanes.attempts.at(-1)?.fail();
+    await lane.done;
+  }
+  assert.equal(lanes.attempts.map(({ retryCount }) => retryCount).join(''), '1010');
 });
 
 test('a poll asks again for retries that could not start', async () => {

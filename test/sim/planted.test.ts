@@ -4,7 +4,7 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 17,
+    likely: 34,
     steps: 2_000,
     problem: /settled .* although it had lost lane/,
   },
@@ -16,13 +16,13 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 14,
+    likely: 122,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
-    likely: 22,
+    likely: 86,
     problem: /was sent, and does not count as seen/,
   },
   {
@@ -40,7 +40,7 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 17,
+    likely: 86,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
@@ -57,7 +57,7 @@ testBugs([
   {
     name: 'retention that drops a day with its pending notifications is found',
     bug: 'drop of pending',
-    likely: 92,
+    likely: 48,
     problem: /^notification \d+ is deleted, and (waiting|held)$/,
   },
   {

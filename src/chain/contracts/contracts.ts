@@ -59,16 +59,25 @@ export async function readAtBlock<T>(
     return await read(nodes, block.hash);
   } catch (error) {
     if (!(error instanceof Fault) || signal.aborted) throw error;
-    const having = nodesWith(block, nodes);
+    const answered = new Set<string>();
+    const having = nodesWith(block, nodes, answered);
     const value = await read(having, block.number);
-    // A node without batches answers the calls of a request in any order.
-    await having.ask([], () => undefined, signal);
+    // A node without batches answers the calls of a request in any order. So it is asked once more, and no other one instead.
+    const name = await having.ask([], (_, checked) => checked, signal);
+    if (nodes.agreed === undefined && (answered.size > 1 || !answered.has(name)))
+      throw new Fault(
+        'unavailable',
+        `${[...answered, name].join(', ')} answered, so they may have had different blocks ${block.number}`,
+      );
     return value;
   }
 }
 
-/** Each request also asks for the block at its number, before and after the calls, so that a reorg between them is noticed. */
-function nodesWith({ number, hash }: BlockId, nodes: ContractReader): ContractReader {
+/**
+ * Each request also asks for the block at its number, before and after the calls, so that a reorg between them is noticed. Adds the names
+ * of the nodes that answer.
+ */
+function nodesWith({ number, hash }: BlockId, nodes: ContractReader, answered: Set<string>): ContractReader {
   const named = { method: 'eth_getBlockByNumber', params: [quantityOf(number), false] };
   return {
     ...nodes,
@@ -83,6 +92,7 @@ function nodesWith({ number, hash }: BlockId, nodes: ContractReader): ContractRe
               throw new Fault('unavailable', `${name} does not have ${hash} as block ${number}`);
           }
           const value = read(answers, name);
+          if (calls.length > 0) answered.add(name);
           // Clients add different fields to a block, so the blocks don't decide whether answers are equal.
           return { value, key: keyOf?.(value) ?? keyOfAnswers(answers) };
         },

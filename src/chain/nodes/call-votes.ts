@@ -61,5 +61,9 @@ export function keyOfAnswers(answers: readonly RpcAnswer[]): string {
   return text.toLowerCase();
 }
 
-const describeCalls = (calls: readonly RpcCall[]) =>
-  `${[...new Set(calls.map(({ method }) => method))].join(', ')} at ${JSON.stringify(calls[0]?.params.at(-1))}`;
+/** The methods and the block, which `eth_getBlockByNumber` names first and calls name last. */
+function describeCalls(calls: readonly RpcCall[]): string {
+  const call = calls.find(({ method }) => method !== 'eth_getBlockByNumber');
+  const block = call === undefined ? calls[0]?.params[0] : call.params.at(-1);
+  return `${[...new Set(calls.map(({ method }) => method))].join(', ')} at ${JSON.stringify(block)}`;
+}

@@ -183,7 +183,7 @@ export async function listNotificationsOf(
     least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.sequence,
     n.version`;
   const isWanted = sql`n.reorg_id is null and n.state <> 'withdrawn'`;
-  const statuses = await statusesOf(db, { from, to }, keys, isWanted);
+  const statuses = await statusesOf(db, { from, to }, keys, { condition: isWanted, range });
   const rows = await db.query<NotificationRow>(sql`
     select ${columns} from ${statuses} n
     where n.block_number between ${from} and ${to} and ${isWanted} and ${isInRange(sql`n.shard_id`, sql`n.watched_address_id`, range)}
@@ -254,7 +254,7 @@ export async function listSentOrphans(
 ): Promise<SentOrphan[]> {
   const columns = sql`n.shard_id, n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
     n.processed_at`;
-  const statuses = await statusesOf(db, { from, to }, keys, isSentAndOrphaned);
+  const statuses = await statusesOf(db, { from, to }, keys, { condition: isSentAndOrphaned, range });
   // Citus has applied this condition already.
   const isSent = db.isDistributed === true ? sql`true` : isSentAndOrphaned;
   const rows = await db.query<SentOrphanRow>(sql`
@@ -300,15 +300,16 @@ type SentOrphanRow = Pick<
   | 'processed_at'
 > & { is_of_block: boolean };
 
-/** The notifications of these blocks, and of these keys. On a single server the condition is left to the statement. */
+/** The notifications of these blocks, and of these keys, in the range. On a single server the conditions are left to the statement. */
 function statusesOf(
   db: Db,
   { from, to }: { from: number; to: number },
   keys: readonly NotificationKey[],
-  condition: Sql,
+  { condition, range }: { condition: Sql; range: RecordRange },
 ): Promise<Sql> {
   const isOfKeys = isOfTransactions(keys.map(({ txHash }) => txHash));
-  const where = sql`(n.block_number between ${from} and ${to} or ${isOfKeys}) and ${condition}`;
+  const where = sql`(n.block_number between ${from} and ${to} or ${isOfKeys}) and ${condition}
+    and ${isInRange(sql`n.shard_id`, sql`n.watched_address_id`, range)}`;
   return tableOf(db, 'notification_status', { alias: 'n', where });
 }
 

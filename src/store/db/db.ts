@@ -78,12 +78,12 @@ export type SharedDatabase = Database & {
 export type Connections = { follower: number; api: number; delivery: number };
 
 /**
- * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
- * limits such as that of the NOTIFY queue, operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
- * failover, a transaction that the server ended because it took or was idle for too long, and a privilege that the role lacks.
+ * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources, a full NOTIFY queue, operator
+ * intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a failover, a transaction
+ * that the server ended because it took or was idle for too long, and a privilege that the role lacks.
  */
 const RETRYABLE =
-  /^(08|42501|53|54000|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+  /^(08|42501|53|54000 .*NOTIFY|57|58|25006|25P0[34]|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
@@ -166,7 +166,8 @@ export function databaseError(error: unknown): unknown {
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
   const isBroken = code === INTERNAL && (BROKEN_TEXT.test(error.message) || isOfCopy(error));
   const refusal = adviceOnRefusal(error);
-  const mayRetry = RETRYABLE.test(code) || (code === '' && RETRYABLE_TEXT.test(error.message));
+  const mayRetry =
+    RETRYABLE.test(`${code} ${error.message}`) || (code === '' && RETRYABLE_TEXT.test(error.message));
   if (!mayRetry && refusal === undefined && !nested && !isBroken) return error;
   const message = messageOf(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(`${code} ${message}`))?.[1] ?? refusal;

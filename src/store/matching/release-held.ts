@@ -28,12 +28,12 @@ export type ReleaseLimits = {
   shareMin: number;
   shareMax: number;
   /**
-   * Groups (`DueGroup`) that one transaction looks at, because the backlog of one watcher can have groups of thousands of blocks. The next
+   * Groups (`DueGroup`) that one transaction looks at, because the backlog of one watcher can have groups of many thousand blocks. The next
    * transaction goes on after them. On Citus, all are counted.
    */
   groupsMax: number;
 };
-const releaseLimits: ReleaseLimits = { atOnce: 5_000, shareMin: 50, shareMax: 500, groupsMax: 250 };
+const releaseLimits: ReleaseLimits = { atOnce: 5_000, shareMin: 50, shareMax: 500, groupsMax: 2_500 };
 
 /** `hasMore`: some that are due are still held. `last`: the last group that it looked at, if there may be further ones. */
 type Released = { counts: StoredCount[]; hasMore: boolean; last?: GroupKey | undefined };
@@ -117,7 +117,10 @@ async function releaseInShards(
   return countStored(await tx.query<ChangedRow>(release(isInShards(sql`shard_id`, shards))));
 }
 
-/** Releases all of the watchers with few due notifications, and the same number of each of the others, the oldest of each shard first. */
+/**
+ * Of the groups that it looks at: releases all of the watchers with few due notifications, and the same number of each of the others, the
+ * oldest of each shard first.
+ */
 async function releaseShares(
   tx: Tx,
   { isDue, release, laneIds }: Release,

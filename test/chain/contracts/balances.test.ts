@@ -170,6 +170,29 @@ for (const [how, late] of [
     );
   });
 
+test('asked by number, the block of the node that answered counts, and not that of another one', async () => {
+  let left = Number.POSITIVE_INFINITY;
+  const first = byNumber(() => {
+    left = 1;
+  });
+  const { eth_getBlockByNumber: found } = first;
+  first.eth_getBlockByNumber = (params) => {
+    left -= 1;
+    return left < 0 ? makeNodeBlock(9, { branch: 1 }).block : found?.(params);
+  };
+  await withNodes([first, byNumber()], async ({ nodes, scripted }) => {
+    await assert.rejects(read(nodes), /may have had different blocks 9/);
+    assert.deepEqual(
+      [0, 1].map((index) =>
+        nodeAt(scripted, index).calls.some(
+          ({ method, params }) => method === 'eth_call' && params[1] === '0x9',
+        ),
+      ),
+      [true, false],
+    );
+  });
+});
+
 test('an answer without any balance is a Fault', () =>
   withNodes([{ ...complete(), eth_getBalance: () => null }], async ({ nodes }) => {
     await assert.rejects(read(nodes), Fault);

@@ -140,10 +140,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         '2 held 1',
         '2 waiting 2',
       ]);
-      await database().query(sql`insert into reorg (happened_at, ancestor_number) values (${noon}, 9)`);
-      for (let count = 0; count < 9; count++) await write(database(), options);
+      while ((await write(database(), options)) !== undefined);
       assert.deepEqual(await countStates(database()), ['1 waiting 18', '2 waiting 3']);
-      assert.equal(await write(database(), options), undefined);
+      // After a reorg, some that were released may be held again.
+      await database().query(
+        sql`update queue set state = 'held', release_number = 1 where state = 'waiting'`,
+      );
+      await database().query(sql`insert into reorg (happened_at, ancestor_number) values (${noon}, 9)`);
+      await write(database(), options);
+      assert.deepEqual(await countStates(database()), [
+        '1 held 16',
+        '1 waiting 2',
+        '2 held 1',
+        '2 waiting 2',
+      ]);
     });
 
     test('in strict order, shares keep the order of each watched address', async () => {
