@@ -75,9 +75,9 @@ function lagSeconds(lagBlocks: number | null, tip: Stored['tip'], now: Date): nu
   return lagBlocks === 0 ? 0 : ageSeconds(tip.minedAt, now);
 }
 
-function describeQueue({ oldestDueAt, ...counts }: QueueStatistics, now: Date) {
+function describeQueue({ oldestDueAt, isComplete, ...counts }: QueueStatistics, now: Date) {
   const age = oldestDueAt === undefined ? 0 : ageSeconds(oldestDueAt, now);
-  return { ...counts, oldest_due_age_seconds: age };
+  return { ...counts, oldest_due_age_seconds: age, is_complete: isComplete };
 }
 
 function describeStep(step: ReturnType<CommonClock['recentStep']>) {

@@ -57,9 +57,7 @@ export async function refreshPairMetrics(
   now: Date,
 ): Promise<void> {
   const pairs = await describePairs(config, database, now);
-  metrics.pairPriceDeviation.reset();
-  metrics.pairLpDeviation.reset();
-  metrics.pairDeviates.reset();
+  removePairMetrics(metrics);
   for (const { id, price_deviation, lp_deviation, deviates } of pairs) {
     if (price_deviation === null || lp_deviation === null) continue;
     const pair = String(id);
@@ -67,6 +65,13 @@ export async function refreshPairMetrics(
     metrics.pairLpDeviation.set({ pair }, lp_deviation);
     metrics.pairDeviates.set({ pair }, deviates ? 1 : 0);
   }
+}
+
+/** While the database can't be read, because the deviations would be old. */
+export function removePairMetrics(metrics: Metrics): void {
+  metrics.pairPriceDeviation.reset();
+  metrics.pairLpDeviation.reset();
+  metrics.pairDeviates.reset();
 }
 
 /** The current prices, with one query for each asset. A price that is too old counts as missing. */

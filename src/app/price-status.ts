@@ -47,3 +47,9 @@ export async function refreshPriceMetrics(
     metrics.priceStale.set({ asset }, stale ? 1 : 0);
   }
 }
+
+/** While the database can't be read, because the ages would be old. */
+export function removePriceMetrics(metrics: Metrics): void {
+  metrics.priceAgeSeconds.reset();
+  metrics.priceStale.reset();
+}

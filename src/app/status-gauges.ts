@@ -4,15 +4,15 @@
 import { never } from '../core/abort.ts';
 import { ageSeconds } from '../core/age.ts';
 import { firstOrLate } from '../core/bounded-wait.ts';
-import type { Metrics } from '../core/metrics.ts';
 import { countMissed } from '../store/blocks/missed-blocks.ts';
 import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import { queueStatistics } from '../store/delivery/pending.ts';
 import type { Trouble } from './deployment-status.ts';
 import { refreshNotificationMetrics, removeNotificationMetrics } from './notification-status.ts';
-import { refreshPairMetrics } from './pair-status.ts';
-import { refreshPriceMetrics } from './price-status.ts';
+import { refreshPairMetrics, removePairMetrics } from './pair-status.ts';
+import { refreshPriceMetrics, removePriceMetrics } from './price-status.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
+import { shareReading } from './shared-reading.ts';
 import type { StatusOptions } from './stored-status.ts';
 
 type States = {
@@ -27,8 +27,7 @@ const states = ['ok', 'degraded', 'holding'] as const;
 /** Sets the gauges, in a limited time. Without the database, the nodes still give their part. */
 export function createRefresh(options: StatusOptions, { findOwn, findState }: States): () => Promise<void> {
   const { nodes, clock, metrics, deployment } = options;
-  /** Scrapes share it, so that those that a slow database holds up don't take all connections. */
-  let refreshing: Promise<void> | undefined;
+  const refreshStored = createStoredRefresh(options);
 
   async function refreshState(now: Date): Promise<void> {
     const own = nodes && (await findOwn().catch(() => undefined));
@@ -48,44 +47,76 @@ export function createRefresh(options: StatusOptions, { findOwn, findState }: St
     const now = clock.now();
     for (const { name, throttle } of nodes?.status() ?? [])
       metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
-    refreshing ??= refreshStored(options, now).finally(() => {
-      refreshing = undefined;
-    });
-    const [stored] = await Promise.allSettled([
-      firstOrLate({ clock, signal: never }, [refreshing], DATABASE_MS_MAX),
-      refreshState(now),
-      refreshShown(),
-    ]);
+    const [stored] = await Promise.allSettled([refreshStored(now), refreshState(now), refreshShown()]);
     if (stored.status === 'rejected') throw stored.reason;
-    if (stored.value === 'late') removeStoredGauges(metrics);
   };
 }
 
-/** Sets the gauges of what is stored. When the database can't be read, removes those whose values would be old, and rejects. */
-async function refreshStored({ config, database, metrics }: StatusOptions, now: Date): Promise<void> {
-  const lost = await countMissed(database);
-  metrics.lostWorkers.set(lost.length);
-  metrics.missedBlocks.set(Math.max(0, ...lost.map(({ blocks }) => blocks)));
-  const present = await withoutLost(withLimit(database, DATABASE_MS_MAX), lost);
-  const queue = await queueStatistics(present, now).catch((error: unknown) => {
-    removeStoredGauges(metrics);
-    throw error;
-  });
-  metrics.webhookWaiting.set(queue.waiting + queue.held + queue.deferred);
-  metrics.webhookDue.set(queue.due);
-  metrics.webhookOldestDueSeconds.set(
-    queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
-  );
-  await refreshNotificationMetrics(config, { database: present, metrics });
-  await refreshPriceMetrics(config, { database, metrics }, now);
-  await refreshPairMetrics(config, { database, metrics }, now);
+/** Gauges that are read from the database together. */
+type Part = {
+  /** Reads and sets them. */
+  refresh(now: Date): Promise<void>;
+  /** Removes them, because their values would be old. */
+  remove(): void;
+};
+
+/**
+ * Sets the gauges of what is stored. A part that can't be read in time loses its gauges and no others. Rejects after all parts if one
+ * can't be read at all.
+ */
+function createStoredRefresh(options: StatusOptions): (now: Date) => Promise<void> {
+  const { clock } = options;
+  const parts = partsOf(options).map(({ refresh, remove }) => ({
+    // Scrapes share it, so that those that a slow database holds up don't take all connections.
+    refresh: shareReading(refresh, { clock, keepMs: 0 }),
+    remove,
+  }));
+  return async (now) => {
+    const outcomes = await Promise.allSettled(
+      parts.map(({ refresh }) => firstOrLate({ clock, signal: never }, [refresh(now)], DATABASE_MS_MAX)),
+    );
+    for (const [index, outcome] of outcomes.entries())
+      if (outcome.status === 'rejected' || outcome.value === 'late') parts[index]?.remove();
+    for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+  };
 }
 
-/** Removes the gauges that are read from the database. */
-function removeStoredGauges(metrics: Metrics): void {
-  for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
-    gauge.remove();
-  removeNotificationMetrics(metrics);
-  metrics.priceAgeSeconds.reset();
-  metrics.priceStale.reset();
+function partsOf({ config, database, metrics, clock }: StatusOptions): Part[] {
+  const findLost = shareReading(() => countMissed(database), { clock, keepMs: 0 });
+  const present = async (now: Date) => withoutLost(withLimit(database, DATABASE_MS_MAX), await findLost(now));
+  return [
+    {
+      async refresh(now) {
+        const lost = await findLost(now);
+        metrics.lostWorkers.set(lost.length);
+        metrics.missedBlocks.set(Math.max(0, ...lost.map(({ blocks }) => blocks)));
+      },
+      remove: () => removeAll([metrics.lostWorkers, metrics.missedBlocks]),
+    },
+    {
+      async refresh(now) {
+        const { oldestDueAt, ...counts } = await queueStatistics(await present(now), now);
+        metrics.webhookWaiting.set(counts.waiting + counts.held + counts.deferred);
+        metrics.webhookDue.set(counts.due);
+        metrics.webhookOldestDueSeconds.set(oldestDueAt === undefined ? 0 : ageSeconds(oldestDueAt, now));
+      },
+      remove: () => removeAll([metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds]),
+    },
+    {
+      refresh: async (now) => refreshNotificationMetrics(config, { database: await present(now), metrics }),
+      remove: () => removeNotificationMetrics(metrics),
+    },
+    {
+      refresh: (now) => refreshPriceMetrics(config, { database, metrics }, now),
+      remove: () => removePriceMetrics(metrics),
+    },
+    {
+      refresh: (now) => refreshPairMetrics(config, { database, metrics }, now),
+      remove: () => removePairMetrics(metrics),
+    },
+  ];
+}
+
+function removeAll(gauges: readonly { remove(): void }[]): void {
+  for (const gauge of gauges) gauge.remove();
 }

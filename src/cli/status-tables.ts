@@ -82,9 +82,9 @@ function describeCursor(status: StatusBody): string {
 }
 
 function describeQueue(queue: StatusBody['queue']): string {
-  return queue === null
-    ? 'unknown'
-    : `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}`;
+  if (queue === null) return 'unknown';
+  const shown = (count: number) => `${count.toLocaleString('en-US')}${queue.is_complete ? '' : '+'}`;
+  return `${shown(queue.waiting)} waiting, ${shown(queue.due)} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${shown(queue.held)} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}`;
 }
 
 function priceTables({ prices }: StatusBody): string[] {

@@ -126,8 +126,11 @@ const deliveryMetrics = ({ counter, gauge, histogram }: Factory) => ({
     'webhook_requests_repeated_total',
     'Requests repeated within their attempt, because the receiver closed the kept-alive connection.',
   ),
-  webhookWaiting: gauge('webhook_waiting', 'Notifications that wait for an attempt.'),
-  webhookDue: gauge('webhook_due', 'Notifications whose attempt is due.'),
+  webhookWaiting: gauge(
+    'webhook_waiting',
+    'Notifications that wait for an attempt. Waiting and held ones are each counted up to 100,000.',
+  ),
+  webhookDue: gauge('webhook_due', 'Notifications whose attempt is due, counted up to 100,000.'),
   webhookOldestDueSeconds: gauge(
     'webhook_oldest_due_age_seconds',
     'How long the oldest due notification has been due.',

@@ -142,6 +142,16 @@ describe('status without a service', () => {
       assert.match(out, line);
   });
 
+  test('counts of the queue that stopped at their maximum say so', async () => {
+    const queue = {
+      ...{ deferred: 0, held: 0, waiting: 100_000, due: 7, oldest_due_age_seconds: 60, is_complete: false },
+    };
+    const body = JSON.stringify({ ...STATUS_EXAMPLE, queue });
+    await using service = await startReceiver({ answer: { body } });
+    const { out } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
+    assert.match(out, /^queue +100,000\+ waiting, 7\+ due \(the oldest for 60 s\), 0\+ held$/m);
+  });
+
   test('lists that the service cannot read are named', async () => {
     const body = JSON.stringify({
       ...STATUS_EXAMPLE,

@@ -198,7 +198,10 @@ function Waiting({
     queue === undefined
       ? known.reduce((sum, { waiting }) => sum + (waiting ?? 0), 0)
       : queue.waiting + queue.deferred;
-  const isExact = queue !== undefined || (areAll && known.every((one) => one.waiting_is_complete !== false));
+  const isExact =
+    queue === undefined
+      ? areAll && known.every((one) => one.waiting_is_complete !== false)
+      : queue.is_complete !== false;
   const isBad = count > 0 && known.some(isTroubled);
   return (
     <Figure
@@ -211,7 +214,7 @@ function Waiting({
             ? oldestNote(known)
             : queue === undefined
               ? texts.overview.notAllCounted
-              : texts.overview.due(formatCount(queue.due))
+              : texts.overview.due(`${formatCount(queue.due)}${isExact ? '' : '+'}`)
       }
       noteIcon={isBad ? 'alert' : undefined}
       tone={isBad ? 'is-warn' : ''}

@@ -2,10 +2,12 @@
  * The schema of the body of /status, which `chainbell status` prints too.
  */
 import { type Static, type TSchema, Type } from 'typebox';
+import { PENDING_COUNTED_MAX } from '../../store/delivery/pending.ts';
 import { deploymentExample, deploymentFields } from './deployment-body.ts';
 
 const orNull = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const Time = Type.String({ description: 'ISO 8601 UTC.' });
+const counted = { description: `Counted up to ${PENDING_COUNTED_MAX}.` };
 const CheckStateText = Type.Enum(['enforced', 'calibrating', 'off']);
 
 const Price = Type.Object({
@@ -238,10 +240,13 @@ export const StatusBody = Type.Object(
             description:
               'Notifications of watchers with many watched addresses for one chain address that have yet to be written.',
           }),
-          held: Type.Integer(),
-          waiting: Type.Integer(),
-          due: Type.Integer(),
+          held: Type.Integer(counted),
+          waiting: Type.Integer(counted),
+          due: Type.Integer(counted),
           oldest_due_age_seconds: Type.Number(),
+          is_complete: Type.Boolean({
+            description: `False if more than ${PENDING_COUNTED_MAX} are held or waiting. \`held\`, \`waiting\` and \`due\` then mean at least that many.`,
+          }),
         },
         {
           description:
@@ -359,7 +364,7 @@ export const STATUS_EXAMPLE: StatusBody = {
     replica: null,
     lost_shards: [],
   },
-  queue: { deferred: 0, held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
+  queue: { deferred: 0, held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0, is_complete: true },
   ...deploymentExample,
   watchers_over_pending_limit: 0,
   orphaned: { count: 0, since: null },

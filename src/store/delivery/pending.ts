@@ -6,6 +6,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { inReach } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { findLateWatchers } from './lateness.ts';
 import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
 
 /** Counting this many takes some ten milliseconds. */
@@ -43,11 +44,13 @@ export async function listPendingAbove(
 }
 
 /**
- * Counts of the queue in one snapshot. Nothing of a suspended watcher is due. `deferred` counts notifications whose rows have
- * not been written yet.
+ * Counts of the queue in one snapshot, up to PENDING_COUNTED_MAX. Nothing of a suspended watcher is due. `deferred` counts
+ * notifications whose rows have not been written yet, without that limit.
  */
 export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
   oldestDueAt: Date | undefined;
+  /** False if there are more. The counts then mean at least that many. */
+  isComplete: boolean;
 };
 
 /** The shards of suspended watchers, as an array. On Citus they are read before, because the table is on the coordinator. */
@@ -59,29 +62,45 @@ async function suspendedShards(db: Db): Promise<Sql> {
   return sql`${listOf(rows.map(({ id }) => id))}::bigint[]`;
 }
 
-export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
+export async function queueStatistics(
+  db: Db,
+  now: Date,
+  countedMax = PENDING_COUNTED_MAX,
+): Promise<QueueStatistics> {
   const suspended = await suspendedShards(db);
+  // On Citus, the shards count their rows side by side. With a limit, the coordinator would read and count them all.
+  const limit = db.isDistributed === true ? sql`` : sql` limit ${countedMax + 1}`;
   // Each part has a partial index that contains exactly its rows. With the shard in each, Citus counts in the shards.
-  const waiting = (attempts: Sql) => sql`
+  const waiting = (attempts: Sql) => sql`(
     select shard_id, 'waiting' as state,
       case when shard_id <> all(${suspended}) then due_at end as due_at
-    from queue where state = 'waiting' and ${attempts}${inReach(db, sql`shard_id`)}`;
+    from queue where state = 'waiting' and ${attempts}${inReach(db, sql`shard_id`)}${limit})`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select count(*) filter (where state = 'held') as held,
       count(*) filter (where state = 'waiting') as waiting,
       count(*) filter (where state = 'waiting' and due_at <= ${now}) as due,
       min(due_at) filter (where state = 'waiting' and due_at <= ${now}) as oldest
     from (
-      select shard_id, 'held' as state, null::timestamptz as due_at from queue where state = 'held'${inReach(db, sql`shard_id`)}
+      (select shard_id, 'held' as state, null::timestamptz as due_at from queue where state = 'held'${inReach(db, sql`shard_id`)}${limit})
       union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
     ) as pending`);
+  const { held = 0, waiting: all = 0, due = 0, oldest = null } = row ?? {};
+  const isComplete = held <= countedMax && all <= countedMax;
   return {
     deferred: await countDeferred(db),
-    held: row?.held ?? 0,
-    waiting: row?.waiting ?? 0,
-    due: row?.due ?? 0,
-    oldestDueAt: row?.oldest ?? undefined,
+    held: Math.min(held, countedMax),
+    waiting: Math.min(all, countedMax),
+    due: Math.min(due, countedMax),
+    oldestDueAt:
+      isComplete || db.isDistributed === true ? (oldest ?? undefined) : await findOldestDue(db, now, oldest),
+    isComplete,
   };
+}
+
+/** The oldest due time, where `counted` is the oldest of those that were counted. Reads it by the indexes. */
+async function findOldestDue(db: Db, now: Date, counted: Date | null): Promise<Date | undefined> {
+  const { oldestDueAt } = await findLateWatchers(db, now, { lateMs: 0, limit: 1 });
+  return counted !== null && (oldestDueAt === undefined || counted < oldestDueAt) ? counted : oldestDueAt;
 }
 
 /** Upper bound of the deferred notifications. A watched address whose flags exclude a transfer gets none for it. */

@@ -278,7 +278,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
       clock_step: null,
       replica: null,
       lost_shards: [],
-      queue: { deferred: 0, held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20 },
+      queue: { deferred: 0, held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20, is_complete: true },
       ...{ processes: null, missing: null, receivers: null, late: null },
       orphaned: { count: 0, since: null },
       watchers_over_pending_limit: null,
@@ -439,7 +439,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
         cursor: null,
         lag_blocks: null,
         lag_seconds: null,
-        queue: { deferred: 0, held: 0, waiting: 0, due: 0, oldest_due_age_seconds: 0 },
+        queue: { deferred: 0, held: 0, waiting: 0, due: 0, oldest_due_age_seconds: 0, is_complete: true },
       },
     );
   });

@@ -405,6 +405,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       waiting: 0,
       due: 0,
       oldestDueAt: undefined,
+      isComplete: true,
     });
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()], { now: later(1) });
@@ -416,7 +417,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       waiting: 3,
       due: 2,
       oldestDueAt: later(1),
+      isComplete: true,
     });
+  });
+
+  test('the queue statistics stop counting at their maximum, say so, and still show the oldest due time', async () => {
+    await watchAddress(database());
+    for (const number of [1, 2, 3])
+      await mine(database(), headerOf(number), [transferOf()], { now: later(10 - number) });
+    const read = (max: number) => queueStatistics(database(), later(60_000), max);
+    const counts = { deferred: 0, held: 0, oldestDueAt: later(7) };
+    assert.deepEqual(await read(2), { ...counts, waiting: 2, due: 2, isComplete: false });
+    assert.deepEqual(await read(3), { ...counts, waiting: 3, due: 3, isComplete: true });
   });
 });
 
