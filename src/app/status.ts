@@ -41,6 +41,10 @@ export function createStatus(options: StatusOptions): Status {
   // A tip that was read earlier is never above the present one.
   const readTip = createLastRead(clock, () => findTipTimes(reports), noteBug);
   const read = shareReading((now) => readStored(options, now), { clock, keepMs: 0 });
+  const readChecks = shareReading(
+    () => checkReadiness({ ...options, database: options.probes ?? database }),
+    { clock, keepMs: 0 },
+  );
   const standstill = createStandstill(reports, { clock, onBug: noteBug });
 
   /** The trouble of following the chain here. */
@@ -82,8 +86,7 @@ export function createStatus(options: StatusOptions): Status {
       const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
       return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };
     },
-    checks: async () =>
-      view.checks(await checkReadiness({ ...options, database: options.probes ?? database })),
+    checks: async () => view.checks(await readChecks(clock.now())),
     async details() {
       const read = await options.deployment?.read(clock.now());
       if (read === undefined) return { processes: [], late_watchers: [] };

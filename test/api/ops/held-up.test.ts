@@ -124,6 +124,23 @@ onPostgres(({ database }) => {
 });
 
 onSampledDatabase(import.meta.url, ({ database }) => {
+  test('requests to /readyz at the same time share the statements of one', async () => {
+    await mine(database(), headerOf(1), []);
+    let statements = 0;
+    const { status } = createStory({
+      ...database(),
+      query(statement) {
+        statements += 1;
+        return database().query(statement);
+      },
+    });
+    await status.checks();
+    const ofOne = statements;
+    const all = await Promise.all(Array.from({ length: 300 }, () => status.checks()));
+    assert.equal(statements, 2 * ofOne);
+    assert.ok(all.every((checks) => Object.values(checks).every(({ ok }) => ok)));
+  });
+
   test('/metrics leaves out all that it would read while the database is down, on Citus too', async () => {
     await storeMarket(database());
     let isDown = false;
