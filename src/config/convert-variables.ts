@@ -2,27 +2,33 @@
  * Converts texts from variables to the type of their key: `8080` for a port, a comma-separated text for a list.
  */
 import Type, { type TSchema } from 'typebox';
-import { LineCounter } from 'yaml';
-import { messageOf } from '../core/fault.ts';
-import { parseYaml } from './parse-yaml.ts';
 import { childPointer, findAt, keysOf, setAt } from './pointer.ts';
 import type { PointerProblem } from './problem.ts';
+import { readVariable } from './read-yaml.ts';
 import { ConfigSchema } from './schema.ts';
 import type { Settings } from './value-origins.ts';
 
-/** Converts in place. Leaves a text that doesn't fit its type, because the schema check reports it. */
-export function convertVariables(settings: Settings): PointerProblem[] {
-  return [...settings.fromVariables].flatMap((pointer) => {
+/**
+ * Converts in place. Leaves a text that doesn't fit its type, because the schema check reports it. `rounded`: numbers in YAML that would be
+ * rounded.
+ */
+export function convertVariables(settings: Settings): Record<'problems' | 'rounded', PointerProblem[]> {
+  const read = [...settings.fromVariables].flatMap((pointer) => {
     const text = findAt(settings.values, pointer);
     const schema = findSchema(settings.values, pointer);
     if (typeof text !== 'string' || schema === undefined) return [];
-    try {
+    if (!isYaml(schema, text)) {
       setAt(settings.values, pointer, convert(schema, text));
       return [];
-    } catch (error) {
-      return [{ pointer, message: messageOf(error) }];
     }
+    const { value, ...problems } = readVariable(text, pointer);
+    setAt(settings.values, pointer, value);
+    return [problems];
   });
+  return {
+    problems: read.flatMap(({ problems }) => problems),
+    rounded: read.flatMap(({ rounded }) => rounded),
+  };
 }
 
 /** The schema of a key; undefined for an unknown key. */
@@ -53,24 +59,21 @@ export function branchOf(branches: readonly TSchema[], value: unknown): TSchema 
   });
 }
 
+/** Whether the text is YAML, rather than a single value or a list with commas. */
+function isYaml(schema: TSchema, text: string): boolean {
+  if (!Type.IsArray(schema)) return hasKeys(schema);
+  return Type.IsUnknown(schema.items) || hasKeys(schema.items) || text.trimStart().startsWith('[');
+}
+
 function convert(schema: TSchema, text: string): unknown {
   const trimmed = text.trim();
   if (Type.IsArray(schema)) {
-    const isPlainList = !Type.IsUnknown(schema.items) && !hasKeys(schema.items) && !trimmed.startsWith('[');
-    if (!isPlainList) return parseYamlValue(text);
     const items = trimmed.split(',').map((item) => item.trim());
     return items.filter((item) => item !== '').map((item) => convert(schema.items, item));
   }
-  if (hasKeys(schema)) return parseYamlValue(text);
   if (takesNumber(schema) && /^-?\d+(\.\d+)?$/.test(trimmed)) return Number(trimmed);
   if (Type.IsBoolean(schema) && /^(true|false)$/.test(trimmed)) return trimmed === 'true';
   return text;
-}
-
-function parseYamlValue(text: string): unknown {
-  const parsed = parseYaml(text, new LineCounter());
-  if ('document' in parsed) return parsed.document.toJS({ maxAliasCount: 0 });
-  throw new Error(parsed.problems[0]?.message);
 }
 
 function hasKeys(schema: TSchema): boolean {

@@ -56,18 +56,19 @@ export function loadConfig(source: ConfigSource): Config {
   }
   // A problem in the file doesn't matter if the environment or the caller replaces the value.
   const isOfFile = ({ pointer }: PointerProblem) => 'value' in (nearestPlace(settings, pointer) ?? {});
-  const conversionProblems = convertVariables(settings);
+  const converted = convertVariables(settings);
   if (settings.values.chain === undefined) settings.values.chain = {};
   const values = Default(ConfigSchema, settings.values);
 
   const all = [
     read.problems.filter(isOfFile),
     variableProblems,
-    conversionProblems,
+    converted.problems,
     checkSchema(values),
     checkBetweenKeys(values),
     checkPoints(values),
     read.rounded.filter(isOfFile),
+    converted.rounded,
   ];
   const problems = all.reduce(addNewProblems, []);
   if (problems.length > 0) throw configError(settings, problems);

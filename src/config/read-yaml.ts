@@ -63,9 +63,37 @@ export function readDocument(
   return { settings, problems, rounded, names, isWhole: isEmpty || isMap(contents) };
 }
 
+type ReadText = Pick<ReadDocument, 'problems' | 'rounded'> & { value: unknown };
+
+/**
+ * Reads the YAML of an environment variable, which is the value of the key at the pointer. Its problems are without a place in the text.
+ * Never throws.
+ */
+export function readVariable(text: string, pointer: string): ReadText {
+  const parsed = parseYaml(text, new LineCounter());
+  if ('problems' in parsed)
+    return {
+      value: text,
+      problems: parsed.problems.slice(0, 1).map((one) => ({ ...bare(one), pointer })),
+      rounded: [],
+    };
+  const settings: Settings = { values: {}, places: new Map(), fromVariables: new Set() };
+  const found = { problems: [], rounded: [], names: new Set<string>() };
+  const reader: Reader = { document: parsed.document, environment: undefined, settings, ...found };
+  const value = readNode(reader, parsed.document.contents, pointer);
+  return { value, problems: reader.problems.map(bare), rounded: reader.rounded };
+}
+
+/** Without its place in the text. */
+const bare = ({ pointer, message, suggestion }: PointerProblem): PointerProblem => ({
+  ...{ pointer, message },
+  ...(suggestion !== undefined && { suggestion }),
+});
+
 type Reader = {
   document: Document.Parsed;
-  environment: EnvironmentVariables;
+  /** Undefined where variables aren't replaced. */
+  environment: EnvironmentVariables | undefined;
   settings: Settings;
   problems: PointerProblem[];
   rounded: PointerProblem[];
@@ -104,7 +132,8 @@ function readMap(reader: Reader, map: YAMLMap, pointer: string): Record<string, 
     settings.places.set(child, { key: keyRange, value: isEmpty ? keyRange : rangeOf(valueNode) });
     if (first !== undefined && 'value' in first) {
       const line = settings.source?.lines.linePos(first.key?.[0] ?? first.value[0]).line;
-      problems.push({ pointer: child, message: `is given twice, first on line ${line}`, at: 'key' });
+      const where = line === undefined ? '' : `, first on line ${line}`;
+      problems.push({ pointer: child, message: `is given twice${where}`, at: 'key' });
     }
     // A key without a value is a section whose lines are commented out: its defaults apply.
     if (!isEmpty) entries.set(key, readNode(reader, valueNode, child));
@@ -143,8 +172,17 @@ function readScalar(
     return node.value;
   }
   const text = showVariables(node.value);
-  const replaced = interpolate(text, environment);
+  const replaced = interpolate(text, environment ?? {});
   if (replaced === undefined) return text;
+  if (environment === undefined) {
+    const [name] = replaced.names;
+    if (name !== undefined)
+      problems.push({
+        ...{ pointer, message: `contains \${${name}}, which is replaced only in the file` },
+        suggestion: `write the value of ${name}`,
+      });
+    return text;
+  }
   for (const name of replaced.names) names.add(name);
   for (const { span, ...problem } of replaced.problems) {
     // The value has the variables replaced, so a span of it would lead elsewhere.

@@ -1279,6 +1279,23 @@ CHAINBELL_PAIRS  pairs: YAML: Flow map in block collection must be sufficiently 
 `,
   },
   {
+    promise: 'YAML in a variable that would be read otherwise than it looks, as in the file',
+    env: {
+      ...{ CHAINBELL_CHAIN_ID: '1', CHAINBELL_CHAIN_RPC: 'http://node.example' },
+      CHAINBELL_SUPPLY_INITIAL: '1',
+      CHAINBELL_SUPPLY_LOCKED_VESTING: `{ team: "0x${'4'.repeat(40)}", team: "0x${'5'.repeat(40)}", __proto__: x }`,
+      CHAINBELL_TOKENS: `{ A: { address: "0x${'1'.repeat(40)}", decimals: 6, usd: 1.00000000000000000001 } }`,
+      CHAINBELL_PRICES_NATIVE_SOURCES: `[{ type: coingecko, id: ethereum, apiKey: "\${KEY}" }]`,
+    },
+    report: `
+CHAINBELL_SUPPLY_LOCKED_VESTING  supply.locked.vesting.team: is given twice
+CHAINBELL_SUPPLY_LOCKED_VESTING  supply.locked.vesting.__proto__: cannot be a key
+CHAINBELL_PRICES_NATIVE_SOURCES  prices.native.sources[0].apiKey: contains \${KEY}, which is replaced only in the file
+      write the value of KEY
+CHAINBELL_TOKENS  tokens.A.usd: 1.00000000000000000001 has more digits than a number keeps and would become 1. Use fewer digits
+`,
+  },
+  {
     promise: 'two spellings of one variable',
     yaml: `
 chain:
