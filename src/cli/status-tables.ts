@@ -2,6 +2,7 @@
  * The tables of `chainbell status`: a summary, then processes, prices, pairs, nodes and WebSockets.
  */
 import type { StatusBody } from '../api/ops/status-body.ts';
+import { counted } from '../core/plural.ts';
 import { deploymentRows, processTable } from './deployment-tables.ts';
 import { table } from './table.ts';
 
@@ -38,6 +39,7 @@ function summaryRows(status: StatusBody): string[][] {
     ['genesis', chain.genesis_hash ?? 'unknown'],
     ['cursor', describeCursor(status)],
     ['queue', describeQueue(status.queue)],
+    ...databaseRows(status),
     ...unknownRows(status),
     ...deploymentRows(status),
     [
@@ -50,6 +52,30 @@ function summaryRows(status: StatusBody): string[][] {
     ['agreement', describeAgreement(status.agreement)],
     ['version', status.version],
   ];
+}
+
+/** The replica, lost shards and a step of the clock, where there are any. */
+function databaseRows({ replica, lost_shards: lost, clock_step: step }: StatusBody): string[][] {
+  return [
+    ...(replica === null ? [] : [['replica', describeReplica(replica)]]),
+    ...(lost ?? []).map(({ worker, since, block, blocks, transfers }) => [
+      'lost',
+      `worker ${worker}, since ${since}: its shards have ${block === -1 ? 'no block' : `blocks up to ${block}`} and miss ${counted(blocks, 'block')}, with up to ${counted(transfers, 'transfer')}`,
+    ]),
+    ...(step === null
+      ? []
+      : [
+          [
+            'clock',
+            `was set ${step.seconds < 0 ? 'back' : 'forward'} by ${Math.round(Math.abs(step.seconds))} s at ${step.at}. Pruning resumes at ${step.pruning_resumes_at}`,
+          ],
+        ]),
+  ];
+}
+
+function describeReplica({ in_use, lag_seconds: lag, message }: NonNullable<StatusBody['replica']>): string {
+  const behind = lag === null ? '' : `, ${lag.toFixed(1)} s behind`;
+  return in_use ? `serves reads${behind}` : `not used${behind}${message === null ? '' : `: ${message}`}`;
 }
 
 /** Lists that can't be read now. Without this row, their tables would look empty. */
@@ -84,7 +110,9 @@ function describeCursor(status: StatusBody): string {
 function describeQueue(queue: StatusBody['queue']): string {
   if (queue === null) return 'unknown';
   const shown = (count: number) => `${count.toLocaleString('en-US')}${queue.is_complete ? '' : '+'}`;
-  return `${shown(queue.waiting)} waiting, ${shown(queue.due)} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${shown(queue.held)} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}`;
+  const deferred =
+    queue.deferred === 0 ? '' : `, ${queue.deferred.toLocaleString('en-US')} yet to be written`;
+  return `${shown(queue.waiting)} waiting, ${shown(queue.due)} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${shown(queue.held)} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}${deferred}`;
 }
 
 function priceTables({ prices }: StatusBody): string[] {

@@ -152,6 +152,38 @@ describe('status without a service', () => {
     assert.match(out, /^queue +100,000\+ waiting, 7\+ due \(the oldest for 60 s\), 0\+ held$/m);
   });
 
+  test('a replica, lost shards, a step of the clock and deferred notifications are shown if there are any', async () => {
+    const at = '2026-01-31T12:00:00.000Z';
+    const shown = async (parts: Partial<StatusBody>) => {
+      const body = JSON.stringify({ ...STATUS_EXAMPLE, ...parts });
+      await using service = await startReceiver({ answer: { body } });
+      const { out } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
+      return out.split('\n').filter((line) => /^(queue|replica|lost|clock)/.test(line));
+    };
+    const { queue } = STATUS_EXAMPLE;
+    assert.ok(queue !== null);
+    const none = { replica: null, lost_shards: [], clock_step: null };
+    assert.equal((await shown(none)).length, 1);
+    const some = {
+      queue: { ...queue, deferred: 5_000 },
+      replica: { in_use: false, lag_seconds: 12.34, message: 'it is too far behind' },
+      lost_shards: [{ worker: 'worker:5432', since: at, block: 7, blocks: 1, transfers: 2 }],
+      clock_step: { seconds: -120.4, at, pruning_resumes_at: '2026-02-01T12:00:00.000Z' },
+    };
+    const lines = await shown(some);
+    assert.match(lines[0] ?? '', /^queue .* 0 held, 5,000 yet to be written$/);
+    assert.deepEqual(
+      lines.slice(1).map((line) => line.replaceAll(/ +/g, ' ')),
+      [
+        'replica not used, 12.3 s behind: it is too far behind',
+        `lost worker worker:5432, since ${at}: its shards have blocks up to 7 and miss 1 block, with up to 2 transfers`,
+        `clock was set back by 120 s at ${at}. Pruning resumes at 2026-02-01T12:00:00.000Z`,
+      ],
+    );
+    const [, used] = await shown({ ...none, replica: { in_use: true, lag_seconds: 0.04, message: null } });
+    assert.match(used ?? '', /^replica +serves reads, 0\.0 s behind$/);
+  });
+
   test('lists that the service cannot read are named', async () => {
     const body = JSON.stringify({
       ...STATUS_EXAMPLE,
