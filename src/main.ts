@@ -8,14 +8,22 @@ import { createProgram } from './cli/program.ts';
 import { messageOf } from './core/fault.ts';
 
 if (process.argv[2] !== 'start') {
+  // These run until they are interrupted. The others go on to their exit code, because they may be changing the database.
+  const isEndless = process.argv[2] === 'demo' || process.argv.includes('--watch');
+  let isReported = false;
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     // A reader such as `head` may have enough before everything is written.
-    if (error.code === 'EPIPE') process.exit();
-    const reason = error.errno === undefined ? messageOf(error) : getSystemErrorMessage(error.errno);
-    process.stderr.write(
-      `chainbell: standard output cannot be written: ${reason}. The output is incomplete. Free space, or write it to another place\n`,
-    );
-    process.exit(exitCodes.unavailable);
+    if (error.code !== 'EPIPE' && !isReported) {
+      isReported = true;
+      const reason = error.errno === undefined ? messageOf(error) : getSystemErrorMessage(error.errno);
+      process.stderr.write(
+        `chainbell: standard output cannot be written: ${reason}. The output is incomplete. Free space, or write it to another place\n`,
+      );
+      process.on('exit', () => {
+        process.exitCode = exitCodes.unavailable;
+      });
+    }
+    if (isEndless) process.exit();
   });
 }
 // The exit code still says how the command ended.

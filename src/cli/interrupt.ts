@@ -1,6 +1,7 @@
 /**
  * Turns SIGINT, SIGTERM and SIGHUP (the terminal was closed) into an AbortSignal, so that an interrupted command stops cleanly.
  */
+import { exitCodes } from './exit.ts';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
@@ -18,4 +19,16 @@ export async function untilInterrupted(work: (signal: AbortSignal) => Promise<vo
   } finally {
     for (const name of signals) process.off(name, onSignal);
   }
+}
+
+/** The same for a command with a result: if it is interrupted before it has one, it says so and exits with 75. */
+export async function unlessInterrupted(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  let hasEnded = false;
+  await untilInterrupted(async (signal) => {
+    await work(signal);
+    hasEnded = true;
+  });
+  if (hasEnded) return;
+  process.stderr.write('chainbell: interrupted\n');
+  process.exitCode = exitCodes.tryAgain;
 }

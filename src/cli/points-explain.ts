@@ -12,7 +12,7 @@ import { databasePlace, openForCommand, requireDatabase } from '../store/db/comm
 import { requireSchema } from '../store/db/migrate.ts';
 import { withConfigOrDemo } from './exit.ts';
 import { describeAward, describeLog } from './explained.ts';
-import { untilInterrupted } from './interrupt.ts';
+import { unlessInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, writeJson } from './secret-store.ts';
 
 const HASH_DIGITS = 64;
@@ -26,7 +26,7 @@ export function addPointsExplainCommand(points: Command): void {
     .argument('<hash>', 'hash of the transaction: 0x and 64 hexadecimal digits', parseHash)
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- points explain 0x5c50…')
     .action((hash: Hash, flags: Flags) =>
-      untilInterrupted((signal) =>
+      unlessInterrupted((signal) =>
         withConfigOrDemo(flags, (config) => explain(config, { hash, flags, signal })),
       ),
     );
@@ -44,7 +44,12 @@ async function explain(
       import('../app/explain-transaction.ts'),
       import('../app/explanation-json.ts'),
     ]);
-    const explanation = await explainTransaction(config, hash, { database, clock: systemClock(), signal });
+    const sources = { database, clock: systemClock(), signal };
+    const explanation = await explainTransaction(config, hash, sources).catch((error: unknown) => {
+      // An interrupted reading can fail with any Fault.
+      if (error instanceof Fault) signal.throwIfAborted();
+      throw error;
+    });
     if (flags.json === true) writeJson(explanationJson(hash, explanation));
     else process.stdout.write(describe(explanation));
     reportMissing(hash, explanation);

@@ -14,7 +14,7 @@ import type { Award } from '../domain/award.ts';
 import { createBatchStore, dryRun, type StoreBatch } from '../store/points/award-import.ts';
 import type { ReadLine } from './award-file.ts';
 import { exitCodes } from './exit.ts';
-import { untilInterrupted } from './interrupt.ts';
+import { unlessInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
 
 /** One transaction, which takes a few hundred milliseconds. Blocks wait for it. */
@@ -41,7 +41,7 @@ Example:
   $ npm run --silent chainbell -- points import awards.ndjson --dry-run`,
     )
     .action((file: string, flags: ImportFlags) =>
-      untilInterrupted((signal) =>
+      unlessInterrupted((signal) =>
         withStore(flags, async ({ database }) => {
           const { readAwards } = await import('./award-file.ts');
           const lines = readAwards(addAbortSignal(signal, await openFile(file)));

@@ -9,7 +9,7 @@ import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { counted } from '../core/plural.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
-import { untilInterrupted } from './interrupt.ts';
+import { unlessInterrupted } from './interrupt.ts';
 import { DOUBLE_CREDIT_FLAG, planLines } from './repair-steps.ts';
 import { createDissentLines, createProgressLines, describe, parseNumber, reportJson } from './verify.ts';
 
@@ -57,7 +57,7 @@ export function addRepairCommand(program: Command): void {
         command.error(
           `error: ${DOUBLE_CREDIT_FLAG} needs --apply. The plan that --dry-run prints is the same without it`,
         );
-      await untilInterrupted((signal) => withConfigOrDemo(flags, (config) => repair(flags, config, signal)));
+      await unlessInterrupted((signal) => withConfigOrDemo(flags, (config) => repair(flags, config, signal)));
     });
 }
 

@@ -11,7 +11,7 @@ import { Fault } from '../core/fault.ts';
 import { counted } from '../core/plural.ts';
 import { printableLines } from '../core/terminal-text.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
-import { untilInterrupted } from './interrupt.ts';
+import { unlessInterrupted } from './interrupt.ts';
 
 type Flags = { config?: string; json?: boolean; from?: number; to?: number };
 
@@ -40,7 +40,7 @@ export function addVerifyCommand(program: Command): void {
       const { from, to } = flags;
       if (from !== undefined && to !== undefined && from > to)
         command.error(`error: --from ${from} is above --to ${to}`);
-      await untilInterrupted((signal) => withConfigOrDemo(flags, (config) => verify(flags, config, signal)));
+      await unlessInterrupted((signal) => withConfigOrDemo(flags, (config) => verify(flags, config, signal)));
     });
 }
 

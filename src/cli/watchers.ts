@@ -25,7 +25,7 @@ import {
 } from '../store/watchers/watchers.ts';
 import { exitCodes } from './exit.ts';
 import { requireWatcherId, unknownWatcher } from './find-watcher.ts';
-import { untilInterrupted } from './interrupt.ts';
+import { unlessInterrupted } from './interrupt.ts';
 import { pagesOf } from './pages.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
 import { parseSlices } from './slices.ts';
@@ -92,7 +92,7 @@ export function addWatchersCommands(program: Command): void {
   addFor('delete', 'delete a watcher and all its data; services may keep running')
     .option('--yes', 'do not ask for confirmation')
     .action((watcher: string, flags: DeleteFlags) =>
-      untilInterrupted((signal) =>
+      unlessInterrupted((signal) =>
         withStore(flags, ({ database }, now, { retention: { attemptsMs } }) =>
           remove(flags, { database, watcher, now, signal, attemptsMs }),
         ),

@@ -20,7 +20,7 @@ export function chainbell(folder: string, env: Record<string, string>, ...words:
   return ended;
 }
 
-/** The same, for tests that interrupt the command or write to its standard input. */
+/** The same, for tests that interrupt the command, write to its standard input or close its standard output. */
 export function startChainbell(
   folder: string,
   env: Record<string, string>,
@@ -37,6 +37,8 @@ export function startChainbell(
     },
     stdio: 'pipe',
   });
-  const outcome = Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)]);
+  // Reading fails once a test has closed it.
+  const read = text(child.stdout).catch(() => '');
+  const outcome = Promise.all([once(child, 'exit'), read, text(child.stderr)]);
   return { process: child, ended: outcome.then(([[code], out, err]) => ({ code: Number(code), out, err })) };
 }

@@ -12,7 +12,7 @@ import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { timeSum } from '../../src/store/db/time-sum.ts';
-import { chainbell } from '../cli/chainbell.ts';
+import { startChainbell } from '../cli/chainbell.ts';
 import { type Chain, startChain } from './anvil.ts';
 import { createTestDatabase, type TestDatabase } from './database.ts';
 import type { NodeBlock } from './scripted-node.ts';
@@ -118,7 +118,9 @@ export async function useVerifiedChain() {
     ...story,
     verify: (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options),
     /** Runs the command as a process, on the database that the service is using. */
-    run: (...words: string[]) => runOn(story, ...words),
+    run: (...words: string[]) => runOn(story, ...words).ended,
+    /** The same, while it runs. */
+    start: (...words: string[]) => runOn(story, ...words),
     nodeBlocks: () => nodeBlocks(story),
   };
 }
@@ -158,7 +160,7 @@ async function verifyChain(
 
 /** Runs the command as a process, on the database that the service is using. */
 const runOn = ({ chain, place }: Pick<VerifiedChain, 'chain' | 'place'>, ...words: string[]) =>
-  chainbell(
+  startChainbell(
     place.dataDir,
     {
       ...{ CHAINBELL_CHAIN_ID: String(CHAIN_ID), CHAINBELL_CHAIN_RPC: chain.url },

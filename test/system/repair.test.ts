@@ -13,7 +13,8 @@ import { NOTIFICATIONS, useVerifiedChain } from '../kit/verified-chain.ts';
 
 const test = sampledTest(import.meta.url);
 
-const { chain, records, payment, split, last, change, verify, run, nodeBlocks } = await useVerifiedChain();
+const { chain, records, payment, split, last, change, verify, run, start, nodeBlocks } =
+  await useVerifiedChain();
 
 for (const [fate, fields, message] of [
   [
@@ -192,6 +193,23 @@ test('chainbell repair, beside the service, prints a plan without changes, appli
   const [{ summary }] = linesOf(again.out);
   const { verify: _, ...counts } = summary;
   assert.deepEqual(counts, { planned: 0, repaired: 0, cannot_repair: 0, held_back: 0, skipped: 0 });
+});
+
+test('a reader of the plan that has enough ends neither the repair nor its exit code', async () => {
+  await change(
+    sql`update notification_status set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`,
+  );
+  const unread = async (...words: string[]) => {
+    const { process: child, ended } = start(...words);
+    child.stdout.destroy();
+    return ended;
+  };
+  assert.equal((await unread('verify')).code, 1);
+  assert.equal((await unread(...range, '--dry-run')).code, 1);
+  const applied = await unread(...range, '--apply');
+  assert.equal(applied.code, 0, applied.err);
+  assert.match(applied.err, /1 repair planned, 1 done, 0 differences can't be repaired\n$/);
+  assert.deepEqual((await verify()).differences, []);
 });
 
 /** An acknowledged webhook whose row has another amount than the chain. */
