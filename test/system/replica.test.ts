@@ -4,6 +4,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { StatusBody } from '../../src/api/ops/status-body.ts';
+import { migrate } from '../../src/store/db/migrate.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { readStatistics } from '../../src/store/delivery/statistics.ts';
+import { attemptDue } from '../kit/attempts.ts';
+import { headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { countAll } from '../kit/count.ts';
+import { startPostgresPair } from '../kit/postgres-pair.ts';
 import { startReplicaStage } from '../kit/replica-stage.ts';
 import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -85,4 +93,49 @@ test('reads go to the replica while it is close, to the primary otherwise, and a
   assert.equal(await readPoints(3), 404);
   assert.ok((await logged()).includes(second));
   await waitUntil(isLeft);
+});
+
+test('statistics from the replica say that everything is counted as soon as it is', async () => {
+  await using parts = new AsyncDisposableStack();
+  const pair = parts.use(await startPostgresPair());
+  const open = async (url: string) => {
+    const database = await openDatabase({ url, dataDir: '' });
+    parts.defer(() => database.close());
+    return database;
+  };
+  const [primary, replica] = [await open(pair.primary.url), await open(pair.standby.url)];
+  await migrate(primary);
+  const hasTables = async () => {
+    const [row] = await replica.query<{ table: string | null }>(
+      sql`select to_regclass('delivery_attempt')::text as table`,
+    );
+    return row?.table !== null;
+  };
+  await waitUntil(hasTables, { describe: 'the tables on the replica' });
+  await watchAddress(primary);
+  const now = later(600_000);
+  /** After an attempt, once the replica has it. */
+  const countedUntil = async (block: number) => {
+    const read = async () => {
+      const { totals, countedUntil: until } = await readStatistics(
+        replica,
+        { watcherId: 1 },
+        { period: '24h', now },
+      );
+      return { attempts: totals.attempts, until };
+    };
+    await mine(primary, headerOf(block), [transferOf()], { now: later(block) });
+    await attemptDue(primary, { now: later(block), succeeds: true });
+    const isShown = async () =>
+      (await replica.query(sql`select from delivery_attempt`)).length === block || undefined;
+    await waitUntil(isShown, { describe: 'the attempt on the replica' });
+    const before = await read();
+    await countAll(primary);
+    await waitUntil(async () => (await read()).attempts === block, { describe: 'the sum on the replica' });
+    return { before: before.until, after: (await read()).until };
+  };
+  assert.deepEqual(await countedUntil(1), { before: undefined, after: now });
+  const second = await countedUntil(2);
+  assert.notDeepEqual(second.before, now);
+  assert.deepEqual(second.after, now);
 });

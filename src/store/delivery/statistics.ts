@@ -113,16 +113,29 @@ async function readState(
 ): Promise<{ countedFrom: Date | undefined; countedUntil: Date | undefined }> {
   const [row] = await db.query<{
     is_all: boolean;
+    counted_id: number | null;
     counted_from: Date | null;
     counted_until: Date | null;
+    is_replica: boolean;
   }>(sql`
-    select counted_from, case when counted_id is not null then counted_until end as counted_until, counted_id = (
-      select case when is_called then last_value else 0 end from delivery_attempt_id_seq) as is_all
+    select counted_id, counted_from, case when counted_id is not null then counted_until end as counted_until,
+      counted_id = (select case when is_called then last_value else 0 end from delivery_attempt_id_seq) as is_all,
+      pg_is_in_recovery() as is_replica
     from statistics_state`);
+  const countedId = row?.counted_id ?? undefined;
+  // A replica shows the sequence up to 32 ids ahead, so its last id says nothing there.
+  const isReplica = row?.is_replica === true && countedId !== undefined && db.isDistributed !== true;
+  const isAll = isReplica ? !(await hasAfter(db, countedId)) : row?.is_all === true;
   return {
     countedFrom: row?.counted_from ?? undefined,
-    countedUntil: row?.is_all === true ? now : (row?.counted_until ?? undefined),
+    countedUntil: isAll ? now : (row?.counted_until ?? undefined),
   };
+}
+
+/** Whether attempts above this id are stored. The id is a parameter, so that the planner knows how few they are. */
+async function hasAfter(db: Db, countedId: number): Promise<boolean> {
+  const rows = await db.query(sql`select from delivery_attempt where id > ${countedId} limit 1`);
+  return rows.length > 0;
 }
 
 type Spans = { period: Period; starts: readonly Date[]; before: readonly Date[] };
