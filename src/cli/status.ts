@@ -37,11 +37,17 @@ async function show(origin: string, flags: Flags): Promise<void> {
 
 /** @throws Fault `unavailable` with the next step to take. */
 async function readStatus(origin: string): Promise<StatusBody> {
-  const url = URL.parse('/status', origin);
-  if (url === null || !/^https?:$/.test(url.protocol))
+  const given = URL.parse(origin);
+  if (given === null || !/^https?:$/.test(given.protocol))
     throw new Fault('not_found', `${origin} is not an HTTP URL. Write it like http://127.0.0.1:8080`);
-  if (url.username !== '' || url.password !== '')
-    throw new Fault('not_found', `the URL must not contain a user name or password. Use ${url.origin}`);
+  if (given.username !== '' || given.password !== '')
+    throw new Fault('not_found', `the URL must not contain a user name or password. Use ${given.origin}`);
+  if (given.href !== `${given.origin}/`)
+    throw new Fault(
+      'not_found',
+      `the URL must not contain a path or a query, because the service has its paths at the root. Use ${given.origin}`,
+    );
+  const url = new URL('/status', given);
   const limit = startAbort(never, ANSWER_MS_MAX);
   let response: Response;
   let text: string;

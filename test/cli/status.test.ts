@@ -280,6 +280,14 @@ describe('status without a service', () => {
     const named = await run({}, '--url', 'http://operator:hunter2@127.0.0.1:1');
     assert.deepEqual([named.code, named.out], [64, '']);
     assert.doesNotMatch(named.err, /hunter2/);
+    for (const end of ['/chainbell', '/?watcher=1']) {
+      const { code, err } = await run({}, '--url', `http://127.0.0.1:1${end}`);
+      assert.equal(code, 64);
+      assert.match(
+        err,
+        /^chainbell: the URL must not contain a path or a query, .* Use http:\/\/127\.0\.0\.1:1$/m,
+      );
+    }
     const free = await run({ CHAINBELL_HTTP_PORT: '0' });
     assert.equal(free.code, 64);
     assert.match(free.err, /http\.port is 0/);
