@@ -46,7 +46,8 @@ testBugs([
   {
     name: 'changes of addresses that are pruned before the address filter has them are found',
     bug: 'early pruning',
-    likely: 350,
+    likely: 25,
+    steps: 1_500,
     problem: /^there is no notification /,
   },
   {
