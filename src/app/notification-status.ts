@@ -30,8 +30,8 @@ export async function refreshNotificationMetrics(
   config: Config,
   { database, metrics }: { database: Db; metrics: Metrics },
 ): Promise<void> {
-  removeNotificationMetrics(metrics);
   const { orphaned, watchers_over_pending_limit: above } = await describeNotifications(config, database);
+  removeNotificationMetrics(metrics);
   metrics.webhookOrphaned.set(orphaned.count);
   if (above !== null) metrics.watchersOverPendingLimit.set(above);
 }

@@ -109,7 +109,9 @@ function describeCursor(status: StatusBody): string {
 
 function describeQueue(queue: StatusBody['queue']): string {
   if (queue === null) return 'unknown';
-  const shown = (count: number) => `${count.toLocaleString('en-US')}${queue.is_complete ? '' : '+'}`;
+  // Those at the limit of counting are the highest.
+  const most = queue.is_complete ? Number.POSITIVE_INFINITY : Math.max(queue.held, queue.waiting, queue.due);
+  const shown = (count: number) => `${count.toLocaleString('en-US')}${count === most ? '+' : ''}`;
   const deferred =
     queue.deferred === 0 ? '' : `, ${queue.deferred.toLocaleString('en-US')} yet to be written`;
   return `${shown(queue.waiting)} waiting, ${shown(queue.due)} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${shown(queue.held)} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}${deferred}`;

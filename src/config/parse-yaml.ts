@@ -70,6 +70,6 @@ function withoutHexIntegers(tags: Tags): Tags {
 function explain(error: YAMLError): { message: string; suggestion?: string } {
   const message = `YAML: ${showVariables(error.message)}`;
   if (error.code === 'MULTIPLE_DOCS')
-    return { message: 'YAML: the file must contain one document. Remove the second ---' };
+    return { message: 'YAML: it must be one document. Remove the second ---' };
   return error.code === 'TAB_AS_INDENT' ? { message, suggestion: 'indent with spaces' } : { message };
 }

@@ -66,7 +66,7 @@ export function readDocument(
 type ReadText = Pick<ReadDocument, 'problems' | 'rounded'> & { value: unknown };
 
 /**
- * Reads the YAML of an environment variable, which is the value of the key at the pointer. Its problems are without a place in the text.
+ * Reads the YAML of an environment variable, which is the value of the key at the pointer. Its problems have no place in the text.
  * Never throws.
  */
 export function readVariable(text: string, pointer: string): ReadText {
@@ -181,6 +181,7 @@ function readScalar(
         ...{ pointer, message: `contains \${${name}}, which is replaced only in the file` },
         suggestion: `write the value of ${name}`,
       });
+    else problems.push(...replaced.problems.map(({ span: _, ...problem }) => ({ pointer, ...problem })));
     return text;
   }
   for (const name of replaced.names) names.add(name);

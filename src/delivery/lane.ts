@@ -81,7 +81,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const { clock, log, metrics, reader, stopping } = options;
   const underWay = new Set<number>();
   let retriesUnderWay = 0;
-  /** Whether the last attempt that started was a retry. Leases of a lane begin in turn, because each may make a single attempt. */
+  /**
+   * Whether the last attempt that started was a retry. Successive leases begin alternately with a retry and a first attempt, because a lease
+   * may make only one attempt.
+   */
   let wasRetry = lane.epoch % 2 === 0;
   let firsts: Due[] = [];
   let retries: Due[] = [];

@@ -378,7 +378,7 @@ chain: { id: 1 }
 chain: { id: 2 }
 `,
     report: `
-chainbell.yaml:2:1  YAML: the file must contain one document. Remove the second ---
+chainbell.yaml:2:1  YAML: it must be one document. Remove the second ---
     2 | ---
       | ^^^
 `,

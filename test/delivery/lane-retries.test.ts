@@ -118,7 +118,7 @@ test('a lane that may make one attempt at a time sends first attempts and retrie
   await lane.done;
 });
 
-test('leases of a lane that may make one attempt each begin with first attempts and retries in turn', async () => {
+test('successive leases of one attempt each make a retry and a first attempt in turn', async () => {
   const one = { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 };
   const lanes = startLanes((fair) => fair, one);
   for (let epoch = 1; epoch <= 4; epoch++) {

@@ -195,7 +195,7 @@ test('chainbell repair, beside the service, prints a plan without changes, appli
   assert.deepEqual(counts, { planned: 0, repaired: 0, cannot_repair: 0, held_back: 0, skipped: 0 });
 });
 
-test('a reader of the plan that has enough ends neither the repair nor its exit code', async () => {
+test('closing the output early changes neither the repair nor its exit code', async () => {
   await change(
     sql`update notification_status set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`,
   );

@@ -201,7 +201,7 @@ function Waiting({
   const isExact =
     queue === undefined
       ? areAll && known.every((one) => one.waiting_is_complete !== false)
-      : queue.is_complete !== false;
+      : queue.is_complete !== false || queue.waiting < Math.max(queue.held, queue.due);
   const isBad = count > 0 && known.some(isTroubled);
   return (
     <Figure

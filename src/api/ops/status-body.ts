@@ -245,7 +245,7 @@ export const StatusBody = Type.Object(
           due: Type.Integer(counted),
           oldest_due_age_seconds: Type.Number(),
           is_complete: Type.Boolean({
-            description: `False if more than ${PENDING_COUNTED_MAX} are held or waiting. \`held\`, \`waiting\` and \`due\` then mean at least that many.`,
+            description: `False if more than ${PENDING_COUNTED_MAX} are held or waiting. A count of ${PENDING_COUNTED_MAX} then means at least that many.`,
           }),
         },
         {

@@ -62,7 +62,8 @@ async function readAt(
   const missing = addresses.filter((address) => together?.balances.has(address) !== true);
   if (together === undefined)
     return { ...(await readOneByOne(nodes, addresses, at, signal)), method: 'eth_getBalance' };
-  if (missing.length > 0) {
+  // By number, only one node may answer.
+  if (missing.length > 0 && typeof at !== 'number') {
     const rest = await readOneByOne(nodes, missing, at, signal);
     for (const [address, balance] of rest.balances) together.balances.set(address, balance);
   }

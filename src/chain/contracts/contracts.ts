@@ -91,8 +91,9 @@ function nodesWith({ number, hash }: BlockId, nodes: ContractReader, answered: S
             if (block === null || parseHeader(block).hash !== hash)
               throw new Fault('unavailable', `${name} does not have ${hash} as block ${number}`);
           }
-          const value = read(answers, name);
+          // Before it is read: of an answer that is not accepted, a part may be kept.
           if (calls.length > 0) answered.add(name);
+          const value = read(answers, name);
           // Clients add different fields to a block, so the blocks don't decide whether answers are equal.
           return { value, key: keyOf?.(value) ?? keyOfAnswers(answers) };
         },

@@ -69,6 +69,27 @@ export async function findLateWatchers(
   };
 }
 
+/**
+ * The oldest due time of all watchers that are not suspended. On one server: a probe of an index for each busy lane and each shard of a busy
+ * watcher, however many notifications wait.
+ */
+export async function findOldestDue(db: Db, now: Date): Promise<Date | undefined> {
+  const [row] = await db.query<{ oldest: Date | null }>(sql`
+    with busy as materialized (
+      select watcher_id from watcher_queue q where not suspended and (next_due <= ${now} or exists (
+        select from lane l where l.watcher_id = q.watcher_id and l.owner is not null))
+    )
+    select min(at) as oldest from (
+      select ${indexedOldest.retry} as at
+      from busy b join watcher w on w.id = b.watcher_id cross join lateral unnest(${shardsOfWatcher}) as s (id)
+      union all
+      select ${indexedOldest.first}
+      from busy b join lane l on l.watcher_id = b.watcher_id and (l.next_due <= ${now} or l.owner is not null)
+    ) as due
+    where at <= ${now}`);
+  return row?.oldest ?? undefined;
+}
+
 /** Whether anything waits for an attempt. */
 export async function hasWaiting(db: Db): Promise<boolean> {
   // The order by lets each part read the first entry of its partial index.

@@ -6,7 +6,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { inReach } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { findLateWatchers } from './lateness.ts';
+import { findOldestDue } from './lateness.ts';
 import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
 
 /** Counting this many takes some ten milliseconds. */
@@ -44,63 +44,70 @@ export async function listPendingAbove(
 }
 
 /**
- * Counts of the queue in one snapshot, up to PENDING_COUNTED_MAX. Nothing of a suspended watcher is due. `deferred` counts
- * notifications whose rows have not been written yet, without that limit.
+ * Counts of the queue, each up to PENDING_COUNTED_MAX. Nothing of a suspended watcher is due. `deferred` counts notifications whose rows
+ * have not been written yet, without that limit.
  */
 export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
   oldestDueAt: Date | undefined;
-  /** False if there are more. The counts then mean at least that many. */
+  /** False if there are more. A count of PENDING_COUNTED_MAX then means at least that many. */
   isComplete: boolean;
 };
-
-/** The shards of suspended watchers, as an array. On Citus they are read before, because the table is on the coordinator. */
-async function suspendedShards(db: Db): Promise<Sql> {
-  const shards = sql`
-    select unnest(${shardsOfWatcher}) as id from watcher_queue q join watcher w on w.id = q.watcher_id where q.suspended`;
-  if (db.isDistributed !== true) return sql`array(${shards})`;
-  const rows = await db.query<{ id: number }>(shards);
-  return sql`${listOf(rows.map(({ id }) => id))}::bigint[]`;
-}
 
 export async function queueStatistics(
   db: Db,
   now: Date,
   countedMax = PENDING_COUNTED_MAX,
 ): Promise<QueueStatistics> {
-  const suspended = await suspendedShards(db);
-  // On Citus, the shards count their rows side by side. With a limit, the coordinator would read and count them all.
-  const limit = db.isDistributed === true ? sql`` : sql` limit ${countedMax + 1}`;
-  // Each part has a partial index that contains exactly its rows. With the shard in each, Citus counts in the shards.
-  const waiting = (attempts: Sql) => sql`(
+  const counted =
+    db.isDistributed === true ? await countInShards(db, now) : await countQueue(db, now, countedMax + 1);
+  const { held, waiting, due, oldest } = counted;
+  return {
+    deferred: await countDeferred(db),
+    held: Math.min(held, countedMax),
+    waiting: Math.min(waiting, countedMax),
+    due: Math.min(due, countedMax),
+    oldestDueAt:
+      due > countedMax && db.isDistributed !== true ? await findOldestDue(db, now) : (oldest ?? undefined),
+    isComplete: held <= countedMax && waiting <= countedMax,
+  };
+}
+
+type Counted = { held: number; waiting: number; due: number; oldest: Date | null };
+const nothing: Counted = { held: 0, waiting: 0, due: 0, oldest: null };
+
+const shardsWhere = (condition: Sql): Sql => sql`
+    select unnest(${shardsOfWatcher}) as id from watcher_queue q join watcher w on w.id = q.watcher_id where ${condition}`;
+
+/** Reads at most `limit` entries of each partial index, however many rows there are. */
+async function countQueue(db: Db, now: Date, limit: number): Promise<Counted> {
+  const isDue = sql`due_at <= ${now} and shard_id = any((select shards from active)::bigint[])`;
+  const few = (condition: Sql) => sql`select due_at from queue where ${condition} limit ${limit}`;
+  const [row] = await db.query<Counted>(sql`
+    with active as materialized (select array(${shardsWhere(sql`not q.suspended`)}) as shards)
+    select held, waiting, due, oldest
+    from (select count(*) as held from (${few(sql`state = 'held'`)}) as c) as h,
+      (select count(*) as waiting from (${parts(few)}) as c) as w,
+      (select count(*) as due, min(due_at) as oldest from (${parts((waiting) => few(sql`${waiting} and ${isDue}`))}) as c) as d`);
+  return row ?? nothing;
+}
+
+/** On Citus: the shards count all their rows side by side. With a limit, the coordinator would read and count them. */
+async function countInShards(db: Db, now: Date): Promise<Counted> {
+  const suspended = await db.query<{ id: number }>(shardsWhere(sql`q.suspended`));
+  const waiting = (attempts: Sql) => sql`
     select shard_id, 'waiting' as state,
-      case when shard_id <> all(${suspended}) then due_at end as due_at
-    from queue where state = 'waiting' and ${attempts}${inReach(db, sql`shard_id`)}${limit})`;
-  const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
+      case when shard_id <> all(${listOf(suspended.map(({ id }) => id))}::bigint[]) then due_at end as due_at
+    from queue where ${attempts}${inReach(db, sql`shard_id`)}`;
+  const [row] = await db.query<Counted>(sql`
     select count(*) filter (where state = 'held') as held,
       count(*) filter (where state = 'waiting') as waiting,
       count(*) filter (where state = 'waiting' and due_at <= ${now}) as due,
       min(due_at) filter (where state = 'waiting' and due_at <= ${now}) as oldest
     from (
-      (select shard_id, 'held' as state, null::timestamptz as due_at from queue where state = 'held'${inReach(db, sql`shard_id`)}${limit})
-      union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
+      select shard_id, 'held' as state, null::timestamptz as due_at from queue where state = 'held'${inReach(db, sql`shard_id`)}
+      union all ${parts(waiting)}
     ) as pending`);
-  const { held = 0, waiting: all = 0, due = 0, oldest = null } = row ?? {};
-  const isComplete = held <= countedMax && all <= countedMax;
-  return {
-    deferred: await countDeferred(db),
-    held: Math.min(held, countedMax),
-    waiting: Math.min(all, countedMax),
-    due: Math.min(due, countedMax),
-    oldestDueAt:
-      isComplete || db.isDistributed === true ? (oldest ?? undefined) : await findOldestDue(db, now, oldest),
-    isComplete,
-  };
-}
-
-/** The oldest due time, where `counted` is the oldest of those that were counted. Reads it by the indexes. */
-async function findOldestDue(db: Db, now: Date, counted: Date | null): Promise<Date | undefined> {
-  const { oldestDueAt } = await findLateWatchers(db, now, { lateMs: 0, limit: 1 });
-  return counted !== null && (oldestDueAt === undefined || counted < oldestDueAt) ? counted : oldestDueAt;
+  return row ?? nothing;
 }
 
 /** Upper bound of the deferred notifications. A watched address whose flags exclude a transfer gets none for it. */

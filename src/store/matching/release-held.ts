@@ -33,7 +33,7 @@ export type ReleaseLimits = {
    */
   groupsMax: number;
 };
-const releaseLimits: ReleaseLimits = { atOnce: 5_000, shareMin: 50, shareMax: 500, groupsMax: 2_500 };
+const releaseLimits: ReleaseLimits = { atOnce: 5_000, shareMin: 50, shareMax: 500, groupsMax: 1_000 };
 
 /** `hasMore`: some that are due are still held. `last`: the last group that it looked at, if there may be further ones. */
 type Released = { counts: StoredCount[]; hasMore: boolean; last?: GroupKey | undefined };

@@ -15,6 +15,7 @@ import { resumeWatcher, suspendWatcher } from '../../../src/store/watchers/watch
 import { asDistributed } from '../../kit/as-distributed.ts';
 import { leaseDue } from '../../kit/attempts.ts';
 import {
+  addWatchers,
   alice,
   bob,
   coin,
@@ -429,6 +430,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const counts = { deferred: 0, held: 0, oldestDueAt: later(7) };
     assert.deepEqual(await read(2), { ...counts, waiting: 2, due: 2, isComplete: false });
     assert.deepEqual(await read(3), { ...counts, waiting: 3, due: 3, isComplete: true });
+    // A worker that gives a queue back schedules it from then on.
+    await database().query(sql`update lane set next_due = ${later(59_000)}`);
+    assert.deepEqual(await read(2), { ...counts, waiting: 2, due: 2, isComplete: false });
+  });
+
+  test('what a suspended watcher has, and what is not due yet, leaves the count of due notifications as it is', async ({ skip }) => {
+    await addWatchers(database(), 1, 2, 3);
+    for (const watcherId of [1, 2, 3]) await watchAddress(database(), { watcherId });
+    for (const number of [1, 2, 3]) await mine(database(), headerOf(number), [transferOf()], { now: later(number) });
+    await suspendWatcher(database(), 1, later(4));
+    await database().query(sql`
+      update queue set retry_count = 1, due_at = ${later(900_000)}, next_retry_at = ${later(900_000)} where shard_id = 2`);
+    if (database().isDistributed === true) return skip('on Citus, all are counted');
+    const counted = await queueStatistics(database(), later(60_000), 3);
+    assert.deepEqual([counted.due, counted.oldestDueAt, counted.isComplete], [3, later(1), false]);
   });
 });
 
