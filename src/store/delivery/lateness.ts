@@ -69,16 +69,17 @@ export async function findLateWatchers(
   };
 }
 
+/** Whether the watcher of visit `q` may have something due, and is not suspended. */
+export const isBusy = (now: Date): Sql => sql`not q.suspended and (q.next_due <= ${now} or exists (
+  select from lane l where l.watcher_id = q.watcher_id and l.owner is not null))`;
+
 /**
  * The oldest due time of all watchers that are not suspended. On one server: a probe of an index for each busy lane and each shard of a busy
  * watcher, however many notifications wait.
  */
 export async function findOldestDue(db: Db, now: Date): Promise<Date | undefined> {
   const [row] = await db.query<{ oldest: Date | null }>(sql`
-    with busy as materialized (
-      select watcher_id from watcher_queue q where not suspended and (next_due <= ${now} or exists (
-        select from lane l where l.watcher_id = q.watcher_id and l.owner is not null))
-    )
+    with busy as materialized (select q.watcher_id from watcher_queue q where ${isBusy(now)})
     select min(at) as oldest from (
       select ${indexedOldest.retry} as at
       from busy b join watcher w on w.id = b.watcher_id cross join lateral unnest(${shardsOfWatcher}) as s (id)

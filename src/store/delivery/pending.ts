@@ -6,7 +6,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { inReach } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { findOldestDue } from './lateness.ts';
+import { findOldestDue, isBusy } from './lateness.ts';
 import { isInShards, listShards, shardsOfWatcher, watcherOf } from './shards.ts';
 
 /** Counting this many takes some ten milliseconds. */
@@ -78,16 +78,19 @@ const nothing: Counted = { held: 0, waiting: 0, due: 0, oldest: null };
 const shardsWhere = (condition: Sql): Sql => sql`
     select unnest(${shardsOfWatcher}) as id from watcher_queue q join watcher w on w.id = q.watcher_id where ${condition}`;
 
-/** Reads at most `limit` entries of each partial index, however many rows there are. */
+/** Reads at most `limit` entries of each partial index for each count, however many rows there are. */
 async function countQueue(db: Db, now: Date, limit: number): Promise<Counted> {
-  const isDue = sql`due_at <= ${now} and shard_id = any((select shards from active)::bigint[])`;
   const few = (condition: Sql) => sql`select due_at from queue where ${condition} limit ${limit}`;
+  // Shard by shard, so that what suspended watchers have isn't read.
+  const due = (waiting: Sql) => sql`
+    select d.due_at from unnest((select shards from busy)::bigint[]) as s (id)
+    cross join lateral (${few(sql`shard_id = s.id and ${waiting} and due_at <= ${now}`)}) as d limit ${limit}`;
   const [row] = await db.query<Counted>(sql`
-    with active as materialized (select array(${shardsWhere(sql`not q.suspended`)}) as shards)
+    with busy as materialized (select array(${shardsWhere(isBusy(now))}) as shards)
     select held, waiting, due, oldest
     from (select count(*) as held from (${few(sql`state = 'held'`)}) as c) as h,
       (select count(*) as waiting from (${parts(few)}) as c) as w,
-      (select count(*) as due, min(due_at) as oldest from (${parts((waiting) => few(sql`${waiting} and ${isDue}`))}) as c) as d`);
+      (select count(*) as due, min(due_at) as oldest from (${parts(due)}) as c) as d`);
   return row ?? nothing;
 }
 
