@@ -20,7 +20,7 @@ test('each statement that changes watched addresses is followed by one that note
   const changing = files.flatMap((file) => {
     const text = readFileSync(path.join(SOURCE, file), 'utf8');
     const changes = text.match(CHANGE)?.length ?? 0;
-    const notes = text.match(/await noteChanges\(/g)?.length ?? 0;
+    const notes = text.match(/await note(?:Changes|Deletions)\(/g)?.length ?? 0;
     return changes === 0 ? [] : [{ file, missing: changes - notes }];
   });
   assert.ok(changing.length > 1);
