@@ -417,8 +417,8 @@ onPostgres(({ database, place }) => {
       () => recordsOf(3, 1).map(({ address }) => ({ address })),
     ],
   ] as const)
-    test(`${what} whose client hangs up before its end changes nothing`, async ({ skip }) => {
-      if (database().isDistributed === true) return skip('on Citus, the call waits on a worker');
+    test(`${what} whose client hangs up before its end changes nothing`, async (t) => {
+      if (database().isDistributed === true) return t.skip('on Citus, the call waits on a worker');
       await using story = await createBulkStory(database());
       const [port] = story.api.addresses().map((one) => (typeof one === 'string' ? undefined : one.port));
       const created = await story.ask('POST', BULK, { key: story.key, body: { records: recordsOf(1) } });

@@ -435,14 +435,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await read(2), { ...counts, waiting: 2, due: 2, isComplete: false });
   });
 
-  test('what a suspended watcher has, and what is not due yet, leaves the count of due notifications as it is', async ({ skip }) => {
+  test('what a suspended watcher has, and what is not due yet, leaves the count of due notifications as it is', async (t) => {
+    if (database().isDistributed === true) return t.skip('on Citus, all are counted');
     await addWatchers(database(), 1, 2, 3);
     for (const watcherId of [1, 2, 3]) await watchAddress(database(), { watcherId });
-    for (const number of [1, 2, 3]) await mine(database(), headerOf(number), [transferOf()], { now: later(number) });
+    for (const number of [1, 2, 3])
+      await mine(database(), headerOf(number), [transferOf()], { now: later(number) });
     await suspendWatcher(database(), 1, later(4));
     await database().query(sql`
       update queue set retry_count = 1, due_at = ${later(900_000)}, next_retry_at = ${later(900_000)} where shard_id = 2`);
-    if (database().isDistributed === true) return skip('on Citus, all are counted');
     const counted = await queueStatistics(database(), later(60_000), 3);
     assert.deepEqual([counted.due, counted.oldestDueAt, counted.isComplete], [3, later(1), false]);
   });
