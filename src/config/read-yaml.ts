@@ -181,7 +181,9 @@ function readScalar(
         ...{ pointer, message: `contains \${${name}}, which is replaced only in the file` },
         suggestion: `write the value of ${name}`,
       });
-    else problems.push(...replaced.problems.map(({ span: _, ...problem }) => ({ pointer, ...problem })));
+    const suggestion = 'write the value. Variables are replaced only in the file';
+    if (name === undefined)
+      problems.push(...replaced.problems.map(({ message }) => ({ pointer, message, suggestion })));
     return text;
   }
   for (const name of replaced.names) names.add(name);

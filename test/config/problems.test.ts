@@ -1296,6 +1296,17 @@ CHAINBELL_TOKENS  tokens.A.usd: 1.00000000000000000001 has more digits than a nu
 `,
   },
   {
+    promise: 'a ${ in a variable that begins no variable',
+    env: {
+      ...{ CHAINBELL_CHAIN_ID: '1', CHAINBELL_CHAIN_RPC: 'http://node.example' },
+      CHAINBELL_PRICES_NATIVE_SOURCES: `[{ type: coingecko, id: ethereum, apiKey: "\${KEY-x}" }]`,
+    },
+    report: `
+CHAINBELL_PRICES_NATIVE_SOURCES  prices.native.sources[0].apiKey: has a \${ that does not begin a variable
+      write the value. Variables are replaced only in the file
+`,
+  },
+  {
     promise: 'two spellings of one variable',
     yaml: `
 chain:
