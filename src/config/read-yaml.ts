@@ -176,14 +176,13 @@ function readScalar(
   if (replaced === undefined) return text;
   if (environment === undefined) {
     const [name] = replaced.names;
-    if (name !== undefined)
-      problems.push({
-        ...{ pointer, message: `contains \${${name}}, which is replaced only in the file` },
-        suggestion: `write the value of ${name}`,
-      });
-    const suggestion = 'write the value. Variables are replaced only in the file';
-    if (name === undefined)
+    if (name === undefined) {
+      const suggestion = 'write the value. Variables are replaced only in the file';
       problems.push(...replaced.problems.map(({ message }) => ({ pointer, message, suggestion })));
+    } else {
+      const message = `contains \${${name}}, which is replaced only in the file`;
+      problems.push({ pointer, message, suggestion: `write the value of ${name}` });
+    }
     return text;
   }
   for (const name of replaced.names) names.add(name);

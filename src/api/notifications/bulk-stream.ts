@@ -44,6 +44,7 @@ async function* storeGroups(
   { database, clock, log, webhookPolicy, limits }: Options,
   { watcherId, body, once, check, inTurn }: Lines,
 ): AsyncGenerator<string> {
+  const align = createAlignment({ log });
   let index = 0;
   for await (const group of readLineGroups(body)) {
     const parsed = group.lines.map((line) => orFault(() => parseLine(line, webhookPolicy)));
@@ -60,7 +61,7 @@ async function* storeGroups(
             : { success: true, data: result };
         });
       });
-      await alignChanged(database, watcherId, changes, clock.now(), createAlignment({ log }));
+      await alignChanged(database, watcherId, changes, clock.now(), align);
       return outcomes;
     };
     const outcomes = await inTurn(store);

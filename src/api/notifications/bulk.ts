@@ -155,6 +155,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
   const { onRequest, watcherOf } = gate;
   const answerStream = createStreamAnswer(options, gate, inTurn);
   const admitAnswer = limitChanged(options);
+  const align = createAlignment(options);
 
   api.addContentTypeParser(LINES_TYPE, (request, body, done) => {
     if (request.method === 'POST' && request.routeOptions.url === BULK_PATH) return done(null, body);
@@ -177,7 +178,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
           const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
           return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
         });
-        await alignChanged(database, watcherId, changes, clock.now(), createAlignment(options));
+        await alignChanged(database, watcherId, changes, clock.now(), align);
         return answer;
       });
     },

@@ -16,7 +16,10 @@ type Timing = { clock: Clock; leaseMs: number; retryMinutes: readonly number[] }
 
 /** Rows that one transaction brings back. Block commits wait that long for their lanes. */
 const ROWS_MAX = 1_000;
-/** Lanes or visits that one statement reads and one transaction changes. Each lane takes two index probes; on Citus a page takes a scan of the shards. */
+/**
+ * Lanes or visits that one statement reads and one transaction changes. Each lane takes two index probes; on Citus a page takes a scan of
+ * the shards.
+ */
 const PAGE_MAX = 10_000;
 /** More than the clocks of processes differ. What is less far ahead is not late. */
 const MARGIN_MS = 1_000;
