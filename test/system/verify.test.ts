@@ -349,15 +349,15 @@ test('progress is reported after each batch, up to the last block', async () => 
   );
 });
 
-test('a block with too many records to compare is counted, and the others are compared', async () => {
+test('a block with too many missing notifications is counted, and the others are compared', async () => {
   // In parts, because a statement of the API takes at most 5 s on Citus.
-  for (let part = 0; part < 20; part += 1)
+  for (let part = 0; part < 21; part += 1)
     await change(sql`
       insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
       select shard_id, gen_random_uuid(), watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at
       from watched_address, generate_series(1, 5000) where id = ${records.receiver}`);
   const { report, differences } = await verify();
-  assert.deepEqual(differences, []);
+  assert.equal(differences.length, 0);
   // The payment, the split one and the token.
   assert.deepEqual([report.blocks, report.notifications, report.undecided.too_many], [last - 3, 1, 3]);
   assert.equal(report.outcome, 'not_compared');

@@ -70,10 +70,16 @@ const isInRange = (shardId: Sql, id: Sql, { after, upTo }: RecordRange): Sql =>
       : sql` and (${shardId}, ${id}) > (${after.shardId}, ${after.watchedAddressId}::uuid)`
   }${upTo === undefined ? sql`` : sql` and (${shardId}, ${id}) <= (${upTo.shardId}, ${upTo.watchedAddressId}::uuid)`}`;
 
+/** A comparison of 100,000 records computes for several seconds between two statements, on a busy machine for longer. */
+const SILENT_MS_MAX = 120_000;
+
 /** Runs `work` on one snapshot of the database. It can't write, and doesn't block other transactions. */
 export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
   return database.transaction(async (tx) => {
     await tx.query(sql`set transaction isolation level repeatable read, read only`);
+    await tx.query(
+      sql`select set_config('idle_in_transaction_session_timeout', ${String(SILENT_MS_MAX)}, true)`,
+    );
     await requireNoneLost(tx);
     return work(tx);
   });

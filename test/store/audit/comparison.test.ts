@@ -30,6 +30,7 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { withImpatient } from '../../kit/impatient.ts';
 
 const span = { from: 2, to: 3 };
 const ROWS_MAX = 100;
@@ -193,7 +194,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 });
 
-onPostgres(({ database }) => {
+onPostgres(({ database, place }) => {
   test('a snapshot does not see what is committed meanwhile', async () => {
     const span = { from: 1, to: 9 };
     await mine(database(), headerOf(1), []);
@@ -204,5 +205,17 @@ onPostgres(({ database }) => {
     });
     assert.deepEqual(after, before);
     assert.equal(after?.size, 1);
+  });
+
+  test('a comparison may compute for longer than other transactions may be idle', async () => {
+    await mine(database(), headerOf(1), []);
+    const counts = await withImpatient(place().url, database(), (impatient, waitForEnd) =>
+      readSnapshot(impatient, async (snapshot) => {
+        const first = await listStoredBlocks(snapshot, { from: 1, to: 9 });
+        await waitForEnd();
+        return [first.size, (await listStoredBlocks(snapshot, { from: 1, to: 9 })).size];
+      }),
+    );
+    assert.deepEqual(counts, [1, 1]);
   });
 });

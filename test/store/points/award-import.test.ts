@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Award } from '../../../src/domain/award.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createBatchStore, dryRun } from '../../../src/store/points/award-import.ts';
 import { deleteAwardsAbove, insertAwards } from '../../../src/store/points/awards.ts';
@@ -11,7 +10,7 @@ import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { addressOf, alice, bob, hashOf, headerOf } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
-import { waitUntil } from '../../kit/wait.ts';
+import { withImpatient } from '../../kit/impatient.ts';
 
 /** An imported award with this key. */
 const importedOf = (key: number, parts: Parameters<typeof awardOf>[0] = {}) =>
@@ -126,36 +125,16 @@ onPostgres(({ database, place }) => {
 
 onPostgres(({ database, place }) => {
   test('a dry run may wait for its lines longer than other transactions may be idle', async () => {
-    const impatient = await openDatabase({ url: place().url, dataDir: '', silentMsMax: 200 });
-    const begun = Promise.withResolvers<number>();
-    const isOver = Promise.withResolvers<void>();
-    /** A transaction that starts later and stays idle. */
-    const waitForEnd = async () => {
-      const silent = impatient.transaction(async (tx) => {
-        const [row] = await tx.query<{ pid: number }>(sql`select pg_backend_pid() as pid`);
-        begun.resolve(row?.pid ?? 0);
-        await isOver.promise;
-        await tx.query(sql`select`);
-      });
-      const pid = await begun.promise;
-      const isEnded = async () =>
-        (await database().query(sql`select from pg_stat_activity where pid = ${pid}`)).length === 0;
-      await waitUntil(isEnded, { describe: 'the server to end the other transaction' });
-      isOver.resolve();
-      await assert.rejects(silent, { code: 'unavailable' });
-    };
-    try {
-      const stored = await dryRun(impatient, async (store) => {
+    const stored = await withImpatient(place().url, database(), (impatient, waitForEnd) =>
+      dryRun(impatient, async (store) => {
         const first = await store([importedOf(1)]);
         await waitForEnd();
         return [first, await store([importedOf(1), importedOf(2)])];
-      });
-      assert.deepEqual(
-        stored.map(({ addedCount }) => addedCount),
-        [1, 1],
-      );
-    } finally {
-      await impatient.close();
-    }
+      }),
+    );
+    assert.deepEqual(
+      stored.map(({ addedCount }) => addedCount),
+      [1, 1],
+    );
   });
 });
