@@ -238,7 +238,11 @@ function openDelivery(base: Foundation, sender: SenderOptions, parts: AsyncDispo
 async function senderOptions(config: Config): Promise<SenderOptions> {
   const caCertificates = await readCaFile(config);
   return {
-    policy: { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) },
+    policy: {
+      ...config.webhooks,
+      allowCidrs: config.webhooks.allowCidrs.map(parseCidr),
+      denyCidrs: config.webhooks.denyCidrs.map(parseCidr),
+    },
     ...(caCertificates !== undefined && { caCertificates }),
   };
 }

@@ -147,6 +147,12 @@ const Webhooks = Type.Object(
       default: [],
       description: 'Development only: non-public networks that webhooks may reach.',
     }),
+    denyCidrs: Type.Array(CidrText, {
+      maxItems: 100,
+      default: [],
+      description:
+        'Public networks that webhooks must never reach, such as your own. It goes before `allowCidrs`.',
+    }),
     ports: Type.Array(Type.Integer({ minimum: 1, maximum: 65_535 }), {
       minItems: 1,
       maxItems: 100,

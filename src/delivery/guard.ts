@@ -8,8 +8,12 @@ import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
 import { startAbort } from '../core/abort.ts';
-import { isPublicAddress } from '../domain/public-address.ts';
-import { isPortAllowed, type WebhookPolicy, withoutTrailingDots } from '../domain/webhook-url.ts';
+import {
+  isPortAllowed,
+  isReachable,
+  type WebhookPolicy,
+  withoutTrailingDots,
+} from '../domain/webhook-url.ts';
 import type { HostAddress, Resolver } from './resolver.ts';
 
 /** The destination, as in a URL: hostname without brackets, port empty for the scheme's default. */
@@ -48,7 +52,7 @@ const ADDRESS_TRY_MS = 500;
 
 /** A guard for the policy. */
 export function createGuard({ policy, resolve, resolveMsMax, secureContext }: GuardOptions): Guard {
-  const isAllowed = (address: string): boolean => isPublicAddress(address, policy.allowCidrs);
+  const isAllowed = (address: string): boolean => isReachable(address, policy);
 
   return async (target, signal) => {
     const isScheme = target.protocol === 'https:' || (policy.allowHttp && target.protocol === 'http:');

@@ -18,19 +18,20 @@ const GLOBAL_UNICAST: Cidr = parseCidr('2000::/3');
 const NAT64: Cidr = parseCidr('64:ff9b::/96');
 
 /**
- * True for an address literal of the public internet, or in a range of `allow`. False for every range of the IANA
- * special-purpose registries, for IPv6 forms that embed an IPv4 address, and for any text that isn't an address. An
+ * True for an address literal of the public internet, or in a range of `allow`, unless it is in a range of `deny`. False for every
+ * range of the IANA special-purpose registries, for IPv6 forms that embed an IPv4 address, and for any text that isn't an address. An
  * IPv4-mapped address and one of NAT64 are judged as the IPv4 address, because the kernel or the network would connect to that.
  */
-export function isPublicAddress(text: string, allow: readonly Cidr[]): boolean {
+export function isPublicAddress(text: string, allow: readonly Cidr[], deny: readonly Cidr[] = []): boolean {
   // The zone of a link-local address (`fe80::1%eth0`) names the interface. It isn't part of the address.
   const literal = text.replace(/%.*$/, '');
   // The library also accepts `10` and `0177.1` as addresses.
   if (isIP(literal) === 0) return false;
   const address = ipaddr.process(literal);
+  const embedded = isInside(address, NAT64) && ipaddr.fromByteArray(address.toByteArray().slice(-4));
+  if (deny.some((range) => isInside(address, range) || (embedded && isInside(embedded, range)))) return false;
   if (allow.some((range) => isInside(address, range))) return true;
-  if (isInside(address, NAT64))
-    return isPublicAddress(ipaddr.fromByteArray(address.toByteArray().slice(-4)).toString(), allow);
+  if (embedded) return isPublicAddress(embedded.toString(), allow);
   // The library also returns 'unicast' for unassigned and IPv4-compatible IPv6 space (`4000::1`, `::7f00:1`).
   if (address.kind() === 'ipv6' && !isInside(address, GLOBAL_UNICAST)) return false;
   return address.range() === 'unicast' && !CLOUD_INTERNAL.some((range) => isInside(address, range));

@@ -6,12 +6,14 @@ import { isIP } from 'node:net';
 import { Fault } from '../core/fault.ts';
 import { type Cidr, isPublicAddress } from './public-address.ts';
 
-/** What the operator allows beyond `https` on public addresses. */
+/** What the operator allows beyond `https` on public addresses, and denies of it. */
 export type WebhookPolicy = {
   /** Allow plain http and names of one label (`receiver`), for development. */
   allowHttp: boolean;
   /** Private ranges that webhooks may reach. */
   allowCidrs: readonly Cidr[];
+  /** Ranges that webhooks never reach, although they are public or allowed: by default none. */
+  denyCidrs?: readonly Cidr[];
   /** Allowed ports. With `allowHttp`, the default list [443] also allows port 80 for plain http. */
   ports: readonly number[];
 };
@@ -89,14 +91,22 @@ function portOf({ protocol, port }: Pick<URL, 'protocol' | 'port'>): number {
   return protocol === 'https:' ? 443 : 80;
 }
 
+/** Whether webhooks may reach this address literal. */
+export const isReachable = (address: string, { allowCidrs, denyCidrs = [] }: WebhookPolicy): boolean =>
+  isPublicAddress(address, allowCidrs, denyCidrs);
+
 function checkHost(hostname: string, policy: WebhookPolicy): void {
   const host = withoutTrailingDots(hostname.replace(/^\[|\]$/g, ''));
   if (isIP(host) !== 0) {
-    if (isPublicAddress(host, policy.allowCidrs)) return;
-    throw new Fault('invalid', 'must not point to a private or reserved address; use a public host name');
+    if (isReachable(host, policy)) return;
+    throw new Fault(
+      'invalid',
+      isPublicAddress(host, policy.allowCidrs)
+        ? 'must not point to an address that this service refuses; use another one'
+        : 'must not point to a private or reserved address; use a public host name',
+    );
   }
-  const isLoopbackAllowed =
-    isPublicAddress('127.0.0.1', policy.allowCidrs) || isPublicAddress('::1', policy.allowCidrs);
+  const isLoopbackAllowed = isReachable('127.0.0.1', policy) || isReachable('::1', policy);
   if (isUnder(host, 'localhost')) {
     if (isLoopbackAllowed) return;
     throw new Fault('invalid', 'must not point to this machine; use a public host name');

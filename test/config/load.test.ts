@@ -40,6 +40,7 @@ test('only a chain id and one node are required, and every other key has a defau
       retryMinutes: [1, 3, 10, 15, 60],
       allowHttp: false,
       allowCidrs: [],
+      denyCidrs: [],
       ports: [443],
       caFile: null,
     },

@@ -165,6 +165,18 @@ test('one private address among public ones refuses the name, with the outcome o
   assert.equal(receiver.connectionCount(), 0);
 });
 
+test('a name with a denied address fails like an unknown name', async () => {
+  await using receiver = await startReceiver();
+  const policy = { allowHttp: true, allowCidrs: LOOPBACK, ports: [receiver.port] };
+  const resolve: Resolver = async () => [{ address: '127.0.0.1', family: 4 }];
+  const target = targetOf(`http://own.example.com:${receiver.port}/`);
+  const { signal } = new AbortController();
+  const denying = guardOf({ ...policy, denyCidrs: [parseCidr('127.0.0.1/32')] }, resolve);
+  await assert.rejects(denying(target, signal), failedWith('dns'));
+  assert.equal(receiver.connectionCount(), 0);
+  (await guardOf(policy, resolve)(target, signal)).destroy();
+});
+
 test('a receiver with many addresses that this machine cannot reach is reached at one of the other family', async () => {
   await using receiver = await startReceiver();
   const unreachable: HostAddress[] = Array.from({ length: 20 }, () => ({ address: '::1', family: 6 }));

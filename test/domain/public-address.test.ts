@@ -82,6 +82,22 @@ test('an allowed range allows only its addresses', () => {
     assert.equal(isPublicAddress(text, allow), false, text);
 });
 
+test('a denied range goes before what is public or allowed, in any form of its addresses', () => {
+  const allow = [parseCidr('10.0.0.0/8')];
+  const deny = ['8.8.8.0/24', '10.1.0.0/16', '2606:4700::/32'].map(parseCidr);
+  for (const text of [
+    '8.8.8.8',
+    '::ffff:8.8.8.8',
+    '64:ff9b::808:808',
+    '10.1.2.3',
+    '64:ff9b::a01:203',
+    '2606:4700::1',
+  ])
+    assert.equal(isPublicAddress(text, allow, deny), false, text);
+  for (const text of ['8.8.9.8', '64:ff9b::808:908', '10.2.2.3', '2606:4701::1'])
+    assert.equal(isPublicAddress(text, allow, deny), true, text);
+});
+
 test('a range is parsed exactly as written, or refused', () => {
   assert.equal(isPublicAddress('127.0.0.9', [parseCidr('127.0.0.0/8')]), true);
   for (const text of [

@@ -10,6 +10,15 @@ import { realchainFolder } from '../kit/shared-data.ts';
 const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 const development: WebhookPolicy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports: [443] };
 
+test('an address literal in a denied range is refused, and so is localhost with denied loopback addresses', () => {
+  const policy = { ...strict, denyCidrs: [parseCidr('8.8.8.0/24')] };
+  assert.match(refusal('https://8.8.8.8/hook', policy) ?? '', /an address that this service refuses/);
+  assert.equal(refusal('https://8.8.9.8/hook', policy), undefined);
+  assert.match(refusal('https://10.0.0.1/hook', policy) ?? '', /private or reserved address/);
+  const closed = { ...development, denyCidrs: [parseCidr('127.0.0.0/8'), parseCidr('::1/128')] };
+  assert.match(refusal('http://localhost/hook', closed) ?? '', /this machine/);
+});
+
 function refusal(text: string, policy: WebhookPolicy): string | undefined {
   try {
     parseWebhookUrl(text, policy);
