@@ -8,6 +8,7 @@ import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Config } from '../config/schema.ts';
 import { Fault } from '../core/fault.ts';
+import { flush } from '../core/flush.ts';
 import { deriveKeyRing, type KeyRing } from '../domain/key-ring.ts';
 import { prepareDataFolder } from '../store/db/data-folder.ts';
 import type { Db } from '../store/db/db.ts';
@@ -80,10 +81,11 @@ async function ensureSecretFile(dataDir: string, { mayCreate }: { mayCreate: boo
 async function writeSecret(file: string): Promise<void> {
   const draft = `${file}.${process.pid}`;
   try {
-    await writeFile(draft, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600 });
+    await writeFile(draft, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600, flush: true });
     await link(draft, file).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error;
     });
+    await flush(path.dirname(file));
   } finally {
     await rm(draft, { force: true });
   }

@@ -4,11 +4,14 @@
  */
 import { existsSync } from 'node:fs';
 import { readdir, rename, rm } from 'node:fs/promises';
+import path from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { machineSteadyMs } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
+import { flush } from '../../core/flush.ts';
 import { stopOptimizingWasm } from '../../core/wasm.ts';
 import { databaseError, INT8_OID, parseInt8, type Share } from './db.ts';
+import { DurableFiles, durableParameters, flushTree } from './durable-files.ts';
 import { unpackEmptyDatabase } from './empty-database.ts';
 import { createFairQueue } from './fair-queue.ts';
 import { withFolderFaults } from './folder-fault.ts';
@@ -72,7 +75,9 @@ async function makeDatabase(folder: string): Promise<void> {
   await rm(draft, { recursive: true, force: true });
   try {
     if (!(await unpackEmptyDatabase(draft))) await (await startPglite(draft)).close();
+    await flushTree(draft);
     await rename(draft, folder);
+    await flush(path.dirname(folder));
   } finally {
     await rm(draft, { recursive: true, force: true });
   }
@@ -84,8 +89,8 @@ const LAST_WORDS = /^\S+ \S+ \S+ \[\d+\] (?:FATAL|PANIC): +(.*)/;
 async function startPglite(folder: string): Promise<PGlite> {
   let lastWords = '';
   const pglite = new PGlite({
-    dataDir: folder,
-    startParams: [...PGlite.defaultStartParams, ...LOG_SETTINGS, ...MEMORY_SETTINGS],
+    fs: new DurableFiles(folder),
+    startParams: [...durableParameters(PGlite.defaultStartParams), ...LOG_SETTINGS, ...MEMORY_SETTINGS],
     parsers: { [INT8_OID]: parseInt8 },
     onStderr(line) {
       const words = LAST_WORDS.exec(line)?.[1];

@@ -51,7 +51,7 @@ const CAUSES: readonly Cause[] = [
   },
   {
     pattern:
-      /not a valid data directory|files are incompatible with server|invalid data in control file|could not read file "global\//i,
+      /not a valid data directory|files are incompatible with server|invalid data in control file|could not read file "global\/|could not locate a valid checkpoint record|could not locate required checkpoint record/i,
     wasiNumber: -1,
     problem: (folder) =>
       `${folder} is damaged, or another version of PostgreSQL made it. Restore it from a backup, ${OTHER_FOLDER}`,

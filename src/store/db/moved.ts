@@ -2,9 +2,10 @@
  * Marks an embedded database that has moved to a PostgreSQL server, so that it isn't used again by mistake: it would send the same
  * webhooks a second time.
  */
-import { open, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Fault } from '../../core/fault.ts';
+import { flush } from '../../core/flush.ts';
 import { shellWord } from '../../core/terminal-text.ts';
 import type { Db, Tx } from './db.ts';
 import { withFolderFaults } from './folder-fault.ts';
@@ -25,8 +26,7 @@ export async function markMoved(dataDir: string, target: Db, now: Date): Promise
   await withFolderFaults(dataDir, async () => {
     await writeFile(markOf(dataDir), text, { mode: 0o600, flush: true });
     // The name of the file is in the folder, and must survive a loss of power too.
-    await using folder = await open(dataDir);
-    await folder.sync();
+    await flush(dataDir);
   });
 }
 
