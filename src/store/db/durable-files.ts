@@ -23,12 +23,16 @@ type Options = Parameters<NodeFS['init']>[1];
 type Stream = { nfd?: number; node: object };
 type NodeFiles = { stream_ops: { fsync?(stream: Stream): number }; realPath(node: object): string };
 
-export class DurableFiles extends NodeFS {
-  override async init(pg: PGlite, options: Options): Promise<{ emscriptenOpts: Options }> {
-    const { emscriptenOpts } = await super.init(pg, options);
+/** PGlite's file system for a data folder, with fsync. */
+export function openFiles(folder: string): NodeFS {
+  const files = new NodeFS(folder);
+  const init = files.init.bind(files);
+  files.init = async (pg: PGlite, options: Options) => {
+    const { emscriptenOpts } = await init(pg, options);
     const preRun = [...(emscriptenOpts.preRun ?? []), flushOnDemand];
     return { emscriptenOpts: { ...emscriptenOpts, preRun } };
-  }
+  };
+  return files;
 }
 
 function flushOnDemand(module: object): void {

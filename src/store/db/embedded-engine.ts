@@ -11,7 +11,7 @@ import { Fault, messageOf } from '../../core/fault.ts';
 import { flush } from '../../core/flush.ts';
 import { stopOptimizingWasm } from '../../core/wasm.ts';
 import { databaseError, INT8_OID, parseInt8, type Share } from './db.ts';
-import { DurableFiles, durableParameters, flushTree } from './durable-files.ts';
+import { durableParameters, flushTree, openFiles } from './durable-files.ts';
 import { unpackEmptyDatabase } from './empty-database.ts';
 import { createFairQueue } from './fair-queue.ts';
 import { withFolderFaults } from './folder-fault.ts';
@@ -89,7 +89,7 @@ const LAST_WORDS = /^\S+ \S+ \S+ \[\d+\] (?:FATAL|PANIC): +(.*)/;
 async function startPglite(folder: string): Promise<PGlite> {
   let lastWords = '';
   const pglite = new PGlite({
-    fs: new DurableFiles(folder),
+    fs: openFiles(folder),
     startParams: [...durableParameters(PGlite.defaultStartParams), ...LOG_SETTINGS, ...MEMORY_SETTINGS],
     parsers: { [INT8_OID]: parseInt8 },
     onStderr(line) {
