@@ -79,12 +79,13 @@ export async function insertNotifications(
   }
   // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
   const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, hashesOf(all)));
-  if (hasEarlier) await lockEarlier(tx, all);
-  const { watches, statuses } = await sourcesOf(tx, all, { records, hasEarlier, reorgIds });
+  // A part of the records has its own earlier notifications. To lock all of them for each part would take the square of their number.
   const isBefore =
     records === undefined
       ? isOfMatches(tx, all)
       : sql`${isOfMatches(tx, all)} and ${isOneOfRecords(sql`n.shard_id`, sql`n.watched_address_id`, records)}`;
+  if (hasEarlier) await lockEarlier(tx, isBefore);
+  const { watches, statuses } = await sourcesOf(tx, all, { records, hasEarlier, reorgIds });
   const selected = sql`
     t as (${transfersOf(all)}
     ), ${hasEarlier ? beforeAmong(statuses, isBefore) : sql``}
@@ -253,9 +254,8 @@ export const hashesOf = (matches: readonly Match[]): Hash[] => [
   ...new Set(matches.map(({ transfer }) => transfer.txHash)),
 ];
 
-/** Locks the notifications of these transactions, and before them their lanes, as a worker that settles does. */
-async function lockEarlier(tx: Tx, matches: readonly Match[]): Promise<void> {
-  const isEarlier = isOfMatches(tx, matches);
+/** Locks these notifications, and before them their lanes, as a worker that settles does. */
+async function lockEarlier(tx: Tx, isEarlier: Sql): Promise<void> {
   await lockLanesIn(tx, sql`select n.lane_id from notification_status n where ${isEarlier}`);
   await lockRows(tx, isEarlier);
 }

@@ -33,6 +33,7 @@ import {
 } from '../../kit/chain-story.ts';
 import { citusUrl } from '../../kit/citus.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 /** Defers groups of more than one record once a commit has written `rowsAtOnce` rows of such groups. */
 const tight = (rowsAtOnce: number): DeferralLimits => ({
@@ -490,6 +491,32 @@ onPostgres(({ database }) => {
       counts.map(({ count }) => count),
       Array(number - 1).fill(1),
     );
+  });
+
+  test('matches that a reorg defers are written without a lock on what other watchers have of their transactions', async () => {
+    await watchTimes(database(), 2);
+    await watchAddress(database(), { watcherId: 2, url: 'https://other.example/hook' });
+    const again = transferOf();
+    await mine(database(), headerOf(1), [again]);
+    await mine(database(), headerOf(1, 1), [again, transferOf()], {
+      ...{ reorg: { ancestorNumber: 0 }, deferral: tight(0) },
+    });
+    let isWritten = false;
+    const written = await database().transaction(async (tx) => {
+      await tx.query(sql`select from lane where origin like '%other.example%' for update`);
+      const writing = writeAll(database()).then(() => {
+        isWritten = true;
+      });
+      await waitUntil(
+        async () =>
+          isWritten ||
+          (await database().query(sql`select from pg_locks where not granted limit 1`)).length > 0,
+      );
+      return { writing, didWait: !isWritten };
+    });
+    await written.writing;
+    assert.equal(written.didWait, false);
+    assert.equal((await listNotifications(database())).length, 6);
   });
 
   test('deferred matches are written while those of a deleted watcher are deleted, and neither waits for the other', async () => {
