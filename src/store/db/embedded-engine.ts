@@ -41,6 +41,8 @@ export async function startEngine(folder: string): Promise<Engine> {
   stopOptimizingWasm();
   return withFolderFaults(folder, async () => {
     if (!(await hasDatabase(folder))) await makeDatabase(folder);
+    // PostgreSQL's own lock. A process that was killed may have left it, also empty, and `lockFolder` keeps others out.
+    await rm(`${folder}/postmaster.pid`, { force: true });
     return engineOf(await startPglite(folder), `${folder}/pg_wal`);
   });
 }

@@ -119,16 +119,28 @@ test('a damaged data folder has a message that says what to do, and no stack', a
     chainbell(parent, { ...chain, CHAINBELL_DATA_DIR: dataDir }, 'keys', 'create', '--watcher', 'acme');
   await copyEmbedded(dataDir);
   const sound = await readFile(version, 'utf8');
-  for (const text of ['garbage\n', '', '9\n']) {
-    await writeFile(version, text);
+  const isRefused = async () => {
     const { code, err } = await run();
     assert.equal(code, 78, err);
     assert.match(
       err,
       /^chainbell: .*database is damaged, or another version of PostgreSQL made it\. [^\n]*\n$/,
     );
+  };
+  for (const text of ['garbage\n', '', '9\n']) {
+    await writeFile(version, text);
+    await isRefused();
   }
   await writeFile(version, sound);
+  // A write-ahead log that was never written, after a loss of power on a disk that lies.
+  const logs = path.join(dataDir, 'database', 'pg_wal');
+  const [log = ''] = (await readdir(logs)).filter((name) => /^[0-9A-F]{24}$/.test(name));
+  const written = await readFile(path.join(logs, log));
+  await writeFile(path.join(logs, log), Buffer.alloc(written.length));
+  await isRefused();
+  await writeFile(path.join(logs, log), written);
+  // What a process left that was killed while it opened the database.
+  await writeFile(path.join(dataDir, 'database', 'postmaster.pid'), '');
   await mkdir(path.join(dataDir, 'secret'));
   const { code, err } = await run();
   assert.equal(code, 78, err);
