@@ -121,11 +121,17 @@ async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<M
   return new Map(rows.map(({ id, epoch }) => [id, epoch]));
 }
 
-/** Settles rows that are unchanged since they were read and that no strict order depends on. Returns the other settlements. */
+/** In another lane, which isn't locked, it may wait for a transaction that locks this one's lanes next. */
+const isInItsLane = sql`n.lane_id = s.lane_id`;
+
+/**
+ * Settles rows that are unchanged since they were read, still in the lane that sent them, and that no strict order depends on. Returns the
+ * other settlements.
+ */
 async function settleInOneStatement(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
   const rows = await db.query<{ position: number }>(
     frequent(sql`
-    with ${validOf(settlements)}, ${settleQueued(sql`n.sequence is null`)}, logged as (
+    with ${validOf(settlements)}, ${settleQueued(sql`n.sequence is null and ${isInItsLane}`)}, logged as (
       insert into delivery_attempt (${attemptColumns}, failures) select ${attemptColumns}, failures from updated order by position
     )${failuresOf(settlements)}
     select position from updated order by position`),

@@ -132,6 +132,21 @@ onPostgres(({ database, place }) => {
     assert.deepEqual(await statesOf(BUSY, OTHER), [['processed'], ['processed']]);
   });
 
+  test('outcomes of other watchers do not wait for a locked row that has moved to another lane', async () => {
+    const impatient = await openImpatient(place(), database());
+    const { busy, other } = (await begin(database())).outcomes;
+    const moved = await watchAddress(database(), { watcherId: BUSY, url: 'https://moved.example/hook' });
+    const isBusy = sql`id = ${busy.notificationId}`;
+    await database().query(sql`
+      update queue set lane_id = (select lane_id from watched_address where id = ${moved.id}) where ${isBusy}`);
+    await whileOpen(database(), lockOne(sql`select from queue where ${isBusy} for update`), async () => {
+      assert.deepEqual(await settle(impatient, [busy, other]), new Map([[busy, 'locked']]));
+      assert.deepEqual(await statesOf(BUSY, OTHER), [['waiting'], ['processed']]);
+    });
+    assert.deepEqual(await settle(impatient, [busy]), new Map());
+    assert.deepEqual(await statesOf(BUSY), [['processed']]);
+  });
+
   test('an outcome whose lane was taken meanwhile is lost, not locked', async () => {
     const { busy, outcomes } = await begin(database());
     await database().query(sql`update lane set epoch = epoch + 1 where id = ${busy.id}`);
