@@ -6,8 +6,8 @@ import type { Session } from '../store/db/db.ts';
 import type { SessionKeeper } from '../store/db/session-keeper.ts';
 
 export type Elections = {
-  /** Tries to take the leading follower's lock; `isHeld` says later whether it is still held. */
-  follower(): Promise<{ isLeader: boolean; isHeld(): boolean }>;
+  /** Tries to take the leading follower's lock; `isHeld` says later whether `session` still holds it. */
+  follower(): Promise<{ isLeader: boolean; isHeld(): boolean; session: Session }>;
   /** Gives the leading follower's lock back. */
   resign(): Promise<void>;
   prices(): Promise<boolean>;
@@ -25,7 +25,7 @@ export function createElections(sessions: SessionKeeper): Elections {
       const session = await sessions.current();
       elected = session;
       const isLeader = await session.tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
-      return { isLeader, isHeld: () => !session.lost.aborted };
+      return { isLeader, isHeld: () => !session.lost.aborted, session };
     },
     async resign() {
       try {

@@ -80,6 +80,8 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const fullChecks = createFullChecks({ clock, log });
   const deferredWake = createWake(clock);
   let leads = () => false;
+  let session: object | undefined;
+  const term = () => session;
   const checkWorkers = createWorkerCheck({ database, clock, log });
   const filter = openAddressFilter(base, () => leads());
   const holdUp = createHoldUp(clock);
@@ -98,10 +100,12 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       proverOf: createTransferProver({ voters: nodes, recover: verifier.recover, log }),
     },
     async isLeader() {
-      const { isLeader, isHeld } = await elections.follower();
+      const { isLeader, isHeld, ...elected } = await elections.follower();
+      session = elected.session;
       leads = () => isLeader && isHeld();
       return isLeader;
     },
+    term,
   });
   const led =
     (step: Step): Step =>
@@ -121,7 +125,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       await atStart('nodes', () => pin(loops.signal));
       await atStart('nodes', () => checkContracts(access.nodes, { contracts, pairs, signal: loops.signal }));
       if (pairs.length > 0) runPairs(base, { access, contracts, pairs, led });
-      runUpkeep(base, { filter, checkWorkers, deferredWake, led });
+      runUpkeep(base, { filter, checkWorkers, deferredWake, led, term });
       loops.run('follower', status.watch(follower.step), {
         idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
         wake: headWake,
@@ -140,13 +144,14 @@ type Upkeep = {
   deferredWake: ReturnType<typeof createWake>;
   /** The step for the process that leads. */
   led(step: Step): Step;
+  term(): object | undefined;
 };
 
-function runUpkeep(base: Foundation, { filter, checkWorkers, deferredWake, led }: Upkeep): void {
+function runUpkeep(base: Foundation, { filter, checkWorkers, deferredWake, led, term }: Upkeep): void {
   const { config, shares, clock, log, metrics, loops, unlessStepped } = base;
   const { confirmations } = config.chain;
   const database = shares.follower;
-  const writer = createDeferredWriter({ database, clock, metrics, confirmations });
+  const writer = createDeferredWriter({ database, clock, metrics, confirmations, term });
   const idleMs = () => DEFERRED_MS;
   loops.run('deferred notifications', led(writer), {
     ...{ idleMs, wake: deferredWake, retryMsMax: RESUME_MS_MAX },

@@ -20,6 +20,7 @@ export function createDeferredWriter({
   confirmations,
   metrics,
   limits = deferralLimits,
+  term = () => undefined,
 }: {
   database: Database;
   clock: Clock;
@@ -27,11 +28,14 @@ export function createDeferredWriter({
   confirmations: number;
   metrics: Pick<Metrics, 'ingestNotifications'>;
   limits?: DeferralLimits;
+  /** As the follower's. */
+  term?(): object | undefined;
 }): Step {
   /** The number of each watcher's last turn. */
   const turns = new Map<number, number>();
   let turn = 0;
   const mark = noMark();
+  let markTerm: object | undefined;
 
   function sortWatchers(watcherIds: readonly number[]): readonly number[] {
     const waiting = new Set(watcherIds);
@@ -41,6 +45,9 @@ export function createDeferredWriter({
 
   return async (signal) => {
     const startedMs = clock.steadyMs();
+    const current = term();
+    if (current !== markTerm) Object.assign(mark, noMark());
+    markTerm = current;
     const written = await writeDeferred(database, {
       confirmations,
       now: clock.now(),

@@ -11,6 +11,7 @@ import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { BlockId } from '../domain/block.ts';
 import { findBlockHash, findChain, findTip, isOrphaned } from '../store/blocks/blocks.ts';
+import { noteTimeline } from '../store/blocks/fail-over.ts';
 import type { Backfill } from './backfill.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { createNodeComparison } from './compare-nodes.ts';
@@ -41,6 +42,8 @@ export type FollowerOptions = CommitOptions & {
   onDeferred?(): void;
   /** Whether this process is the one that follows. The others stand by. */
   isLeader(): Promise<boolean>;
+  /** The session that makes it the leader. The next one may be of a server that lacks commits of the last one. */
+  term?(): object | undefined;
 };
 
 export type Follower = {
@@ -73,7 +76,7 @@ export function createFollower(options: FollowerOptions): Follower {
       onDispute: unhashedProof.fullChecks.disputed,
     }),
   });
-  const commitProved = createProvedCommit({ ...options, readAhead });
+  const { commitProved, forget } = createProvedCommit({ ...options, readAhead });
   const readBranch = createBranchReader(readAhead);
   const readHead = cacheHead(nodes, clock);
   const { checkWorkers = createWorkerCheck(options) } = options;
@@ -83,6 +86,7 @@ export function createFollower(options: FollowerOptions): Follower {
   let heldSinceMs: number | undefined;
   let isPinned = false;
   let leads = false;
+  let ledTerm: object | undefined;
   let isFarBehind = false;
   let hasWarnedOfStart = false;
 
@@ -92,7 +96,9 @@ export function createFollower(options: FollowerOptions): Follower {
     if (isLeader) await compareNodes(heldSinceMs, signal);
     // A standby process reads the head too, because its readiness depends on its nodes.
     const head = await readHead(isFarBehind, signal);
-    if (isLeader && !leads) await takeOver();
+    const term = options.term?.();
+    if (isLeader && (!leads || term !== ledTerm)) await takeOver();
+    ledTerm = term;
     leads = isLeader;
     if (!isLeader) return 'idle';
     const tip = await findTip(database);
@@ -114,8 +120,11 @@ export function createFollower(options: FollowerOptions): Follower {
     isPinned = true;
   }
 
-  /** Another process may have followed, and observed more checks, since this one started. */
+  /** Another process may have followed, and observed more checks, since this one started. The database may have lost commits. */
   async function takeOver(): Promise<void> {
+    forget();
+    const after = await noteTimeline(database);
+    if (after !== undefined) log.warn({ after }, 'follow.ids_moved');
     unhashedProof?.fullChecks.begin();
     const chain = await findChain(database);
     if (chain !== undefined) options.checks.enforce(chain.enforcedChecks, chain.unprovedTypes);

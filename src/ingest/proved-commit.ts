@@ -53,14 +53,15 @@ type ProvedCommit = (
   signal: AbortSignal,
 ) => Promise<Exclude<Committed, { outcome: 'unproved' }> | { outcome: 'lied' }>;
 
-export function createProvedCommit(
-  options: CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> },
-): ProvedCommit {
+export function createProvedCommit(options: CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> }): {
+  commitProved: ProvedCommit;
+  forget(): void;
+} {
   const { database, clock, processors, unhashedProof, readAhead } = options;
   /** Notifications up to `number` are released; this holds as long as `tip` is the tip. */
   let released: { tip: Hash; number: number } | undefined;
 
-  async function commitProved(
+  async function commitUntilProved(
     commit: Omit<BlockCommit, 'blocks' | 'now'>,
     blocks: readonly ReadBlock[],
     signal: AbortSignal,
@@ -89,7 +90,7 @@ export function createProvedCommit(
     for (const processor of processors.toReversed()) await processor.undo(tx, ancestorNumber);
   }
 
-  return async (blocks, { tip, newest, ancestor, finalizedNumber }, signal) => {
+  const commitProved: ProvedCommit = async (blocks, { tip, newest, ancestor, finalizedNumber }, signal) => {
     // Only stored blocks count as confirmations, because the head is a node's claim.
     const releasedNumber = newest.number - options.confirmations;
     // After a reorg or another process's commit, notifications that were released may be held again.
@@ -109,8 +110,16 @@ export function createProvedCommit(
         for (const processor of processors) await processor.write(tx, blocks);
       },
     };
-    const committed = await commitProved(commit, blocks, signal);
+    const committed = await commitUntilProved(commit, blocks, signal);
     if (committed.outcome === 'committed') released = { tip: newest.hash, number: releasedNumber };
     return committed;
+  };
+
+  return {
+    commitProved,
+    /** The database may have lost commits. */
+    forget() {
+      released = undefined;
+    },
   };
 }

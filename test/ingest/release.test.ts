@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createMetrics } from '../../src/core/metrics.ts';
 import type { BlockHeader } from '../../src/domain/block.ts';
+import { createDeferredWriter } from '../../src/ingest/deferred-writer.ts';
 import { findTip } from '../../src/store/blocks/blocks.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
@@ -38,5 +41,40 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     head = 9;
     await follow();
     assert.deepEqual(await listStates(database()), ['waiting']);
+  });
+
+  test('a leader with a new session releases what the database has lost the release of', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()], { releasedNumber: 1 });
+    let head = 8;
+    let session = {};
+    const follower = followMadeUp(
+      database(),
+      { head: () => headerOf(head), at: headerOf },
+      {
+        ...{ clock: createTestClock(), confirmations: CONFIRMATIONS, finalityDepth: 100 },
+        term: () => session,
+      },
+    );
+    const follow = async () => {
+      while ((await findTip(database()))?.number !== head) await follower.step(signal);
+    };
+    const writer = createDeferredWriter({
+      ...{ database: database(), clock: createTestClock(), metrics: createMetrics('test') },
+      ...{ confirmations: CONFIRMATIONS, term: () => session },
+    });
+    await follow();
+    for (const release of [async () => void (head += 1), () => writer(signal)]) {
+      await writer(signal);
+      // The commit that released it was lost with the server.
+      await database().query(sql`update queue set state = 'held', release_number = 1`);
+      await release();
+      await follow();
+      assert.deepEqual(await listStates(database()), ['held']);
+      session = {};
+      await release();
+      await follow();
+      assert.deepEqual(await listStates(database()), ['waiting']);
+    }
   });
 });

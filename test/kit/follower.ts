@@ -40,10 +40,11 @@ export function followMadeUp(
     finalityDepth,
     checks = noChecks,
     isLeader = async () => true,
+    term = () => undefined,
     unhashedProof,
     log = silentLog(),
   }: { clock: Clock; confirmations?: number; finalityDepth: number } & Partial<
-    Pick<FollowerOptions, 'checks' | 'isLeader' | 'unhashedProof' | 'log'>
+    Pick<FollowerOptions, 'checks' | 'isLeader' | 'term' | 'unhashedProof' | 'log'>
   >,
 ): Follower {
   const bundles: ChainNodes['bundles'] = async (references) =>
@@ -89,7 +90,7 @@ export function followMadeUp(
     ...{ chainId: 1, startBlock: chain.startBlock ?? 1, confirmations, finalityDepth },
     ...{ processors: [], extract: extractNothing, backfill: { advance: () => false } },
     checks,
-    isLeader,
+    ...{ isLeader, term },
     ...(unhashedProof !== undefined && { unhashedProof }),
   });
 }

@@ -100,6 +100,7 @@ create table chain (
   corroborated_number bigint,
   enforced_checks text[] not null default '{}'::text[],
   unproved_types text[] not null default '{}'::text[],
+  timeline text,
   constraint chain_pkey PRIMARY KEY (only_row),
   constraint chain_only_row_check CHECK (only_row)
 );
@@ -108,6 +109,7 @@ comment on column chain.start_number is 'First followed block';
 comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
 comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
 comment on column chain.unproved_types is 'Transaction types that the chain was seen to have, and that Chainbell cannot prove';
+comment on column chain.timeline is 'Timeline of the write-ahead log when a process began to follow. Another one shows that a standby was promoted, which may lack commits';
 
 create table clock_state (
   only_row boolean not null default true,

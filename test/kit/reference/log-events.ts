@@ -97,6 +97,12 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'the limits, durationMs',
     meaning: 'Limits were switched on, and existing watched addresses and origins were counted.',
   },
+  'follow.ids_moved': {
+    level: 'warn',
+    fields: 'after',
+    meaning:
+      'A standby of PostgreSQL was promoted, or a base backup restored. New webhooks have an `id` above `after`, because ids of lost commits may have been sent.',
+  },
   'follow.waits_for_start': {
     level: 'warn',
     fields: 'startBlock, head',

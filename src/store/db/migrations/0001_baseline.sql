@@ -8,13 +8,16 @@ create table chain (
   finalized_number bigint not null default 0,
   corroborated_number bigint,
   enforced_checks text[] not null default '{}',
-  unproved_types text[] not null default '{}'
+  unproved_types text[] not null default '{}',
+  timeline text
 );
 comment on table chain is 'The chain that this database belongs to: one row, written by the first follower';
 comment on column chain.start_number is 'First followed block';
 comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
 comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
 comment on column chain.unproved_types is 'Transaction types that the chain was seen to have, and that Chainbell cannot prove';
+comment on column chain.timeline is
+  'Timeline of the write-ahead log when a process began to follow. Another one shows that a standby was promoted, which may lack commits';
 
 create table block (
   number bigint primary key,

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { insertChain } from '../../../src/store/blocks/blocks.ts';
+import { noteTimeline } from '../../../src/store/blocks/fail-over.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import {
+  hashOf,
+  headerOf,
+  listNotifications,
+  mine,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onPostgres } from '../../kit/each-database.ts';
+
+/** Notes the timeline of another server, whose standby this one would be. */
+const failOver = (database: Database) => database.query(sql`update chain set timeline = '0000ABCD'`);
+
+onPostgres(({ database }) => {
+  test('after a fail-over, new notifications have ids that no lost commit has given out', async () => {
+    assert.equal(await noteTimeline(database()), undefined);
+    await insertChain(database(), 1, hashOf(1));
+    await watchAddress(database());
+    for (let round = 0; round < 2; round += 1) assert.equal(await noteTimeline(database()), undefined);
+    await mine(database(), headerOf(1), [transferOf()]);
+    assert.equal(await noteTimeline(database()), undefined);
+    await failOver(database());
+    const after = (await noteTimeline(database())) ?? 0;
+    assert.ok(after > 1_000_000, String(after));
+    assert.equal(await noteTimeline(database()), undefined);
+    await mine(database(), headerOf(2), [transferOf()]);
+    const ids = (await listNotifications(database())).map(({ id }) => Number(id));
+    assert.deepEqual(ids.slice(1), [after + 1]);
+    assert.ok((ids[0] ?? 0) < 1_000_000, String(ids));
+  });
+
+  test('a server that hides its write-ahead log, as some hosted ones do, changes nothing', async () => {
+    await insertChain(database(), 1, hashOf(1));
+    await noteTimeline(database());
+    await failOver(database());
+    const hiding: Database = {
+      ...database(),
+      query: () => Promise.reject(Object.assign(new Error('not supported'), { code: '0A000' })),
+    };
+    assert.equal(await noteTimeline(hiding), undefined);
+    assert.notEqual(await noteTimeline(database()), undefined);
+  });
+});
