@@ -30,7 +30,10 @@ export async function correctAstray(
   if (unwanted.length > 0) await withdraw(database, lane, unwanted, now);
 }
 
-/** The receiver would take such a notice for a transfer. */
+/**
+ * The receiver would take such a notice for a transfer. Its watched address may have turned `removed` on again since the lane was read:
+ * then the notice stays, because nothing sends a withdrawn one.
+ */
 async function withdraw(
   database: Database,
   { shardId }: Lane,
@@ -52,7 +55,9 @@ async function withdraw(
     const withdrawn = await moveToEnded(
       tx,
       sql`n.shard_id = ${shardId} and n.state = 'waiting'
-        and (n.id, n.revision) in (select * from unnest(${listOf(ids)}::bigint[], ${listOf(revisions)}::integer[]))`,
+        and (n.id, n.revision) in (select * from unnest(${listOf(ids)}::bigint[], ${listOf(revisions)}::integer[]))
+        and not exists (
+          select from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed)`,
       { state: 'withdrawn', now },
     );
     const gone = new Set(withdrawn.map(({ id }) => id));

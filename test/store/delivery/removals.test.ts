@@ -3,6 +3,8 @@ import { test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { type Astray, correctAstray } from '../../../src/store/delivery/astray.ts';
+import { listDue } from '../../../src/store/delivery/due.ts';
 import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
 import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
 import { settle } from '../../../src/store/delivery/settle.ts';
@@ -267,6 +269,29 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(12) });
     const { state, revision } = await onlyRow();
     assert.deepEqual([state, revision], ['processed', 0]);
+  });
+
+  test('a removal notice that a worker finds unwanted is kept if its watched address wants it again before it is withdrawn', async () => {
+    const { watcherId, id: recordId } = await begin([transferOf()]);
+    const put = (wanted: boolean, ms: number) => {
+      const settings = { ...defaultSettings, removed: wanted };
+      return replaceSettings(database(), watcherId, recordId, { settings, now: later(ms) });
+    };
+    await attempt(1, true);
+    await orphanBlocks();
+    await put(false, 11);
+    const found: Astray[] = [];
+    const lanes = await leaseDue(database(), { now: later(12) });
+    const onAstray = (astray: Astray) => void found.push(astray);
+    await listDue(database(), lanes, { now: later(12), exclude: [], limit: 1, onAstray });
+    const [astray] = found;
+    assert.ok(astray !== undefined && found.length === 1);
+    await put(true, 13);
+    await correctAstray(database(), astray, later(14));
+    assert.deepEqual(await listStates(database()), ['waiting']);
+    await put(false, 15);
+    await correctAstray(database(), astray, later(16));
+    assert.deepEqual(await listStates(database()), ['withdrawn']);
   });
 
   test('in strict order removal notices are sent one at a time, the newest first, before the new branch', async () => {
