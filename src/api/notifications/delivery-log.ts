@@ -15,7 +15,6 @@ import {
   MATCHES_MAX,
 } from '../../store/delivery/log.ts';
 import type { Scope } from '../../store/delivery/log-of-all.ts';
-import { findLoggedBlock } from '../../store/delivery/logged-block.ts';
 import { redeliverOne, redeliverStep } from '../../store/delivery/redelivery.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { createShardGate, type WatcherGate } from '../http/auth.ts';
@@ -302,13 +301,13 @@ export async function showLogged(
   path: string,
 ): Promise<{ data: Static<typeof One>; link: string | undefined }> {
   const { database } = options;
-  const notification = await getLogged(database, watcherId, id);
+  const { notification, block } = await getLogged(database, watcherId, id);
   const page = { limit: LIMIT_DEFAULT, before: undefined, path };
   const { attempts, link } = await attemptPage(database, watcherId, notification.id, page);
   const data = {
     ...notificationJson(notification, options),
     attempts,
-    block: blockJson(notification, await findLoggedBlock(database, notification)),
+    block: blockJson(notification, block),
     message: (await options.showMessage({ watcherId, id: notification.id })) ?? null,
   };
   return { data, link };
@@ -321,7 +320,7 @@ export async function showAttempts(
   text: string,
   page: AttemptPage,
 ): ReturnType<typeof attemptPage> {
-  const { id } = await getLogged(database, watcherId, text);
+  const { id } = (await getLogged(database, watcherId, text)).notification;
   return attemptPage(database, watcherId, id, page);
 }
 
@@ -332,9 +331,9 @@ export async function redeliverLogged(
   text: string,
 ): Promise<Static<typeof NotificationJson>> {
   const { database, clock } = options;
-  const { id } = await getLogged(database, watcherId, text);
+  const { id } = (await getLogged(database, watcherId, text)).notification;
   const isChanged = await redeliverOne(database, watcherId, id, clock.now());
-  const notification = await getLogged(database, watcherId, text);
+  const { notification } = await getLogged(database, watcherId, text);
   if (!isChanged && notification.state !== 'waiting') throw refusalOf(notification);
   return notificationJson(notification, options);
 }
@@ -362,10 +361,10 @@ export async function redeliverMatching(
 }
 
 /**
- * A notification of this watcher.
+ * A notification of this watcher with its block.
  * @throws Fault `not_found`, also for a notification of another watcher
  */
-async function getLogged(database: Database, watcherId: number, id: string): Promise<LoggedNotification> {
+async function getLogged(database: Database, watcherId: number, id: string) {
   const number = parseWhole(id);
   const found = number === undefined ? undefined : await findLogged(database, watcherId, number);
   if (found === undefined) throw new Fault('not_found', 'Notification not found');

@@ -19,6 +19,13 @@ import {
 import { findInShards, type LogSources, readSources } from './log-in-shards.ts';
 import { findPending, isPendingOnly } from './log-pending.ts';
 import {
+  type LoggedBlock,
+  type LoggedBlockRow,
+  loggedBlockColumns,
+  loggedBlockJoin,
+  toLoggedBlock,
+} from './logged-block.ts';
+import {
   isInShards,
   isOneOfNotifications,
   listShards,
@@ -115,17 +122,19 @@ export async function readLogged(
   return rows.map(toLogged);
 }
 
+/** `block` is the stored block that holds the transfer; undefined if it isn't stored or is orphaned. */
 export async function findLogged(
   db: Db,
   watcherId: number,
   id: number,
-): Promise<LoggedNotification | undefined> {
+): Promise<{ notification: LoggedNotification; block: LoggedBlock | undefined } | undefined> {
   const key = await findKey(db, watcherId, id);
   if (key === undefined) return undefined;
   const sources = await sourcesOf(db, [key]);
-  const [row] = await db.query<LogRow>(sql`
-    select ${columnsFrom(sources)} from ${sourceFrom(sources)} where n.shard_id = ${key.shardId} and n.id = ${id}`);
-  return row && toLogged(row);
+  const [row] = await db.query<LogRow & LoggedBlockRow>(sql`
+    select ${columnsFrom(sources)}, ${loggedBlockColumns} from ${sourceFrom(sources)} ${loggedBlockJoin}
+    where n.shard_id = ${key.shardId} and n.id = ${id}`);
+  return row && { notification: toLogged(row), block: toLoggedBlock(row) };
 }
 
 /** Matches are counted up to this. */

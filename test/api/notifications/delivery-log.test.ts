@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Database } from '../../../src/store/db/db.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { coin, headerOf, later, mine, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { emptyDatabase } from '../../kit/empty-tables.ts';
 import { insertNotifications } from '../../kit/many-notifications.ts';
 import { type ApiStory, createApiStory } from '../api-story.ts';
 
@@ -100,6 +101,42 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(typeof message, 'object');
     const attempts = await story.ask('GET', `${LOG}/1/attempts`, { key });
     assert.equal(attempts.text, JSON.stringify({ success: true, data: [attempt] }));
+  });
+
+  test('a notification never shows the block of another branch, whichever statement a reorg is committed after', async (t) => {
+    if (database().isDistributed === true) return t.skip('on Citus, workers and the coordinator are asked');
+    const shown: boolean[] = [];
+    for (let statements = Infinity, last = 1; last < statements; last += 1) {
+      await emptyDatabase(database());
+      let [count, isOn] = [0, false];
+      const query = async <Row>(statement: Sql) => {
+        const rows = await database().query<Row>(statement);
+        if (isOn) count += 1;
+        if (isOn && count === last)
+          await mine(database(), headerOf(2, 1, 1), [], { reorg: { ancestorNumber: 1 } });
+        return rows;
+      };
+      const story = createApiStory({ ...database(), query });
+      const { key, watcherId } = await story.issue('acme');
+      await watchAddress(database(), { watcherId });
+      await mine(database(), headerOf(1), []);
+      await mine(database(), headerOf(2), [transferOf()]);
+      const [{ id }] = await get<[Notification]>(story, key, LOG);
+      isOn = true;
+      const one = await get<{ orphaned: boolean; block: { hash: string; is_orphaned: boolean } }>(
+        story,
+        key,
+        `${LOG}/${id}`,
+      );
+      statements = count;
+      assert.deepEqual(
+        [one.block.hash, one.block.is_orphaned],
+        [headerOf(2).hash, one.orphaned],
+        String(last),
+      );
+      shown.push(one.orphaned);
+    }
+    assert.deepEqual([shown[0], shown.at(-1)], [true, false]);
   });
 
   test('the message of a notification is what would be sent now, with exact amounts and without secrets', async () => {

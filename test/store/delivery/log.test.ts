@@ -135,7 +135,8 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
         lastAttempt: undefined,
       },
     ]);
-    assert.deepEqual(await findLogged(database(), WATCHER, logged?.id ?? 0), logged);
+    const { notification } = (await findLogged(database(), WATCHER, logged?.id ?? 0)) ?? {};
+    assert.deepEqual(notification, logged);
     assert.equal(await findLogged(database(), 2, logged?.id ?? 0), undefined);
   });
 

@@ -218,7 +218,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await read(filter, 'oldest first'), ids);
       assert.deepEqual(await read(filter, 'newest first'), ids.toReversed());
     }
-    for (const id of ids) assert.equal((await findLogged(database(), WATCHER, id))?.id, id);
+    for (const id of ids) assert.equal((await findLogged(database(), WATCHER, id))?.notification.id, id);
     assert.equal(await findLogged(database(), 2, ids[0] ?? 0), undefined);
   });
 
