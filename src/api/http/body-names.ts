@@ -6,14 +6,12 @@ import type { FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Problem } from '../../core/fault.ts';
 import type { Api } from '../context.ts';
-import { invalidRequest } from './errors.ts';
+import { invalidRequest, PROBLEMS_MAX } from './errors.ts';
 import { isKeyed } from './shared-headers.ts';
 
 /** The option of a schema that refuses unknown fields. */
 export const strict = { additionalProperties: false };
 const NoFields = Type.Object({}, strict);
-/** Problems in one error: enough to see what is wrong. */
-const PROBLEMS_MAX = 100;
 
 /** Checks every route with a key that is added after this call. A route without a body schema accepts only an empty body. */
 export function checkBodyNames(api: Api): void {

@@ -8,6 +8,8 @@ import type { Log } from '../../core/log.ts';
 import { errorHeadersOf, isKeyed } from './shared-headers.ts';
 
 const INVALID_REQUEST = 'Invalid request';
+/** Problems in one answer: enough to see what is wrong. A search for more may stop there. */
+export const PROBLEMS_MAX = 100;
 
 /** A Fault that refuses a request for these problems. */
 export const invalidRequest = (problems: Problem[]) => new Fault('invalid', INVALID_REQUEST, { problems });
@@ -85,12 +87,13 @@ export function toAnswer(error: unknown): Answer {
     return {
       ...{ statusCode, statusMessage },
       ...(error.reason !== undefined && { code: error.reason }),
-      ...(error.problems.length > 0 && { errors: [...error.problems] }),
+      ...(error.problems.length > 0 && { errors: error.problems.slice(0, PROBLEMS_MAX) }),
     };
   }
   if (!(error instanceof Error)) return { statusCode: 500, statusMessage: 'Internal Server Error' };
   if ('validation' in error && Array.isArray(error.validation)) {
-    return { statusCode: 400, statusMessage: INVALID_REQUEST, errors: error.validation.flatMap(toProblems) };
+    const errors = error.validation.flatMap(toProblems).slice(0, PROBLEMS_MAX);
+    return { statusCode: 400, statusMessage: INVALID_REQUEST, errors };
   }
   const statusCode = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
   switch (statusCode) {

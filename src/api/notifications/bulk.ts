@@ -19,7 +19,7 @@ import { liftBodyLimit, readRest } from '../http/body-limit.ts';
 import { requireKnown, strict } from '../http/body-names.ts';
 import { untilSilent } from '../http/body-silence.ts';
 import { requireConnected } from '../http/connected.ts';
-import { invalid } from '../http/errors.ts';
+import { invalid, PROBLEMS_MAX } from '../http/errors.ts';
 import { onceOf, startOnce } from '../http/idempotency-key.ts';
 import { LINES_TYPE } from '../http/json-lines.ts';
 import { limitChanged } from '../http/memory-limit.ts';
@@ -40,8 +40,6 @@ const CHANGES_MAX = 10_000;
 const MEMBERS_MAX = 50_000;
 /** Enough for 50,000 members with all fields, or 10,000 records with URLs of 600 characters. */
 const BODY_BYTES_MAX = 8 * 1024 * 1024;
-/** Problems in one error, after which a list is not checked further: enough to see what is wrong with it. */
-const PROBLEMS_MAX = 100;
 /** Leaves streams for other watchers. */
 const STREAMS_PER_WATCHER_MAX = 4;
 /** Each holds a group of lines in memory, less than 8 MiB. */
@@ -307,7 +305,6 @@ function mapRecords<Record, Result>(records: readonly Record[], work: (record: R
     problems.push(...own.map(({ path, message }) => ({ path: `/records/${index}${path}`, message })));
     if (problems.length >= PROBLEMS_MAX) break;
   }
-  if (first !== undefined)
-    throw new Fault(first.code, first.message, { problems: problems.slice(0, PROBLEMS_MAX) });
+  if (first !== undefined) throw new Fault(first.code, first.message, { problems });
   return results;
 }

@@ -330,18 +330,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('an unknown parameter is refused with the list of known ones', async () => {
+  test('an unknown parameter is refused with the list of known ones, and of thousands the first 100 are named', async () => {
     const { key, ask } = await createStory(database());
     const { json } = await ask('GET', `${PATH}?limt=1&cursor_=2`, { key });
     assert.deepEqual(json, {
       success: false,
       statusCode: 400,
       statusMessage: 'Invalid request',
-      errors: ['/limt', '/cursor_'].map((path) => ({
-        path,
-        message: 'is unknown; known: limit, cursor, address',
-      })),
+      errors: [
+        { path: '/limt', message: 'is unknown; known: limit, cursor, address' },
+        { path: '/cursor_', message: 'is unknown' },
+      ],
     });
+    const many = Array.from({ length: 5_000 }, (_, index) => index.toString(36)).join('&');
+    const { text: manyText, json: manyJson } = await ask('GET', `${PATH}?${many}`, { key });
+    assert.equal((manyJson as { errors: object[] }).errors.length, 100);
+    assert.ok(manyText.length < many.length, String(manyText.length));
     for (const [method, path] of [
       ['POST', PATH],
       ['GET', `${PATH}/1`],
