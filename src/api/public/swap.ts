@@ -7,7 +7,7 @@ import { type Decimal, exactNumber, exactNumberOrNull } from '../../core/decimal
 import { Fault } from '../../core/fault.ts';
 import { lpPrice, poolPrices, supplyWithFee, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
 import type { Database } from '../../store/db/db.ts';
-import { type CurrentPair, findCurrentPair } from '../../store/market/pair-readings.ts';
+import { type CurrentPair, findCurrentPair, listCurrentPairs } from '../../store/market/pair-readings.ts';
 import { areStatesUpToDate, findReadPairs } from '../../store/market/pairs.ts';
 import { sumSwapValue } from '../../store/market/swaps.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
@@ -173,27 +173,30 @@ function addPairs(api: Api, options: PairRoutes): void {
     answerHeaders,
     async compute() {
       const { database, clock } = options;
-      const read = await findReadPairs(
-        database,
-        pairs.map(({ id }) => id),
-        clock.now(),
-      );
+      const now = clock.now();
+      const ids = pairs.map(({ id }) => id);
+      const listed = await listCurrentPairs(database, ids, { period: dayUpTo(now), now });
       const records: unknown[] = [];
       for (const pair of pairs) {
-        const now = await findCurrentPair(database, pair.id);
-        const supply = now?.supply && supplyWithFee(now.supply, now);
+        const own = listed.get(pair.id);
+        if (own === undefined) throw new Error('each pair is listed');
+        const { current, usdValue } = own;
+        const supply = current?.supply && supplyWithFee(current.supply, current);
         records.push({
           ...pairFields(pair),
-          reserve0: now?.reserve0.toString() ?? null,
-          reserve1: now?.reserve1.toString() ?? null,
+          reserve0: current?.reserve0.toString() ?? null,
+          reserve1: current?.reserve1.toString() ?? null,
           lp_supply: supply?.toString() ?? null,
-          latestPrice: exactNumberOrNull(now?.price),
-          lpPriceInUsd: exactNumberOrNull(now && (await lpPriceOf(options, pair, now))),
-          vol24h: exactNumber(await volumeOf(options, pair)),
-          updated_at: now?.minedAt.toISOString() ?? null,
+          latestPrice: exactNumberOrNull(current?.price),
+          lpPriceInUsd: exactNumberOrNull(current && (await lpPriceOf(options, pair, current))),
+          vol24h: exactNumber(usdValue),
+          updated_at: current?.minedAt.toISOString() ?? null,
         });
       }
-      return withCompleteness(json(records), read.size === pairs.length);
+      return withCompleteness(
+        json(records),
+        [...listed.values()].every(({ isRead }) => isRead),
+      );
     },
   });
 }
@@ -207,9 +210,10 @@ async function priceOf({ database, clock }: PairRoutes, value: TokenValue): Prom
 
 /** In USD, over the past 24 hours. */
 function volumeOf({ database, clock }: PairRoutes, pair: ValuedPair): Promise<Decimal> {
-  const until = clock.now();
-  return sumSwapValue(database, pair.id, { after: new Date(until.getTime() - DAY_MS), until });
+  return sumSwapValue(database, pair.id, dayUpTo(clock.now()));
 }
+
+const dayUpTo = (until: Date) => ({ after: new Date(until.getTime() - DAY_MS), until });
 
 /** Undefined while the LP supply is unknown, and while the price source of the pair has no price yet. */
 async function lpPriceOf(

@@ -7,7 +7,8 @@ import type { LpSupply, Reserves } from '../../domain/pair.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { isCovered } from './pairs.ts';
+import { isCovered, isRead } from './pairs.ts';
+import { type SwapPeriod, swapValueOf } from './swaps.ts';
 
 export type PairReading = Reserves & LpSupply & { pairId: number };
 
@@ -34,7 +35,38 @@ export const changesSupply = (state: Sql): Sql =>
 
 /** The newest covered state of a pair. Its supply is the last reading plus the mints and burns since then. */
 export async function findCurrentPair(db: Db, pairId: number): Promise<CurrentPair | undefined> {
-  const [row] = await db.query<NowRow>(sql`
+  const [row] = await db.query<NowRow>(currentState(sql`${pairId}`));
+  return row && toCurrentPair(row);
+}
+
+/** `usdValue` is that of its swaps. `isRead`: the data of its last 24 hours is complete, except for the last minutes. */
+type ListedPair = { current: CurrentPair | undefined; usdValue: Decimal; isRead: boolean };
+
+/** Each of these pairs, by id. One statement, because a reorg may change the states and swaps of pairs between two. */
+export async function listCurrentPairs(
+  db: Db,
+  pairIds: readonly number[],
+  { period, now }: { period: SwapPeriod; now: Date },
+): Promise<Map<number, ListedPair>> {
+  type Row = { id: number; usd_value: string; is_read: boolean } & (NowRow | { reserve0: null });
+  const rows = await db.query<Row>(sql`
+    select l.id, n.*, ${swapValueOf(sql`l.id`, period)} as usd_value,
+      exists (select from pair f where f.id = l.id and ${isRead(sql`f`, now)}) as is_read
+    from unnest(${listOf(pairIds)}::integer[]) as l (id)
+    left join lateral (${currentState(sql`l.id`)}) n on true
+    order by l.id limit ${pairIds.length}`);
+  return new Map(
+    rows.map(({ id, usd_value, is_read, ...state }) => [
+      id,
+      {
+        current: state.reserve0 === null ? undefined : toCurrentPair(state),
+        ...{ usdValue: decimal(usd_value), isRead: is_read },
+      },
+    ]),
+  );
+}
+
+const currentState = (pairId: Sql): Sql => sql`
     select s.reserve0, s.reserve1, s.price, s.mined_at, r.total_supply + coalesce(c.supply_change, 0) as total_supply,
       coalesce(c.liquidity_k, r.k_last) as k_last, r.is_fee_on
     from (
@@ -48,8 +80,9 @@ export async function findCurrentPair(db: Db, pairId: number): Promise<CurrentPa
       select sum(supply_change) as supply_change,
         (array_agg(liquidity_k order by block_number desc) filter (where liquidity_k is not null))[1] as liquidity_k
       from pair_state p where pair_id = s.pair_id and block_number > r.block_number and ${changesSupply(sql`p`)}
-    ) c on true`);
-  if (row === undefined) return undefined;
+    ) c on true`;
+
+function toCurrentPair(row: NowRow): CurrentPair {
   const { total_supply, k_last, is_fee_on } = row;
   return {
     reserve0: BigInt(row.reserve0),

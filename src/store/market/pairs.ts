@@ -229,12 +229,14 @@ export async function areStatesUpToDate(db: Db, now: Date): Promise<boolean> {
   return row?.is_up_to_date === true;
 }
 
-/** The ones among these pairs whose data of the last 24 hours is complete, except for the last minutes. */
+/** Whether the data of the last 24 hours of a row of `pair` is complete, except for the last minutes. */
+export const isRead = (pair: Sql, now: Date): Sql =>
+  sql`(${pair}.followed_from is not null and ${pair}.backfill_number is null and ${isUpToDate(now)})`;
+
+/** The ones among these pairs whose data is complete in this sense. */
 export async function findReadPairs(db: Db, pairIds: readonly number[], now: Date): Promise<Set<number>> {
   const rows = await db.query<{ id: number }>(sql`
-    select id from pair
-    where id = any(${listOf(pairIds)}::integer[]) and followed_from is not null and backfill_number is null
-      and ${isUpToDate(now)}
+    select id from pair f where id = any(${listOf(pairIds)}::integer[]) and ${isRead(sql`f`, now)}
     order by id limit ${pairIds.length}`);
   return new Set(rows.map(({ id }) => id));
 }

@@ -142,30 +142,31 @@ export async function valueSwaps(
     from sums s where v.pair_id = s.pair_id and v.started_at = s.started_at`);
 }
 
-/**
- * The USD value of a pair's swaps later than `after` and not later than `until` (spec 4.3). Adds the sums of whole five minutes,
- * and single swaps at both ends.
- */
-export async function sumSwapValue(
-  db: Db,
-  pairId: number,
-  { after, until }: { after: Date; until: Date },
-): Promise<Decimal> {
+/** Later than `after` and not later than `until`. */
+export type SwapPeriod = { after: Date; until: Date };
+
+/** The USD value of a pair's swaps (spec 4.3). */
+export async function sumSwapValue(db: Db, pairId: number, period: SwapPeriod): Promise<Decimal> {
+  const [row] = await db.query<{ usd_value: string }>(
+    sql`select ${swapValueOf(sql`${pairId}`, period)} as usd_value`,
+  );
+  if (row === undefined) throw new Error('a select without a table has one row');
+  return decimal(row.usd_value);
+}
+
+/** The same as an expression. Adds the sums of whole five minutes, and single swaps at both ends. */
+export function swapValueOf(pairId: Sql, { after, until }: SwapPeriod): Sql {
   const first = ceilToBucket(after);
   const end = floorToBucket(until);
   // If both times lie in the same five minutes, only single swaps are added.
   const [headEnd, tailStart] = first <= end ? [first, end] : [until, until];
-  const [row] = await db.query<{ usd_value: string }>(sql`
-    select (
-      (select coalesce(sum(usd_value), 0) from swap_volume
-        where pair_id = ${pairId} and started_at >= ${headEnd} and started_at < ${tailStart})
-      + (select coalesce(sum(usd_value), 0) from swap
-        where pair_id = ${pairId} and mined_at > ${after} and mined_at < ${headEnd})
-      + (select coalesce(sum(usd_value), 0) from swap
-        where pair_id = ${pairId} and mined_at > ${after} and mined_at >= ${tailStart} and mined_at <= ${until})
-    ) as usd_value`);
-  if (row === undefined) throw new Error('a select without a table has one row');
-  return decimal(row.usd_value);
+  return sql`(
+    (select coalesce(sum(usd_value), 0) from swap_volume
+      where pair_id = ${pairId} and started_at >= ${headEnd} and started_at < ${tailStart})
+    + (select coalesce(sum(usd_value), 0) from swap
+      where pair_id = ${pairId} and mined_at > ${after} and mined_at < ${headEnd})
+    + (select coalesce(sum(usd_value), 0) from swap
+      where pair_id = ${pairId} and mined_at > ${after} and mined_at >= ${tailStart} and mined_at <= ${until}))`;
 }
 
 const BUCKET_MS = 300_000;

@@ -7,7 +7,7 @@ import { decimal } from '../../../src/core/decimal.ts';
 import { toBytes } from '../../../src/core/hex.ts';
 import type { BlockHeader } from '../../../src/domain/block.ts';
 import type { ValuedPair } from '../../../src/domain/pair.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { insertReadings } from '../../../src/store/market/pair-readings.ts';
 import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { advanceBackfill, findBackfill, followPairs } from '../../../src/store/market/pairs.ts';
@@ -263,6 +263,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         [3, null, 0],
       ],
     );
+  });
+
+  test('the list shows all pairs in one state of the chain, whichever statement a reorg is committed after', async () => {
+    for (let statements = Infinity, last = 1; last < statements; last += 1) {
+      for (const id of [1, 2, 3]) await stateOf(id, { reserve0: 1n, reserve1: 1n, price: '1', ms: last });
+      for (const id of [1, 2, 3]) await swapAt(noon, '1', id);
+      let count = 0;
+      const query = async <Row>(statement: Sql) => {
+        const rows = await database().query<Row>(statement);
+        count += 1;
+        if (count === last)
+          await database().query(sql`
+            with states as (update pair_state set reserve0 = reserve0 + 1)
+            update swap set usd_value = usd_value + 1`);
+        return rows;
+      };
+      const story = createApiStory({ ...database(), query }, undefined, undefined, {
+        pairs: [reward, stable, worthless],
+      });
+      const { json } = await story.ask('GET', '/api/swap/pairs');
+      statements = count;
+      const shown = (json as { reserve0: string; vol24h: number }[]).map((one) =>
+        JSON.stringify([one.reserve0, one.vol24h]),
+      );
+      assert.deepEqual(shown, Array(3).fill(shown[0]), String(last));
+    }
   });
 
   test('histories have one entry for each hour in UTC', async () => {
