@@ -3,8 +3,10 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Type, { type TSchema } from 'typebox';
+import { never } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type Decimal, exactNumber, exactNumberOrNull } from '../../core/decimal.ts';
+import { Fault } from '../../core/fault.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
 import { isCounted, poolPrices, poolValue, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
 import type { Database, Db } from '../../store/db/db.ts';
@@ -13,6 +15,7 @@ import { listFollowingEnds } from '../../store/market/pairs.ts';
 import { listVolumeHours } from '../../store/market/swaps.ts';
 import { listPrices } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
+import { createRoom } from '../http/memory-queue.ts';
 import { limitParameter } from '../http/paging.ts';
 import { type Parsed, parameter } from '../http/parameters.ts';
 import { addPublicRoute, json } from '../http/public.ts';
@@ -69,6 +72,7 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
     { name, ...route }: { name: string; summary: string; answer: TSchema; example: unknown },
     list: (pair: ValuedPair, range: Range) => Promise<{ hour: Date }[]>,
   ): void {
+    const inTurn = createTurns(clock);
     addPublicRoute(api, {
       ...route,
       path: `/api/swap/${name}-history/:pair_id?`,
@@ -78,8 +82,10 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
       at: () => ceilHour(clock.now()),
       async compute(given, now) {
         const pair = getPair(pairs, given.pair_id, 'Pair not found');
-        const hours = await list(pair, rangeOf(given, now));
-        return json(hours.map(({ hour, ...figures }) => ({ hour: hour.toISOString(), ...figures })));
+        return inTurn(async () => {
+          const hours = await list(pair, rangeOf(given, now));
+          return json(hours.map(({ hour, ...figures }) => ({ hour: hour.toISOString(), ...figures })));
+        });
       },
     });
   }
@@ -124,6 +130,30 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
         value: exactNumberOrNull(value),
       })),
   );
+}
+
+/** All share one account of the room. */
+const EVERYONE = 0;
+
+/**
+ * Computes histories one after the other, because each may take a tenth of a second of this thread, and clients can make up any number.
+ * @throws Fault `unavailable` when too many wait or one has waited for too long
+ */
+function createTurns(clock: Clock): <T>(work: () => Promise<T>) => Promise<T> {
+  const room = createRoom({ clock, unitsMax: 1, what: 'histories' });
+  return async (work) => {
+    let end: () => void;
+    try {
+      end = await room.take(EVERYONE, 1, never);
+    } catch (cause) {
+      throw new Fault('unavailable', 'too many histories are being computed', { cause });
+    }
+    try {
+      return await work();
+    } finally {
+      end();
+    }
+  };
 }
 
 /**

@@ -321,6 +321,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(first, hours(['2025-11-20T10:00:00.000Z', 'price', 2]));
   });
 
+  test('histories of a kind are computed one after the other, and beyond the 100 that wait there is 503', async () => {
+    await stateOf(1, { reserve0: coins(7), reserve1: coins(1), price: '1', ms: -9 * HOUR_MS });
+    const [gate, second] = [Promise.withResolvers<void>(), Promise.withResolvers<string>()];
+    let underWay = 0;
+    const query = async <Row>(statement: Sql) => {
+      underWay += 1;
+      if (underWay > 1) second.resolve('two at once');
+      await gate.promise;
+      const rows = await database().query<Row>(statement);
+      underWay -= 1;
+      return rows;
+    };
+    const { ask } = createApiStory({ ...database(), query }, undefined, undefined, { pairs: [reward] });
+    const answers = Array.from({ length: 102 }, (_, index) =>
+      ask('GET', `/api/swap/value-history/1?limit=${index + 1}`),
+    );
+    await Promise.race([...answers, second.promise]);
+    gate.resolve();
+    const refused = (await Promise.all(answers)).filter(({ status }) => status !== 200);
+    assert.deepEqual(
+      refused.map(({ status, headers, json }) => [status, headers['retry-after'], json]),
+      [[503, '5', { statusCode: 503, statusMessage: 'Service Unavailable' }]],
+    );
+    assert.equal(await Promise.race([second.promise, 'one at a time']), 'one at a time');
+  });
+
   test('the value of a pair is that of its reserves at the end of each hour, at the prices in force then', async () => {
     const { ask } = tell();
     for (const [usd, ms] of [

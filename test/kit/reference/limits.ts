@@ -156,6 +156,14 @@ const SECTIONS: Record<string, Limit[]> = {
   'Public API': [
     limit('`limit` of the lists of points', 'api/public/points', 'LIMIT_MAX', 'count', '400'),
     limit('Hours of a history', 'api/public/swap-history', 'HOURS_MAX', 'count', '400'),
+    limit(
+      'Histories of one path that wait while one is computed',
+      'api/http/memory-queue',
+      'WAITING_MAX',
+      'count',
+      '503',
+    ),
+    limit('Time for which such a history waits', 'api/http/memory-queue', 'WAIT_MS_MAX', 'ms', '503'),
     limit('`limit` of the list of swaps', 'api/public/swap-list', 'LIMIT_MAX', 'count', '400'),
     limit('Responses computed at the same time', 'api/http/cache', 'COMPUTATIONS_MAX', 'count', '503'),
   ],
