@@ -2,8 +2,7 @@
  * The parts that `chainbell verify` and `chainbell repair` need, built from a Config: the database, the nodes, the proof.
  */
 import packageJson from '../../package.json' with { type: 'json' };
-import type { Difference } from '../audit/compare.ts';
-import { applyPlan, planRepairs, type RepairPlan } from '../audit/repair-plan.ts';
+import { applyPlan, planRepairs, type RepairPlan, type RepairProgress } from '../audit/repair-plan.ts';
 import { type VerifyOptions, verifyStored } from '../audit/verify.ts';
 import type { VerifyReport } from '../audit/verify-report.ts';
 import { type ChainNodes, httpUrls } from '../chain/nodes/nodes.ts';
@@ -56,18 +55,19 @@ type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
   onPlan(plan: RepairPlan): boolean;
   /** Whether to send transfers that receivers may have credited under another id. */
   mayCreditTwice: boolean;
+  /** Says what is repaired, also after an error. */
+  progress: RepairProgress;
 };
 
-/** Plans repairs of the range, and applies them if asked to; returns what it has repaired. @throws as runVerification. */
+/** Plans repairs of the range, and applies them if asked to. @throws as runVerification. */
 export async function runRepair(
   config: Config,
-  { signal, clock, onPlan, mayCreditTwice, ...request }: RepairOptions,
-): Promise<Set<Difference>> {
+  { signal, clock, onPlan, mayCreditTwice, progress, ...request }: RepairOptions,
+): Promise<void> {
   await using parts = new AsyncDisposableStack();
   const options = await openVerification(config, { signal, clock, parts });
   const plan = await planRepairs({ ...options, ...request }, signal);
-  if (!onPlan(plan)) return new Set();
-  return await applyPlan(options.database, plan, { ...options, mayCreditTwice }, signal);
+  if (onPlan(plan)) await applyPlan(options.database, plan, { ...options, mayCreditTwice, progress }, signal);
 }
 
 type Opened = Omit<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'>;

@@ -17,6 +17,21 @@ export type RepairPlan = {
   unrepairable: Difference[];
 };
 
+/** What was applied so far, which stays true after a failure. */
+export type RepairProgress = {
+  repaired: Set<Difference>;
+  /** Differences, from the first one of the plan, that are repaired, or skipped because their block or notification changed. */
+  triedCount: number;
+  /** Differences after these that are repaired only if the last commit succeeded, because the database did not answer it. */
+  unknownCount: number;
+};
+
+export const createRepairProgress = (): RepairProgress => ({
+  repaired: new Set(),
+  triedCount: 0,
+  unknownCount: 0,
+});
+
 /** Limits the plan, which is in memory. The next run repairs the other differences. */
 export const PLAN_MAX = 10_000;
 /** Differences of one transaction. It delays block commits by some tens of milliseconds. */
@@ -55,23 +70,31 @@ function repairsOf(
 }
 
 /**
- * Applies the plan. Returns the repaired differences. The others are skipped, because their block or notification changed
- * after the comparison. Stops between two transactions when the signal aborts.
+ * Applies the plan and notes each transaction in `progress`. Skips differences whose block or notification changed after the
+ * comparison. Stops between two transactions when the signal aborts. @throws Fault `unavailable` when the database does not answer
  */
 export async function applyPlan(
   database: Database,
   { repairable }: RepairPlan,
-  { confirmations, mayCreditTwice }: Pick<VerifyOptions, 'confirmations'> & { mayCreditTwice: boolean },
+  {
+    confirmations,
+    mayCreditTwice,
+    progress,
+  }: Pick<VerifyOptions, 'confirmations'> & { mayCreditTwice: boolean; progress: RepairProgress },
   signal: AbortSignal,
-): Promise<Set<Difference>> {
-  const repaired = new Set<Difference>();
+): Promise<void> {
   for (let start = 0; start < repairable.length && !signal.aborted; start += STEP_DIFFERENCES) {
     const step = repairable.slice(start, start + STEP_DIFFERENCES);
     const repairs = step.flatMap((difference) => repairsOf(difference, { mayCreditTwice }));
     const now = await readTime(database);
-    const applied = await applyRepairs(database, repairs, { confirmations, mayCreditTwice, now });
+    const onCommit = () => {
+      progress.unknownCount = step.length;
+    };
+    const applied = await applyRepairs(database, repairs, { confirmations, mayCreditTwice, now, onCommit });
     for (const difference of step)
-      if (difference.repairs?.every((repair) => applied.has(repair)) === true) repaired.add(difference);
+      if (difference.repairs?.every((repair) => applied.has(repair)) === true)
+        progress.repaired.add(difference);
+    progress.triedCount += step.length;
+    progress.unknownCount = 0;
   }
-  return repaired;
 }

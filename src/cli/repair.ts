@@ -3,7 +3,7 @@
  */
 import type { Command } from 'commander';
 import type { Difference } from '../audit/compare.ts';
-import type { RepairPlan } from '../audit/repair-plan.ts';
+import type { RepairPlan, RepairProgress } from '../audit/repair-plan.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -63,31 +63,37 @@ export function addRepairCommand(program: Command): void {
 
 async function repair(flags: Flags, config: Config, signal: AbortSignal): Promise<void> {
   const { from, to, apply = false, json = false, allowDoubleCredit: mayCreditTwice = false } = flags;
-  const { runRepair } = await import('../app/verification.ts');
+  const [{ runRepair }, { createRepairProgress }] = await Promise.all([
+    import('../app/verification.ts'),
+    import('../audit/repair-plan.ts'),
+  ]);
   const clock = systemClock();
+  const progress = createRepairProgress();
   let plan: RepairPlan | undefined;
-  const repaired = await runRepair(config, {
-    ...{ from, to, signal, clock, mayCreditTwice },
-    onDissent: createDissentLines(json),
-    onProgress: createProgressLines(clock, process.stderr),
-    onPlan(made) {
-      plan = made;
-      printPlan(made, json);
-      const { outcome } = made.report;
-      return apply && (outcome === 'different' || outcome === 'equal');
-    },
-  }).catch((error: unknown) => {
-    if (signal.aborted && error instanceof Fault) return new Set<Difference>();
-    throw error;
-  });
-  if (plan === undefined || signal.aborted) {
-    process.stderr.write(
-      `chainbell: interrupted, ${repaired.size} repaired. To repair the rest, run the command again\n`,
-    );
-    process.exitCode = exitCodes.tryAgain;
-    return;
+  try {
+    await runRepair(config, {
+      ...{ from, to, signal, clock, mayCreditTwice, progress },
+      onDissent: createDissentLines(json),
+      onProgress: createProgressLines(clock, process.stderr),
+      onPlan(made) {
+        printPlan(made, json);
+        // The plan of an interrupted comparison is incomplete.
+        if (signal.aborted) return false;
+        plan = made;
+        const { outcome } = made.report;
+        return apply && (outcome === 'different' || outcome === 'equal');
+      },
+    });
+  } catch (error) {
+    if (!signal.aborted || !(error instanceof Fault)) throw error;
+  } finally {
+    if (plan !== undefined) await printSummary(plan, progress, { apply, json, mayCreditTwice });
   }
-  await printSummary(plan, repaired, { apply, json, mayCreditTwice });
+  if (!signal.aborted) return;
+  process.stderr.write(
+    `chainbell: interrupted, ${progress.repaired.size} repaired. To repair the rest, run the command again\n`,
+  );
+  process.exitCode = exitCodes.tryAgain;
 }
 
 function printPlan({ repairable, unrepairable }: RepairPlan, isJson: boolean): void {
@@ -99,15 +105,18 @@ type Outcome = { apply: boolean; json: boolean; mayCreditTwice: boolean };
 
 async function printSummary(
   { report, repairable, unrepairable }: RepairPlan,
-  repaired: ReadonlySet<Difference>,
+  { repaired, triedCount, unknownCount }: RepairProgress,
   { apply, json, mayCreditTwice }: Outcome,
 ): Promise<void> {
   const { PLAN_MAX } = await import('../audit/repair-plan.ts');
-  const doubtful = repairable.filter((one) => one.mayCreditTwice === true && !repaired.has(one)).length;
-  const heldBack = mayCreditTwice ? 0 : doubtful;
+  const isHeldBack = (one: Difference) => !mayCreditTwice && one.mayCreditTwice === true;
+  const isOpen = (one: Difference) => !repaired.has(one) && !isHeldBack(one);
+  const heldBack = repairable.filter((one) => !repaired.has(one) && isHeldBack(one)).length;
+  const untried = repairable.slice(triedCount).filter(isOpen).length;
   const counts = {
     ...{ planned: repairable.length, repaired: repaired.size, cannot_repair: unrepairable.length },
-    ...{ held_back: heldBack, skipped: apply ? repairable.length - repaired.size - heldBack : 0 },
+    ...{ held_back: heldBack, skipped: repairable.slice(0, triedCount).filter(isOpen).length },
+    unknown: unknownCount,
   };
   if (json)
     process.stdout.write(`${JSON.stringify({ summary: { ...counts, verify: reportJson(report) } })}\n`);
@@ -117,6 +126,10 @@ async function printSummary(
     `${planned}, ${counted(counts.cannot_repair, 'difference')} can't be repaired`,
     ...(counts.skipped > 0
       ? [`${counts.skipped} skipped, because a block or row changed meanwhile. Run the command again`]
+      : []),
+    ...(apply && untried > 0 ? [`${untried} not done. Run the command again`] : []),
+    ...(unknownCount > 0
+      ? [`the database may have done ${unknownCount} more, because it did not answer the last commit`]
       : []),
     ...(heldBack > 0 ? [doubtText(heldBack)] : []),
     ...(isPartial

@@ -3,8 +3,11 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createRepairProgress } from '../../src/audit/repair-plan.ts';
+import { Fault } from '../../src/core/fault.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import { writeDeferred } from '../../src/store/blocks/write-deferred.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { deferralLimits } from '../../src/store/matching/deferred.ts';
 import { alice, hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
@@ -237,5 +240,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const repaired = await apply(made, { until: AbortSignal.abort() });
     assert.equal(repaired.size, 0);
     assert.equal((await repairs()).length, BLOCKS);
+  });
+
+  test('after a failure the progress says what is repaired, and what may be because the commit had no answer', async () => {
+    const chain = createPaidChain(database, { equalCalls: 29 });
+    await chain.follow();
+    await database().query(sql`update notification_status set state = 'cancelled'`);
+    const made = await chain.plan();
+    assert.equal(made.repairable.length, 30 * BLOCKS);
+    let commits = 0;
+    const on: Database = {
+      ...database(),
+      async transaction(work) {
+        const result = await database().transaction(work);
+        commits += 1;
+        if (commits === 2) throw new Fault('unavailable', 'the answer was lost');
+        return result;
+      },
+    };
+    const progress = createRepairProgress();
+    await assert.rejects(chain.apply(made, { on, progress }), /the answer was lost/);
+    const { repaired, triedCount, unknownCount } = progress;
+    assert.deepEqual([repaired.size, triedCount, unknownCount], [100, 100, 50]);
+    assert.deepEqual((await chain.plan()).repairable, []);
   });
 });

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { readBalanceWei } from '../../devnet/wallet.ts';
 import { runRepair } from '../../src/app/verification.ts';
+import { createRepairProgress } from '../../src/audit/repair-plan.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
@@ -157,6 +158,7 @@ const reported: Story = {
       await runRepair(stage.config, {
         ...{ from: Number(from), to: Number(to), signal: new AbortController().signal },
         ...{ onPlan: () => true, mayCreditTwice: false, onDissent() {}, onProgress() {} },
+        progress: createRepairProgress(),
       });
     await stage.settled();
     node.mend();

@@ -1,7 +1,12 @@
 /**
  * A made-up chain whose blocks pay bob. Tests follow it, damage the stored data, and plan and apply repairs.
  */
-import { applyPlan, planRepairs, type RepairPlan } from '../../src/audit/repair-plan.ts';
+import {
+  applyPlan,
+  createRepairProgress,
+  planRepairs,
+  type RepairPlan,
+} from '../../src/audit/repair-plan.ts';
 import type { VerifyOptions } from '../../src/audit/verify.ts';
 import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import { Fault } from '../../src/core/fault.ts';
@@ -89,7 +94,18 @@ export function createPaidChain(
       });
     },
     plan: (confirmations = 0): Promise<RepairPlan> => planRepairs(options(confirmations), signal),
-    apply: (made: RepairPlan, { confirmations = 0, mayCreditTwice = false, until = signal } = {}) =>
-      applyPlan(database(), made, { confirmations, mayCreditTwice }, until),
+    async apply(
+      made: RepairPlan,
+      {
+        confirmations = 0,
+        mayCreditTwice = false,
+        until = signal,
+        on = database(),
+        progress = createRepairProgress(),
+      } = {},
+    ) {
+      await applyPlan(on, made, { confirmations, mayCreditTwice, progress }, until);
+      return progress.repaired;
+    },
   };
 }

@@ -68,11 +68,17 @@ export type Repair =
 /**
  * Applies the repairs in one transaction, during which no follower commits. Returns the ones that it applied. It skips repairs
  * whose block or row has changed since the comparison, and those that may credit twice unless `mayCreditTwice` allows it.
+ * `onCommit`: called before the commit. If the database doesn't answer after that, the repairs may have been applied.
  */
 export async function applyRepairs(
   database: Database,
   repairs: readonly Repair[],
-  { confirmations, mayCreditTwice, now }: { confirmations: number; mayCreditTwice: boolean; now: Date },
+  {
+    confirmations,
+    mayCreditTwice,
+    now,
+    onCommit,
+  }: { confirmations: number; mayCreditTwice: boolean; now: Date; onCommit?(): void },
 ): Promise<Set<Repair>> {
   await requireNoneLost(database);
   await requireAnswers(database, 'all', 'the repair');
@@ -96,6 +102,7 @@ export async function applyRepairs(
         applied.add(repair);
     if (orphaned !== undefined) ordered.push(...(await endReorg(tx, orphaned.reorgId, now)));
     await advanceSequences(tx, ordered, now);
+    onCommit?.();
     return applied;
   });
 }
