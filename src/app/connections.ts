@@ -4,6 +4,7 @@
 import type { Config } from '../config/schema.ts';
 import { SINGLE_CONNECTIONS } from '../domain/capacity.ts';
 import type { Connections } from '../store/db/db.ts';
+import { REPLICA_PROBE_CONNECTIONS } from '../store/db/postgres.ts';
 import type { Role } from './roles.ts';
 
 type Settings = Pick<Config['database'], 'url' | 'sessionUrl' | 'replicaUrl' | 'connections'>;
@@ -45,6 +46,7 @@ export function countConnections(
   const direct = follower + (roles.has('delivery') ? delivery : 0) + SINGLE_CONNECTIONS;
   return {
     ...(sessionUrl === '' ? { direct: direct + api } : { direct, pooler: api }),
-    ...(settings.replicaUrl !== '' && roles.has('api') && { replica: settings.connections.replica }),
+    ...(settings.replicaUrl !== '' &&
+      roles.has('api') && { replica: settings.connections.replica + REPLICA_PROBE_CONNECTIONS }),
   };
 }

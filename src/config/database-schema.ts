@@ -25,7 +25,7 @@ const Connections = Type.Object(
       minimum: 1,
       maximum: 500,
       default: 6,
-      description: 'Reads from database.replicaUrl.',
+      description: 'Reads from database.replicaUrl. One more connection probes it.',
     }),
     delivery: Type.Integer({
       minimum: 2,

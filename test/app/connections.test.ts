@@ -68,3 +68,10 @@ test('a process opens the documented number of connections and never more', asyn
     }
   }
 });
+
+test('a process with the role api opens the connections for reads from a replica and one that probes it', () => {
+  const database = { url: 'postgres://one', replicaUrl: 'postgres://two', dataDir: 'unused' };
+  const { database: settings } = testConfig({ database, rpc: ['http://127.0.0.1:1'] });
+  assert.equal(countConnections(settings, new Set(['api'])).replica, 7);
+  assert.equal(countConnections(settings, new Set(['delivery'])).replica, undefined);
+});

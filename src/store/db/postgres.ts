@@ -70,6 +70,8 @@ const ONE_AFTER_THE_OTHER = `; set local citus.multi_shard_modify_mode = 'sequen
 const PROBE_CONNECTIONS = 16;
 /** A probe may wait for as long as its worker is silent. A timer can't be longer. */
 const PROBE_MS_MAX = 2 ** 31 - 1;
+/** The replica is probed apart from its reads, which may hold all their connections for longer than a probe may take. */
+export const REPLICA_PROBE_CONNECTIONS = 1;
 
 const SETTINGS = {
   types,
@@ -195,22 +197,30 @@ function createPools(url: string, { sessionUrl, connections, connectionsMax }: P
   return { hosts, apiHosts, pools, close };
 }
 
-/** Connections for reads from a replica. Opens none until the first statement, because the replica may be down. */
-export function openReplicaConnections(url: string, connectionsMax: number): ReplicaConnections {
+/**
+ * Connections to a replica: `readsMax` for reads, and REPLICA_PROBE_CONNECTIONS. Opens none until the first statement, because the
+ * replica may be down.
+ */
+export function openReplicaConnections(url: string, readsMax: number): ReplicaConnections {
+  const connectionsMax = readsMax + REPLICA_PROBE_CONNECTIONS;
   const hosts = createPostgresHosts(url, SETTINGS, { connectionsMax, mayBeStandby: true });
-  const pool = hosts.pool(connectionsMax);
-  const lender: Lender = {
+  const pools = { reads: hosts.pool(readsMax), probe: hosts.pool(REPLICA_PROBE_CONNECTIONS) };
+  const lenderOf = (pool: pg.Pool): Lender => ({
     ...hosts,
     ...{ nameOf: createNames(), begin: 'begin', msMax: undefined, lend: () => orFault(hosts.connect(pool)) },
-  };
+  });
+  const [lender, prober] = [lenderOf(pools.reads), lenderOf(pools.probe)];
   return {
+    probe: (statement) => query(prober, statement),
     query: (statement) => query(lender, statement),
     each: (statement, onRow) => each(lender, statement, onRow),
     transaction: (work) =>
       inTransaction(lender, (client) =>
         work({ kind: 'transaction', query: (statement) => run(client, lender, statement) }),
       ),
-    close: () => pool.end(),
+    async close() {
+      await Promise.all([pools.reads.end(), pools.probe.end()]);
+    },
     cut: hosts.cut,
   };
 }

@@ -14,6 +14,8 @@ import { raw, type Sql, sql } from './sql.ts';
 
 /** The connections to the replica. */
 export type ReplicaConnections = Pick<Database, 'query' | 'each' | 'transaction' | 'close'> & {
+  /** Asks over a further connection, because the reads may hold all others for a long time. */
+  probe: Db['query'];
   /** Ends all of them at once. */
   cut(): void;
 };
@@ -78,15 +80,21 @@ export function createReplica(options: ReplicaOptions): Replica {
   const isCompared = (): boolean => clock.steadyMs() - comparedMs <= lagMsMax + UNCOMPARED_MS_MAX;
   const isUsed = (): boolean => problem === undefined && isCompared() && (lag.ms() ?? Infinity) <= lagMsMax;
 
+  const inTime = <T>(answer: Promise<T>) => firstOrLate({ clock, signal: never }, [answer], ANSWER_MS_MAX);
+
   /** Returns why the replica can't be used. */
   async function compare(): Promise<string | undefined> {
-    const [other] = await replica.query<{ beat: number; isStandby: boolean }>(sql`
-      select coalesce((select beat from process where id = ${processId()}), 0) as beat, pg_is_in_recovery() as "isStandby"`);
-    if (other === undefined) return 'has no answer';
+    const other = await inTime(askReplica(replica, processId()));
+    if (other === 'late') {
+      // The statements that wait for the replica fail, and the primary answers them.
+      replica.cut();
+      return `has not answered for ${ANSWER_MS_MAX / 1_000} s`;
+    }
+    if (typeof other === 'string') return other;
     if (!other.isStandby)
       return 'is not a standby. Point database.replicaUrl to a streaming replica of the primary';
-    const own = await findBeat(primary, processId());
-    if (own === undefined) return undefined;
+    const own = await inTime(findBeat(primary, processId()));
+    if (own === undefined || own === 'late') return undefined;
     lag.note(own, other.beat);
     comparedMs = clock.steadyMs();
     return undefined;
@@ -115,14 +123,7 @@ export function createReplica(options: ReplicaOptions): Replica {
     current,
     reading: { ...current, transaction: readingTransactions(reads, mayUseCurrent) },
     async probe() {
-      const comparison = compare().catch((error: unknown) => {
-        const message = messageOf(error).replace(URL_SETTING, REPLICA_SETTING);
-        return `can't be read: ${message}${sqlStateOf(error) === UNDEFINED_TABLE ? NO_TABLE_ADVICE : ''}`;
-      });
-      const found = await firstOrLate({ clock, signal: never }, [comparison], ANSWER_MS_MAX);
-      // The statements that wait for the replica fail, and the primary answers them.
-      if (found === 'late') replica.cut();
-      problem = found === 'late' ? `has not answered for ${ANSWER_MS_MAX / 1_000} s` : found;
+      problem = await compare();
     },
     state() {
       const lagMs = lag.ms();
@@ -146,6 +147,21 @@ const describe = (lagMs: number | undefined): string =>
 
 /** The timeline that a primary writes. Each promotion begins another one. */
 const TIMELINE = raw('left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)');
+
+/** The newest heartbeat that the replica has, or why it can't be read. */
+async function askReplica(
+  replica: ReplicaConnections,
+  processId: string,
+): Promise<{ beat: number; isStandby: boolean } | string> {
+  try {
+    const [row] = await replica.probe<{ beat: number; isStandby: boolean }>(sql`
+      select coalesce((select beat from process where id = ${processId}), 0) as beat, pg_is_in_recovery() as "isStandby"`);
+    return row ?? 'has no answer';
+  } catch (error) {
+    const message = messageOf(error).replace(URL_SETTING, REPLICA_SETTING);
+    return `can't be read: ${message}${sqlStateOf(error) === UNDEFINED_TABLE ? NO_TABLE_ADVICE : ''}`;
+  }
+}
 
 /** The newest heartbeat on the primary. Undefined while it doesn't answer. */
 async function findBeat(primary: Db, processId: string): Promise<Beat | undefined> {

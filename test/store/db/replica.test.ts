@@ -1,31 +1,53 @@
 /**
- * What a replica's state says of its lag, with scripted servers.
+ * What a replica's state says of its lag, with scripted servers, and how it is probed, with a real one.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { systemClock } from '../../../src/core/clock.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import { openReplicaConnections } from '../../../src/store/db/postgres.ts';
 import { createReplica, PROBE_MS, type ReplicaConnections } from '../../../src/store/db/replica.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { createTestClock } from '../../kit/clock.ts';
+import { onPostgres } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 /** A primary with a heartbeat every two probes, and a replica that shows it unless it fails or replays nothing. */
 function startStory() {
   const clock = createTestClock();
-  const story = { beat: 1, shown: 1, error: undefined as Error | undefined };
+  const story = {
+    beat: 1,
+    shown: 1,
+    error: undefined as Error | undefined,
+    cuts: 0,
+    asks: 0,
+    gate: Promise.resolve(),
+  };
   const rowsOf = async (row: unknown) => [row] as never[];
-  const primary = { query: () => rowsOf({ beat: story.beat, timeline: '00000001' }) } as unknown as Database;
-  const connections = {
+  const primary = {
     async query() {
+      story.asks += 1;
+      await story.gate;
+      return rowsOf({ beat: story.beat, timeline: '00000001' });
+    },
+  } as unknown as Database;
+  const connections = {
+    async probe() {
       if (story.error !== undefined) throw story.error;
       return rowsOf({ beat: story.shown, isStandby: true });
     },
-    cut() {},
+    cut() {
+      story.cuts += 1;
+    },
   } as unknown as ReplicaConnections;
   const replica = createReplica({
     ...{ primary, replica: connections, processId: () => 'one', lagMsMax: 5_000, clock, onRead() {} },
   });
   return Object.assign(story, {
+    clock,
     state: replica.state,
+    probe: replica.probe,
     async pass(probes: number, { isReplaying = true } = {}) {
       for (let index = 0; index < probes; index += 1) {
         if (index % 2 === 0) story.beat += 1;
@@ -63,4 +85,48 @@ test('the lag of a replica that answers and replays nothing grows for hours', as
   assert.deepEqual([isUsed, lagMs], [false, probes * PROBE_MS]);
   await story.pass(2);
   assert.equal(story.state().lagMs, 0);
+});
+
+test('a primary that answers late does not cut the replica, which is used for a while', async () => {
+  const story = startStory();
+  await story.pass(4);
+  const gate = Promise.withResolvers<void>();
+  story.gate = gate.promise;
+  const { asks } = story;
+  const probed = story.probe();
+  await waitUntil(() => story.asks > asks);
+  story.clock.advance(2_000);
+  await probed;
+  assert.deepEqual([story.cuts, story.state().isUsed], [0, true]);
+  story.clock.advance(5_000);
+  assert.match(story.state().problem ?? '', /could not be compared with the primary/);
+  gate.resolve();
+  await story.pass(2);
+  assert.deepEqual(story.state(), { isUsed: true, lagMs: 0, problem: undefined });
+});
+
+onPostgres(({ place }) => {
+  test('reads that hold all connections to a replica neither delay its probe nor are cut by it', async () => {
+    const primary = await place().open();
+    const connections = openReplicaConnections(place().url, 1);
+    const replica = createReplica({
+      ...{ primary, replica: connections, processId: () => 'one', lagMsMax: 5_000, clock: systemClock() },
+      onRead() {},
+    });
+    await using parts = new AsyncDisposableStack();
+    parts.defer(() => replica.close());
+    const reading = await primary.transaction(async (tx) => {
+      await tx.query(sql`select pg_advisory_xact_lock(4711)`);
+      const read = connections.query(sql`select 'read' as text from pg_advisory_xact_lock(4711)`);
+      // If it is cut, it fails when the test awaits it.
+      read.catch(() => {});
+      const findWaiting = () =>
+        primary.query(sql`select from pg_locks where locktype = 'advisory' and objid = 4711 and not granted`);
+      await waitUntil(async () => (await findWaiting()).length === 1, { describe: 'the read to wait' });
+      await replica.probe();
+      assert.match(replica.state().problem ?? '', /^is not a standby/);
+      return { read };
+    });
+    assert.deepEqual(await reading.read, [{ text: 'read' }]);
+  });
 });
