@@ -37,15 +37,22 @@ const LOST =
 const SERVER = 'extract(epoch from pg_postmaster_start_time())::text';
 const startOf = (alias: string) => `extract(epoch from ${alias}.backend_start)::text`;
 
+/**
+ * The server shows the state of a process to the role that logged in, and hides it from another one that this acts as (`alter role … set
+ * role`). So this statement, and only this one, runs as the login.
+ */
+const stateOf = (pid: string) =>
+  `pg_stat_get_activity(case set_config('role', 'none', true) when 'none' then ${pid} end)`;
+
 /** A pooler in session mode tells its clients other process ids than the server's. */
 const OWN_BACKEND = `
-  select ${SERVER} as server, a.pid, ${startOf('a')} as started from pg_stat_get_activity(pg_backend_pid()) a`;
+  select ${SERVER} as server, a.pid, ${startOf('a')} as started from ${stateOf('pg_backend_pid()')} a`;
 
 /** For each process, whether it has ended or does nothing. What a role may not see is null. */
 const ARE_IDLE = `
   select ${SERVER} as server, a.pid is null or ${startOf('a')} <> b.started or a.state like 'idle%' as is_idle
   from unnest($1::int[], $2::text[]) with ordinality as b (pid, started, position)
-  left join lateral pg_stat_get_activity(b.pid) a on true
+  left join lateral ${stateOf('b.pid')} a on true
   order by b.position`;
 
 export function createSilentConnections(): SilentConnections {

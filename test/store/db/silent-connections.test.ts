@@ -35,7 +35,13 @@ async function openBehindProxy() {
   // On Citus, other shares have a time limit.
   const database = opened.for('follower');
   const kept = parts.move();
-  return { proxy, database, url, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return {
+    proxy,
+    database,
+    url,
+    direct: await place.open(),
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
 }
 
 test('a statement on a connection that leads nowhere fails, while the session stays and new connections work', async () => {
@@ -48,6 +54,21 @@ test('a statement on a connection that leads nowhere fails, while the session st
   await assert.rejects(database.query(sql`select 1`), isLost);
   assert.deepEqual(await database.query(sql`select 2 as two`), [{ two: 2 }]);
   assert.equal(session.lost.aborted, false);
+  await session.close();
+});
+
+test('a login that acts as another role, as after a rotation of the password, finds its connections that lead nowhere', async () => {
+  await using place = await openBehindProxy();
+  await using other = await openAsOther(place);
+  const [before] = await other.database.query<{ role: string }>(sql`select current_user as role`);
+  place.proxy.forget();
+  const session = await other.database.session();
+  await assert.rejects(other.database.query(sql`select 1`), isLost);
+  const [after] = await other.database.query<{ role: string; login: string }>(
+    sql`select current_user as role, session_user as login`,
+  );
+  assert.equal(after?.role, before?.role);
+  assert.notEqual(after?.role, after?.login);
   await session.close();
 });
 
@@ -70,7 +91,7 @@ test('a transaction whose connection leads nowhere fails, and its locks are free
   await session?.close();
 });
 
-test('statements that take long are answered, also those that wait for others and those whose state the server hides', async () => {
+test('statements that take long are answered, also those that wait for others and those of a login that acts as another role', async () => {
   await using place = await openBehindProxy();
   const { database } = place;
   const session = await database.session();
@@ -81,13 +102,15 @@ test('statements that take long are answered, also those that wait for others an
     await tx.query(sql`
       select pg_sleep(${LONGER_THAN_SILENT_S}) from watched_address where shard_id = ${shardOfRecord(1, id)} and id = ${id}`);
   });
-  await using hidden = await openAsOther(place);
-  const [waiting, unseen] = await Promise.all([
+  await using other = await openAsOther(place);
+  const otherSession = await other.database.session();
+  const [waiting, sleeping] = await Promise.all([
     database.query(sql`select pg_advisory_xact_lock(1)`),
-    hidden.query(sql`select pg_sleep(${LONGER_THAN_SILENT_S})`),
+    other.database.query(sql`select pg_sleep(${LONGER_THAN_SILENT_S})`),
     slow,
   ]);
-  assert.deepEqual([waiting.length, unseen.length], [1, 1]);
+  assert.deepEqual([waiting.length, sleeping.length], [1, 1]);
+  await otherSession.close();
   await session.close();
 });
 
@@ -106,22 +129,20 @@ test('a socket is closed at once, also one of a Unix domain and one that is not 
   }
 });
 
-/** Connections whose role becomes another one, from which the server hides the state of the first. */
-async function openAsOther({ database, url }: { database: Database; url: URL }) {
+/** Connections of a login that acts as another role. */
+async function openAsOther({ direct, url }: { direct: Database; url: URL }) {
   const role = `login_${randomUUID().replaceAll('-', '')}`;
-  await database.script(`
+  await direct.script(`
     create role ${role}_owner;
     create role ${role} login password 'x' in role ${role}_owner;
     alter role ${role} set role = '${role}_owner'`);
   const own = Object.assign(new URL(url), { username: role, password: 'x' });
   const opened = await openDatabase({ url: own.href, dataDir: '' });
-  const session = await opened.session();
   return {
-    query: opened.for('follower').query,
+    database: opened.for('follower'),
     async [Symbol.asyncDispose]() {
-      await session.close();
       await opened.close();
-      await database.script(`drop role ${role}; drop role ${role}_owner`);
+      await direct.script(`drop role ${role}; drop role ${role}_owner`);
     },
   };
 }
