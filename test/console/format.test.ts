@@ -244,33 +244,49 @@ test('the report of refused lines can be imported: as it is it is refused again,
   assert.equal(reportFor(named.report).report.replace(/\n3,/, '\n2,'), named.report);
 });
 
+const attemptEvent = (
+  sender: string,
+  receiver: string,
+  watched_address: string | null,
+  origin: string | null = null,
+) => ({
+  ...{
+    id: 1,
+    notification_id: 1,
+    revision: 0,
+    started_at: '',
+    duration_ms: 1,
+    requests: 1,
+    outcome: 'success',
+  },
+  ...{ status: 200, response: '' },
+  notification: {
+    ...{ status: 'delivered' as const, type: 'COIN_TRANSFER', sender, receiver, amount: '1', asset: 'ETH' },
+    ...{ hash: '0x1', block_number: 1, origin, watched_address_id: '1', watched_address },
+    ...{ created_at: '', retry_count: 0, next_retry_at: null },
+  },
+});
+
+test('a new attempt is in a list by receiver with the default port or without it', () => {
+  const event = attemptEvent('0x1', '0x2', null, 'https://hooks.example:443');
+  for (const origin of ['https://hooks.example:443', 'https://Hooks.example', 'https://hooks.example.'])
+    assert.equal(matches(event, { origin }), true, origin);
+  for (const origin of ['http://hooks.example', 'https://hooks.example:8443', 'hooks.example'])
+    assert.equal(matches(event, { origin }), false, origin);
+});
+
 test('a new attempt is in a list by direction and address only with its watched address', () => {
   const [own, other] = [`0x${'a1'.repeat(20)}`, `0x${'b2'.repeat(20)}`];
-  const event = (sender: string, receiver: string, watched_address: string | null) => ({
-    ...{
-      id: 1,
-      notification_id: 1,
-      revision: 0,
-      started_at: '',
-      duration_ms: 1,
-      requests: 1,
-      outcome: 'success',
-    },
-    ...{ status: 200, response: '' },
-    notification: {
-      ...{ status: 'delivered' as const, type: 'COIN_TRANSFER', sender, receiver, amount: '1', asset: 'ETH' },
-      ...{ hash: '0x1', block_number: 1, origin: null, watched_address_id: '1', watched_address },
-      ...{ created_at: '', retry_count: 0, next_retry_at: null },
-    },
-  });
-  const directions = (one: ReturnType<typeof event>) =>
+  const directions = (one: ReturnType<typeof attemptEvent>) =>
     (['in', 'out'] as const).filter((direction) => matches(one, { direction }));
-  assert.deepEqual(directions(event(other, own, own)), ['in']);
-  assert.deepEqual(directions(event(own, other, own)), ['out']);
-  assert.deepEqual(directions(event(own, own, own)), ['in', 'out']);
-  assert.deepEqual(directions(event(own, other, null)), []);
+  assert.deepEqual(directions(attemptEvent(other, own, own)), ['in']);
+  assert.deepEqual(directions(attemptEvent(own, other, own)), ['out']);
+  assert.deepEqual(directions(attemptEvent(own, own, own)), ['in', 'out']);
+  assert.deepEqual(directions(attemptEvent(own, other, null)), []);
   assert.deepEqual(
-    [own, own.slice(2).toUpperCase(), other].map((address) => matches(event(own, other, own), { address })),
+    [own, own.slice(2).toUpperCase(), other].map((address) =>
+      matches(attemptEvent(own, other, own), { address }),
+    ),
     [true, true, false],
   );
 });

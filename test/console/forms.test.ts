@@ -291,7 +291,7 @@ describe('forms', () => {
     const { searchParams } = new URL(page.url());
     assert.deepEqual(
       [searchParams.get('code'), searchParams.get('origin')],
-      ['503', 'https://hooks.example'],
+      ['503', 'https://hooks.example:443'],
     );
     await page.context().close();
   });
@@ -300,7 +300,8 @@ describe('forms', () => {
     const page = await stage.open('/deliveries', { key: stage.watcher.key });
     for (const [typed, origin] of [
       ['hooks.example:8443', 'https://hooks.example:8443'],
-      ['HTTP://Hooks.example/path', 'http://hooks.example'],
+      ['hooks.example', 'https://hooks.example:443'],
+      ['HTTP://Hooks.example./path', 'http://hooks.example:80'],
     ] as const) {
       await page.getByRole('button', { name: 'More' }).first().click();
       const dialog = page.getByRole('dialog');

@@ -33,6 +33,14 @@ export const hasFilter = (filter: DeliveryFilter): boolean => Object.keys(filter
 /** The filter as query parameters of the API, which are the same. */
 export const queryOf = (filter: DeliveryFilter): DeliveryFilter => filter;
 
+/** The origin of a webhook URL as the log has it, always with the port. Undefined for any other text. */
+export function originOf(text: string): string | undefined {
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol)) return undefined;
+  const defaultPort = url.protocol === 'https:' ? '443' : '80';
+  return `${url.protocol}//${url.hostname.replace(/\.+$/, '')}:${url.port === '' ? defaultPort : url.port}`;
+}
+
 /** Whether a new attempt belongs into a list with this filter. */
 export function matches({ notification, outcome, status }: AttemptEvent, filter: DeliveryFilter): boolean {
   const { token, origin } = filter;
@@ -45,7 +53,7 @@ export function matches({ notification, outcome, status }: AttemptEvent, filter:
     same(filter.type, notification.type) &&
     same(filter.watched_address_id, notification.watched_address_id) &&
     same(filter.hash?.replace(/^(?!0x)/, '0x'), notification.hash) &&
-    same(origin, notification.origin) &&
+    same(origin === undefined ? undefined : (originOf(origin) ?? origin), notification.origin) &&
     (token === undefined ||
       (token === 'native' ? notification.type === 'COIN_TRANSFER' : same(token, notification.asset))) &&
     isOfAddress(notification, filter.address) &&

@@ -5,7 +5,14 @@ import { useState } from 'preact/hooks';
 import { useStop } from '../api/attempt.ts';
 import { assetOf, chain } from '../api/chain.ts';
 import { ApiError, call } from '../api/client.ts';
-import { type DeliveryFilter, type FilterName, filterFrom, filterNames, queryOf } from '../api/filter.ts';
+import {
+  type DeliveryFilter,
+  type FilterName,
+  filterFrom,
+  filterNames,
+  originOf,
+  queryOf,
+} from '../api/filter.ts';
 import { formatAmount, parseAmount } from '../format/amount.ts';
 import { hostOf, shortAddress } from '../format/short.ts';
 import { formatExact } from '../format/time.ts';
@@ -368,5 +375,5 @@ function Text({
 function toOrigin(typed: string): string {
   const text = typed.trim();
   const url = text.includes('://') || !/[.:]/.test(text) ? text : `https://${text}`;
-  return URL.parse(url)?.origin ?? typed;
+  return originOf(url) ?? typed;
 }

@@ -5,6 +5,7 @@ import { Type } from 'typebox';
 import { type Address, type Hash, parseAddress } from '../../core/hex.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
 import { storedStatuses } from '../../domain/delivery-status.ts';
+import { webhookOrigin } from '../../domain/webhook-url.ts';
 import type { Database } from '../../store/db/db.ts';
 import type { LogFilter } from '../../store/delivery/log-filter.ts';
 import { listRecordIds } from '../../store/watchers/watched.ts';
@@ -46,9 +47,17 @@ const parseAnswer = (text: string) => (/^[1-5]\d\d$/.test(text) ? Number(text) :
 const parseToken = (text: string): Address | 'native' | undefined =>
   text === 'native' ? text : parseAddress(text);
 
-/** An origin as lists show it: scheme, host and port. */
+/** The origin of a receiver as lists show it, from a text that may lack the default port. */
 export const parseReceiver = (text: string) =>
-  /^https?:\/\/[^\s/\p{Cc}]{1,2048}$/u.test(text) ? text : undefined;
+  /^https?:\/\/[^\s/?#@\\\p{Cc}]{1,2048}$/u.test(text) && URL.canParse(text)
+    ? webhookOrigin(text)
+    : undefined;
+
+export const RECEIVER = parameter(
+  'scheme, host and port of a webhook URL',
+  parseReceiver,
+  Type.String({ description: 'Only this receiver. The default port of the scheme may be left out.' }),
+);
 
 export const LIMIT = limitParameter(LIMIT_MAX);
 /** A list without filters, whose cursor is an id. */
@@ -70,7 +79,7 @@ const filterParameters = {
   min_amount: AMOUNT,
   max_amount: AMOUNT,
   direction: parameter(`one of ${directions.join(', ')}`, oneOf(directions)),
-  origin: parameter('scheme, host and port of a webhook URL', parseReceiver),
+  origin: RECEIVER,
   code: parameter(
     `an HTTP status or one of ${outcomes.join(', ')}`,
     parseAnswer,

@@ -14,7 +14,7 @@ import {
 import { invalid } from '../http/errors.ts';
 import { limitParameter } from '../http/paging.ts';
 import { oneOf, type Parsed, parameter } from '../http/parameters.ts';
-import { parseReceiver, parseUuid } from './log-query.ts';
+import { parseUuid, RECEIVER } from './log-query.ts';
 
 const RECEIVERS_MAX = 100;
 const periods = ['24h', '30d'] as const;
@@ -31,11 +31,7 @@ export const PERIOD = parameter(
 export const statisticsParameters = {
   period: PERIOD,
   watched_address_id: parameter('a UUID', parseUuid),
-  origin: parameter(
-    'scheme, host and port of a webhook URL',
-    parseReceiver,
-    Type.String({ description: 'Only this receiver.' }),
-  ),
+  origin: RECEIVER,
 };
 export const receiverStatisticsParameters = {
   period: PERIOD,

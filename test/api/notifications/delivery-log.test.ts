@@ -240,7 +240,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       [`max_amount=${2n ** 256n - 1n}&limit=1`, [30]],
       ['direction=in&limit=2', []],
       ['origin=https://one.example:443&limit=2', [30, 29]],
+      ['origin=https://One.example.&limit=2', [30, 29]],
       ['origin=https://two.example:443', []],
+      ['origin=http://one.example', []],
       ['code=503', [4]],
       ['code=timeout', [7]],
     ];
