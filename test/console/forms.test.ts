@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { expireKey } from '../../src/store/watchers/api-keys.ts';
-import { untilTrue } from '../kit/browser.ts';
+import { holdAnswer, untilTrue } from '../kit/browser.ts';
 import { ADMIN_TOKEN, type ConsoleStage, createConsoleStage } from '../kit/console-stage.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 
@@ -255,6 +255,35 @@ describe('forms', () => {
       if (shown === undefined) await dialog.waitFor({ state: 'detached' });
       else await dialog.getByText(shown).waitFor();
       assert.equal(sent, 1, String(open));
+      await page.context().close();
+    }
+  });
+
+  test('a dialog that asks for a new key stays open until the key is shown', async () => {
+    await createWatcher(stage.service, 'patient');
+    for (const { open, send } of [
+      { open: 'New key…', send: 'Issue' },
+      { open: /^Rotate…/, send: 'Rotate' },
+    ]) {
+      const page = await stage.open('/keys', { admin: ADMIN_TOKEN });
+      await page.getByRole('button', { name: open }).first().click();
+      const dialog = page.getByRole('dialog');
+      if (send === 'Issue') await dialog.getByLabel('Watcher').fill('patient');
+      const answer = await holdAnswer(page, /\/api\/admin\/keys(\/\w+\/rotate)?$/);
+      await dialog.getByRole('button', { name: send, exact: true }).click();
+      await answer.held;
+      for (const press of ['first', 'second']) {
+        await page.keyboard.press('Escape');
+        assert.equal(await dialog.isVisible(), true, `${send}, ${press}`);
+      }
+      await dialog.getByRole('button', { name: 'Cancel' }).click();
+      await dialog.getByRole('button', { name: 'Close' }).click();
+      await answer.release();
+      await dialog.getByText('It is shown only this once').waitFor();
+      await dialog
+        .locator('code')
+        .filter({ hasText: /\S{20}/ })
+        .waitFor();
       await page.context().close();
     }
   });

@@ -187,7 +187,7 @@ function Actions({ one, onOpen }: { one: Key; onOpen(open: Open): void }) {
   );
 }
 
-/** A new key is shown this one time. */
+/** A new key is shown this one time, so the dialog that asks for it stays until the answer is there. */
 function IssuedDialog({ issued, onClose }: { issued: Issued; onClose(): void }) {
   return (
     <Dialog title={texts.keys.created} onClose={onClose} isKept>
@@ -210,13 +210,14 @@ function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
   const [name, setName] = useState(first);
   const [issued, setIssued] = useState<Issued | undefined>(undefined);
   const { problem, isBusy, attempt } = useAttempt();
+  const close = () => isBusy || onClose();
   const create = async () => {
     setIssued(await call('POST /api/admin/keys', { body: { watcher: name.trim() } }));
     watcherChanges.value += 1;
   };
   if (issued !== undefined) return <IssuedDialog issued={issued} onClose={onClose} />;
   return (
-    <Dialog title={texts.keys.createTitle} onClose={onClose} onSubmit={() => attempt(create)}>
+    <Dialog title={texts.keys.createTitle} onClose={close} isKept={isBusy} onSubmit={() => attempt(create)}>
       <TextField
         label={texts.keys.watcher}
         value={name}
@@ -225,7 +226,7 @@ function CreateDialog({ first, onClose }: { first: string; onClose(): void }) {
         isRequired
         problem={problem}
       />
-      <DialogButtons submit={texts.keys.createNow} onClose={onClose} isDisabled={isBusy} />
+      <DialogButtons submit={texts.keys.createNow} onClose={close} isDisabled={isBusy} />
     </Dialog>
   );
 }
@@ -234,6 +235,7 @@ function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
   const [minutes, setMinutes] = useState('1440');
   const [issued, setIssued] = useState<Issued | undefined>(undefined);
   const { problem, isBusy, attempt } = useAttempt();
+  const close = () => isBusy || onClose();
   const isGood = /^\d+$/.test(minutes);
   const rotate = async () =>
     setIssued(
@@ -244,7 +246,12 @@ function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
     );
   if (issued !== undefined) return <IssuedDialog issued={issued} onClose={onClose} />;
   return (
-    <Dialog title={texts.keys.rotateTitle(one.watcher)} onClose={onClose} onSubmit={() => attempt(rotate)}>
+    <Dialog
+      title={texts.keys.rotateTitle(one.watcher)}
+      onClose={close}
+      isKept={isBusy}
+      onSubmit={() => attempt(rotate)}
+    >
       <p class="prose">{texts.keys.rotateNote}</p>
       <TextField
         label={texts.keys.overlap}
@@ -253,7 +260,7 @@ function RotateDialog({ one, onClose }: { one: Key; onClose(): void }) {
         onInput={setMinutes}
         problem={isGood ? problem : texts.settings.wholeNumber}
       />
-      <DialogButtons submit={texts.keys.rotateNow} onClose={onClose} isDisabled={!isGood || isBusy} />
+      <DialogButtons submit={texts.keys.rotateNow} onClose={close} isDisabled={!isGood || isBusy} />
     </Dialog>
   );
 }
