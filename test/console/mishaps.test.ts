@@ -113,6 +113,34 @@ describe('mishaps', () => {
     await page.context().close();
   });
 
+  test('Shift+T sends one test webhook, however long it is held, and none while one is under way', async () => {
+    const watcher = await createWatcher(stage.service, 'held key');
+    const record = await watcher.watch({ address: freshAddress(), webhookUrl: `${stage.receiver.url}/held` });
+    const page = await stage.open(`/addresses/${record.id}`, { key: watcher.key });
+    await page.getByRole('button', { name: 'Send a test' }).waitFor();
+    let sent = 0;
+    page.on('request', (one) => {
+      if (one.url().endsWith('/test')) sent += 1;
+    });
+    const verdict = page.locator('section[aria-labelledby=test] .notice');
+    const answer = await holdAnswer(page, /\/test$/);
+    await page.keyboard.press('Shift+T');
+    await answer.held;
+    await page.keyboard.down('Shift');
+    await page.keyboard.down('T');
+    await answer.release();
+    await verdict.waitFor();
+    await page.keyboard.down('T');
+    await page.keyboard.up('T');
+    await page.keyboard.up('Shift');
+    const again = page.waitForResponse(/\/test$/);
+    await page.keyboard.press('Shift+T');
+    await again;
+    await verdict.waitFor();
+    assert.equal(sent, 2);
+    await page.context().close();
+  });
+
   test('a delivery whose page was left during a redelivery is loaded no more', async () => {
     const { watcher, pay } = await watching('left');
     await pay();

@@ -2,10 +2,10 @@
  * One watched address: its facts and settings, a test webhook, and its deliveries.
  */
 
-import { useCallback, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { useLocation, useRoute } from 'preact-iso';
 import { useAttempt } from '../api/attempt.ts';
-import { ApiError, call, curlOf } from '../api/client.ts';
+import { call, curlOf } from '../api/client.ts';
 import { SLOW_MS, useResource } from '../api/resource.ts';
 import { useTailOf } from '../api/tail.ts';
 import type { Data, TestResult, WatchedAddress } from '../api/types.ts';
@@ -239,47 +239,37 @@ function Deliveries({ record }: { record: WatchedAddress }) {
   );
 }
 
-type Test =
-  | { kind: 'idle' }
-  | { kind: 'running' }
-  | { kind: 'over'; result: TestResult }
-  | { kind: 'failed'; message: string };
-
 function TestSection({ record }: { record: WatchedAddress }) {
-  const [test, setTest] = useState<Test>({ kind: 'idle' });
-  const run = useCallback(async () => {
-    setTest({ kind: 'running' });
-    try {
-      const result = await call('POST /api/notifications/watched-addresses/{id}/test', {
-        path: { id: record.id },
-      });
-      setTest({ kind: 'over', result });
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      setTest({ kind: 'failed', message: error.message });
-    }
-  }, [record.id]);
-  useShortcut('Shift+T', () => void run());
+  const [result, setResult] = useState<TestResult | undefined>(undefined);
+  const { problem, isBusy, attempt } = useAttempt();
+  const run = () =>
+    attempt(async () => {
+      setResult(undefined);
+      setResult(
+        await call('POST /api/notifications/watched-addresses/{id}/test', { path: { id: record.id } }),
+      );
+    });
+  useShortcut('Shift+T', run);
   return (
     <section aria-labelledby="test">
       <div class="section-head">
         <h2 id="test">{texts.address.test}</h2>
         <div class="actions">
-          <button
-            type="button"
-            class="button is-small"
-            disabled={test.kind === 'running'}
-            onClick={() => void run()}
-          >
+          <button type="button" class="button is-small" disabled={isBusy} onClick={run}>
             {texts.address.sendTest}
           </button>
         </div>
       </div>
       <div aria-live="polite">
-        {test.kind === 'idle' && <p class="quiet">{texts.address.testNote}</p>}
-        {test.kind === 'running' && <p class="quiet">{texts.address.testing}</p>}
-        {test.kind === 'failed' && <p class="problem">{test.message}</p>}
-        {test.kind === 'over' && <Verdict result={test.result} />}
+        {isBusy ? (
+          <p class="quiet">{texts.address.testing}</p>
+        ) : problem !== undefined ? (
+          <p class="problem">{problem}</p>
+        ) : result !== undefined ? (
+          <Verdict result={result} />
+        ) : (
+          <p class="quiet">{texts.address.testNote}</p>
+        )}
       </div>
     </section>
   );

@@ -38,7 +38,8 @@ export function listenForShortcuts(): void {
   document.addEventListener('keydown', (event) => {
     if (!hasShortcuts.value || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey)
       return;
-    if (isInField(event.target) || document.querySelector('dialog[open]') !== null) return;
+    // A key that is held would act again and again. Rows handle held arrows themselves.
+    if (event.repeat || isInField(event.target) || document.querySelector('dialog[open]') !== null) return;
     const isSequence = prefix !== undefined && event.timeStamp - prefix.at < SEQUENCE_MS_MAX;
     const key = event.shiftKey && /^[A-Z]$/.test(event.key) ? `Shift+${event.key}` : event.key;
     const keys = isSequence && prefix !== undefined ? `${prefix.key} ${key}` : key;
