@@ -128,6 +128,34 @@ describe('tasks', () => {
     await page.context().close();
   });
 
+  test('to select all rows of a page, or none, keeps what is selected on other pages', async () => {
+    const { watcher, pay } = await watching('both');
+    await pay(3);
+    await waitUntil(() => received('both').length === 3);
+    const page = await stage.open('/supply', { key: watcher.key });
+    await page.route(/notifications.log\?/, (route) =>
+      route.continue({
+        url: route
+          .request()
+          .url()
+          .replace(/limit=\d+/, 'limit=2'),
+      }),
+    );
+    await page.getByRole('link', { name: 'Deliveries', exact: true }).first().click();
+    const all = page.getByLabel('Select all shown');
+    const untilSelected = (count: number) =>
+      page.getByRole('button', { name: `Redeliver ${count}…` }).waitFor();
+    await all.click();
+    await untilSelected(2);
+    await page.getByRole('link', { name: 'Older' }).click();
+    await page.locator('tbody tr').nth(1).waitFor({ state: 'detached' });
+    await all.click();
+    await untilSelected(3);
+    await all.click();
+    await untilSelected(2);
+    await page.context().close();
+  });
+
   test('a file of addresses that was corrected can be chosen again', async () => {
     const { key } = await createWatcher(stage.service, 'corrected');
     const page = await stage.open('/addresses', { key });

@@ -245,7 +245,12 @@ function Rows({
               checked={areAll}
               aria-label={texts.deliveries.pickAll}
               onChange={() => {
-                picked.value = areAll ? new Map() : new Map(rows.map(({ id, origin }) => [id, origin]));
+                const next = new Map(picked.value);
+                for (const { id, origin } of rows) {
+                  if (areAll) next.delete(id);
+                  else next.set(id, origin);
+                }
+                picked.value = next;
               }}
             />
           </th>
