@@ -146,8 +146,9 @@ describe('problems', () => {
       const answer = Object(await (await route.fetch()).json());
       await route.fulfill({ json: { ...answer, prices: [{ ...price, sources: messages.map(failed) }] } });
     });
+    const headers = { 'chainbell-price-stale': 'true', 'chainbell-price-age': '7190.5', age: '3620' };
     await page.route('**/api/price/reward', (route) =>
-      route.fulfill({ json: { price: 0.45, asset: 'RWD', base_currency: 'USD' } }),
+      route.fulfill({ headers, json: { price: 0.45, asset: 'RWD', base_currency: 'USD' } }),
     );
     await page.route('**/api/swap/pairs', (route) =>
       route.fulfill({ json: [{ ...pairFields, id: 1, name: 'RWD/ETH' }] }),
@@ -155,7 +156,7 @@ describe('problems', () => {
     await page.goto(`${stage.service.apiUrl}/console/market`);
     await page.getByText('The host name is not found.').waitFor();
     const reward = page.getByRole('row').filter({ hasText: 'the price of RWD/ETH, times that of the coin' });
-    assert.match((await reward.textContent()) ?? '', /RWD[\s\S]*0\.45/);
+    assert.match((await reward.textContent()) ?? '', /RWD[\s\S]*Stale[\s\S]*0\.45[\s\S]*3 h/);
     await page.getByTitle('ENOTFOUND').waitFor();
     await page.getByText('answered HTTP 503').waitFor();
     await takeDatabase(page);

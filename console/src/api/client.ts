@@ -88,16 +88,17 @@ export async function loadPages<T>(
   return { data: all, isWhole: false };
 }
 
-/** Like `callPage`, with each number as the exact text that the server sent. @throws ApiError */
+/** Like `callPage`, with each number as the exact text that the server sent, and the headers of the answer. @throws ApiError */
 export async function callExact<O extends Operation>(
   operation: O,
   options: CallOptions<O> = {},
-): Promise<Page<Exact<Data<O>>>> {
+): Promise<Page<Exact<Data<O>>> & { headers: Headers }> {
   const response = await send(operation, options);
   const exact = (_name: string, value: unknown, context?: { source?: string }): unknown =>
     typeof value === 'number' ? (context?.source ?? String(value)) : value;
   const data = unwrap(parse(await readText(response, options), exact));
-  return { data: data as Exact<Data<O>>, next: cursorOf(response.headers.get('link')) };
+  const { headers } = response;
+  return { data: data as Exact<Data<O>>, next: cursorOf(headers.get('link')), headers };
 }
 
 /**

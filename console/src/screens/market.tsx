@@ -1,6 +1,7 @@
 /**
  * Prices with the sources behind them, and the swap pairs.
  */
+import type { ComponentChildren } from 'preact';
 import { useRef } from 'preact/hooks';
 import { chain, status } from '../api/chain.ts';
 import { callExact } from '../api/client.ts';
@@ -16,6 +17,8 @@ import { texts } from '../texts.ts';
 
 export type Pair = Exact<Data<'GET /api/swap/pairs'>>[number];
 type Price = NonNullable<Status['prices']>[number];
+/** What a price has whatever it comes from. */
+type KnownPrice = Pick<Price, 'asset' | 'price' | 'stale' | 'age_seconds'>;
 
 const REFRESH_MS = 30_000;
 /** The pair whose price, times that of the native coin, is the price of the reward token (specification, price API). */
@@ -101,10 +104,8 @@ function Prices({
   areOld: boolean;
   pairs: readonly Pair[] | undefined;
 }) {
-  const reward = useResource('reward price', (signal) => callExact('GET /api/price/reward', { signal }), {
-    everyMs: REFRESH_MS,
-  });
-  const { price: rewardPrice = null, asset: rewardAsset } = reward.state.value.data?.data ?? {};
+  const { state } = useResource('reward price', loadRewardPrice, { everyMs: REFRESH_MS });
+  const { data: reward, at: rewardAt = 0, error } = state.value;
   const rewardPair = pairs?.find(({ id }) => id === REWARD_PAIR);
   return (
     <Table caption={texts.market.prices}>
@@ -119,26 +120,42 @@ function Prices({
       </thead>
       <tbody>
         {prices.map((price) => (
-          <PriceRow key={price.asset} price={price} readAt={readAt} isOld={areOld} />
+          <PriceRow key={price.asset} price={price} readAt={readAt} isOld={areOld}>
+            <Sources sources={price.sources} />
+          </PriceRow>
         ))}
-        {rewardPrice !== null && rewardPair !== undefined && (
-          <tr>
-            <th scope="row" class="medium">
-              {rewardAsset}
-            </th>
-            <td>{texts.none}</td>
-            <td class="right medium">{formatPrice(rewardPrice)}</td>
-            <td class="right quiet">{texts.none}</td>
-            <td class="second">{texts.market.byPair(rewardPair.name)}</td>
-          </tr>
+        {reward !== undefined && reward.price !== null && rewardPair !== undefined && (
+          <PriceRow price={reward} readAt={onServer(rewardAt)} isOld={error !== undefined}>
+            {texts.market.byPair(rewardPair.name)}
+          </PriceRow>
         )}
       </tbody>
     </Table>
   );
 }
 
-/** `readAt`: when the price had its age. */
-function PriceRow({ price, readAt, isOld }: { price: Price; readAt: number; isOld: boolean }) {
+async function loadRewardPrice(signal: AbortSignal): Promise<KnownPrice> {
+  const { data, headers } = await callExact('GET /api/price/reward', { signal });
+  const age = headers.get('chainbell-price-age');
+  return {
+    ...{ asset: data.asset, price: data.price, stale: headers.get('chainbell-price-stale') === 'true' },
+    // The answer may come from a cache.
+    age_seconds: age === null ? null : Number(age) + Number(headers.get('age') ?? 0),
+  };
+}
+
+/** `readAt`: when the price had its age. `children`: what it comes from. */
+function PriceRow({
+  price,
+  readAt,
+  isOld,
+  children,
+}: {
+  price: KnownPrice;
+  readAt: number;
+  isOld: boolean;
+  children: ComponentChildren;
+}) {
   const { age_seconds: age } = price;
   return (
     <tr>
@@ -156,30 +173,32 @@ function PriceRow({ price, readAt, isOld }: { price: Price; readAt: number; isOl
       <td class="right quiet">
         <Age since={age === null ? null : new Date(readAt - age * 1000).toISOString()} />
       </td>
-      <td class="second sources">
-        {price.sources.map((source) => (
-          <span key={source.source}>
-            {source.source}{' '}
-            <b class={source.verdict === 'used' ? 'is-ok' : 'is-warn'}>
-              {texts.market.verdicts[source.verdict]}
-            </b>
-            {source.message !== null && (
-              <small class="reason" title={source.message}>
-                {failureOf(source.message)}
-              </small>
-            )}
-          </span>
-        ))}
-      </td>
+      <td class="second sources">{children}</td>
     </tr>
   );
 }
+
+const Sources = ({ sources }: Pick<Price, 'sources'>) => (
+  <>
+    {sources.map((source) => (
+      <span key={source.source}>
+        {source.source}{' '}
+        <b class={source.verdict === 'used' ? 'is-ok' : 'is-warn'}>{texts.market.verdicts[source.verdict]}</b>
+        {source.message !== null && (
+          <small class="reason" title={source.message}>
+            {failureOf(source.message)}
+          </small>
+        )}
+      </span>
+    ))}
+  </>
+);
 
 /** Errors of connections in words. The service words all others itself. */
 const failureOf = (message: string): string =>
   texts.market.sourceFailures.find(([pattern]) => pattern.test(message))?.[1] ?? message;
 
-export function PriceState({ price }: { price: Price }) {
+export function PriceState({ price }: { price: KnownPrice }) {
   if (price.price === null) return <State icon="failing" tone="is-bad" word={texts.market.missing} />;
   if (price.stale) return <State icon="retrying" tone="is-warn" word={texts.market.stale} />;
   return <State icon="delivered" tone="is-ok" word={texts.market.fresh} />;
