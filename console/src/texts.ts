@@ -764,6 +764,8 @@ export const texts = {
       `Price and volume by hour, ${hours} hours. The price was between ${least} and ${most} ${unit}.`,
     total: (volume: string, count: number, span: string) =>
       `In the ${span} of the chart: ${volume} in ${count.toLocaleString('en-US')} ${one(count, 'swap', 'swaps')}`,
+    unknownHours: (count: number) =>
+      `, without ${count} ${one(count, 'hour', 'hours')} in which the pair wasn’t followed`,
   },
 
   supply: {

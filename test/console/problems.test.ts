@@ -235,6 +235,49 @@ describe('problems', () => {
     await page.context().close();
   });
 
+  test('the chart of a pair shows no price and no volume for hours in which the pair wasn’t followed', async () => {
+    const page = await stage.open('/supply');
+    const present = Math.floor(Date.now() / HOUR_MS);
+    const at = (hoursAgo: number) => ({ hour: new Date((present - hoursAgo) * HOUR_MS).toISOString() });
+    // Following ended four hours ago and began again two hours ago. In the last hour, a price for the reserves was missing.
+    const histories: Record<string, object[]> = {
+      price: [
+        { ...at(5), price: 1.5 },
+        { ...at(4), price: 1.6 },
+        { ...at(2), price: 1.75 },
+      ],
+      value: [
+        { ...at(5), value: 9, reserves_known: true },
+        { ...at(4), value: null, reserves_known: false },
+        { ...at(3), value: null, reserves_known: false },
+        { ...at(2), value: 9, reserves_known: true },
+        { ...at(1), value: null, reserves_known: true },
+      ],
+      volume: [
+        { ...at(5), volume: 4, swaps: 1 },
+        { ...at(4), volume: 6, swaps: 1 },
+      ],
+    };
+    await page.route(/api\/swap\//, (route, request) => {
+      const [, name = ''] = /(\w+)-history/.exec(request.url()) ?? [];
+      const pairs = [{ ...pairFields, id: 7, name: 'AAA/BBB' }];
+      return route.fulfill({ json: /pairs$/.test(request.url()) ? pairs : (histories[name] ?? []) });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/market/7`);
+    await page.getByText('$10.00 in 2 swaps').waitFor();
+    await page.getByText('Show as a table').click();
+    const cells = await page.locator('.as-table tbody td:not(:first-child)').allTextContents();
+    assert.deepEqual(cells, [
+      ...['1.5', '4.00', '1'],
+      ...['1.6', '6.00', '1'],
+      ...['–', '–', '–'],
+      ...['1.75', '0.00', '0'],
+      ...['1.75', '0.00', '0'],
+    ]);
+    await page.getByText('without 1 hour in which the pair wasn’t followed').waitFor();
+    await page.context().close();
+  });
+
   test('the price at the end of a pair’s chart fits into its box, and the sums below name their time', async () => {
     const page = await stage.open('/supply');
     const present = Math.floor(Date.now() / HOUR_MS);

@@ -32,8 +32,8 @@ export type Hour = {
   hour: string;
   price: string | null;
   value: string | null;
-  volume: string;
-  swaps: number;
+  volume: string | null;
+  swaps: number | null;
 };
 /** What the line shows, beside the volume. */
 export type Shown = 'price' | 'value';
@@ -101,7 +101,11 @@ export function History({
           </span>
           <span>
             <Swatch color={5} />
-            {shown === undefined ? texts.market.volumeUsd : `$${formatMoney(shown.volume)}`}
+            {shown === undefined
+              ? texts.market.volumeUsd
+              : shown.volume === null
+                ? texts.none
+                : `$${formatMoney(shown.volume)}`}
           </span>
           {children}
         </div>
@@ -126,18 +130,27 @@ export function History({
         rows={hours.map((one) => [
           nameOf(one.hour),
           formatExact(one[series.key]),
-          formatMoney(one.volume),
-          formatCount(one.swaps),
+          one.volume === null ? texts.none : formatMoney(one.volume),
+          one.swaps === null ? texts.none : formatCount(one.swaps),
         ])}
       />
-      <p class="below">
-        {texts.market.total(
-          `$${formatMoney(sumOf(hours.map(({ volume }) => volume)))}`,
-          hours.reduce((sum, one) => sum + one.swaps, 0),
-          span,
-        )}
-      </p>
+      <Total hours={hours} span={span} />
     </>
+  );
+}
+
+/** The sums of the known hours, and how many are unknown. */
+function Total({ hours, span }: { hours: readonly Hour[]; span: string }) {
+  const known = hours.flatMap(({ volume, swaps }) =>
+    volume === null || swaps === null ? [] : [{ volume, swaps }],
+  );
+  const volume = formatMoney(sumOf(known.map((one) => one.volume)));
+  const swapCount = known.reduce((sum, { swaps }) => sum + swaps, 0);
+  return (
+    <p class="below">
+      {texts.market.total(`$${volume}`, swapCount, span)}
+      {known.length < hours.length && texts.market.unknownHours(hours.length - known.length)}
+    </p>
   );
 }
 
@@ -179,7 +192,7 @@ function Plot({
     .nice(4)
     .range([LINE, 0]);
   const bars = scaleLinear()
-    .domain([0, Math.max(1, ...hours.map(({ volume }) => Number(volume)))])
+    .domain([0, Math.max(1, ...hours.map(({ volume }) => Number(volume ?? 0)))])
     .nice(1)
     .range([0, BARS]);
   const bottom = LINE + GAP + BARS;
@@ -208,7 +221,7 @@ function Plot({
         ${formatTick(bars.domain()[1] ?? 0)}
       </text>
       {hours.map((one, index) => {
-        const height = one.swaps === 0 ? 0 : Math.max(1, bars(Number(one.volume)));
+        const height = (one.swaps ?? 0) === 0 ? 0 : Math.max(1, bars(Number(one.volume ?? 0)));
         return (
           <g key={one.hour} class={cursor === undefined || cursor === index ? '' : 'is-faded'}>
             <rect

@@ -100,7 +100,10 @@ export function PairPage() {
   );
 }
 
-/** Prices, values and volumes by the hour, oldest first, with hours without swaps in between. */
+/**
+ * Prices, values and volumes by the hour, oldest first, with hours without swaps in between. Nothing is known of hours in which
+ * the pair wasn't followed.
+ */
 async function loadHistory(id: string, count: number, signal: AbortSignal): Promise<Hour[]> {
   const options = { path: { pair_id: id }, query: { limit: String(count) }, signal };
   const [prices, values, volumes] = await Promise.all([
@@ -109,7 +112,7 @@ async function loadHistory(id: string, count: number, signal: AbortSignal): Prom
     callExact('GET /api/swap/volume-history/{pair_id}', options),
   ]);
   const priceAt = new Map(prices.data.map(({ hour, price }) => [Date.parse(hour), price]));
-  const valueAt = new Map(values.data.map(({ hour, value }) => [Date.parse(hour), value]));
+  const valueAt = new Map(values.data.map((one) => [Date.parse(one.hour), one]));
   const volumeAt = new Map(volumes.data.map((one) => [Date.parse(one.hour), one]));
   const known = [...priceAt.keys(), ...valueAt.keys(), ...volumeAt.keys()];
   if (known.length === 0) return [];
@@ -118,15 +121,17 @@ async function loadHistory(id: string, count: number, signal: AbortSignal): Prom
   let price: string | null = null;
   return Array.from({ length: (last - first) / HOUR_MS + 1 }, (_, index) => {
     const at = first + index * HOUR_MS;
-    const volume = volumeAt.get(at);
-    // In an hour without swaps, the pool keeps its price.
-    price = priceAt.get(at) ?? price;
+    const value = valueAt.get(at);
+    // In an hour without swaps, the pool keeps its price as long as it is followed.
+    const isFollowed = value?.reserves_known !== false;
+    price = priceAt.get(at) ?? (isFollowed ? price : null);
+    const traded = volumeAt.get(at) ?? (isFollowed ? { volume: '0', swaps: '0' } : undefined);
     return {
       hour: new Date(at).toISOString(),
       price,
-      value: valueAt.get(at) ?? null,
-      volume: volume?.volume ?? '0',
-      swaps: Number(volume?.swaps ?? 0),
+      value: value?.value ?? null,
+      volume: traded?.volume ?? null,
+      swaps: traded === undefined ? null : Number(traded.swaps),
     };
   });
 }

@@ -57,7 +57,11 @@ const PriceHour = Type.Object({
 const ValueHour = Type.Object({
   hour: Type.String({ description: 'The beginning of the hour, in ISO 8601 UTC.' }),
   value: Type.Union([Type.Number(), Type.Null()], {
-    description: 'USD for both reserves at the prices in force then; null without a price.',
+    description:
+      'USD for both reserves at the prices in force then; null while a price or the reserves are unknown.',
+  }),
+  reserves_known: Type.Boolean({
+    description: 'False while the pair was not followed, unless a backfill has read that time.',
   }),
 });
 
@@ -120,15 +124,18 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
   addHistory(
     {
       name: 'value',
-      example: [{ hour: '2026-01-31T12:00:00.000Z', value: 5000.5 }],
+      example: [{ hour: '2026-01-31T12:00:00.000Z', value: 5000.5, reserves_known: true }],
       summary: 'USD value of the reserves of a pair at the end of each hour',
       answer: Type.Array(ValueHour),
     },
     async (pair, range) =>
-      (await listValueHours(database, pair, { ...range, now: clock.now() })).map(({ hour, value }) => ({
-        hour,
-        value: exactNumberOrNull(value),
-      })),
+      (await listValueHours(database, pair, { ...range, now: clock.now() })).map(
+        ({ hour, value, areReservesKnown }) => ({
+          hour,
+          value: exactNumberOrNull(value),
+          reserves_known: areReservesKnown,
+        }),
+      ),
   );
 }
 
@@ -156,6 +163,8 @@ function createTurns(clock: Clock): <T>(work: () => Promise<T>) => Promise<T> {
   };
 }
 
+type HourValue = { hour: Date; value: Decimal | undefined; areReservesKnown: boolean };
+
 /**
  * The value of the reserves at the end of each hour that has begun, from the first hour with a known state on. A pair keeps its
  * reserves through hours without a change, but prices go on. After following ended, they are unknown until the next stored state.
@@ -164,7 +173,7 @@ async function listValueHours(
   db: Db,
   pair: ValuedPair,
   { from, to, limit, now }: Range & { now: Date },
-): Promise<{ hour: Date; value: Decimal | undefined }[]> {
+): Promise<HourValue[]> {
   const changes = await listHourStates(db, pair.id, { from, to, limit });
   let state = await findPairStateAt(db, pair.id, from);
   const ends = await listFollowingEnds(db, pair.id);
@@ -185,12 +194,16 @@ async function listValueHours(
   const times = hours.map(({ end }) => end);
   const usd0 = await pricesAt(db, pair.value0, times);
   const usd1 = await pricesAt(db, pair.value1, times);
-  const values: { hour: Date; value: Decimal | undefined }[] = [];
+  const values: HourValue[] = [];
   for (const [index, { hour, state: reserves }] of hours.entries()) {
     // A year takes a tenth of a second, in which the process has other work.
     if (index % HOURS_PER_TURN === HOURS_PER_TURN - 1) await nextTurn();
     const prices = poolPrices(pair, { usd0: usd0[index], usd1: usd1[index] });
-    values.push({ hour, value: prices && reserves && poolValue(pair, reserves, prices) });
+    values.push({
+      hour,
+      value: prices && reserves && poolValue(pair, reserves, prices),
+      areReservesKnown: reserves !== undefined,
+    });
   }
   return values;
 }

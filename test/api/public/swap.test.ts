@@ -364,16 +364,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await stateOf(1, { reserve0: coins(7), reserve1: coins(2), price: '1', ms: -2 * HOUR_MS - 1 });
     const values = (await ask('GET', '/api/swap/value-history/1')).json;
     assert.deepEqual(values, [
-      { hour: '2025-11-20T08:00:00.000Z', value: null },
-      { hour: '2025-11-20T09:00:00.000Z', value: 8_000 },
-      { hour: '2025-11-20T10:00:00.000Z', value: 12_000 },
-      { hour: '2025-11-20T11:00:00.000Z', value: 12_000 },
+      { hour: '2025-11-20T08:00:00.000Z', value: null, reserves_known: true },
+      { hour: '2025-11-20T09:00:00.000Z', value: 8_000, reserves_known: true },
+      { hour: '2025-11-20T10:00:00.000Z', value: 12_000, reserves_known: true },
+      { hour: '2025-11-20T11:00:00.000Z', value: 12_000, reserves_known: true },
     ]);
     const from = '2025-11-20T10:00:00Z';
     const one = (await ask('GET', `/api/swap/value-history/1?limit=1&from=${from}`)).json;
     assert.deepEqual(
       one,
-      [{ hour: '2025-11-20T10:00:00.000Z', value: 12_000 }],
+      [{ hour: '2025-11-20T10:00:00.000Z', value: 12_000, reserves_known: true }],
       'the state before the range counts',
     );
     const none = (await ask('GET', '/api/swap/value-history/2')).json;
@@ -403,7 +403,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await followAt([], 5, -36 * HOUR_MS);
     await followAt([reward], 6, -2 * HOUR_MS);
     await stateOf(1, { reserve0: coins(7), reserve1: coins(2), price: '1', ms: -3 * HOUR_MS });
-    const values = (await ask('GET', '/api/swap/value-history/1')).json as { value: number | null }[];
+    const values = (await ask('GET', '/api/swap/value-history/1')).json as {
+      value: number | null;
+      reserves_known: boolean;
+    }[];
+    for (const { value, reserves_known } of values) assert.equal(reserves_known, value !== null);
     return values.map(({ value }) => value);
   }
 
