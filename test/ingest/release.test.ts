@@ -64,7 +64,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ...{ confirmations: CONFIRMATIONS, term: () => session },
     });
     await follow();
-    for (const release of [async () => void (head += 1), () => writer(signal)]) {
+    const mineOne = async () => {
+      head += 1;
+    };
+    for (const release of [mineOne, () => writer(signal)]) {
       await writer(signal);
       // The commit that released it was lost with the server.
       await database().query(sql`update queue set state = 'held', release_number = 1`);

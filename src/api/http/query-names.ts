@@ -15,7 +15,10 @@ export function checkQueryNames(api: Api): void {
     const known = Object.keys(properties);
     const check = (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {
       const [first, ...others] = Object.keys(Object(request.query)).filter((name) => !known.includes(name));
-      if (first === undefined) return done();
+      if (first === undefined) {
+        done();
+        return;
+      }
       // Only the first one has the known names, because a query may have thousands of short names.
       const message =
         known.length === 0

@@ -55,7 +55,7 @@ test('each commit flushes the write-ahead log, and a checkpoint the data and the
   for (const part of [/^base\/\d+\/\d+$/, /^global\/pg_control$/])
     assert.ok(
       files.some((file) => part.test(file)),
-      `${part}: ${files}`,
+      `${part}: ${files.join()}`,
     );
 });
 
