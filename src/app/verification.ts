@@ -14,6 +14,7 @@ import { Fault } from '../core/fault.ts';
 import { createMetrics } from '../core/metrics.ts';
 import { retryDelayMinutes } from '../domain/retry-schedule.ts';
 import { findChain, requireChain } from '../store/blocks/blocks.ts';
+import { noteTimeline } from '../store/blocks/commit-lock.ts';
 import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
 import type { Database } from '../store/db/db.ts';
 import { migrationState } from '../store/db/migrate.ts';
@@ -67,7 +68,9 @@ export async function runRepair(
   await using parts = new AsyncDisposableStack();
   const options = await openVerification(config, { signal, clock, parts });
   const plan = await planRepairs({ ...options, ...request }, signal);
-  if (onPlan(plan)) await applyPlan(options.database, plan, { ...options, mayCreditTwice, progress }, signal);
+  if (!onPlan(plan)) return;
+  await noteTimeline(options.database);
+  await applyPlan(options.database, plan, { ...options, mayCreditTwice, progress }, signal);
 }
 
 type Opened = Omit<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'>;

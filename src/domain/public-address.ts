@@ -46,8 +46,15 @@ export function parseCidr(text: string): Cidr {
   if (isIP(address) === 0 || !/^\d{1,3}$/.test(bits) || !ipaddr.isValidCIDR(text)) {
     throw new Fault('invalid', `'${text}' is not a range of addresses. Write it like 10.0.0.0/8 or fd00::/8`);
   }
-  return ipaddr.parseCIDR(text);
+  const range = ipaddr.parseCIDR(text);
+  const [network, prefix] = range;
+  // Addresses of such a range are judged as IPv4 addresses.
+  const isMapped = network instanceof ipaddr.IPv6 && network.isIPv4MappedAddress() && prefix >= MAPPED_BITS;
+  return isMapped ? [network.toIPv4Address(), prefix - MAPPED_BITS] : range;
 }
+
+/** The prefix of IPv4-mapped addresses (RFC 4291, section 2.5.5.2). */
+const MAPPED_BITS = 96;
 
 function isInside(address: ipaddr.IPv4 | ipaddr.IPv6, [network, bits]: Cidr): boolean {
   return address.kind() === network.kind() && address.match(network, bits);

@@ -11,7 +11,7 @@ import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { BlockId } from '../domain/block.ts';
 import { findBlockHash, findChain, findTip, isOrphaned } from '../store/blocks/blocks.ts';
-import { noteTimeline } from '../store/blocks/fail-over.ts';
+import { noteTimeline } from '../store/blocks/commit-lock.ts';
 import type { Backfill } from './backfill.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { createNodeComparison } from './compare-nodes.ts';
@@ -115,16 +115,21 @@ export function createFollower(options: FollowerOptions): Follower {
     }
   }
 
+  function reportMoved(after: number | undefined): void {
+    if (after !== undefined) log.warn({ after }, 'follow.ids_moved');
+  }
+
   async function pin(signal: AbortSignal): Promise<void> {
     finality.resume((await pinChain(options, signal)).finalizedNumber);
+    // The deferred notifications are written without the nodes.
+    reportMoved(await noteTimeline(database));
     isPinned = true;
   }
 
   /** Another process may have followed, and observed more checks, since this one started. The database may have lost commits. */
   async function takeOver(): Promise<void> {
     forget();
-    const after = await noteTimeline(database);
-    if (after !== undefined) log.warn({ after }, 'follow.ids_moved');
+    reportMoved(await noteTimeline(database));
     unhashedProof?.fullChecks.begin();
     const chain = await findChain(database);
     if (chain !== undefined) options.checks.enforce(chain.enforcedChecks, chain.unprovedTypes);
@@ -209,6 +214,7 @@ export function createFollower(options: FollowerOptions): Follower {
       throw error;
     });
     if (committed.outcome !== 'committed') return 'worked';
+    reportMoved(committed.idsAfter);
     if (committed.hasDeferred) options.onDeferred?.();
     if (tip !== undefined && ancestor !== undefined)
       reportReorg(options, { tip, newest, ancestor, depth: committed.orphanedCount });

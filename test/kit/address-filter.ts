@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { type Address, toBytes } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
-import { lockCommits } from '../../src/store/blocks/blocks.ts';
+import { lockCommits } from '../../src/store/blocks/commit-lock.ts';
 import type { Database, Tx } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { type AddressFilter, createAddressFilter } from '../../src/store/matching/address-filter.ts';

@@ -9,7 +9,7 @@ import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { ValuedPair } from '../../domain/pair.ts';
-import { lockCommits } from '../../store/blocks/blocks.ts';
+import { lockCommits } from '../../store/blocks/commit-lock.ts';
 import type { Database, Tx } from '../../store/db/db.ts';
 import { deletePairStatesBetween, insertPairStates, listReadStates } from '../../store/market/pair-states.ts';
 import { advanceBackfill, findBackfill, type PairBackfill } from '../../store/market/pairs.ts';

@@ -9,7 +9,8 @@ import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { pairPrice, type ValuedPair } from '../../domain/pair.ts';
-import { findBlockHash, findTipHeader, lockCommits } from '../../store/blocks/blocks.ts';
+import { findBlockHash, findTipHeader } from '../../store/blocks/blocks.ts';
+import { lockCommits } from '../../store/blocks/commit-lock.ts';
 import type { Database, Tx } from '../../store/db/db.ts';
 import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
 import {

@@ -4,7 +4,7 @@
  */
 import type { Step } from '../../core/loop.ts';
 import { swapTokenValue, type ValuedPair } from '../../domain/pair.ts';
-import { lockCommits } from '../../store/blocks/blocks.ts';
+import { lockCommits } from '../../store/blocks/commit-lock.ts';
 import type { Database, Db } from '../../store/db/db.ts';
 import { listUnvaluedPairs, listUnvaluedSwaps, valueSwaps } from '../../store/market/swaps.ts';
 import { listNextPrices, listPrices } from '../../store/prices/prices.ts';

@@ -4,7 +4,8 @@
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockId, Transfer } from '../../domain/block.ts';
 import { watcherOfShard } from '../../domain/shard.ts';
-import { findTip, lockCommits } from '../blocks/blocks.ts';
+import { findTip } from '../blocks/blocks.ts';
+import { lockForIds } from '../blocks/commit-lock.ts';
 import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
@@ -83,7 +84,7 @@ export async function applyRepairs(
   await requireNoneLost(database);
   await requireAnswers(database, 'all', 'the repair');
   return database.transaction(async (tx) => {
-    await lockCommits(tx);
+    await lockForIds(tx);
     await requireNoneLost(tx);
     await lockLanes(tx, repairs);
     const tip = await findTip(tx);

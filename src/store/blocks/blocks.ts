@@ -13,13 +13,11 @@ import { sql } from '../db/sql.ts';
 import type { AddressFilter, FilteredTransaction } from '../matching/address-filter.ts';
 import { type DeferralLimits, dropDeferred } from '../matching/deferred.ts';
 import { listMatches, type MatchedTransfer, notAmong } from '../matching/matching.ts';
+import { lockForIds } from './commit-lock.ts';
 import { listKept } from './kept-transfers.ts';
 import { createCandidates, storeMissed } from './missed-blocks.ts';
 import { beginReorg, isAbove } from './reorgs.ts';
 import { writeNotifications } from './write-notifications.ts';
-
-/** Advisory lock that serializes the commits of all followers. The compare-and-set decides which of them stores the block. */
-const COMMIT_LOCK = 0x6362_0002;
 
 /** A recovery takes milliseconds, unless a worker hangs. */
 const RECOVERY_MS_MAX = 5_000;
@@ -75,9 +73,15 @@ type Reorg = {
   undo?(tx: Tx): Promise<void>;
 };
 
-/** `orphanedCount`: stored blocks that the reorg orphaned. */
+/** `orphanedCount`: stored blocks that the reorg orphaned. `idsAfter`: as `lockForIds` returns it. */
 export type Committed =
-  | { outcome: 'committed'; notificationCount: number; orphanedCount: number; hasDeferred: boolean }
+  | {
+      outcome: 'committed';
+      notificationCount: number;
+      orphanedCount: number;
+      hasDeferred: boolean;
+      idsAfter: number | undefined;
+    }
   | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
   | { outcome: 'lost' };
 
@@ -213,6 +217,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
   const begin: FilteredTransaction = commit.filter?.transaction ?? ((work) => database.transaction(work));
   return begin(async (all, narrow) => {
     if (all.isDistributed === true) await limitStatements(all, STATEMENT_MS_MAX);
+    const idsAfter = await lockForIds(all);
     if (!(await isTip(all, commit.expectedTip))) return { outcome: 'lost' };
     const lost = await listLost(all);
     const tx = await withoutLost(all, lost);
@@ -238,7 +243,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     await updateChain(tx, commit);
     await commit.also?.(tx);
     const orphanedCount = orphaned?.orphanedCount ?? 0;
-    return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred };
+    return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred, idsAfter };
   });
 }
 
@@ -269,14 +274,8 @@ async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   return { ancestorNumber, ...(await beginReorg(tx, { ancestorNumber, tip: expectedTip, now })) };
 }
 
-/** Keeps all other transactions from committing or orphaning blocks until this one ends. */
-export async function lockCommits(tx: Tx): Promise<void> {
-  await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
-}
-
-/** The comparison of the compare-and-set. Holds the commit lock until the transaction ends. */
+/** The comparison of the compare-and-set, under the commit lock. */
 async function isTip(tx: Tx, expected: BlockId | undefined): Promise<boolean> {
-  await lockCommits(tx);
   const tip = await findTip(tx);
   return tip?.number === expected?.number && tip?.hash === expected?.hash;
 }

@@ -17,7 +17,8 @@ import { within } from '../db/shard-rows.ts';
 import { sql } from '../db/sql.ts';
 import { isOfReorg } from '../delivery/notification-rows.ts';
 import { listMatches, type Match, placeOf } from '../matching/matching.ts';
-import { findTip, lockCommits } from './blocks.ts';
+import { findTip } from './blocks.ts';
+import { lockCommits, lockForIds } from './commit-lock.ts';
 import { listKept } from './kept-transfers.ts';
 import { listMissed, raiseLost } from './missed-blocks.ts';
 import { beginMissedReorgs, orphanStrays } from './reorgs.ts';
@@ -80,7 +81,7 @@ export async function catchUp(
   if (!(await recoverCommits(database, places))) return { outcome: 'silent' };
   return database.transaction(async (all) => {
     await limitStatements(all, STATEMENT_MS_MAX);
-    await lockCommits(all);
+    await lockForIds(all);
     const lost = await findLost(all, id);
     const tip = await findTip(all);
     if (lost === undefined) return { outcome: 'done', blocks: 0, notificationCount: 0 };

@@ -12,7 +12,8 @@ import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/def
 import { insertNotifications, type Moment } from '../matching/matching.ts';
 import { type GroupKey, releaseHeld } from '../matching/release-held.ts';
 import type { StoredCount } from '../matching/stored-count.ts';
-import { findTip, lockCommits } from './blocks.ts';
+import { findTip } from './blocks.ts';
+import { lockForIds } from './commit-lock.ts';
 import { lanesToWake } from './write-notifications.ts';
 
 /** All held notifications up to `number` are released, unless a reorg came after `reorgId`. `last`: where the last transaction stopped. */
@@ -46,7 +47,7 @@ export async function writeDeferred(
   await requireAnswers(database, 'present', 'a transaction of deferred notifications');
   let next = mark;
   const written = await database.transaction(async (all) => {
-    await lockCommits(all);
+    await lockForIds(all);
     const tx = await withoutLost(all, await listLost(all));
     const tip = await findTip(tx);
     if (tip === undefined) return undefined;

@@ -52,9 +52,12 @@ function flushOnDemand(module: object): void {
   };
 }
 
-/** After any of these PostgreSQL panics, and the next start recovers from the write-ahead log. */
+/**
+ * PostgreSQL panics, and the next start recovers from the write-ahead log. Only of a folder it accepts EINVAL and EBADF, because some file
+ * systems can't flush one.
+ */
 const WASI_EIO = 29;
-const WASI_NUMBERS: Record<string, number> = { ENOSPC: 51, EDQUOT: 19 };
+const WASI_NUMBERS: Record<string, number> = { ENOSPC: 51, EDQUOT: 19, EINVAL: 28, EBADF: 8 };
 
 function flushSync(folder: string): void {
   const descriptor = openSync(folder, 'r');

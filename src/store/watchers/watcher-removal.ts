@@ -2,7 +2,7 @@
  * Deletes a watcher with everything that belongs to it, in batches, while services run. The next call continues an interrupted
  * removal.
  */
-import { lockCommits } from '../blocks/blocks.ts';
+import { lockCommits } from '../blocks/commit-lock.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { hasUncounted, tryLockSums } from '../delivery/count-deliveries.ts';

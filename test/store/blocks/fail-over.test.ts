@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { insertChain } from '../../../src/store/blocks/blocks.ts';
-import { noteTimeline } from '../../../src/store/blocks/fail-over.ts';
+import { noteTimeline } from '../../../src/store/blocks/commit-lock.ts';
+import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { deferralLimits } from '../../../src/store/matching/deferred.ts';
 import {
   hashOf,
   headerOf,
   listNotifications,
   mine,
+  noon,
   transferOf,
   watchAddress,
 } from '../../kit/chain-story.ts';
@@ -33,6 +36,22 @@ onPostgres(({ database }) => {
     const ids = (await listNotifications(database())).map(({ id }) => Number(id));
     assert.deepEqual(ids.slice(1), [after + 1]);
     assert.ok((ids[0] ?? 0) < 1_000_000, String(ids));
+    // Also if nobody has looked since: a commit, and what is written after it.
+    await failOver(database());
+    const committed = await mine(database(), headerOf(3), [transferOf()], {
+      deferral: { recordsMin: 0, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 },
+    });
+    assert.ok(committed.outcome === 'committed' && committed.hasDeferred);
+    assert.equal(committed.idsAfter, after + 1 + 1_000_000);
+    await failOver(database());
+    await writeDeferred(database(), {
+      confirmations: 0,
+      now: noon,
+      sortWatchers: (ids) => ids,
+      limits: deferralLimits,
+    });
+    const last = (await listNotifications(database())).map(({ id }) => Number(id)).at(-1);
+    assert.equal(last, after + 2 + 2_000_000);
   });
 
   test('a server that hides its write-ahead log, as some hosted ones do, changes nothing', async () => {

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
 import { type Address, toBytes } from '../../../src/core/hex.ts';
-import { lockCommits } from '../../../src/store/blocks/blocks.ts';
+import { lockCommits } from '../../../src/store/blocks/commit-lock.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import type { AddressFilter } from '../../../src/store/matching/address-filter.ts';

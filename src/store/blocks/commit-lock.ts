@@ -1,0 +1,66 @@
+/**
+ * The lock of all transactions that commit or orphan blocks. Those that create notifications also see to it that none gets an id of a
+ * commit that the database has lost, after a fail-over to an asynchronous standby or from a base backup.
+ */
+import { type Database, sqlStateOf, type Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+/** Advisory lock; `pg_locks` shows it. */
+const COMMIT_LOCK = 0x6362_0002;
+/**
+ * How far ids move ahead. More than the notifications of the lost commits, of which receivers know the ids. A fail-over that lost nothing
+ * skips as many, and 2,000 of them fit into 31 bits.
+ */
+const IDS_AHEAD = 1_000_000;
+
+/** Keeps all other transactions from committing or orphaning blocks until this one ends. */
+export async function lockCommits(tx: Tx): Promise<void> {
+  await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
+}
+
+/**
+ * The timeline of PostgreSQL's write-ahead log. A promoted standby and a restored base backup begin another one. Null on a standby, which
+ * refuses what follows.
+ */
+const timeline = sql`case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end`;
+
+/** Whether the server of this process shows its timeline. Some hosted ones don't, and a statement that asks them fails. */
+const server = { showsTimeline: false };
+
+/**
+ * As `lockCommits`, for transactions that create notifications. If the timeline isn't the one noted last, their ids move ahead first: those
+ * of lost commits may have been sent, and receivers ignore an id that they have seen. Returns the id after which new ones follow, or
+ * undefined if they have not moved.
+ */
+export async function lockForIds(tx: Tx): Promise<number | undefined> {
+  if (!server.showsTimeline) {
+    await lockCommits(tx);
+    return undefined;
+  }
+  const [row] = await tx.query<{ current: string | null; noted: string | null }>(sql`
+    select ${timeline} as current, (select timeline from chain) as noted from pg_advisory_xact_lock(${COMMIT_LOCK})`);
+  if (row === undefined || row.current === null || row.current === row.noted) return undefined;
+  await tx.query(sql`update chain set timeline = ${row.current}`);
+  if (row.noted === null) return undefined;
+  const [moved] = await tx.query<{ id: number }>(
+    sql`select setval('notification_id_seq', last_value + ${IDS_AHEAD}) as id from notification_id_seq`,
+  );
+  return moved?.id;
+}
+
+/** Not supported, not permitted, or no such function. */
+const HIDDEN = new Set(['0A000', '42501', '42883']);
+
+/** Finds out whether the server shows its timeline, and notes it. Call it before the first transaction that creates notifications. */
+export async function noteTimeline(database: Database): Promise<number | undefined> {
+  // The embedded database has no standby.
+  if (database.kind === 'embedded') return undefined;
+  try {
+    await database.query(sql`select ${timeline} as current`);
+  } catch (error) {
+    if (HIDDEN.has(sqlStateOf(error))) return undefined;
+    throw error;
+  }
+  server.showsTimeline = true;
+  return database.transaction(lockForIds);
+}
