@@ -9,7 +9,7 @@ import { webhookOrigin } from '../../domain/webhook-url.ts';
 import type { Database } from '../../store/db/db.ts';
 import type { LogFilter } from '../../store/delivery/log-filter.ts';
 import { listRecordIds } from '../../store/watchers/watched.ts';
-import { invalid } from '../http/errors.ts';
+import { invalid, invalidRequest } from '../http/errors.ts';
 import { cursorParameter, limitParameter } from '../http/paging.ts';
 import { oneOf, type Parsed, parameter, parseWhole, readKeyed } from '../http/parameters.ts';
 import { UUID } from './watched-addresses.ts';
@@ -101,7 +101,7 @@ export function readPage(query: unknown) {
 
 /**
  * The filter of the log of one watcher, or of all, for parsed parameters.
- * @throws Fault `invalid` when the address is that of too many watched addresses
+ * @throws Fault `invalid` when a range ends before it begins, or the address is that of too many watched addresses
  */
 export async function filterOf(
   database: Database,
@@ -109,6 +109,7 @@ export async function filterOf(
   given: Parsed<typeof filterParameters>,
 ): Promise<LogFilter> {
   const { address, watched_address_id: id, until, to } = given;
+  checkRanges(given);
   const { state, status, type, hash, from, token, direction, origin, code: lastAnswer } = given;
   const filter = {
     ...{ state, status, type, hash, from, until: until ?? to, token, direction, origin, lastAnswer },
@@ -123,6 +124,20 @@ export async function filterOf(
       `belongs to more than ${RECORDS_MAX} watched addresses: choose one with watched_address_id`,
     );
   return { ...filter, recordIds: id === undefined ? ids : ids.filter((one) => one === id) };
+}
+
+/** @throws Fault `invalid` that lists every range whose end is before its begin */
+function checkRanges(given: Parsed<typeof filterParameters>): void {
+  const isReversed = <T extends Date | number | bigint>(from: T | undefined, until: T | undefined) =>
+    from !== undefined && until !== undefined && from > until;
+  const reversed = [
+    ...(isReversed(given.from, given.until) ? [['from', 'until']] : []),
+    ...(isReversed(given.from, given.to) ? [['from', 'to']] : []),
+    ...(isReversed(given.from_block, given.to_block) ? [['from_block', 'to_block']] : []),
+    ...(isReversed(given.min_amount, given.max_amount) ? [['min_amount', 'max_amount']] : []),
+  ];
+  const problems = reversed.map(([from, until]) => ({ path: `/${from}`, message: `is above ${until}` }));
+  if (problems.length > 0) throw invalidRequest(problems);
 }
 
 /** The cursor of a bulk redelivery: when it began, and the last id of the previous request. */

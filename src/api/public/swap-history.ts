@@ -222,12 +222,18 @@ async function pricesAt(db: Db, value: TokenValue, times: readonly Date[]): Prom
   });
 }
 
-/** Whole hours. Without `from`, the last `limit` hours before `until`. */
+/**
+ * Whole hours. Without `from`, the last `limit` hours before `until`.
+ * @throws Fault `invalid` when the request gives an end before its begin
+ */
 function rangeOf(
   { from, until, to: sameAsUntil, limit = HOURS_DEFAULT }: Parsed<typeof parameters>,
   now: Date,
 ): Range {
-  const to = until ?? sameAsUntil ?? now;
+  const end = until ?? sameAsUntil;
+  if (from !== undefined && end !== undefined && from > end)
+    throw new Fault('invalid', 'Invalid from parameter: it is after the end');
+  const to = end ?? now;
   return { from: from ?? new Date(to.getTime() - limit * HOUR_MS), to, limit };
 }
 

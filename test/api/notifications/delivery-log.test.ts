@@ -294,6 +294,30 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await ask('GET', url, { key })).status, 400, url);
   });
 
+  test('a range that ends before it begins is refused, and one of a single value is not', async () => {
+    const { key, ask } = await createStory(database());
+    const noon = '2025-11-20T12:00Z';
+    const errorsOf = async (query: string) => {
+      const { status, json } = await ask('GET', `${LOG}?${query}`, { key });
+      return status === 200 ? [] : (json as { errors: unknown[] }).errors;
+    };
+    assert.deepEqual(
+      await errorsOf(`from_block=10&to_block=5&from=${noon}&until=2025-11-19&min_amount=3&max_amount=2`),
+      [
+        { path: '/from', message: 'is above until' },
+        { path: '/from_block', message: 'is above to_block' },
+        { path: '/min_amount', message: 'is above max_amount' },
+      ],
+    );
+    assert.deepEqual(await errorsOf(`from=${noon}&to=2025-11-19`), [
+      { path: '/from', message: 'is above to' },
+    ]);
+    assert.deepEqual(
+      await errorsOf(`from_block=5&to_block=5&from=${noon}&to=${noon}&min_amount=2&max_amount=2`),
+      [],
+    );
+  });
+
   test('an address with too many records is refused, with the advice to choose one', async () => {
     const { key, ask, watcherId, record } = await createStory(database());
     for (let count = 2; count <= 10; count += 1) await watchAddress(database(), { watcherId });

@@ -214,6 +214,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       '/api/swap/price-history/1?from=2026-02-30': [400, 'Invalid from parameter'],
       '/api/swap/price-history/1?from=2026-02-01T12:00': [400, 'Invalid from parameter'],
       '/api/swap/volume-history/1?from=0000-01-01': [400, 'Invalid from parameter'],
+      '/api/swap/volume-history/1?from=2026-02-02&until=2026-02-01': [
+        400,
+        'Invalid from parameter: it is after the end',
+      ],
       '/api/swap/volume-history/1?to=9999-12-31T23:59:59Z': [400, 'Invalid to parameter'],
     };
     for (const [path, [statusCode, statusMessage]] of Object.entries(cases)) {
