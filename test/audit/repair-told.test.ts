@@ -8,9 +8,10 @@ import { test } from 'node:test';
 import type { RepairPlan } from '../../src/audit/repair-plan.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import { renderMessage } from '../../src/delivery/payload.ts';
-import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { raw, type Sql, sql } from '../../src/store/db/sql.ts';
 import { attemptDue, leaseDue } from '../kit/attempts.ts';
 import { hashOf, listNotifications, watchAddress } from '../kit/chain-story.ts';
+import { readBlocks } from '../kit/documentation.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
 import { BLOCKS, createPaidChain } from '../kit/paid-chain.ts';
 import { createHeaderLedger, createPlainLedger, type Ledger } from '../sim/ledger.ts';
@@ -116,6 +117,31 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           assert.equal((await paid.plan()).report.outcome, 'equal');
         });
       }
+
+  for (const fate of ['timed out', 'acknowledged'] as const)
+    test(`the documented statements correct the row of a transfer that was ${fate} and credited, and nothing is sent`, async () => {
+      const [{ text = '' } = {}] = readBlocks('how-to/verify-and-repair.md').filter(
+        ({ language }) => language === 'sql',
+      );
+      const story = await createStory(false);
+      await story.first(fate);
+      const sent = story.sent.filter((line) => line.startsWith('3:'));
+      await damage(sql`amount = 17`);
+      await paid.apply(await paid.plan());
+      await database().transaction(async (tx) => {
+        for (const [statement] of text.matchAll(/^update [^;]+/gm)) await tx.query(raw(statement));
+      });
+      const { report, repairable } = await paid.plan();
+      assert.deepEqual([report.outcome, repairable], ['equal', []]);
+      await story.deliver();
+      assert.equal(story.balance(), true_);
+      assert.deepEqual(
+        story.sent.filter((line) => line.startsWith('3:')),
+        sent,
+      );
+      const row = (await listNotifications(database())).find(({ id }) => id === DAMAGED);
+      assert.deepEqual([row?.amount, row?.state], ['3', 'processed']);
+    });
 
   test('the right notification names the wrong one that it replaces, and the delivery log shows that one as orphaned', async () => {
     const story = await createStory(true);
