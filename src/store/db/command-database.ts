@@ -1,12 +1,13 @@
 /**
  * Opens the database for a command: directly, or through the socket of the service that has the embedded database open.
  */
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import path from 'node:path';
 import { never } from '../../core/abort.ts';
 import { machineSteadyMs, waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { SharedDatabase } from './db.ts';
+import { isAccessDenied, otherUserFault } from './folder-fault.ts';
 import { type DatabaseOptions, openDatabase } from './open.ts';
 import { joinDatabase } from './socket-client.ts';
 import { pathProblem, socketPathOf } from './socket-frames.ts';
@@ -23,9 +24,15 @@ export const databasePlace = (config: {
   dataDir: string;
 }): Place => ({ url: config.database.sessionUrl || config.database.url, dataDir: config.dataDir });
 
-/** @throws Fault `invalid` if there is no embedded database in `dataDir` and `url` is empty */
+/** @throws Fault `invalid` if `url` is empty and there is no embedded database in `dataDir`, or this user may not look into it */
 export function requireDatabase({ url, dataDir }: Place): void {
-  if (url !== '' || existsSync(path.join(dataDir, 'database'))) return;
+  if (url !== '') return;
+  try {
+    statSync(path.join(dataDir, 'database'));
+    return;
+  } catch (error) {
+    if (isAccessDenied(error)) throw otherUserFault(path.resolve(dataDir));
+  }
   throw new Fault(
     'invalid',
     `there is no database in ${path.resolve(dataDir)}, and database.url is not set. Set dataDir or database.url as the service has it`,

@@ -72,6 +72,13 @@ export async function withFolderFaults<T>(folder: string, work: () => Promise<T>
   }
 }
 
+/** For a command that may not use the database of the service, because another user runs that. */
+export const otherUserFault = (place: string) =>
+  new Fault('invalid', `this user may not access ${place}. Run the command as the user who runs the service`);
+
+export const isAccessDenied = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && (error.code === 'EACCES' || error.code === 'EPERM');
+
 function folderFault(error: unknown, folder: string): unknown {
   if (error instanceof Fault) return error;
   const text = error instanceof Error ? messageOf(error) : '';

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { Fault } from '../../core/fault.ts';
 import type { Database, Db, SharedDatabase } from './db.ts';
+import { isAccessDenied, otherUserFault } from './folder-fault.ts';
 import { lockOwnerOf } from './folder-lock.ts';
 import { eachBy } from './row-stream.ts';
 import {
@@ -25,7 +26,7 @@ const SILENCE_MS_MAX = 30_000;
 
 /**
  * The database of the service that has the folder; undefined while none listens there. Check `pathProblem` first.
- * @throws Fault `unavailable` if the service sends nothing for `silenceMsMax`
+ * @throws Fault `unavailable` if the service sends nothing for `silenceMsMax`, `invalid` if this user may not connect to it
  */
 export async function joinDatabase(
   dataDir: string,
@@ -106,6 +107,7 @@ async function open(path: string): Promise<Connection | undefined> {
     return frames;
   } catch (error) {
     if (isUnserved(error)) return undefined;
+    if (isAccessDenied(error)) throw otherUserFault(path);
     throw new Fault('unavailable', `cannot reach the service at ${path}`, { cause: error });
   }
 }

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
-import { openForCommand } from '../../../src/store/db/command-database.ts';
+import { openForCommand, requireDatabase } from '../../../src/store/db/command-database.ts';
 import type { SharedDatabase } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { joinDatabase } from '../../../src/store/db/socket-client.ts';
@@ -18,6 +18,8 @@ import { waitUntil } from '../../kit/wait.ts';
 
 /** How long the tests' commands wait for a suspended service. A working one reports every second. */
 const SILENCE_MS = 5_000;
+/** The user with the fewest rights. */
+const NOBODY = 65_534;
 
 let place: TestDatabase;
 let own: SharedDatabase;
@@ -176,6 +178,30 @@ test('only the owner can open the socket, and one that a killed service left beh
   await served.close();
   assert.ok(!(await readdir(folder.dataDir)).includes('socket'));
   await database.close();
+});
+
+test("a command of another user is told to run as the service's user, and not that there is no database", async () => {
+  const user = process.geteuid?.();
+  const isRoot = user === 0;
+  const expected = (file: string) => ({
+    code: 'invalid',
+    message: `this user may not access ${file}. Run the command as the user who runs the service`,
+  });
+  await using folder = await createTestDatabase('embedded');
+  await mkdir(path.join(folder.dataDir, 'database'), { recursive: true });
+  const socketFile = path.join(place.dataDir, 'socket');
+  await chmod(folder.dataDir, 0);
+  await chmod(socketFile, 0);
+  try {
+    // Modes don't hold back root.
+    if (isRoot) process.seteuid?.(NOBODY);
+    assert.throws(() => requireDatabase({ url: '', dataDir: folder.dataDir }), expected(folder.dataDir));
+    await assert.rejects(openForCommand({ url: '', dataDir: place.dataDir }), expected(socketFile));
+  } finally {
+    if (isRoot) process.seteuid?.(user);
+    await chmod(socketFile, 0o600);
+    await chmod(folder.dataDir, 0o700);
+  }
 });
 
 test('a client that does not speak the protocol loses only its own connection', async () => {
