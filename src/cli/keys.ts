@@ -11,7 +11,7 @@ import { listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { pagesOf } from './pages.ts';
-import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
+import { addStoreCommand, type Flags, withOverlap, withStore, writeJson, writeMade } from './secret-store.ts';
 import { parseSlices } from './slices.ts';
 import { table } from './table.ts';
 
@@ -101,14 +101,15 @@ async function rekey(flags: Flags, store: SecretStore): Promise<void> {
 }
 
 function showIssued(flags: Flags, { watcherId, keyId, key }: IssuedKey): void {
+  const lostAdvice = `the key ${keyId} of watcher ${watcherId} was issued, but could not be shown. Revoke it: chainbell keys revoke ${keyId}. Then issue another one: chainbell keys create`;
   if (flags.json === true) {
-    writeJson({ watcher_id: watcherId, key_id: keyId, key });
+    writeMade(`${JSON.stringify({ watcher_id: watcherId, key_id: keyId, key })}\n`, lostAdvice);
     return;
   }
   process.stderr.write(
     `watcher ${watcherId}, key ${keyId}. Store the key now, because it is not shown again:\n`,
   );
-  process.stdout.write(`${key}\n`);
+  writeMade(`${key}\n`, lostAdvice);
 }
 
 async function listAll(db: Db): Promise<StoredKey[]> {

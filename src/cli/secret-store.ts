@@ -66,6 +66,13 @@ export function writeJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value)}\n`);
 }
 
+/** Prints what a change has made. If it can't be printed, `lostAdvice` says what was made and what to do. */
+export function writeMade(text: string, lostAdvice: string): void {
+  process.stdout.write(text, (error) => {
+    if (error) process.stderr.write(`chainbell: ${lostAdvice}\n`);
+  });
+}
+
 function parseHours(text: string): number {
   const hours = Number(text);
   if (text.trim() === '' || !(hours >= 0 && hours <= OVERLAP_HOURS_MAX)) {

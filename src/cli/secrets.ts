@@ -11,7 +11,7 @@ import {
   type SigningSecret,
 } from '../store/watchers/signing-secrets.ts';
 import { requireWatcherId } from './find-watcher.ts';
-import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
+import { addStoreCommand, type Flags, withOverlap, withStore, writeMade } from './secret-store.ts';
 
 type WatcherFlags = Flags & { watcher: string };
 
@@ -24,41 +24,47 @@ export function addSecretsCommands(program: Command): void {
     );
 
   add('show', "show a watcher's valid secrets with their public keys, newest first").action(
-    (flags: WatcherFlags) => withWatcher(flags, listSigningSecrets),
+    (flags: WatcherFlags) =>
+      withWatcher(flags, async (store, watcherId, now) => {
+        const secrets = await listSigningSecrets(store, watcherId, now);
+        process.stdout.write(await textOf(flags, watcherId, secrets));
+      }),
   );
   withOverlap(
     add('rotate', 'create a new secret and key pair, and end the former ones after an overlap'),
     'how long the former secrets also sign',
   ).action((flags: WatcherFlags & { overlapHours: number }) =>
-    withWatcher(flags, async (store, watcherId, now) =>
-      rotateSigningSecret(store, watcherId, { now, overlapMs: overlapMsOf(flags.overlapHours) }),
-    ),
+    withWatcher(flags, async (store, watcherId, now) => {
+      const options = { now, overlapMs: overlapMsOf(flags.overlapHours) };
+      const made = await rotateSigningSecret(store, watcherId, options);
+      const lostAdvice = `the secrets of watcher ${watcherId} were rotated, but could not be shown. To see them: chainbell secrets show --watcher ${watcherId}`;
+      writeMade(await textOf(flags, watcherId, made), lostAdvice);
+    }),
   );
 }
 
-/** Shows the secrets that `work` returns for the watcher that the flags name. */
+/** Runs `work` with the watcher that the flags name. */
 async function withWatcher(
   flags: WatcherFlags,
-  work: (store: SecretStore, watcherId: number, now: Date) => Promise<SigningSecret[]>,
+  work: (store: SecretStore, watcherId: number, now: Date) => Promise<void>,
 ): Promise<void> {
-  await withStore(flags, async (store, now) => {
-    const watcherId = await requireWatcherId(store.database, flags.watcher);
-    await show(flags, watcherId, await work(store, watcherId, now));
-  });
+  await withStore(flags, async (store, now) =>
+    work(store, await requireWatcherId(store.database, flags.watcher), now),
+  );
 }
 
-async function show(
+async function textOf(
   flags: WatcherFlags,
   watcherId: number,
   secrets: readonly SigningSecret[],
-): Promise<void> {
+): Promise<string> {
   if (flags.json === true) {
     const { toSecretJson } = await import('../api/notifications/signing-secrets.ts');
-    writeJson({ watcher_id: watcherId, secrets: secrets.map(toSecretJson) });
-    return;
+    return `${JSON.stringify({ watcher_id: watcherId, secrets: secrets.map(toSecretJson) })}\n`;
   }
-  for (const { number, keys, endsAt } of secrets) {
+  const lines = secrets.map(({ number, keys, endsAt }) => {
     const state = endsAt === undefined ? 'valid' : `ends ${endsAt.toISOString()}`;
-    process.stdout.write(`${number}  ${state}  ${secretText(keys)}  ${publicKeyText(keys)}\n`);
-  }
+    return `${number}  ${state}  ${secretText(keys)}  ${publicKeyText(keys)}\n`;
+  });
+  return lines.join('');
 }

@@ -1,8 +1,11 @@
 /**
  * Runs the command line as users do: in a separate process, in a given folder.
  */
+import assert from 'node:assert/strict';
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 
@@ -26,19 +29,44 @@ export function startChainbell(
   env: Record<string, string>,
   ...words: string[]
 ): { process: ChildProcessWithoutNullStreams; ended: Promise<Run> } {
-  const { PATH = '', TMPDIR = '', NODE_COMPILE_CACHE = '' } = process.env;
   const child = spawn(process.execPath, [MAIN, ...words], {
     cwd: folder,
-    env: {
-      PATH,
-      ...(TMPDIR !== '' && { TMPDIR }),
-      ...(NODE_COMPILE_CACHE !== '' && { NODE_COMPILE_CACHE }),
-      ...env,
-    },
+    env: { ...needed(), ...env },
     stdio: 'pipe',
   });
   // Reading fails once a test has closed it.
   const read = text(child.stdout).catch(() => '');
   const outcome = Promise.all([once(child, 'exit'), read, text(child.stderr)]);
   return { process: child, ended: outcome.then(([[code], out, err]) => ({ code: Number(code), out, err })) };
+}
+
+/** Each write to it fails as on a full disk. */
+export const FULL = '/dev/full';
+export const needsFull = { skip: existsSync(FULL) ? false : `needs ${FULL}` };
+
+/** Runs `chainbell <words>` to its end, with a standard output that is full. */
+export async function chainbellToFull(
+  folder: string,
+  env: Record<string, string>,
+  ...words: string[]
+): Promise<Omit<Run, 'out'>> {
+  await using full = await open(FULL, 'w');
+  const child = spawn(process.execPath, [MAIN, ...words], {
+    cwd: folder,
+    env: { ...needed(), ...env },
+    stdio: ['ignore', full.fd, 'pipe'],
+  });
+  assert.ok(child.stderr !== null);
+  const [[code], err] = await Promise.all([once(child, 'exit'), text(child.stderr)]);
+  return { code: Number(code), err };
+}
+
+/** Variables that a process needs. */
+function needed(): Record<string, string> {
+  const { PATH = '', TMPDIR = '', NODE_COMPILE_CACHE = '' } = process.env;
+  return {
+    PATH,
+    ...(TMPDIR !== '' && { TMPDIR }),
+    ...(NODE_COMPILE_CACHE !== '' && { NODE_COMPILE_CACHE }),
+  };
 }

@@ -10,7 +10,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { findKeyOwner } from '../kit/key-owner.ts';
 import { sampledTest } from '../kit/sample.ts';
-import { chain, chainbell, type Run } from './chainbell.ts';
+import { chain, chainbell, chainbellToFull, needsFull, type Run } from './chainbell.ts';
 
 const test = sampledTest(import.meta.url);
 
@@ -163,13 +163,13 @@ describe('keys on the embedded database', () => {
 
 describe('keys on a server', () => {
   let place: TestDatabase;
+  const environment = () => ({
+    ...chain,
+    CHAINBELL_DATABASE_URL: place.url,
+    CHAINBELL_SECRET: SECRET,
+  });
   const keysWith = (env: Record<string, string>, ...words: string[]): Promise<Run> =>
-    chainbell(
-      place.dataDir,
-      { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET, ...env },
-      'keys',
-      ...words,
-    );
+    chainbell(place.dataDir, { ...environment(), ...env }, 'keys', ...words);
   const keys = (...words: string[]) => keysWith({}, ...words);
   before(async () => {
     place = await createTestDatabase('postgres');
@@ -202,6 +202,21 @@ describe('keys on a server', () => {
       again.err,
       /was already rotated, and stays valid until \S+\. To issue a new one: chainbell keys create --watcher \S/,
     );
+  });
+
+  test('a key that could not be shown is named, with advice to replace it', needsFull, async () => {
+    const known = new Set<string>();
+    const refused = async (...words: string[]) => {
+      const { code, err } = await chainbellToFull(place.dataDir, environment(), 'keys', ...words, '--json');
+      const listed: Listed[] = JSON.parse((await keysWith({}, 'list', '--json')).out);
+      const issued = listed.filter(({ watcher, key_id }) => watcher === 'full' && !known.has(key_id));
+      const [{ key_id = '', watcher_id = 0 } = {}] = issued;
+      known.add(key_id);
+      const advice = `the key ${key_id} of watcher ${watcher_id} was issued, but could not be shown. Revoke it: chainbell keys revoke ${key_id}. Then`;
+      assert.deepEqual([code, issued.length, err.includes(advice)], [69, 1, true], err);
+      return key_id;
+    };
+    await refused('rotate', await refused('create', '--watcher', 'full'));
   });
 
   test('the list as JSON tells an expired key from a revoked one', async () => {

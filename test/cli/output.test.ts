@@ -1,19 +1,16 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { sampledTest } from '../kit/sample.ts';
+import { FULL, needsFull } from './chainbell.ts';
 
 const test = sampledTest(import.meta.url);
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-/** Each write to it fails as on a full disk. */
-const FULL = '/dev/full';
-const needsFull = { skip: existsSync(FULL) ? false : `needs ${FULL}` };
 
 test('a command that cannot write its standard output says why, and exits with 69', needsFull, async () => {
   await using full = await open(FULL, 'w');

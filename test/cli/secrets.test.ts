@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
-import { chain, chainbell, type Run } from './chainbell.ts';
+import { chain, chainbell, chainbellToFull, needsFull, type Run } from './chainbell.ts';
 
 type Shown = {
   watcher_id: number;
@@ -16,16 +16,12 @@ type Shown = {
 
 describe('secrets on a server', () => {
   let place: TestDatabase;
-  const run = (...words: string[]): Promise<Run> =>
-    chainbell(
-      place.dataDir,
-      {
-        ...chain,
-        CHAINBELL_DATABASE_URL: place.url,
-        CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
-      },
-      ...words,
-    );
+  const environment = () => ({
+    ...chain,
+    CHAINBELL_DATABASE_URL: place.url,
+    CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
+  });
+  const run = (...words: string[]): Promise<Run> => chainbell(place.dataDir, environment(), ...words);
   const shown = async (...words: string[]): Promise<Shown> => {
     const { code, out, err } = await run('secrets', ...words, '--watcher', 'acme', '--json');
     assert.deepEqual([code, err], [0, '']);
@@ -53,6 +49,23 @@ describe('secrets on a server', () => {
       `1  ends ${former.ends_at}  ${former.secret}  ${former.public_key}`,
     ]);
   });
+
+  test(
+    'rotated secrets that could not be shown are named, with the command that shows them',
+    needsFull,
+    async () => {
+      const { code, err } = await chainbellToFull(
+        place.dataDir,
+        environment(),
+        ...['secrets', 'rotate', '--watcher', 'acme'],
+      );
+      assert.equal(code, 69, err);
+      assert.match(
+        err,
+        /rotated, but could not be shown\. To see them: chainbell secrets show --watcher 1\n/,
+      );
+    },
+  );
 
   test('an unknown watcher exits with 64 and is not created', async () => {
     const { code, out, err } = await run('secrets', 'show', '--watcher', 'nobody');
