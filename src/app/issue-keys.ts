@@ -4,7 +4,7 @@
 import type { IssuedKey, RevokedKey } from '../api/context.ts';
 import { Fault } from '../core/fault.ts';
 import { shellWord } from '../core/terminal-text.ts';
-import { encryptKey, generateApiKey, lookupOf } from '../domain/api-key.ts';
+import { encryptKey, generateApiKey, idInKey, lookupOf } from '../domain/api-key.ts';
 import type { KeyRing } from '../domain/key-ring.ts';
 import { nameProblem } from '../domain/watcher-name.ts';
 import type { Db, Tx } from '../store/db/db.ts';
@@ -93,8 +93,15 @@ export async function revokeKeyNow(db: Db, keyId: string, now: Date): Promise<Re
   return { watcherName, revokedAt, hasKey, remark: hasKey ? undefined : remark };
 }
 
-const notFound = (keyId: string) =>
-  new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+function notFound(keyId: string): Fault {
+  const id = idInKey(keyId);
+  return new Fault(
+    'not_found',
+    id === undefined
+      ? `no key has the id ${keyId}: see chainbell keys list`
+      : `this is a whole API key. Use only its id, which is ${id}`,
+  );
+}
 
 async function insertNewKey(
   tx: Tx,

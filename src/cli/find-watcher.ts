@@ -3,6 +3,7 @@
  */
 import { Fault } from '../core/fault.ts';
 import { shownText } from '../core/terminal-text.ts';
+import { idInKey } from '../domain/api-key.ts';
 import type { Db } from '../store/db/db.ts';
 import { findWatcherByName } from '../store/watchers/api-keys.ts';
 import { findWatcher } from '../store/watchers/watchers.ts';
@@ -17,8 +18,12 @@ export async function requireWatcherId(db: Db, word: string): Promise<number> {
   return number;
 }
 
-export const unknownWatcher = (word: string): Fault =>
-  new Fault(
+export function unknownWatcher(word: string): Fault {
+  const keyId = idInKey(word);
+  return new Fault(
     'not_found',
-    `no watcher has the name or id ${shownText(word)}. To see all: chainbell watchers list`,
+    keyId === undefined
+      ? `no watcher has the name or id ${shownText(word)}. To see all: chainbell watchers list`
+      : `this is a whole API key, not the name or id of a watcher. To see the watcher of ${keyId}: chainbell keys list`,
   );
+}

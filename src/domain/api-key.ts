@@ -20,6 +20,7 @@ const ID_DIGITS = 11;
 const SECRET_DIGITS = 43;
 const CHECKSUM_DIGITS = 6;
 const FORM = new RegExp(`^(cb_live_\\w{${ID_DIGITS}}_\\w{${SECRET_DIGITS}})_(\\w{${CHECKSUM_DIGITS}})$`);
+const BEGINNING = new RegExp(`^\\s*cb_live_([0-9A-Za-z]{${ID_DIGITS}})_`);
 
 /** A new random key. */
 export function generateApiKey(): ApiKey {
@@ -33,6 +34,9 @@ export function isWellFormedKey(text: string): boolean {
   const match = FORM.exec(text);
   return match?.[1] !== undefined && checksum(match[1]) === match[2];
 }
+
+/** The id in a text that is a whole key or the beginning of one, so that messages repeat nothing secret; undefined for any other text. */
+export const idInKey = (text: string): string | undefined => BEGINNING.exec(text)?.[1];
 
 /** The value under which a key is stored: HMAC-SHA256 with the current pepper. */
 export function lookupOf(text: string, { pepper }: { pepper: Buffer }): Buffer {

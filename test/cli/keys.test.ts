@@ -282,6 +282,27 @@ describe('keys on a server', () => {
     }
   });
 
+  test('a whole key in place of an id or a name is recognized, and nothing secret of it is printed', async () => {
+    const { key, key_id: id }: Issued = JSON.parse((await keys('create', '--watcher', 'acme', '--json')).out);
+    const secret = key.split('_')[3]?.slice(0, 10) ?? '';
+    assert.equal(secret.length, 10);
+    const notName = `this is a whole API key, not the name or id of a watcher. To see the watcher of ${id}: chainbell keys list`;
+    for (const [words, message] of [
+      [['keys', 'rotate'], `this is a whole API key. Use only its id, which is ${id}`],
+      [['keys', 'revoke'], `this is a whole API key. Use only its id, which is ${id}`],
+      [['secrets', 'rotate', '--watcher'], notName],
+      [['watchers', 'suspend'], notName],
+      [['keys', 'create', '--watcher'], 'the name of a watcher must not be an API key'],
+    ] as const) {
+      // One that was cut off has a part of the secret too.
+      for (const text of [key, key.slice(0, -10)]) {
+        const { code, out, err } = await chainbell(place.dataDir, environment(), ...words, text);
+        assert.deepEqual([code, out, err.includes(message)], [64, '', true], err);
+        assert.ok(!err.includes(secret), words.join(' '));
+      }
+    }
+  });
+
   test('a secret other than the one of the stored keys exits with 78', async () => {
     await keys('create', '--watcher', 'acme');
     const { code, out, err } = await keysWith(
