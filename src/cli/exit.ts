@@ -3,16 +3,14 @@
  * import what they need when they run, because the help and the version must not load the whole program.
  */
 import { existsSync } from 'node:fs';
-import { demoConfigFile, findConfigFile } from '../config/config-file.ts';
+import path from 'node:path';
+import { defaultConfigFile, demoConfigFile, findConfigFile } from '../config/config-file.ts';
 import { readEnvironment } from '../config/environment.ts';
 import type { Config } from '../config/schema.ts';
 import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
 import { printable } from '../core/terminal-text.ts';
 
 export const exitCodes = { usage: 64, unavailable: 69, tryAgain: 75, config: 78 } as const;
-
-const NO_FILE =
-  'There is no chainbell.yaml in this folder. Create one (chainbell.example.yaml explains every key), or name a file with --config.';
 
 const codeOfFault: Record<FaultCode, number> = {
   invalid: exitCodes.config,
@@ -55,7 +53,7 @@ async function loadOrDemo(file: string | undefined): Promise<Config> {
   const variable = firstVariable(readEnvironment());
   if (variable === undefined) {
     process.stderr.write(
-      `chainbell: this folder has no configuration, so the command uses that of the running demo (${demoConfigFile})\n`,
+      `chainbell: ${noFile()} The command uses that of the running demo, ${demoConfigFile}\n`,
     );
     return loadConfig({ file: demoConfigFile, env: {} });
   }
@@ -80,9 +78,15 @@ export async function loadFrom(file: string | undefined): Promise<Config> {
     return loadConfig({ env });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    throw new ConfigError(error.problems, `${error.message}\n${NO_FILE}`);
+    throw new ConfigError(
+      error.problems,
+      `${error.message}\n${noFile()} Create one (chainbell.example.yaml explains every key), or name a file with --config.`,
+    );
   }
 }
+
+/** npm may have changed the folder, so the path is whole. */
+const noFile = () => `There is no file ${printable(path.resolve(defaultConfigFile))}.`;
 
 async function importConfig() {
   const [{ loadConfig }, { ConfigError }, { firstVariable }] = await Promise.all([

@@ -4,7 +4,7 @@
 import { existsSync } from 'node:fs';
 
 /** The file in the working folder that a command uses without --config. */
-const defaultConfigFile = 'chainbell.yaml';
+export const defaultConfigFile = 'chainbell.yaml';
 
 /** The configuration of a running demo in its default folder. */
 export const demoConfigFile = '.chainbell/demo/chainbell.yaml';

@@ -2,6 +2,7 @@
  * Formats the problems of a configuration for people: position, reason, the line with a caret, and a suggestion.
  */
 
+import { resolve } from 'node:path';
 import { findVariable } from './environment-variables.ts';
 import { excerpt } from './excerpt.ts';
 import { displayPath, findAt } from './pointer.ts';
@@ -50,7 +51,8 @@ export function unreadableFile(
   reason: string,
   suggestion = 'name another file with --config (chainbell.example.yaml explains every key)',
 ): ConfigError {
-  const problem = { file, path: '', message: reason, suggestion };
+  // A relative path doesn't say where the file was looked for.
+  const problem = { file: resolve(file), path: '', message: reason, suggestion };
   return new ConfigError([problem], formatProblem(problem, []));
 }
 

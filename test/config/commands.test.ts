@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterEach, test } from 'node:test';
 import { Command } from 'commander';
 import { parse } from 'yaml';
@@ -178,8 +178,11 @@ test('without --config, the commands read chainbell.yaml in the working folder, 
     assert.equal(
       run.err,
       'CHAINBELL_CHAIN_ID  chain.id: is required\nCHAINBELL_CHAIN_RPC  chain.rpc: is required\n' +
-        'There is no chainbell.yaml in this folder. Create one (chainbell.example.yaml explains every key), or name a file with --config.\n',
+        `There is no file ${process.cwd()}/chainbell.yaml. Create one (chainbell.example.yaml explains every key), or name a file with --config.\n`,
     );
+    const named = await chainbell('config', 'check', '--config', '../none.yaml');
+    const file = resolve('../none.yaml');
+    assert.ok(named.err.startsWith(`${file}  there is no such file\n`), named.err);
   } finally {
     process.chdir(workingFolder);
   }

@@ -2,7 +2,7 @@
  * Compares each report as people see it: position, path, reason, line, caret and suggestion.
  */
 import assert from 'node:assert/strict';
-import { sep } from 'node:path';
+import { resolve, sep } from 'node:path';
 import { test } from 'node:test';
 import type { EnvironmentVariables } from '../../src/config/environment.ts';
 import { loadConfig } from '../../src/config/load.ts';
@@ -1369,11 +1369,12 @@ for (const { promise, yaml, env = {}, report } of cases) {
 
 const suggestion = 'name another file with --config (chainbell.example.yaml explains every key)';
 
-test('a missing file is reported as one problem, with what to do', () => {
+test('a missing file is reported as one problem, with the whole path and what to do', () => {
+  const file = resolve('nowhere/chainbell.yaml');
   assert.throws(() => loadConfig({ file: 'nowhere/chainbell.yaml', env: {} }), {
     name: 'ConfigError',
-    message: `nowhere/chainbell.yaml  there is no such file\n      ${suggestion}`,
-    problems: [{ file: 'nowhere/chainbell.yaml', path: '', message: 'there is no such file', suggestion }],
+    message: `${file}  there is no such file\n      ${suggestion}`,
+    problems: [{ file, path: '', message: 'there is no such file', suggestion }],
   });
 });
 
