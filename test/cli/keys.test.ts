@@ -325,6 +325,11 @@ describe('keys on a server', () => {
     assert.equal(away.code, 69, away.err);
     assert.match(away.err, /ECONNREFUSED.*Check that the server runs and that database\.url .* names it/);
     assert.match(refused.err, /Check user and password in database\.url/);
+    const without = new URL(place.url);
+    without.password = '';
+    const asked = await keysWith({ CHAINBELL_DATABASE_URL: without.href }, 'list');
+    assert.equal(asked.code, 78, asked.err);
+    assert.match(asked.err, /The server asks for a password, and database\.url \(DATABASE_URL\) has none\n/);
     const unknown = new URL(place.url);
     unknown.pathname = '/no_such_database';
     const missing = await keysWith({ CHAINBELL_DATABASE_URL: unknown.href }, 'list');

@@ -109,6 +109,8 @@ export const URL_SETTING = 'database.url (DATABASE_URL)';
 const REFUSALS: readonly [codeAndMessage: RegExp, advice: string][] = [
   [/^3D000/, `Create this database, or change ${URL_SETTING}`],
   [/^28.* no encryption$/, `If the server requires TLS, add sslmode=verify-full to ${URL_SETTING}`],
+  // The driver's words. Without a password it doesn't answer the server's question, so there is no SQLSTATE.
+  [/client password must be a/, `The server asks for a password, and ${URL_SETTING} has none`],
   [/^28/, `Check user and password in ${URL_SETTING}`],
   [/^CERT_(HAS_EXPIRED|NOT_YET_VALID)/, "Renew the server's certificate"],
   [

@@ -282,6 +282,8 @@ function hostClientOf(
     ): Promise<pg.Client> | undefined {
       const connected = super.connect().catch((error: unknown) => {
         choice.leave(this);
+        // The driver leaves it open if it has no password, and the server would wait for one for a minute.
+        sockets.of(this)?.destroy();
         throw error;
       });
       if (callback === undefined) return connected;
