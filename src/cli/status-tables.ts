@@ -6,8 +6,8 @@ import { counted } from '../core/plural.ts';
 import { deploymentRows, processTable } from './deployment-tables.ts';
 import { table } from './table.ts';
 
-/** Shown for facts that only processes with the role follower know. */
-const ELSEWHERE = 'unknown to this process. Use --url with a process that has the role follower';
+/** Shown for facts that only processes with the role follower know. One without the role api doesn't answer. */
+const ELSEWHERE = 'unknown to this process. Use --url with a process that has the roles api and follower';
 /** 0x and the first eight digits: enough to see which nodes agree. */
 const SHORT_HASH_CHARACTERS = 10;
 

@@ -108,6 +108,16 @@ describe('status without a service', () => {
   const run = (env: Record<string, string>, ...words: string[]) =>
     chainbell('.', { ...chain, ...env }, 'status', ...words);
 
+  test('facts that only a follower knows name the roles of a process that shows them', async () => {
+    const unknown = { quorum: null, proof: null, agreement: null };
+    await using service = await startReceiver({
+      answer: { body: JSON.stringify({ ...STATUS_EXAMPLE, ...unknown }) },
+    });
+    const { out } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
+    for (const name of ['quorum', 'proof', 'agreement'])
+      assert.match(out, new RegExp(`^${name} +unknown .* that has the roles api and follower$`, 'm'));
+  });
+
   test('prices, their sources and pairs have separate tables', async () => {
     const price = STATUS_EXAMPLE.prices?.[0];
     const pair = STATUS_EXAMPLE.pairs?.[0];
