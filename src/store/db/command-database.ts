@@ -8,6 +8,7 @@ import { machineSteadyMs, waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { SharedDatabase } from './db.ts';
 import { isAccessDenied, otherUserFault } from './folder-fault.ts';
+import { requireNotMoved } from './moved.ts';
 import { type DatabaseOptions, openDatabase } from './open.ts';
 import { joinDatabase } from './socket-client.ts';
 import { pathProblem, socketPathOf } from './socket-frames.ts';
@@ -39,7 +40,10 @@ export function requireDatabase({ url, dataDir }: Place): void {
   );
 }
 
-/** @throws the Faults of openDatabase; `conflict` if another process has the folder and doesn't serve its database. */
+/**
+ * @throws the Faults of openDatabase; `conflict` if the embedded database has moved, or if another process has the folder and doesn't
+ * serve its database
+ */
 export async function openForCommand(options: DatabaseOptions): Promise<SharedDatabase> {
   if (options.url !== '') return openDatabase(options);
   const { dataDir } = options;
@@ -48,6 +52,8 @@ export async function openForCommand(options: DatabaseOptions): Promise<SharedDa
   for (;;) {
     const joined = problem === undefined ? await joinDatabase(dataDir) : undefined;
     if (joined !== undefined) return joined;
+    // Waiting doesn't help then.
+    await requireNotMoved(dataDir);
     try {
       return await openDatabase(options);
     } catch (error) {

@@ -204,6 +204,19 @@ test("a command of another user is told to run as the service's user, and not th
   }
 });
 
+test('a command on an embedded database that has moved says only that, without waiting for its service', async () => {
+  await using folder = await createTestDatabase('embedded');
+  await writeFile(
+    path.join(folder.dataDir, 'moved-to-postgresql'),
+    '2026-01-31T12:00:00.000Z\nanother database\n',
+  );
+  await assert.rejects(openForCommand({ url: '', dataDir: folder.dataDir }), {
+    code: 'conflict',
+    message:
+      /^the embedded database in .* moved to PostgreSQL at 2026-.* because webhooks would be sent again$/,
+  });
+});
+
 test('a client that does not speak the protocol loses only its own connection', async () => {
   const send = async (bytes: Buffer) => {
     const client = connect(socket.path);
