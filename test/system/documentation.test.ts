@@ -2,8 +2,9 @@
  * The documentation works as written: its configurations are valid, and marked blocks run.
  */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
@@ -59,6 +60,20 @@ function configurationsOf(page: string): string[] {
     texts.push(text.startsWith(' ') ? `${texts.pop() ?? ''}${text}` : text);
   return texts;
 }
+
+test('only their owner can read the documented backup of the embedded database and of its secret', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-docs-'));
+  try {
+    await mkdir(path.join(folder, '.chainbell'));
+    await writeFile(path.join(folder, '.chainbell', 'secret'), 'secret');
+    const block = readBlocks('how-to/back-up-and-restore.md').find(({ text }) => text.includes('tar '));
+    execFileSync('sh', ['-ec', `umask 022; ${block?.text}`], { cwd: folder });
+    for (const file of ['chainbell.tar.gz', 'chainbell-secret'])
+      assert.equal((await stat(path.join(folder, file))).mode & 0o777, 0o600, file);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
 
 test('every page with runnable blocks is followed', () => {
   const marked = pages.filter((page) => readBlocks(page).some(({ order }) => order !== undefined));
