@@ -45,7 +45,7 @@ import { openReplica } from './read-replica.ts';
 import { type Role, roles } from './roles.ts';
 import { createSchemaWatch, SCHEMA_MS, type SchemaWatch } from './schema-watch.ts';
 import { createStatus } from './status.ts';
-import { readCaFile, warnOfOpenings } from './webhook-opening.ts';
+import { networkWarnings, readCaFile, warnOfOpenings } from './webhook-opening.ts';
 
 export type ServiceOptions = {
   clock?: Clock;
@@ -86,7 +86,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const log = options.log ?? createProgramLog(config);
   const active: ReadonlySet<Role> = new Set(options.roles ?? roles);
   warnOfOpenings(config, log);
-  for (const warning of chainWarnings(config)) log.warn(warning, 'config.warning');
+  for (const warning of [...chainWarnings(config), ...networkWarnings(config)])
+    log.warn(warning, 'config.warning');
   await using parts = new AsyncDisposableStack();
 
   // Parts close in reverse order, so loops end before the resources that they use.

@@ -7,6 +7,7 @@ import { Fault } from '../core/fault.ts';
 import { whyUnreadable } from '../core/file-fault.ts';
 import type { Log } from '../core/log.ts';
 import { certificatesProblem } from '../delivery/guard.ts';
+import { networkOf, parseCidr } from '../domain/public-address.ts';
 import type { Warning } from './chain-warnings.ts';
 
 /** The file `webhooks.caFile`. @throws Fault `invalid` with one problem, if it can't be read or holds no certificates */
@@ -46,6 +47,26 @@ export function openingWarnings({ webhooks: { allowHttp, allowCidrs } }: Config)
         ]
       : []),
   ];
+}
+
+/** Networks that are valid but hardly meant. Shown by `chainbell config check` and logged at each start. */
+export function networkWarnings({ webhooks }: Pick<Config, 'webhooks'>): Warning[] {
+  return (['allowCidrs', 'denyCidrs'] as const).flatMap((list) =>
+    webhooks[list].flatMap((text, index) => {
+      const path = `webhooks.${list}[${index}]`;
+      const [address, bits] = parseCidr(text);
+      const network = networkOf([address, bits]);
+      if (network !== `${address}/${bits}`) {
+        const one = `${address}/${address.kind() === 'ipv4' ? 32 : 128}`;
+        const message = `${text} is the whole network ${network}. Write ${network}, or ${one} for only this address.`;
+        return [{ path, message }];
+      }
+      if (bits > 0 || list === 'allowCidrs') return [];
+      const family = address.kind() === 'ipv4' ? 'IPv4' : 'IPv6';
+      const message = `${text} denies every ${family} address, so no webhook is sent to one. Name only your own networks.`;
+      return [{ path, message }];
+    }),
+  );
 }
 
 /** Warns about settings that are unsafe for a service on the open internet. */

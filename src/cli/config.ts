@@ -38,7 +38,7 @@ type Output = { out(text: string): void; err(text: string): void };
 async function check(options: Options, output: Output): Promise<void> {
   const loaded = await load(options, output);
   if (loaded === undefined) return;
-  const [{ chainWarnings }, { openingWarnings, readCaFile }, { Fault }] = await Promise.all([
+  const [{ chainWarnings }, { networkWarnings, openingWarnings, readCaFile }, { Fault }] = await Promise.all([
     import('../app/chain-warnings.ts'),
     import('../app/webhook-opening.ts'),
     import('../core/fault.ts'),
@@ -51,7 +51,8 @@ async function check(options: Options, output: Output): Promise<void> {
       throw error;
     },
   );
-  const warnings = [...chainWarnings(loaded.config), ...openingWarnings(loaded.config)];
+  const { config } = loaded;
+  const warnings = [...chainWarnings(config), ...openingWarnings(config), ...networkWarnings(config)];
   if (problems.length > 0) process.exitCode = exitCodes.config;
   if (options.json === true) {
     const { file } = loaded;

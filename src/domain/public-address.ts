@@ -56,6 +56,12 @@ export function parseCidr(text: string): Cidr {
 /** The prefix of IPv4-mapped addresses (RFC 4291, section 2.5.5.2). */
 const MAPPED_BITS = 96;
 
+/** The text of a range, without the bits of its address that its prefix doesn't cover: `10.0.0.0/8` for `10.1.2.3/8`. */
+export function networkOf([address, bits]: Cidr): string {
+  const family = address.kind() === 'ipv4' ? ipaddr.IPv4 : ipaddr.IPv6;
+  return `${family.networkAddressFromCIDR(`${address}/${bits}`)}/${bits}`;
+}
+
 function isInside(address: ipaddr.IPv4 | ipaddr.IPv6, [network, bits]: Cidr): boolean {
   return address.kind() === network.kind() && address.match(network, bits);
 }

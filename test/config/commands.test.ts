@@ -57,6 +57,22 @@ test('config check warns about everything that the start warns about', async () 
   assert.match(err, /: no problems, 2 warnings\n$/);
 });
 
+test('config check warns about networks that are larger than they look, and about denying every address', async () => {
+  const lists =
+    'allowCidrs: [10.1.2.3/8, 10.0.0.0/8], denyCidrs: [203.0.113.7/24, "fd00:0:0::1/64", 0.0.0.0/0, "::/0", 203.0.113.7/32]';
+  using config = writeConfig(`${GOOD}webhooks: { ${lists} }\n`);
+  const { err, exitCode } = await chainbell('config', 'check', '--config', config.file);
+  assert.equal(exitCode, 0);
+  const warnings = Array.from(err.matchAll(/warning: webhooks\.(\w+\[\d\]: .*)/g), ([, text]) => text);
+  assert.deepEqual(warnings, [
+    'allowCidrs[0]: 10.1.2.3/8 is the whole network 10.0.0.0/8. Write 10.0.0.0/8, or 10.1.2.3/32 for only this address.',
+    'denyCidrs[0]: 203.0.113.7/24 is the whole network 203.0.113.0/24. Write 203.0.113.0/24, or 203.0.113.7/32 for only this address.',
+    'denyCidrs[1]: fd00:0:0::1/64 is the whole network fd00::/64. Write fd00::/64, or fd00::1/128 for only this address.',
+    'denyCidrs[2]: 0.0.0.0/0 denies every IPv4 address, so no webhook is sent to one. Name only your own networks.',
+    'denyCidrs[3]: ::/0 denies every IPv6 address, so no webhook is sent to one. Name only your own networks.',
+  ]);
+});
+
 test('config check reports a file of certificate authorities that is missing or holds none, as the start does', async () => {
   const certificate = createAuthority().certificate;
   using config = writeConfig(`${GOOD}webhooks: { caFile: ca.pem }\n`);
