@@ -41,9 +41,21 @@ export async function createProgram(name?: string): Promise<Command> {
   const named = Object.entries(adders).filter(([known]) => known === name);
   // The help and the error for an unknown command need all of them.
   for (const [, adder] of named.length > 0 ? named : Object.entries(adders)) (await adder())(program);
+  if (named.length === 0 && name !== undefined && name !== '') suggestBegun(program, name);
   adviseAfterErrors(program, program.name());
   refuseFlagsAsValues(program);
   return program;
+}
+
+/** For `stat` Commander would suggest `start`, because it looks only for the fewest changed letters. */
+function suggestBegun(program: Command, word: string): void {
+  const begun = program.commands.map((one) => one.name()).filter((name) => name.startsWith(word));
+  if (begun.length === 0) return;
+  program.on('command:*', () =>
+    program.error(`error: unknown command '${word}'\n(Did you mean ${begun.join(' or ')}?)`, {
+      code: 'commander.unknownCommand',
+    }),
+  );
 }
 
 /** After wrong usage, names the help of the command that was used. */

@@ -196,7 +196,7 @@ test('a folder of the demo that is a file is refused in words', async () => {
   );
 });
 
-test('--help and --version exit with 0, and an unknown command with 64', async () => {
+test('--help and --version exit with 0, and an unknown command with 64 and the command that was probably meant', async () => {
   const version = await chainbell(tmpdir(), {}, '--version');
   assert.equal(version.code, 0);
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/);
@@ -208,5 +208,13 @@ test('--help and --version exit with 0, and an unknown command with 64', async (
     const { code, out, err } = await chainbell(tmpdir(), chain, ...words);
     assert.deepEqual([code, out], [64, ''], words.join(' '));
     assert.notEqual(err, '');
+  }
+  for (const [word, suggested] of [
+    ['stat', 'status'],
+    ['proc', 'processes'],
+    ['strat', 'start'],
+  ] as const) {
+    const { code, err } = await chainbell(tmpdir(), chain, word);
+    assert.deepEqual([code, /Did you mean (.*)\?/.exec(err)?.[1]], [64, suggested], err);
   }
 });
