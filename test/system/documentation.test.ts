@@ -121,7 +121,7 @@ test('the tutorial about points rules works as it is written', async () => {
           '9564': metrics,
           '../my-points': path.join(folder, 'my-points'),
           ...(isStarted() && { '8545': chainPort() }),
-          ...(text.includes('from: 120') && { 'from: 120': `from: ${(await newestBlockOf(api)) + 50}` }),
+          ...(text.includes('from: 999999') && { '999999': String((await newestBlockOf(api)) + 50) }),
         })(text),
       environment: {},
     });
