@@ -89,6 +89,7 @@ export function createFollower(options: FollowerOptions): Follower {
   let ledTerm: object | undefined;
   let isFarBehind = false;
   let hasWarnedOfStart = false;
+  let hasWarnedOfTimeline = false;
 
   async function step(signal: AbortSignal): Promise<StepOutcome> {
     const isLeader = await options.isLeader();
@@ -115,8 +116,11 @@ export function createFollower(options: FollowerOptions): Follower {
     }
   }
 
-  function reportMoved(after: number | undefined): void {
-    if (after !== undefined) log.warn({ after }, 'follow.ids_moved');
+  function reportMoved(after: number | 'hidden' | undefined): void {
+    if (after === 'hidden') {
+      if (!hasWarnedOfTimeline) log.warn({}, 'follow.timeline_hidden');
+      hasWarnedOfTimeline = true;
+    } else if (after !== undefined) log.warn({ after }, 'follow.ids_moved');
   }
 
   async function pin(signal: AbortSignal): Promise<void> {

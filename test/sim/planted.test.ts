@@ -16,19 +16,20 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 122,
+    likely: 1,
+    steps: 1_500,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
-    likely: 86,
+    likely: 22,
     problem: /was sent, and does not count as seen/,
   },
   {
     name: 'a crash between moving a notification and waking its lane is found',
     bug: 'move before wake',
-    likely: 14,
+    likely: 92,
     problem: /^lane \d+ was forgotten$/,
   },
   {
@@ -40,7 +41,7 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 86,
+    likely: 22,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {

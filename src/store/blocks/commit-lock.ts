@@ -1,17 +1,19 @@
 /**
  * The lock of all transactions that commit or orphan blocks. Those that create notifications also see to it that none gets an id of a
- * commit that the database has lost, after a fail-over to an asynchronous standby or from a base backup.
+ * commit that the database has lost, after a fail-over to an asynchronous standby or a recovery to a point in time.
  */
+import { randomInt } from 'node:crypto';
 import { type Database, sqlStateOf, type Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
 /** Advisory lock; `pg_locks` shows it. */
 const COMMIT_LOCK = 0x6362_0002;
 /**
- * How far ids move ahead. More than the notifications of the lost commits, of which receivers know the ids. A fail-over that lost nothing
- * skips as many, and 2,000 of them fit into 31 bits.
+ * How far ids move ahead at least: more than the notifications of the lost commits, of which receivers know the ids. The rest is chance,
+ * because two servers that are promoted one after the other from the same state must not give out the same ids. 200 fail-overs fit into 31 bits.
  */
 const IDS_AHEAD = 1_000_000;
+const IDS_AHEAD_MAX = 16_000_000;
 
 /** Keeps all other transactions from committing or orphaning blocks until this one ends. */
 export async function lockCommits(tx: Tx): Promise<void> {
@@ -19,7 +21,7 @@ export async function lockCommits(tx: Tx): Promise<void> {
 }
 
 /**
- * The timeline of PostgreSQL's write-ahead log. A promoted standby and a restored base backup begin another one. Null on a standby, which
+ * The timeline of PostgreSQL's write-ahead log. A promoted standby and a recovery to a point in time begin another one. Null on a standby, which
  * refuses what follows.
  */
 const timeline = sql`case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end`;
@@ -43,7 +45,7 @@ export async function lockForIds(tx: Tx): Promise<number | undefined> {
   await tx.query(sql`update chain set timeline = ${row.current}`);
   if (row.noted === null) return undefined;
   const [moved] = await tx.query<{ id: number }>(
-    sql`select setval('notification_id_seq', last_value + ${IDS_AHEAD}) as id from notification_id_seq`,
+    sql`select setval('notification_id_seq', last_value + ${randomInt(IDS_AHEAD, IDS_AHEAD_MAX)}) as id from notification_id_seq`,
   );
   return moved?.id;
 }
@@ -51,14 +53,17 @@ export async function lockForIds(tx: Tx): Promise<number | undefined> {
 /** Not supported, not permitted, or no such function. */
 const HIDDEN = new Set(['0A000', '42501', '42883']);
 
-/** Finds out whether the server shows its timeline, and notes it. Call it before the first transaction that creates notifications. */
-export async function noteTimeline(database: Database): Promise<number | undefined> {
+/**
+ * Finds out whether the server shows its timeline, and notes it. Call it before the first transaction that creates notifications. Returns
+ * what `lockForIds` returns, or 'hidden'.
+ */
+export async function noteTimeline(database: Database): Promise<number | 'hidden' | undefined> {
   // The embedded database has no standby.
   if (database.kind === 'embedded') return undefined;
   try {
     await database.query(sql`select ${timeline} as current`);
   } catch (error) {
-    if (HIDDEN.has(sqlStateOf(error))) return undefined;
+    if (HIDDEN.has(sqlStateOf(error))) return 'hidden';
     throw error;
   }
   server.showsTimeline = true;

@@ -101,7 +101,13 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'warn',
     fields: 'after',
     meaning:
-      'A standby of PostgreSQL was promoted, or a base backup restored. New webhooks have an `id` above `after`, because ids of lost commits may have been sent.',
+      'A standby of PostgreSQL was promoted, or a point in time recovered. New webhooks have an `id` above `after`, because ids of lost commits may have been sent.',
+  },
+  'follow.timeline_hidden': {
+    level: 'warn',
+    fields: '',
+    meaning:
+      'The server does not let the role call `pg_current_wal_lsn` and `pg_walfile_name`, so a fail-over to an asynchronous standby is not noticed, and may use ids twice.',
   },
   'follow.waits_for_start': {
     level: 'warn',
