@@ -4,8 +4,8 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 34,
-    steps: 2_000,
+    likely: 3,
+    steps: 6_000,
     problem: /settled .* although it had lost lane/,
   },
   {
