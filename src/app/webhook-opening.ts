@@ -56,8 +56,8 @@ export function networkWarnings({ webhooks }: Pick<Config, 'webhooks'>): Warning
       const path = `webhooks.${list}[${index}]`;
       const [address, bits] = parseCidr(text);
       const network = networkOf([address, bits]);
-      if (network !== `${address}/${bits}`) {
-        const one = `${address}/${address.kind() === 'ipv4' ? 32 : 128}`;
+      if (network !== `${address.toString()}/${bits}`) {
+        const one = `${address.toString()}/${address.kind() === 'ipv4' ? 32 : 128}`;
         const message = `${text} is the whole network ${network}. Write ${network}, or ${one} for only this address.`;
         return [{ path, message }];
       }

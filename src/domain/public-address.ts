@@ -59,7 +59,7 @@ const MAPPED_BITS = 96;
 /** The text of a range, without the bits of its address that its prefix doesn't cover: `10.0.0.0/8` for `10.1.2.3/8`. */
 export function networkOf([address, bits]: Cidr): string {
   const family = address.kind() === 'ipv4' ? ipaddr.IPv4 : ipaddr.IPv6;
-  return `${family.networkAddressFromCIDR(`${address}/${bits}`)}/${bits}`;
+  return `${family.networkAddressFromCIDR(`${address.toString()}/${bits}`).toString()}/${bits}`;
 }
 
 function isInside(address: ipaddr.IPv4 | ipaddr.IPv6, [network, bits]: Cidr): boolean {

@@ -17,8 +17,6 @@ export type Bug = {
   apart?: RegExp;
   /** The chance, in each turn, that stalled processes go on. Lower for bugs that show only after a long stall. */
   wakeChance?: number;
-  /** How often a process prunes. More often for bugs of it that need a race. */
-  pruneMs?: number;
 };
 
 export const bugs = {
@@ -86,13 +84,11 @@ export const bugs = {
   }),
 
   /** Changes of addresses are pruned before the address filter has them. */
-  'early pruning': () => ({
-    ...rewriting(
+  'early pruning': () =>
+    rewriting(
       'not exists (select from address_filter f where not pg_visible_in_snapshot(c.xid, f.snapshot))',
       'true',
     ),
-    pruneMs: 60_000,
-  }),
 
   /** A reorg withdraws only notifications without an attempt, so retries of orphaned transfers continue. */
   'retries of orphans': () => rewriting('2 = 0 returning n.*', '2 = 0 and n.retry_count = 0 returning n.*'),

@@ -68,7 +68,6 @@ const ELECTION_LOCK_SPACE = 1;
 
 export function createCast(world: World, bugName: BugName): Cast {
   const { random, clock, scheduler, sessions, witness, tell, stage, settings } = world;
-  const { pruneMs = PRUNE_MS } = bugs[bugName]();
   const { log, metrics, database } = stage;
   const actors = new Map<string, Actor>();
   const deliverers = new Map<Actor, Deliverer>();
@@ -201,7 +200,7 @@ export function createCast(world: World, bugName: BugName): Cast {
   async function keepPruning(actor: Actor, step: Step): Promise<void> {
     for (;;) {
       const result = await takeStep(actor, step);
-      if (result !== 'worked') await clock.wait(pruneMs, new AbortController().signal);
+      if (result !== 'worked') await clock.wait(PRUNE_MS, new AbortController().signal);
     }
   }
 
