@@ -210,9 +210,10 @@ describe('keys on a server', () => {
       const { code, err } = await chainbellToFull(place.dataDir, environment(), 'keys', ...words, '--json');
       const listed: Listed[] = JSON.parse((await keysWith({}, 'list', '--json')).out);
       const issued = listed.filter(({ watcher, key_id }) => watcher === 'full' && !known.has(key_id));
-      const [{ key_id = '', watcher_id = 0 } = {}] = issued;
+      const [one] = issued;
+      const key_id = one?.key_id ?? '';
       known.add(key_id);
-      const advice = `the key ${key_id} of watcher ${watcher_id} was issued, but could not be shown. Revoke it: chainbell keys revoke ${key_id}. Then`;
+      const advice = `the key ${key_id} of watcher ${one?.watcher_id} was issued, but could not be shown. Revoke it: chainbell keys revoke ${key_id}. Then`;
       assert.deepEqual([code, issued.length, err.includes(advice)], [69, 1, true], err);
       return key_id;
     };
