@@ -8,6 +8,9 @@ import { Fault } from '../core/fault.ts';
 /** A range of addresses: its first address and the length of its prefix in bits. */
 export type Cidr = readonly [ipaddr.IPv4 | ipaddr.IPv6, number];
 
+/** The prefix of IPv4-mapped addresses (RFC 4291, section 2.5.5.2). */
+const MAPPED_BITS = 96;
+
 /** The host agent of Azure. It is reachable only from inside the cloud, but no IANA registry lists it as special. */
 const CLOUD_INTERNAL: readonly Cidr[] = [parseCidr('168.63.129.16/32')];
 
@@ -52,9 +55,6 @@ export function parseCidr(text: string): Cidr {
   const isMapped = network instanceof ipaddr.IPv6 && network.isIPv4MappedAddress() && prefix >= MAPPED_BITS;
   return isMapped ? [network.toIPv4Address(), prefix - MAPPED_BITS] : range;
 }
-
-/** The prefix of IPv4-mapped addresses (RFC 4291, section 2.5.5.2). */
-const MAPPED_BITS = 96;
 
 /** The text of a range, without the bits of its address that its prefix doesn't cover: `10.0.0.0/8` for `10.1.2.3/8`. */
 export function networkOf([address, bits]: Cidr): string {

@@ -94,13 +94,14 @@ export function createFollower(options: FollowerOptions): Follower {
   async function step(signal: AbortSignal): Promise<StepOutcome> {
     const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
+    // Before the nodes are asked, because deferred notifications are written without them.
+    const term = options.term?.();
+    if (isLeader && (!leads || term !== ledTerm)) await takeOver();
+    leads = isLeader;
+    ledTerm = term;
     if (isLeader) await compareNodes(heldSinceMs, signal);
     // A standby process reads the head too, because its readiness depends on its nodes.
     const head = await readHead(isFarBehind, signal);
-    const term = options.term?.();
-    if (isLeader && (!leads || term !== ledTerm)) await takeOver();
-    ledTerm = term;
-    leads = isLeader;
     if (!isLeader) return 'idle';
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);

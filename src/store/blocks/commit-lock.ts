@@ -42,8 +42,10 @@ export async function lockForIds(tx: Tx): Promise<number | undefined> {
   const [row] = await tx.query<{ current: string | null; noted: string | null }>(sql`
     select ${timeline} as current, (select timeline from chain) as noted from pg_advisory_xact_lock(${COMMIT_LOCK})`);
   if (row === undefined || row.current === null || row.current === row.noted) return undefined;
-  await tx.query(sql`update chain set timeline = ${row.current}`);
-  if (row.noted === null) return undefined;
+  // Another process may have noted it while this one waited for the lock.
+  const noted = await tx.query(sql`
+    update chain set timeline = ${row.current} where timeline is distinct from ${row.current} returning timeline`);
+  if (noted.length === 0 || row.noted === null) return undefined;
   const [moved] = await tx.query<{ id: number }>(
     sql`select setval('notification_id_seq', last_value + ${randomInt(IDS_AHEAD, IDS_AHEAD_MAX)}) as id from notification_id_seq`,
   );
@@ -63,8 +65,9 @@ export async function noteTimeline(database: Database): Promise<number | 'hidden
   try {
     await database.query(sql`select ${timeline} as current`);
   } catch (error) {
-    if (HIDDEN.has(sqlStateOf(error))) return 'hidden';
-    throw error;
+    if (!HIDDEN.has(sqlStateOf(error))) throw error;
+    server.showsTimeline = false;
+    return 'hidden';
   }
   server.showsTimeline = true;
   return database.transaction(lockForIds);

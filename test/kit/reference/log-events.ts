@@ -101,7 +101,7 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'warn',
     fields: 'after',
     meaning:
-      'A standby of PostgreSQL was promoted, or a point in time recovered. New webhooks have an `id` above `after`, because ids of lost commits may have been sent.',
+      'A standby of PostgreSQL was promoted, or the database was recovered to a point in time. New webhooks have an `id` above `after`, because ids of lost commits may have been sent.',
   },
   'follow.timeline_hidden': {
     level: 'warn',
