@@ -48,7 +48,7 @@ testBugs([
     name: 'changes of addresses that are pruned before the address filter has them are found',
     bug: 'early pruning',
     likely: 25,
-    steps: 1_500,
+    steps: 3_000,
     problem: /^there is no notification /,
   },
   {

@@ -26,8 +26,7 @@ export async function lockCommits(tx: Tx): Promise<void> {
  */
 const timeline = sql`case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end`;
 
-/** Whether the server of this process shows its timeline. Some hosted ones don't, and a statement that asks them fails. */
-const server = { showsTimeline: false };
+type Timelines = { noted: string | null; current: string | null };
 
 /**
  * As `lockCommits`, for transactions that create notifications. If the timeline isn't the one noted last, their ids move ahead first: those
@@ -35,17 +34,23 @@ const server = { showsTimeline: false };
  * undefined if they have not moved.
  */
 export async function lockForIds(tx: Tx): Promise<number | undefined> {
-  if (!server.showsTimeline) {
-    await lockCommits(tx);
-    return undefined;
-  }
-  const [row] = await tx.query<{ current: string | null; noted: string | null }>(sql`
-    select ${timeline} as current, (select timeline from chain) as noted from pg_advisory_xact_lock(${COMMIT_LOCK})`);
-  if (row === undefined || row.current === null || row.current === row.noted) return undefined;
+  return moveIds(tx, await lockAndRead(tx));
+}
+
+/** Asks for the timeline only if one is noted, because a server that hides it would refuse the statement. */
+async function lockAndRead(tx: Tx): Promise<Timelines> {
+  const [row] = await tx.query<Timelines>(sql`
+    select c.timeline as noted, case when c.timeline is not null then ${timeline} end as current
+    from pg_advisory_xact_lock(${COMMIT_LOCK}) left join chain c on true`);
+  return row ?? { noted: null, current: null };
+}
+
+async function moveIds(tx: Tx, { noted, current }: Timelines): Promise<number | undefined> {
+  if (current === null || current === noted) return undefined;
   // Another process may have noted it while this one waited for the lock.
-  const noted = await tx.query(sql`
-    update chain set timeline = ${row.current} where timeline is distinct from ${row.current} returning timeline`);
-  if (noted.length === 0 || row.noted === null) return undefined;
+  const isNew = await tx.query(sql`
+    update chain set timeline = ${current} where timeline is distinct from ${current} returning timeline`);
+  if (isNew.length === 0) return undefined;
   const [moved] = await tx.query<{ id: number }>(
     sql`select setval('notification_id_seq', last_value + ${randomInt(IDS_AHEAD, IDS_AHEAD_MAX)}) as id from notification_id_seq`,
   );
@@ -56,19 +61,25 @@ export async function lockForIds(tx: Tx): Promise<number | undefined> {
 const HIDDEN = new Set(['0A000', '42501', '42883']);
 
 /**
- * Finds out whether the server shows its timeline, and notes it. Call it before the first transaction that creates notifications. Returns
- * what `lockForIds` returns, or 'hidden'.
+ * Notes the timeline, unless the server hides it, as some hosted ones do. Call it before the first transaction that creates notifications.
+ * Returns what `lockForIds` returns, or 'hidden'.
  */
 export async function noteTimeline(database: Database): Promise<number | 'hidden' | undefined> {
   // The embedded database has no standby.
   if (database.kind === 'embedded') return undefined;
+  let current: string | null;
   try {
-    await database.query(sql`select ${timeline} as current`);
+    const [row] = await database.query<Pick<Timelines, 'current'>>(sql`select ${timeline} as current`);
+    current = row?.current ?? null;
   } catch (error) {
     if (!HIDDEN.has(sqlStateOf(error))) throw error;
-    server.showsTimeline = false;
+    await database.query(sql`update chain set timeline = null where timeline is not null`);
     return 'hidden';
   }
-  server.showsTimeline = true;
-  return database.transaction(lockForIds);
+  return database.transaction(async (tx) => {
+    const timelines = await lockAndRead(tx);
+    if (timelines.noted !== null || current === null) return moveIds(tx, timelines);
+    await tx.query(sql`update chain set timeline = ${current} where timeline is null`);
+    return undefined;
+  });
 }
