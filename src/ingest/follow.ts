@@ -42,7 +42,10 @@ export type FollowerOptions = CommitOptions & {
   onDeferred?(): void;
   /** Whether this process is the one that follows. The others stand by. */
   isLeader(): Promise<boolean>;
-  /** The session that makes it the leader. The next one may be of a server that lacks commits of the last one. */
+  /**
+   * The session that makes it the leader. The next one may be of a server that lacks commits of the last one. Without it, the server has no
+   * standby.
+   */
   term?(): object | undefined;
 };
 
@@ -117,6 +120,10 @@ export function createFollower(options: FollowerOptions): Follower {
     }
   }
 
+  async function noteFailOver(): Promise<void> {
+    if (options.term !== undefined) reportMoved(await noteTimeline(database));
+  }
+
   function reportMoved(after: number | 'hidden' | undefined): void {
     if (after === 'hidden') {
       if (!hasWarnedOfTimeline) log.warn({}, 'follow.timeline_hidden');
@@ -127,14 +134,14 @@ export function createFollower(options: FollowerOptions): Follower {
   async function pin(signal: AbortSignal): Promise<void> {
     finality.resume((await pinChain(options, signal)).finalizedNumber);
     // The deferred notifications are written without the nodes.
-    reportMoved(await noteTimeline(database));
+    await noteFailOver();
     isPinned = true;
   }
 
   /** Another process may have followed, and observed more checks, since this one started. The database may have lost commits. */
   async function takeOver(): Promise<void> {
     forget();
-    reportMoved(await noteTimeline(database));
+    await noteFailOver();
     unhashedProof?.fullChecks.begin();
     const chain = await findChain(database);
     if (chain !== undefined) options.checks.enforce(chain.enforcedChecks, chain.unprovedTypes);

@@ -84,13 +84,11 @@ export const bugs = {
   }),
 
   /** Changes of addresses are pruned before the address filter has them. */
-  'early pruning': () => ({
-    ...rewriting(
+  'early pruning': () =>
+    rewriting(
       'not exists (select from address_filter f where not pg_visible_in_snapshot(c.xid, f.snapshot))',
       'true',
     ),
-    wakeChance: 0.01,
-  }),
 
   /** A reorg withdraws only notifications without an attempt, so retries of orphaned transfers continue. */
   'retries of orphans': () => rewriting('2 = 0 returning n.*', '2 = 0 and n.retry_count = 0 returning n.*'),

@@ -4,8 +4,8 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 3,
-    steps: 6_000,
+    likely: 34,
+    steps: 2_000,
     problem: /settled .* although it had lost lane/,
   },
   {
@@ -16,20 +16,19 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 1,
-    steps: 1_500,
+    likely: 122,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
-    likely: 22,
+    likely: 86,
     problem: /was sent, and does not count as seen/,
   },
   {
     name: 'a crash between moving a notification and waking its lane is found',
     bug: 'move before wake',
-    likely: 92,
+    likely: 14,
     problem: /^lane \d+ was forgotten$/,
   },
   {
@@ -41,14 +40,14 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 22,
+    likely: 86,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
     name: 'changes of addresses that are pruned before the address filter has them are found',
     bug: 'early pruning',
     likely: 25,
-    steps: 3_000,
+    steps: 1_500,
     problem: /^there is no notification /,
   },
   {
