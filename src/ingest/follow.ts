@@ -98,13 +98,14 @@ export function createFollower(options: FollowerOptions): Follower {
     const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
     // Before the nodes are asked, because deferred notifications are written without them.
-    const term = options.term?.();
-    if (isLeader && (!leads || term !== ledTerm)) await takeOver();
-    leads = isLeader;
+    const term = isLeader ? options.term?.() : undefined;
+    if (term !== ledTerm && term !== undefined) await noteFailOver();
     ledTerm = term;
     if (isLeader) await compareNodes(heldSinceMs, signal);
     // A standby process reads the head too, because its readiness depends on its nodes.
     const head = await readHead(isFarBehind, signal);
+    if (isLeader && !leads) await takeOver();
+    leads = isLeader;
     if (!isLeader) return 'idle';
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
@@ -120,7 +121,9 @@ export function createFollower(options: FollowerOptions): Follower {
     }
   }
 
+  /** The database may have lost commits. */
   async function noteFailOver(): Promise<void> {
+    forget();
     if (options.term !== undefined) reportMoved(await noteTimeline(database));
   }
 
@@ -138,10 +141,8 @@ export function createFollower(options: FollowerOptions): Follower {
     isPinned = true;
   }
 
-  /** Another process may have followed, and observed more checks, since this one started. The database may have lost commits. */
+  /** Another process may have followed, and observed more checks, since this one started. */
   async function takeOver(): Promise<void> {
-    forget();
-    await noteFailOver();
     unhashedProof?.fullChecks.begin();
     const chain = await findChain(database);
     if (chain !== undefined) options.checks.enforce(chain.enforcedChecks, chain.unprovedTypes);
