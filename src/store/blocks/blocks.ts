@@ -80,7 +80,7 @@ export type Committed =
       notificationCount: number;
       orphanedCount: number;
       hasDeferred: boolean;
-      idsAfter: number | undefined;
+      idsAfter?: number;
     }
   | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
   | { outcome: 'lost' };
@@ -243,7 +243,8 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     await updateChain(tx, commit);
     await commit.also?.(tx);
     const orphanedCount = orphaned?.orphanedCount ?? 0;
-    return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred, idsAfter };
+    const committed = { outcome: 'committed' as const, notificationCount, orphanedCount, hasDeferred };
+    return idsAfter === undefined ? committed : { ...committed, idsAfter };
   });
 }
 

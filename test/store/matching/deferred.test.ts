@@ -510,7 +510,11 @@ onPostgres(({ database }) => {
       await waitUntil(
         async () =>
           isWritten ||
-          (await database().query(sql`select from pg_locks where not granted limit 1`)).length > 0,
+          (
+            await database().query(
+              sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' limit 1`,
+            )
+          ).length > 0,
       );
       return { writing, didWait: !isWritten };
     });
