@@ -124,7 +124,7 @@ export function createFollower(options: FollowerOptions): Follower {
   /** The database may have lost commits. */
   async function noteFailOver(): Promise<void> {
     forget();
-    if (options.term !== undefined) reportMoved(await noteTimeline(database));
+    reportMoved(await noteTimeline(database));
   }
 
   function reportMoved(after: number | 'hidden' | undefined): void {
@@ -136,8 +136,6 @@ export function createFollower(options: FollowerOptions): Follower {
 
   async function pin(signal: AbortSignal): Promise<void> {
     finality.resume((await pinChain(options, signal)).finalizedNumber);
-    // The deferred notifications are written without the nodes.
-    await noteFailOver();
     isPinned = true;
   }
 

@@ -17,7 +17,7 @@ import { texts } from '../texts.ts';
 
 export type Pair = Exact<Data<'GET /api/swap/pairs'>>[number];
 type Price = NonNullable<Status['prices']>[number];
-/** What a price has whatever it comes from. */
+/** The facts of a price from any source. */
 type KnownPrice = Pick<Price, 'asset' | 'price' | 'stale' | 'age_seconds'>;
 
 const REFRESH_MS = 30_000;

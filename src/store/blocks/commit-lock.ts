@@ -5,12 +5,13 @@
 import { randomInt } from 'node:crypto';
 import { type Database, sqlStateOf, type Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
+import { TIMELINE } from '../db/timeline.ts';
 
 /** Advisory lock; `pg_locks` shows it. */
 const COMMIT_LOCK = 0x6362_0002;
 /**
- * How far ids move ahead at least: more than the notifications of the lost commits, of which receivers know the ids. The rest is chance,
- * because two servers that are promoted one after the other from the same state must not give out the same ids. 200 fail-overs fit into 31 bits.
+ * How far ids move ahead at least: more than the notifications of the lost commits, of which receivers know the ids. The rest is random, because
+ * two servers that are promoted one after the other from the same state must not give out the same ids. 200 fail-overs fit into 31 bits.
  */
 const IDS_AHEAD = 1_000_000;
 const IDS_AHEAD_MAX = 16_000_000;
@@ -20,11 +21,8 @@ export async function lockCommits(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
 }
 
-/**
- * The timeline of PostgreSQL's write-ahead log. A promoted standby and a recovery to a point in time begin another one. Null on a standby, which
- * refuses what follows.
- */
-const timeline = sql`case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end`;
+/** Null on a standby, which refuses the statements that follow. */
+const timeline = sql`case when not pg_is_in_recovery() then ${TIMELINE} end`;
 
 type Timelines = { noted: string | null; current: string | null };
 

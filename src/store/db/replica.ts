@@ -10,7 +10,8 @@ import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import { type Database, type Db, sqlStateOf, URL_SETTING } from './db.ts';
-import { raw, type Sql, sql } from './sql.ts';
+import { type Sql, sql } from './sql.ts';
+import { TIMELINE } from './timeline.ts';
 
 /** The connections to the replica. */
 export type ReplicaConnections = Pick<Database, 'query' | 'each' | 'transaction' | 'close'> & {
@@ -144,9 +145,6 @@ const describe = (lagMs: number | undefined): string =>
   lagMs === undefined
     ? 'has shown no new heartbeat since the start or the last fail-over, so its lag is unknown'
     : `is ${Math.round(lagMs / 1_000)} s behind, or could not be compared with the primary`;
-
-/** The timeline that a primary writes. Each promotion begins another one. */
-const TIMELINE = raw('left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)');
 
 /** The newest heartbeat that the replica has, or why it can't be read. */
 async function askReplica(

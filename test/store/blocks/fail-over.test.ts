@@ -36,7 +36,7 @@ onPostgres(({ database }) => {
     const ids = (await listNotifications(database())).map(({ id }) => Number(id));
     assert.deepEqual(ids.slice(1), [after + 1]);
     assert.ok((ids[0] ?? 0) < 1_000_000, String(ids));
-    // Also if nobody has looked since: a commit, and what is written after it.
+    // Without another look, a commit notices it, and so does the writer of deferred notifications.
     await failOver(database());
     const committed = await mine(database(), headerOf(3), [transferOf()], {
       deferral: { recordsMin: 0, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 },
