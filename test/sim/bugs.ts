@@ -39,7 +39,7 @@ export const bugs = {
         const believed = `select id, epoch, c.steps_ms from clock_state c, unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
           where $1::text is not null`;
         const text = statement.text.replace(
-          /select id, epoch, c\.steps_ms from lane[\s\S]*?for share skip locked/,
+          /select id, epoch, c\.steps_ms from lane[\s\S]*?for key share skip locked/,
           believed,
         );
         if (text === statement.text) return statement;

@@ -193,7 +193,7 @@ type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
 /**
  * Extends the leases of a worker, by its present and former numbers, on these lanes. `kept` are the lanes that it still owns.
  * `locked` are those of them whose leases are not extended because another transaction has locked them. No other worker can take
- * those until it ends.
+ * those until it ends. Settlements don't hold up a renewal: on a busy lane, one of them is nearly always under way.
  */
 export async function renewLeases(
   db: Db,
@@ -206,7 +206,7 @@ export async function renewLeases(
   const isOwn = sql`owner = any(${listOf(owners)}::bigint[]) and id = any(${laneIds}::bigint[])`;
   const rows = await db.query<{ id: number; is_extended: boolean }>(sql`
     with free as materialized (
-      select id from lane where ${isOwn} order by id for update skip locked
+      select id from lane where ${isOwn} order by id for no key update skip locked
     ), extended as (
       update lane set lease_until = ${leaseUntil} from free where lane.id = free.id
       returning lane.id

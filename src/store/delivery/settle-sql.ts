@@ -58,8 +58,9 @@ export function validOf(settlements: readonly Settlement[]): Sql {
     held as materialized (
       select id, epoch, c.steps_ms from lane, clock_state c where id = any(${listOf(laneIds)}::bigint[])
       order by id
-      -- Transactions that change notifications lock the lanes first. Skipping those keeps them from holding up other lanes.
-      for share skip locked
+      -- Transactions that change notifications lock the lanes first. Skipping those keeps them from holding up other lanes. A key share
+      -- excludes them, but neither renewals of the lease nor the probe of writes, which a busy lane's settlements would keep out for long.
+      for key share skip locked
     ), valid as materialized (
       select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
         s.duration_ms, s.outcome, s.status, s.response, s.request_count, s.settled_at, s.position,

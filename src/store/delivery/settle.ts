@@ -32,7 +32,7 @@ export type { Settlement };
  * another worker has the lane, 'locked' if another transaction has locked something of that watcher, or if the server of its
  * shard can't be reached while others can (Citus). Settle the latter again.
  *
- * The lanes are locked in shared mode, so that a worker that takes over waits for these outcomes and doesn't send the same
+ * The lanes are locked with `for key share`, so that a worker that takes over waits for these outcomes and doesn't send the same
  * rows again. One group may contain outcomes of a lane's former lease beside those of the current one. A row may have been
  * withdrawn or cancelled while its attempt was in flight, or be held because its transaction was mined again. A 2xx makes
  * such a row processed; a failure leaves its state. If the watched address has `removed` on, an attempt that may have arrived

@@ -44,6 +44,7 @@ import { createTestClock } from '../../kit/clock.ts';
 import type { TestDatabase } from '../../kit/database.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { insertNotifications } from '../../kit/many-notifications.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 /** The watcher with the long transaction, and another one. */
 const BUSY = 1;
@@ -137,8 +138,10 @@ onPostgres(({ database, place }) => {
     const { busy, other } = (await begin(database())).outcomes;
     const moved = await watchAddress(database(), { watcherId: BUSY, url: 'https://moved.example/hook' });
     const isBusy = sql`id = ${busy.notificationId}`;
-    await database().query(sql`
-      update queue set lane_id = (select lane_id from watched_address where id = ${moved.id}) where ${isBusy}`);
+    const [movedTo] = await database().query<{ lane_id: number }>(
+      sql`select lane_id from watched_address where id = ${moved.id}`,
+    );
+    await database().query(sql`update queue set lane_id = ${movedTo?.lane_id ?? 0} where ${isBusy}`);
     await whileOpen(database(), lockOne(sql`select from queue where ${isBusy} for update`), async () => {
       assert.deepEqual(await settle(impatient, [busy, other]), new Map([[busy, 'locked']]));
       assert.deepEqual(await statesOf(BUSY, OTHER), [['waiting'], ['processed']]);
@@ -183,6 +186,30 @@ onPostgres(({ database, place }) => {
     });
     assert.deepEqual(await renewLeases(impatient, wanted), { kept, locked: [] });
     assert.deepEqual(await listEnds(), [later(60_000), later(60_000)].map(Number));
+  });
+
+  test('a lease is renewed and writes are probed while an outcome of the lane is recorded', async () => {
+    const impatient = await openImpatient(place(), database());
+    const patient = await openDatabase({ url: place().url, dataDir: '' });
+    try {
+      const { busy, outcomes } = await begin(database());
+      const row = sql`select from queue where id = ${outcomes.busy.notificationId} for update`;
+      let recorded: Promise<unknown> | undefined;
+      await whileOpen(database(), lockOne(row), async () => {
+        recorded = settle(patient, [outcomes.busy]);
+        await waitUntil(
+          async () => (await database().query(sql`select from pg_locks where not granted`)).length > 0,
+        );
+        assert.deepEqual(
+          await renewLeases(impatient, { owners: [1], laneIds: [busy.id], leaseUntil: later(60_000) }),
+          { kept: new Set([busy.id]), locked: [] },
+        );
+        await impatient.query(sql`update clock_state set probed_at = ${noon}`);
+      });
+      assert.deepEqual(await recorded, new Map());
+    } finally {
+      await patient.close();
+    }
   });
 
   for (const [what, lock] of [
