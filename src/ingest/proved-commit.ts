@@ -97,7 +97,11 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
     const isKnown = ancestor === undefined && tip !== undefined && tip.hash === released?.tip;
     const commit: Omit<BlockCommit, 'blocks' | 'now'> = {
       expectedTip: tip,
-      reorg: ancestor && { ancestorNumber: ancestor.number, undo: (tx) => undo(tx, ancestor.number) },
+      reorg: ancestor && {
+        ancestorNumber: ancestor.number,
+        undo: (tx) => undo(tx, ancestor.number),
+        readNow: () => clock.now(),
+      },
       releasedNumber,
       releasedBefore: isKnown ? released?.number : undefined,
       finalizedNumber,

@@ -71,6 +71,8 @@ type Reorg = {
   ancestorNumber: number;
   /** Removes further data of the orphaned blocks in the same transaction, before the blocks are deleted. */
   undo?(tx: Tx): Promise<void>;
+  /** The time once their notifications are locked, which may take seconds. What was due by then may have been sent. Default: `now`. */
+  readNow?(): Date;
 };
 
 /** `orphanedCount`: stored blocks that the reorg orphaned. `idsAfter`: as `lockForIds` returns it. */
@@ -272,7 +274,8 @@ async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   await reorg.undo?.(tx);
   await dropDeferred(tx, reorg.ancestorNumber);
   const { ancestorNumber } = reorg;
-  return { ancestorNumber, ...(await beginReorg(tx, { ancestorNumber, tip: expectedTip, now })) };
+  const readNow = () => reorg.readNow?.() ?? now;
+  return { ancestorNumber, ...(await beginReorg(tx, { ancestorNumber, tip: expectedTip, now, readNow })) };
 }
 
 /** The comparison of the compare-and-set, under the commit lock. */

@@ -15,16 +15,16 @@ import { toRemovalNotices } from '../delivery/removals.ts';
 import { sentBy } from '../delivery/sent-by.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
-/** Removes the blocks above the ancestor and marks their notifications as orphaned. */
+/** Removes the blocks above the ancestor and marks their notifications as orphaned. `readNow`: called once these are locked. */
 export async function beginReorg(
   tx: Tx,
-  { ancestorNumber, tip, now }: { ancestorNumber: number; tip: BlockId; now: Date },
+  { ancestorNumber, tip, now, readNow }: { ancestorNumber: number; tip: BlockId; now: Date; readNow(): Date },
 ): Promise<{ reorgId: number; orphanedCount: number }> {
   const reorgId = await insertReorg(tx, ancestorNumber, now);
   const orphaned = await tx.query(sql`
     with gone as (delete from block where number > ${ancestorNumber} returning number, hash)
     insert into orphaned_block (reorg_id, number, hash) select ${reorgId}, number, hash from gone returning number`);
-  await markOrphaned(tx, { reorgId, isOrphaned: isAbove(tx, ancestorNumber, tip), now });
+  await markOrphaned(tx, { reorgId, isOrphaned: isAbove(tx, ancestorNumber, tip), readNow });
   return { reorgId, orphanedCount: orphaned.length };
 }
 
@@ -40,7 +40,7 @@ export async function beginMissedReorgs(tx: Tx, reorgIds: readonly number[], now
     );
     if (reorg === undefined) throw new Error(`reorg ${reorgId} is missing`);
     const isOrphaned = sql`n.block_number > ${reorg.ancestor_number} and n.reorg_id is null${inReach(tx, sql`n.shard_id`)}`;
-    await markOrphaned(tx, { reorgId, isOrphaned, now });
+    await markOrphaned(tx, { reorgId, isOrphaned, readNow: () => now });
   }
 }
 
@@ -53,7 +53,7 @@ export async function orphanNotifications(
   { isOrphaned, tip, now }: { isOrphaned: Sql; tip: BlockId; now: Date },
 ): Promise<{ reorgId: number; marked: Marked[] }> {
   const reorgId = await insertReorg(tx, tip.number, now);
-  const marked = await markOrphaned(tx, { reorgId, isOrphaned, now });
+  const marked = await markOrphaned(tx, { reorgId, isOrphaned, readNow: () => now });
   // A removal notice names the block with which its transfer was sent.
   const numbers = [...new Set(marked.map(({ blockNumber }) => blockNumber))];
   await tx.query(sql`
@@ -90,9 +90,10 @@ type MarkedRow = { shard_id: number; id: number; block_number: number };
 
 async function markOrphaned(
   tx: Tx,
-  { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
+  { reorgId, isOrphaned, readNow }: { reorgId: number; isOrphaned: Sql; readNow(): Date },
 ): Promise<Marked[]> {
   await lockOrphaned(tx, isOrphaned);
+  const now = readNow();
   const rows =
     tx.isDistributed === true
       ? await markInShards(tx, { reorgId, isOrphaned, now })

@@ -143,6 +143,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('a transfer whose retry was due while the reorg waited for its locks gets a removal notice', async () => {
+    await begin([transferOf()]);
+    await attempt(1, false);
+    // The attempt did not reach the receiver, and its retry is due 5 s later.
+    await database().query(
+      sql`update queue set may_be_seen = false, due_at = ${later(5_000)}, next_retry_at = ${later(5_000)}`,
+    );
+    await leaseDue(database(), { now: later(5_000) });
+    await mine(database(), headerOf(2, 1, 1), [], {
+      reorg: { ancestorNumber: 1, readNow: () => later(5_000) },
+      now: later(10),
+    });
+    const { revision, state } = await onlyRow();
+    assert.deepEqual([revision, state], [1, 'waiting']);
+  });
+
   test('without the setting, delivered transfers of an orphaned block stay processed', async () => {
     await begin([transferOf()], {});
     await attempt(1, true);
