@@ -22,7 +22,10 @@ type Finality = {
   /** Continues with the stored number. */
   resume(finalizedNumber: number): void;
   number(): number;
-  /** Asks the nodes again if the last answer is older than 10 seconds. @throws Fault of the nodes. */
+  /**
+   * Asks the nodes again if the last answer is older than 10 seconds, and waits for slow ones: without an answer, a reorg can't be followed.
+   * @throws Fault of the nodes
+   */
   refresh(tip: BlockId, signal: AbortSignal): Promise<void>;
   /** The same, but nodes that can't answer are asked once in 10 seconds, because blocks would wait for them each time. */
   keepUp(tip: BlockId, signal: AbortSignal): Promise<void>;
@@ -30,6 +33,8 @@ type Finality = {
 
 /** How often the nodes are asked for the final block. */
 const REFRESH_MS = 10_000;
+/** As long as a request to a node may take. */
+const SLOW_NODES_MS = 30_000;
 
 export function createFinality({
   database,
@@ -51,11 +56,11 @@ export function createFinality({
    * The final block never moves back, even if a node's tag does, and is always a stored block. If the tagged block
    * is not stored yet, `finalityDepth` below the tip is a safe substitute, because it is older than the tagged block.
    */
-  async function refresh(tip: BlockId, signal: AbortSignal): Promise<void> {
+  async function refresh(tip: BlockId, signal: AbortSignal, patienceMs?: number): Promise<void> {
     const nowMs = clock.steadyMs();
     if (nowMs - refreshedMs < REFRESH_MS) return;
     askedMs = nowMs;
-    const tagged = await nodes.finalized(signal);
+    const tagged = await nodes.finalized(signal, patienceMs);
     const deep = { number: tip.number - finalityDepth, hash: undefined };
     const named = tagged === undefined || tagged.number > tip.number ? deep : tagged;
     const found = tagged === undefined || (await isStored(named, signal)) ? named.number : 0;
@@ -72,7 +77,7 @@ export function createFinality({
       finalizedNumber = number;
     },
     number: () => finalizedNumber,
-    refresh,
+    refresh: (tip, signal) => refresh(tip, signal, SLOW_NODES_MS),
     async keepUp(tip, signal) {
       if (clock.steadyMs() - askedMs >= REFRESH_MS) await refresh(tip, signal);
     },

@@ -26,6 +26,8 @@ type Options<Answer> = {
 /** Enough for two calls. A node that takes longer has no vote. */
 const IDENTITY_MS_MAX = 5_000;
 const FINALIZED_MS_MAX = 1_000;
+/** Only while fewer than a quorum have answered, so that slow nodes don't hold up blocks for long. */
+const FINALIZED_PATIENCE_MS = 3_000;
 
 /**
  * The genesis hash that a quorum names. Undefined if a quorum has pruned that block, so nothing can be pinned.
@@ -72,19 +74,25 @@ export async function agreeOnGenesis(
 
 /**
  * The newest block that a quorum calls final. Undefined if too few nodes support the `finalized` tag; `ask`
- * returns undefined for a node that doesn't support it.
+ * returns undefined for a node that doesn't support it. `patienceMs`: how long it waits for a quorum.
  * @throws Fault `unavailable` if too few of the nodes that may support the tag answer
  */
 export async function agreeOnFinalized(
   { nodes, quorum, clock, ask }: Options<BlockHeader | undefined>,
   signal: AbortSignal,
+  patienceMs = FINALIZED_PATIENCE_MS,
 ): Promise<Finalized | undefined> {
   const needed = quorum.needed();
   const prompt = nodes.filter((node) => !isOverdue(node, clock.now().getTime()));
   const known = prompt.filter(({ capabilities }) => capabilities !== undefined);
   // If the other nodes suffice, don't wait for a node that has not answered yet.
   const voters = known.length >= needed ? known : prompt;
-  const answers = [...(await gather({ clock, signal, voters, ask, ms: FINALIZED_MS_MAX })).values()];
+  const atLeast = {
+    ms: patienceMs,
+    isMet: (some: ReadonlyMap<Node, BlockHeader | undefined | Fault>) =>
+      [...some.values()].filter((answer) => !(answer instanceof Fault)).length >= needed,
+  };
+  const answers = [...(await gather({ clock, signal, voters, ask, ms: FINALIZED_MS_MAX, atLeast })).values()];
   const faults = answers.filter((answer) => answer instanceof Fault);
   const headers = answers.flatMap((answer) => (answer instanceof Fault ? [] : (answer ?? [])));
   const lowest = headers.sort((one, other) => other.number - one.number)[needed - 1];

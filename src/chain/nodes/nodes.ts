@@ -101,9 +101,9 @@ export type ChainNodes = {
   ): Promise<T>;
   /**
    * The newest height that a quorum reports as finalized, with the hash if its nodes name the same block.
-   * Undefined if too few nodes support the `finalized` tag.
+   * Undefined if too few nodes support the `finalized` tag. `patienceMs`: how long it waits for a quorum; 3 s unless given.
    */
-  finalized(signal: AbortSignal): Promise<Finalized | undefined>;
+  finalized(signal: AbortSignal, patienceMs?: number): Promise<Finalized | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
   isPushed(): boolean;
   /** The number of the last head. Undefined before the first one. */
@@ -179,7 +179,8 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     agree: voting.agree,
     areConfirmed: voting.areConfirmed,
     agreement: voting.status,
-    finalized: (signal) => agreeOnFinalized({ nodes, quorum, clock, ask: reader.finalized }, signal),
+    finalized: (signal, patienceMs) =>
+      agreeOnFinalized({ nodes, quorum, clock, ask: reader.finalized }, signal, patienceMs),
     // An unsound node would push heads that are not followed, and hide that the others must be polled.
     isPushed: () =>
       sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),

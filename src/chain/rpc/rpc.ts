@@ -277,9 +277,9 @@ function readAnswers(
       throw new Fault('inconsistent', `${name} answered one call of a batch twice`);
     byId.set(answer.id, parseAnswer(answer, redact));
   }
-  // A node that doesn't support batches answers with one error whose id is null. A result without an id can only
-  // belong to a single call.
-  const nameless = byId.get(null);
+  // A node that doesn't support batches answers with one error whose id is null, and a gateway with one that has none. A result without an
+  // id can only belong to a single call.
+  const nameless = byId.get(null) ?? byId.get(undefined);
   const rest = nameless?.ok === true && ids.length > 1 ? undefined : nameless;
   return ids.map((id) => byId.get(id) ?? rest);
 }
@@ -313,8 +313,9 @@ const LACKS_METHOD =
   /method.*(not (be )?(found|available|supported|exist|allowed|enabled|permitted|whitelisted)|unavailable|disabled)|(unsupported|unknown|invalid) method/i;
 
 function parseAnswer(answer: Record<string, unknown>, redact: (text: string) => string): RpcAnswer {
-  if (!isRecord(answer.error)) return { ok: true, result: answer.result };
-  const { code, message, data } = answer.error;
+  const given = answer.error ?? undefined;
+  if (given === undefined) return { ok: true, result: answer.result };
+  const { code, message, data } = isRecord(given) ? given : { code: 0, message: given, data: undefined };
   const text = typeof message === 'string' ? message : 'an error without a message';
   const error = { code: typeof code === 'number' ? code : 0, message: text.slice(0, MESSAGE_CHARACTERS_MAX) };
   const limit = limitOfError({ ...error, data });

@@ -117,6 +117,16 @@ test('a result without an id answers a single call, and never all calls of a bat
     assert.match(fault.message, /left eth_chainId unanswered/);
   }));
 
+test('an error without an id, or one that is only a text, is an error with its message', () =>
+  withNode(async ({ node, rpc }) => {
+    const refuse = (answer: object) => node.setHttp(() => ({ body: JSON.stringify(answer) }));
+    refuse({ error: { code: -32_001, message: 'invalid api key' } });
+    for (const asked of [rpc.call('eth_chainId', [], signal), rpc.call('eth_blockNumber', [], signal)])
+      assert.match((await faultOf(asked)).message, /invalid api key/);
+    refuse({ id: null, error: 'method not allowed' });
+    assert.match((await faultOf(rpc.call('eth_chainId', [], signal))).message, /method not allowed/);
+  }));
+
 test('a missing method is distinguished from a failing one', () =>
   withNode(async ({ node, rpc }) => {
     node.methods.eth_blockNumber = () => {
