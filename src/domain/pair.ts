@@ -22,7 +22,7 @@ export type Pair = {
 /** Where the USD price of a token comes from. Undefined if it has no price; it then counts as worth 0 (spec 4.3). */
 export type TokenValue =
   | { fixed: Decimal }
-  /** The symbol of its price feed, and the age beyond which a price of that feed isn't used. */
+  /** The symbol of its price feed, and the age beyond which a price of that feed isn't used: 0 if the feed was removed. */
   | { asset: string; maxAgeMs?: number }
   | undefined;
 
@@ -98,13 +98,21 @@ export function isCounted(value: { maxAgeMs?: number }, observedAt: Date, at: Da
 }
 
 /**
- * The prices of a pair's tokens. Undefined if its price source has no price, while a pair without any price source counts as
- * worth 0.
+ * The prices of a pair's tokens. Undefined if a price is missing that a fixed value or a feed should give: a price from the pool in its
+ * place could be moved by a trade. A token with a removed feed has no source, but a pair with only such tokens has no value either, while
+ * a pair without any counts as worth 0.
  */
-export function poolPrices(pair: ValuedPair, { usd0, usd1 }: SidePrices): SidePrices | undefined {
-  const isUnpriced = usd0 === undefined && usd1 === undefined && (pair.value0 ?? pair.value1) !== undefined;
-  return isUnpriced ? undefined : { usd0, usd1 };
+export function poolPrices(
+  { value0, value1 }: ValuedPair,
+  { usd0, usd1 }: SidePrices,
+): SidePrices | undefined {
+  const isMissing = (hasSource(value0) && usd0 === undefined) || (hasSource(value1) && usd1 === undefined);
+  const isUnpriced = usd0 === undefined && usd1 === undefined && (value0 ?? value1) !== undefined;
+  return isMissing || isUnpriced ? undefined : { usd0, usd1 };
 }
+
+/** A removed feed gives no price of any age. */
+const hasSource = (value: TokenValue) => value !== undefined && ('fixed' in value || value.maxAgeMs !== 0);
 
 /** The USD value of a swap: the amounts of the valued token that went in and out, at this price. */
 export function swapValue(

@@ -71,6 +71,20 @@ test('a trade leaves the value of an LP token as it was, also if a feed has the 
   }
 });
 
+test('an LP token has no value while one of two feeds has no price, but a removed feed is no feed', () => {
+  const pair = { ...pairOf(), value0: { asset: 'SOL' }, value1: { asset: 'ETH' }, areIndependent: true };
+  const [usd0, usd1] = [decimal('1'), decimal('2500')];
+  const none = undefined;
+  assert.equal(poolPrices(pair, { usd0: none, usd1 }), undefined);
+  assert.equal(poolPrices(pair, { usd0, usd1: none }), undefined);
+  assert.equal(poolPrices({ ...pair, value0: { fixed: usd0 } }, { usd0, usd1: none }), undefined);
+  const removed = { asset: 'SOL', maxAgeMs: 0 };
+  assert.deepEqual(poolPrices({ ...pair, value0: removed }, { usd0: none, usd1 }), { usd0: none, usd1 });
+  assert.equal(poolPrices({ ...pair, value0: removed }, { usd0: none, usd1: none }), undefined);
+  assert.equal(poolPrices({ ...pair, value0: removed, value1: none }, { usd0: none, usd1: none }), undefined);
+  assert.deepEqual(poolPrices({ ...pair, value0: none }, { usd0: none, usd1 }), { usd0: none, usd1 });
+});
+
 test('a side without a price counts as much as the other one', () => {
   const pool = { reserve0: 1n, reserve1: coins(10), supply: coins(5) };
   const prices = { usd0: undefined, usd1: decimal('3') };
