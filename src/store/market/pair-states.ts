@@ -86,40 +86,34 @@ export async function findPairStateOfBlock(
   return row && toState(row);
 }
 
-/** Limit of the states in one average: an hour of blocks at a quarter of a second each. */
-const AVERAGED_STATES_MAX = 14_400;
-
 /**
  * The time-weighted average price of a pair: the same as the difference of two price*CumulativeLast values, without their
- * rounding. Undefined if the state at `from` is unknown or not covered, if the pair had no reserves at some time, or if it has more states than
- * `AVERAGED_STATES_MAX`.
+ * rounding. Undefined if the state at `from` is unknown or not covered, or if the pair had no reserves at some time. The database adds up,
+ * because a fast chain has many: 14,400 states (an hour of one each 0.25 s) took 20 ms, in PGlite 40 ms, and those of a day 0.6 and 1 s.
  */
 export async function findAveragePairPrice(
   db: Db,
   pairId: number,
   { from, to }: { from: Date; to: Date },
 ): Promise<Decimal | undefined> {
-  const [first] = await db.query<Row>(sql`
-    select ${columns} from pair_state s where pair_id = ${pairId} and mined_at <= ${from} and ${isCovered(sql`s`)}
-    order by mined_at desc, block_number desc limit 1`);
-  const rows = await db.query<Row>(sql`
-    select ${columns} from pair_state where pair_id = ${pairId} and mined_at > ${from} and mined_at <= ${to}
-    order by mined_at, block_number limit ${AVERAGED_STATES_MAX + 1}`);
-  if (first === undefined || rows.length > AVERAGED_STATES_MAX) return undefined;
-  return averagePrice([{ ...toState(first), minedAt: from }, ...rows.map(toState)], to);
-}
-
-function averagePrice(states: readonly PairState[], to: Date): Decimal | undefined {
-  let weighted = decimal('0');
-  let weightMs = 0;
-  for (const [index, { price, minedAt }] of states.entries()) {
-    const lastedMs = (states[index + 1]?.minedAt ?? to).getTime() - minedAt.getTime();
-    if (lastedMs === 0) continue;
-    if (price === undefined) return undefined;
-    weighted = weighted.plus(price.times(lastedMs));
-    weightMs += lastedMs;
-  }
-  return weightMs === 0 ? states.at(-1)?.price : weighted.div(weightMs);
+  const [row] = await db.query<{ weighted: string | null; is_known: boolean | null }>(sql`
+    with state as (
+      (select ${from}::timestamptz as begun_at, block_number, price from pair_state s
+      where pair_id = ${pairId} and mined_at <= ${from} and ${isCovered(sql`s`)}
+      order by mined_at desc, block_number desc limit 1)
+      union all
+      select mined_at, block_number, price from pair_state
+      where pair_id = ${pairId} and mined_at > ${from} and mined_at <= ${to}
+    ), span as (
+      select begun_at, price,
+        lead(begun_at, 1, ${to}::timestamptz) over (order by begun_at, block_number) - begun_at as lasted
+      from state
+    )
+    select sum(price * extract(epoch from lasted) * 1000) as weighted,
+      min(begun_at) = ${from} and bool_and(price is not null) as is_known
+    from span where lasted > interval '0'`);
+  if (row?.is_known !== true || row.weighted === null) return undefined;
+  return decimal(row.weighted).div(to.getTime() - from.getTime());
 }
 
 /** `hour` is its beginning. */

@@ -59,6 +59,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await average(9_000, 60_000), undefined, 'nothing is known before the first block');
   });
 
+  test('an average counts each of the states, however many a fast chain has, and no state that was in force for no time', async () => {
+    const count = 15_000;
+    // Five blocks in each millisecond: only the last one of them is in force, and the others have no reserves.
+    await database().query(sql`
+      insert into pair_state (pair_id, block_number, mined_at, reserve0, reserve1, price, supply_change)
+      select ${PAIR}, n, ${later(0)}::timestamptz + n / 5 * interval '1 ms', 1, 1,
+        case when n % 5 = 4 then (n / 5)::numeric + 1e-36 end, 0
+      from generate_series(0, ${count - 1}::integer) as n`);
+    const average = await findAveragePairPrice(database(), PAIR, { from: later(0), to: later(count / 5) });
+    // The mean of 0 to 2,999.
+    assert.equal(textOf(average), '1499.500000000000000000000000000000000001');
+  });
+
   test('a state from before the pair was followed again is no current one, and starts no average', async () => {
     await database().transaction((tx) => insertPairStates(tx, [stateOf(10, '1')]));
     const begin = (backfillNumber: number | null) =>
