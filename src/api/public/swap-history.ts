@@ -9,16 +9,24 @@ import { type Decimal, exactNumber, exactNumberOrNull } from '../../core/decimal
 import { Fault } from '../../core/fault.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
 import { isCounted, poolPrices, poolValue, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
+import { findTipTimes } from '../../store/blocks/blocks.ts';
 import type { Database, Db } from '../../store/db/db.ts';
 import { findPairStateAt, listHourStates } from '../../store/market/pair-states.ts';
-import { listFollowingEnds } from '../../store/market/pairs.ts';
+import { areStatesUpToDate, findReadPairs, listFollowingEnds } from '../../store/market/pairs.ts';
 import { listVolumeHours } from '../../store/market/swaps.ts';
 import { listPrices } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
 import { createRoom } from '../http/memory-queue.ts';
 import { limitParameter } from '../http/paging.ts';
 import { type Parsed, parameter } from '../http/parameters.ts';
-import { addPublicRoute, json } from '../http/public.ts';
+import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
+import {
+  BEHIND_SECONDS,
+  completeHeader,
+  staleHeader,
+  withCompleteness,
+  withHistoryStaleness,
+} from './pair-freshness.ts';
 import { getPair, PAIR_ID, pairErrors } from './pair-parameter.ts';
 
 const CACHE_SECONDS = 60;
@@ -61,20 +69,30 @@ const ValueHour = Type.Object({
       'USD for both reserves at the prices in force then; null while a price or the reserves are unknown.',
   }),
   reserves_known: Type.Boolean({
-    description: 'False while the pair was not followed, unless a backfill has read that time.',
+    description:
+      'False while the pair was not followed, unless a backfill has read that time, and for hours that end after the newest stored block while that is old.',
   }),
 });
 
 /** Up to `limit` hours, from `from` up to but not including `to`. */
 type Range = { from: Date; to: Date; limit: number };
-type Options = { database: Database; clock: Clock; pairs: ReadonlyMap<string, ValuedPair> };
+type Source = { database: Database; clock: Clock };
+type Options = Source & { pairs: ReadonlyMap<string, ValuedPair> };
 
 /** `pairs` by id. */
 export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Options): void {
-  /** `list` returns one object for each hour. */
   function addHistory(
-    { name, ...route }: { name: string; summary: string; answer: TSchema; example: unknown },
-    list: (pair: ValuedPair, range: Range) => Promise<{ hour: Date }[]>,
+    {
+      name,
+      ...route
+    }: {
+      name: string;
+      summary: string;
+      answer: TSchema;
+      example: unknown;
+      answerHeaders: Record<string, string>;
+    },
+    compute: (source: Source, pair: ValuedPair, range: Range) => Promise<PublicAnswer>,
   ): void {
     const inTurn = createTurns(clock);
     addPublicRoute(api, {
@@ -86,10 +104,7 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
       at: () => ceilHour(clock.now()),
       async compute(given, now) {
         const pair = getPair(pairs, given.pair_id, 'Pair not found');
-        return inTurn(async () => {
-          const hours = await list(pair, rangeOf(given, now));
-          return json(hours.map(({ hour, ...figures }) => ({ hour: hour.toISOString(), ...figures })));
-        });
+        return inTurn(() => compute({ database, clock }, pair, rangeOf(given, now)));
       },
     });
   }
@@ -100,13 +115,9 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
       example: [{ hour: '2026-01-31T12:00:00.000Z', volume: 1250.5, swaps: 12 }],
       summary: 'USD swap volume of a pair by the hour',
       answer: Type.Array(VolumeHour),
+      answerHeaders: completeHeader('the history has the swaps of the blocks read so far'),
     },
-    async ({ id }, range) =>
-      (await listVolumeHours(database, id, range)).map(({ hour, usdValue, swapCount }) => ({
-        hour,
-        volume: exactNumber(usdValue),
-        swaps: swapCount,
-      })),
+    volumeHistory,
   );
   addHistory(
     {
@@ -114,12 +125,11 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
       example: [{ hour: '2026-01-31T12:00:00.000Z', price: 2500.25 }],
       summary: 'Price of a pair at the end of each hour in which it changed',
       answer: Type.Array(PriceHour),
+      answerHeaders: staleHeader(
+        `the history ends there, and the response is cached for ${BEHIND_SECONDS} seconds`,
+      ),
     },
-    async ({ id }, range) =>
-      (await listHourStates(database, id, range)).map(({ hour, price }) => ({
-        hour,
-        price: exactNumberOrNull(price),
-      })),
+    priceHistory,
   );
   addHistory(
     {
@@ -127,16 +137,58 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
       example: [{ hour: '2026-01-31T12:00:00.000Z', value: 5000.5, reserves_known: true }],
       summary: 'USD value of the reserves of a pair at the end of each hour',
       answer: Type.Array(ValueHour),
-    },
-    async (pair, range) =>
-      (await listValueHours(database, pair, { ...range, now: clock.now() })).map(
-        ({ hour, value, areReservesKnown }) => ({
-          hour,
-          value: exactNumberOrNull(value),
-          reserves_known: areReservesKnown,
-        }),
+      answerHeaders: staleHeader(
+        `the reserves at the end of later hours are unknown, and the response is cached for ${BEHIND_SECONDS} seconds`,
       ),
+    },
+    valueHistory,
   );
+}
+
+/** Each history reads first how far the stored blocks reach, so that it includes every block up to there. */
+async function volumeHistory(
+  { database, clock }: Source,
+  { id }: ValuedPair,
+  range: Range,
+): Promise<PublicAnswer> {
+  const read = await findReadPairs(database, [id], clock.now());
+  const hours = (await listVolumeHours(database, id, range)).map(({ hour, usdValue, swapCount }) => ({
+    hour,
+    volume: exactNumber(usdValue),
+    swaps: swapCount,
+  }));
+  return withCompleteness(json(hours), read.has(id));
+}
+
+async function priceHistory(
+  { database, clock }: Source,
+  { id }: ValuedPair,
+  range: Range,
+): Promise<PublicAnswer> {
+  const isUpToDate = await areStatesUpToDate(database, clock.now());
+  const hours = (await listHourStates(database, id, range)).map(({ hour, price }) => ({
+    hour,
+    price: exactNumberOrNull(price),
+  }));
+  return withHistoryStaleness(json(hours), isUpToDate);
+}
+
+async function valueHistory(
+  { database, clock }: Source,
+  pair: ValuedPair,
+  range: Range,
+): Promise<PublicAnswer> {
+  const now = clock.now();
+  const isUpToDate = await areStatesUpToDate(database, now);
+  const knownUntil = isUpToDate ? now : (await findTipTimes(database))?.minedAt;
+  const hours = (await listValueHours(database, pair, { ...range, now, knownUntil })).map(
+    ({ hour, value, areReservesKnown }) => ({
+      hour,
+      value: exactNumberOrNull(value),
+      reserves_known: areReservesKnown,
+    }),
+  );
+  return withHistoryStaleness(json(hours), isUpToDate);
 }
 
 /** All share one account of the room. */
@@ -167,12 +219,13 @@ type HourValue = { hour: Date; value: Decimal | undefined; areReservesKnown: boo
 
 /**
  * The value of the reserves at the end of each hour that has begun, from the first hour with a known state on. A pair keeps its
- * reserves through hours without a change, but prices go on. After following ended, they are unknown until the next stored state.
+ * reserves through hours without a change, but prices go on. After following ended, they are unknown until the next stored state, and
+ * always after `knownUntil`.
  */
 async function listValueHours(
   db: Db,
   pair: ValuedPair,
-  { from, to, limit, now }: Range & { now: Date },
+  { from, to, limit, now, knownUntil }: Range & { now: Date; knownUntil: Date | undefined },
 ): Promise<HourValue[]> {
   const changes = await listHourStates(db, pair.id, { from, to, limit });
   let state = await findPairStateAt(db, pair.id, from);
@@ -188,7 +241,8 @@ async function listValueHours(
     const hour = new Date(first.getTime() + index * HOUR_MS);
     const end = new Date(Math.min(hour.getTime() + HOUR_MS - 1, now.getTime()));
     state = changeOf.get(hour.getTime()) ?? state;
-    const isKnown = state !== undefined && !hasEnded(ends, { after: state.minedAt, until: end });
+    const isReached = knownUntil !== undefined && end <= knownUntil;
+    const isKnown = isReached && state !== undefined && !hasEnded(ends, { after: state.minedAt, until: end });
     return { hour, state: isKnown ? state : undefined, end };
   });
   const times = hours.map(({ end }) => end);

@@ -12,9 +12,9 @@ import { areStatesUpToDate, findReadPairs } from '../../store/market/pairs.ts';
 import { sumSwapValue } from '../../store/market/swaps.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
-import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
+import { addPublicRoute, json } from '../http/public.ts';
+import { completeHeader, staleHeader, withCompleteness, withStaleness } from './pair-freshness.ts';
 import { getPair, PAIR_ID, pairErrors } from './pair-parameter.ts';
-import { STALE_HEADER } from './prices.ts';
 import { addSwapHistoryRoutes } from './swap-history.ts';
 import { addSwapListRoute } from './swap-list.ts';
 
@@ -25,16 +25,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const CACHE_SECONDS = 60;
 /** How long an old LP value is still served while a new one is computed. */
 const STALE_SECONDS = 60;
-const INCOMPLETE_SECONDS = 5;
-const COMPLETE_HEADER = 'chainbell-volume-complete';
-const answerHeaders = {
-  [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still to be read, or the newest stored block is older than 5 minutes and not known to be the head. Then vol24h covers the blocks read so far, and is cached for ${INCOMPLETE_SECONDS} seconds.`,
-};
-
-const lpHeaders = {
-  [STALE_HEADER]:
-    '`true` while the newest stored block is older than 5 minutes and not known to be the head. Then both figures are of that time.',
-};
+const answerHeaders = completeHeader('vol24h covers the blocks read so far');
 
 const Volume = Type.Object({
   vol24h: Type.Number({ description: 'USD swap volume over the past 24 hours.' }),
@@ -145,7 +136,7 @@ function addLpValue(api: Api, options: PairRoutes): void {
     parameters: { pair_id: PAIR_ID },
     hasFewKeys: true,
     answer: LpValue,
-    answerHeaders: lpHeaders,
+    answerHeaders: staleHeader('both figures are of that time'),
     cacheSeconds: CACHE_SECONDS,
     staleSeconds: STALE_SECONDS,
     async compute({ pair_id: id }) {
@@ -156,7 +147,7 @@ function addLpValue(api: Api, options: PairRoutes): void {
       if (now?.price === undefined || lpPriceInUsd === undefined)
         throw new Fault('not_found', 'Price not found');
       const figures = { latestPrice: exactNumber(now.price), lpPriceInUsd: exactNumber(lpPriceInUsd) };
-      return { ...json({ ...figures, pair: pair.name }), headers: { [STALE_HEADER]: String(!isUpToDate) } };
+      return withStaleness(json({ ...figures, pair: pair.name }), isUpToDate);
     },
   });
 }
@@ -226,10 +217,3 @@ async function lpPriceOf(
   const prices = poolPrices(pair, { usd0, usd1 });
   return prices && lpPrice(pair, { ...now, supply: supplyWithFee(now.supply, now) }, prices);
 }
-
-/** A volume whose 24 hours are still being read grows, so its response is cached only briefly. */
-const withCompleteness = (answer: PublicAnswer, isComplete: boolean): PublicAnswer => ({
-  ...answer,
-  headers: { [COMPLETE_HEADER]: String(isComplete) },
-  ...(!isComplete && { cacheSecondsMax: INCOMPLETE_SECONDS }),
-});

@@ -13,7 +13,7 @@ import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { advanceBackfill, findBackfill, followPairs } from '../../../src/store/market/pairs.ts';
 import { insertSwaps, type PricedSwap } from '../../../src/store/market/swaps.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
-import { addressOf, hashOf, headerOf, later, noon } from '../../kit/chain-story.ts';
+import { addressOf, hashOf, headerOf, later, mine, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { addFollowedPair } from '../../kit/pair-story.ts';
 import { createApiStory } from '../api-story.ts';
@@ -353,6 +353,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('the value of a pair is that of its reserves at the end of each hour, at the prices in force then', async () => {
     const { ask } = tell();
+    await follow({ ...headerOf(2), minedAt: noon });
     for (const [usd, ms] of [
       ['2000', -3 * HOUR_MS],
       ['3000', -HOUR_MS - 1],
@@ -386,9 +387,36 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(worthlessValues, []);
   });
 
+  test('while following is behind, histories end with the newest stored block, and say so', async () => {
+    const { ask, clock } = tell();
+    await price('2000', -9 * HOUR_MS);
+    await follow({ ...headerOf(2), minedAt: later(-2 * HOUR_MS) });
+    await stateOf(1, { reserve0: coins(7), reserve1: coins(1), price: '1', ms: -4 * HOUR_MS });
+    const see = async (kind: string) => {
+      const { json, headers } = await ask('GET', `/api/swap/${kind}-history/1`);
+      const names = ['chainbell-volume-complete', 'chainbell-price-stale', 'cache-control'];
+      return { json, headers: names.map((name) => headers[name]) };
+    };
+    const [none, brief, usual] = [undefined, 'public, max-age=5', 'public, max-age=60'];
+    const values = async () => {
+      const { json, headers } = await see('value');
+      return { headers, known: (json as { reserves_known: boolean }[]).map((one) => one.reserves_known) };
+    };
+    assert.deepEqual(await values(), { headers: [none, 'true', brief], known: [true, true, false, false] });
+    assert.deepEqual((await see('price')).headers, [none, 'true', brief]);
+    assert.deepEqual((await see('volume')).headers, ['false', none, brief]);
+    await database().query(sql`update block set mined_at = ${noon}`);
+    await database().query(sql`update pair set backfill_number = null`);
+    clock.advance(5_000);
+    assert.deepEqual(await values(), { headers: [none, 'false', usual], known: Array(5).fill(true) });
+    assert.deepEqual((await see('price')).headers, [none, 'false', usual]);
+    assert.deepEqual((await see('volume')).headers, ['true', none, usual]);
+  });
+
   /** The hourly values of pair 1, which is left out for 10 hours and then for 34. The newest 24 hours of each are read if backfills end. */
   async function valuesWithGaps({ isRead }: { isRead: boolean }): Promise<(number | null)[]> {
     const { ask } = tell();
+    await mine(database(), { ...headerOf(7), minedAt: noon }, []);
     await price('2000', -100 * HOUR_MS);
     const followAt = (pairs: readonly ValuedPair[], number: number, ms: number) =>
       database().transaction(async (tx) => {
