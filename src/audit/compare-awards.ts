@@ -9,13 +9,14 @@ import { ofKind } from '../domain/points/activity.ts';
 import type { Rules } from '../domain/points/rules.ts';
 import { dayOf, startOf } from '../domain/points/window.ts';
 import { capAwards, dayKey } from '../ingest/points/cap-awards.ts';
+import { fedPricesOf } from '../ingest/points/environment.ts';
 import type { PendingAward } from '../ingest/points/pending-awards.ts';
 import { awardEvents, loadReferrers } from '../ingest/points/points.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import type { StoredBlock } from '../store/audit/comparison.ts';
 import type { Db } from '../store/db/db.ts';
 import { listAwardsOf, listRulesBefore, sumUserDaysBefore } from '../store/points/awards.ts';
-import { listPricesById } from '../store/prices/prices.ts';
+import { listPrices } from '../store/prices/prices.ts';
 import { type ComparisonOutcome, type Difference, differenceOf } from './compare.ts';
 
 type AwardSide = {
@@ -63,14 +64,15 @@ export async function compareAwards(
       const own = derived.get(keyOf(award));
       derived.delete(keyOf(award));
       const changes = own && changesOf(award, own);
-      if (own === undefined || changes === undefined)
+      if (changes?.length === 0) compared.equal += 1;
+      else if (await mayHaveOtherPrice(snapshot, rules, award, block)) compared.outcomes.push('price_new');
+      else if (changes === undefined)
         compared.outcomes.push(difference('unexpected', award, 'the rules give no such award'));
-      else if (changes.length === 0) compared.equal += 1;
-      else if (await mayHaveOtherPrice(snapshot, own, block)) compared.outcomes.push('price_new');
       else compared.outcomes.push(difference('changed', award, changes.join(', ')));
     }
   }
-  compared.outcomes.push(...(await judgeMissing(snapshot, [...derived.values()])));
+  for (const award of derived.values())
+    compared.outcomes.push(await judgeMissing(snapshot, rules, award, storedBlocks));
   return compared;
 }
 
@@ -104,23 +106,41 @@ async function loadEarnedBefore(snapshot: Db, pendingAwards: readonly PendingAwa
 }
 
 /** A rule without earlier awards may have been configured after the block was stored. */
-async function judgeMissing(snapshot: Db, missing: readonly Award[]): Promise<ComparisonOutcome[]> {
-  const outcomes: ComparisonOutcome[] = [];
-  for (const award of missing) {
-    const isOld = (await listRulesBefore(snapshot, [award], award.block?.number ?? 0)).length > 0;
-    const message = `${decimalText(award.points)} points for ${award.user} are not stored`;
-    outcomes.push(isOld ? difference('missing', award, message) : 'rule_new');
-  }
-  return outcomes;
+async function judgeMissing(
+  snapshot: Db,
+  rules: Rules,
+  award: Award,
+  storedBlocks: ReadonlyMap<number, StoredBlock>,
+): Promise<ComparisonOutcome> {
+  const number = award.block?.number ?? 0;
+  const block = storedBlocks.get(number);
+  const isOld = (await listRulesBefore(snapshot, [award], number)).length > 0;
+  if (!isOld) return 'rule_new';
+  if (block !== undefined && (await mayHaveOtherPrice(snapshot, rules, award, block))) return 'price_new';
+  return difference('missing', award, `${decimalText(award.points)} points for ${award.user} are not stored`);
 }
 
-/** Whether a price that it depends on may have arrived too late for the block's commit. */
-async function mayHaveOtherPrice(snapshot: Db, own: Award, { storedAt }: StoredBlock): Promise<boolean> {
-  const ids = Object.entries(own.inputs).flatMap(([name, value]) =>
-    name.startsWith('price_id.') ? [Number(value)] : [],
-  );
-  const prices = await listPricesById(snapshot, ids);
-  return prices.some(({ observedAt }) => observedAt.getTime() >= storedAt.getTime() - SEEN_MS_MIN);
+/**
+ * Whether a price that its rule needs may have arrived too late for the block's commit. It may also decide whether there is an award, so
+ * this holds for missing and unexpected ones too.
+ */
+async function mayHaveOtherPrice(
+  snapshot: Db,
+  { listeners }: Rules,
+  { rule: id, version }: Award,
+  { minedAt, storedAt }: StoredBlock,
+): Promise<boolean> {
+  const needs = listeners.flatMap((one) => {
+    if (one.kind !== 'event' || one.rule.id !== id || one.rule.version !== version) return [];
+    return [...one.tokens.values()].flatMap((tokens) =>
+      fedPricesOf([one.rule.when, one.rule.points], tokens),
+    );
+  });
+  for (const asset of new Set(needs.map((need) => need.asset))) {
+    const [price] = await listPrices(snapshot, asset, [minedAt]);
+    if (price !== undefined && price.observedAt.getTime() >= storedAt.getTime() - SEEN_MS_MIN) return true;
+  }
+  return false;
 }
 
 const keyOf = ({ txHash, ordinal, rule, version, role }: Award) =>

@@ -170,16 +170,21 @@ function openStory(database: Database) {
   };
 }
 
-/** Checks that verify derives the same awards and sums for any batches of blocks. */
-async function checkVerified(database: Database, story: readonly StoryBlock[]): Promise<void> {
+/** The blocks as verify reads them, those that are stored. */
+async function readAgain(database: Database, story: readonly StoryBlock[]) {
   const stored = await listStoredBlocks(database, { from: 0, to: story.length });
-  const blocks = story.flatMap((block) => {
+  return story.flatMap((block) => {
     const bundle = bundleOf(block, hashOf(0));
     const { header, proved, traced } = bundle;
     const found = stored.get(block.number);
     const own = { header, proved, traced, transfers: [], pairEvents: [], activities: read(bundle) };
     return found === undefined ? [] : [{ read: own, stored: found }];
   });
+}
+
+/** Checks that verify derives the same awards and sums for any batches of blocks. */
+async function checkVerified(database: Database, story: readonly StoryBlock[]): Promise<void> {
+  const blocks = await readAgain(database, story);
   const events = (await listAwardLines(database)).filter((line) => !line.startsWith('hold '));
   for (const size of [1, 2, blocks.length]) {
     let equal = 0;
@@ -196,6 +201,14 @@ async function checkVerified(database: Database, story: readonly StoryBlock[]): 
   assert.ok(first !== undefined && last !== undefined);
   const times = { block: blocks.length, swapsKeptSince: first, first, last };
   assert.deepEqual(await compareSums(database, { pairs: [], ...times }), []);
+}
+
+/** What verify says about the awards of these blocks that are not equal. */
+async function verifyAwards(database: Database, story: readonly StoryBlock[]): Promise<string[]> {
+  const blocks = await readAgain(database, story);
+  const compared = await compareAwards(database, { rules: compiled.rules, blocks, limit: 100 });
+  assert.ok(compared !== 'too many');
+  return compared.outcomes.map((one) => (typeof one === 'string' ? one : `${one.kind} in ${one.block}`));
 }
 
 const person = fc.constantFrom(...people);
@@ -287,27 +300,40 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
     assert.deepEqual(logged, [['points.no_price', { asset: 'GEM', at }]]);
   });
 
+  test('a price that arrived with the block may give or take an award, so verify does not judge it', async () => {
+    const { mine, blocks, transaction } = openStory(database());
+    const [ann] = people;
+    assert.ok(ann !== undefined);
+    const give = async (usd: string, ms: number) =>
+      insertPrice(database(), {
+        ...{ asset: 'GEM', price: decimal(usd), source: 'test' },
+        observedAt: new Date(GENESIS.getTime() + ms),
+      });
+    const buy = () =>
+      mine([{ seconds: 60, transactions: [transaction(ann, { kind: 'bought', amount: 10n ** 18n })] }]);
+    await give('2', 0);
+    await buy();
+    await buy();
+    await give('0.5', 115_000);
+    await buy();
+    await give('2', 175_000);
+    const storedAfter = async (seconds: number) => {
+      await database().query(
+        sql`update block set stored_at = mined_at + ${seconds}::bigint * interval '1 s'`,
+      );
+      return verifyAwards(database(), blocks);
+    };
+    assert.deepEqual(await storedAfter(5), ['price_new', 'price_new'], 'within 10 s of the commit');
+    assert.deepEqual(await storedAfter(6), ['unexpected in 2', 'missing in 3'], 'more than 10 s before it');
+  });
+
   test('verify finds awards that are changed, missing or invented; repair recomputes wrong sums of days and months', async () => {
     const { mine, blocks, transaction } = openStory(database());
     const [ann, ben] = [people[0], people[1]];
     assert.ok(ann !== undefined && ben !== undefined);
     const pay = (amount: bigint) => transaction(ann, { kind: 'paid', user: ann, amount });
     for (const amount of [100n, 200n, 300n]) await mine([{ seconds: 12, transactions: [pay(amount)] }]);
-    const verify = async () => {
-      const stored = await listStoredBlocks(database(), { from: 0, to: blocks.length });
-      const compared = await compareAwards(database(), {
-        ...{ rules: compiled.rules, limit: 100 },
-        blocks: blocks.flatMap((block) => {
-          const bundle = bundleOf(block, hashOf(0));
-          const { header, proved, traced } = bundle;
-          const own = { header, proved, traced, transfers: [], pairEvents: [], activities: read(bundle) };
-          const found = stored.get(block.number);
-          return found === undefined ? [] : [{ read: own, stored: found }];
-        }),
-      });
-      assert.ok(compared !== 'too many');
-      return compared.outcomes.map((one) => (typeof one === 'string' ? one : `${one.kind} in ${one.block}`));
-    };
+    const verify = () => verifyAwards(database(), blocks);
     assert.deepEqual(await verify(), []);
     await database().query(sql`update point set points = points + 1 where block_number = 2`);
     await database().query(sql`update point set user_address = ${toBytes(ben)} where block_number = 3`);
