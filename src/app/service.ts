@@ -37,6 +37,7 @@ import { issueKey } from './issue-keys.ts';
 import { closeServer, listen } from './listen.ts';
 import { START_MS_MAX } from './open-store.ts';
 import { openPriceLoops, type PriceLoops } from './price-feeds.ts';
+import { priceWarnings } from './price-warnings.ts';
 import { createProcessRegistry, type ProcessRegistry } from './process-registry.ts';
 import { createProgramLog } from './program-log.ts';
 import { createPublicView } from './public-view.ts';
@@ -86,7 +87,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const log = options.log ?? createProgramLog(config);
   const active: ReadonlySet<Role> = new Set(options.roles ?? roles);
   warnOfOpenings(config, log);
-  for (const warning of [...chainWarnings(config), ...networkWarnings(config)])
+  for (const warning of [...chainWarnings(config), ...priceWarnings(config), ...networkWarnings(config)])
     log.warn(warning, 'config.warning');
   await using parts = new AsyncDisposableStack();
 

@@ -38,11 +38,13 @@ type Output = { out(text: string): void; err(text: string): void };
 async function check(options: Options, output: Output): Promise<void> {
   const loaded = await load(options, output);
   if (loaded === undefined) return;
-  const [{ chainWarnings }, { networkWarnings, openingWarnings, readCaFile }, { Fault }] = await Promise.all([
-    import('../app/chain-warnings.ts'),
-    import('../app/webhook-opening.ts'),
-    import('../core/fault.ts'),
-  ]);
+  const [{ chainWarnings }, { priceWarnings }, { networkWarnings, openingWarnings, readCaFile }, { Fault }] =
+    await Promise.all([
+      import('../app/chain-warnings.ts'),
+      import('../app/price-warnings.ts'),
+      import('../app/webhook-opening.ts'),
+      import('../core/fault.ts'),
+    ]);
   const name = loaded.file ?? 'environment';
   const problems = await readCaFile(loaded.config).then(
     () => [],
@@ -52,7 +54,12 @@ async function check(options: Options, output: Output): Promise<void> {
     },
   );
   const { config } = loaded;
-  const warnings = [...chainWarnings(config), ...openingWarnings(config), ...networkWarnings(config)];
+  const warnings = [
+    ...chainWarnings(config),
+    ...priceWarnings(config),
+    ...openingWarnings(config),
+    ...networkWarnings(config),
+  ];
   if (problems.length > 0) process.exitCode = exitCodes.config;
   if (options.json === true) {
     const { file } = loaded;

@@ -73,6 +73,23 @@ test('config check warns about networks that are larger than they look, and abou
   ]);
 });
 
+test('config check warns about a token with a fixed value and a feed, which has two prices at once', async () => {
+  const usdt = `USDT: { address: "0x${'a'.repeat(40)}", decimals: 6, usd: 1 }`;
+  const usdc = `USDC: { address: "0x${'b'.repeat(40)}", decimals: 6, usd: 1 }`;
+  const feed = '{ sources: [{ type: fixed, price: "0.99" }] }';
+  using config = writeConfig(
+    `${GOOD.replace(/^prices.*\n/m, '')}tokens: { ${usdt}, ${usdc} }\nprices: { tokens: { USDT: ${feed}, SOL: ${feed} } }\n`,
+  );
+  const { err, exitCode } = await chainbell('config', 'check', '--config', config.file);
+  assert.equal(exitCode, 0);
+  assert.equal(
+    err,
+    `${config.file}: warning: tokens.USDT.usd: is 1, and USDT also has a feed (prices.tokens.USDT). /api/price shows the feed's price, but swaps, LP tokens and points use the fixed one. Keep only one, unless you want both.
+${config.file}: no problems, 1 warning
+`,
+  );
+});
+
 test('config check reports a file of certificate authorities that is missing or holds none, as the start does', async () => {
   const certificate = createAuthority().certificate;
   using config = writeConfig(`${GOOD}webhooks: { caFile: ca.pem }\n`);
