@@ -71,16 +71,22 @@ export function createAnchors(options: AnchorOptions): Anchors {
       }
     },
     async corroborated(number, signal) {
-      const ballot = openBallot<Node, BlockHeader>({
+      // Where hashes are not checked, a node can give the right one with a made-up parent. So they are voted on together.
+      const ballot = openBallot<Node, { hash: Hash; header: BlockHeader }>({
         ...{ clock, signal, lateMs },
         voters: ordered(options),
-        vote: (node, abort) => headerOf(node, number, abort),
+        async vote(node, abort) {
+          const header = await headerOf(node, number, abort);
+          return header && { hash: `${header.hash}${header.parentHash}`, header };
+        },
       });
       try {
         const votes = [...(await ballot.settle(quorum.needed())).values()].flatMap((vote) => vote ?? []);
-        const hashes = votes.map(({ hash }) => hash);
-        const hash = mostNamed(hashes, quorum.needed());
-        return votes.find((vote) => vote.hash === hash);
+        const winner = mostNamed(
+          votes.map(({ hash }) => hash),
+          quorum.needed(),
+        );
+        return votes.find(({ hash }) => hash === winner)?.header;
       } finally {
         ballot.close();
       }

@@ -322,3 +322,21 @@ test('a head costs one request to each node', () =>
       assert.equal(countOf(node, 'eth_chainId'), 3, 'who it is was asked once, and whether it can batch');
     }
   }));
+
+test('a node that gives the right hash with a made-up parent does not decide which block a quorum names', () => {
+  const parentHash = `0x${'fa'.repeat(32)}`;
+  const lying: Methods[string] = ([reference]) => {
+    const found = reference === '0x9' ? blocks[9] : undefined;
+    return found === undefined ? null : { ...found.block, parentHash };
+  };
+  return withNodes(
+    [{ ...complete(), eth_getBlockByNumber: lying }, complete(), complete()],
+    async ({ nodes }) => {
+      const header = await nodes.corroborated(9, signal);
+      assert.deepEqual(
+        [header?.hash, header?.parentHash],
+        [blocks[9]?.block.hash, blocks[9]?.block.parentHash],
+      );
+    },
+  );
+});
