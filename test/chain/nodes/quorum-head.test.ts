@@ -325,18 +325,20 @@ test('a head costs one request to each node', () =>
 
 test('a node that gives the right hash with a made-up parent does not decide which block a quorum names', () => {
   const parentHash = `0x${'fa'.repeat(32)}`;
-  const lying: Methods[string] = ([reference]) => {
-    const found = reference === '0x9' ? blocks[9] : undefined;
-    return found === undefined ? null : { ...found.block, parentHash };
-  };
+  const honest = complete();
+  const lying: Methods[string] = (params) =>
+    params[0] === '0x9' ? { ...blocks[9]?.block, parentHash } : honest.eth_getBlockByNumber?.(params);
   return withNodes(
-    [{ ...complete(), eth_getBlockByNumber: lying }, complete(), complete()],
+    [{ ...honest, eth_getBlockByNumber: lying }, complete(), complete()],
     async ({ nodes }) => {
-      const header = await nodes.corroborated(9, signal);
-      assert.deepEqual(
-        [header?.hash, header?.parentHash],
-        [blocks[9]?.block.hash, blocks[9]?.block.parentHash],
-      );
+      // Which node answers first differs.
+      for (let count = 0; count < 20; count += 1) {
+        const header = await nodes.corroborated(9, signal);
+        assert.deepEqual(
+          [header?.hash, header?.parentHash],
+          [blocks[9]?.block.hash, blocks[9]?.block.parentHash],
+        );
+      }
     },
   );
 });
