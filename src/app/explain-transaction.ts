@@ -15,6 +15,8 @@ import type { Hash } from '../core/hex.ts';
 import { createMetrics } from '../core/metrics.ts';
 import type { Award } from '../domain/award.ts';
 import type { BlockHeader } from '../domain/block.ts';
+import type { Rules } from '../domain/points/rules.ts';
+import { createSenderNeeds } from '../ingest/points/activities.ts';
 import { findBlockHash, findChain, findTip, requireChain } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
 import { listAwards } from '../store/points/awards.ts';
@@ -52,13 +54,14 @@ export async function explainTransaction(
   const limit = startAbort(signal, NODES_MS_MAX);
   try {
     if (chain !== undefined) nodes.pin({ chainId: chain.chainId, genesisHash: chain.genesisHash });
-    const found = await findTransaction(nodes, hash, limit.signal);
+    const rules = rulesOf(config);
+    const found = await findTransaction(nodes, hash, rules, limit.signal);
     if (found === undefined)
       return { awards, transaction: { missing: 'unknown', message: 'the nodes know no such transaction' } };
     const { transaction, block } = found;
     const notStored = await whyNotStored(database, block);
     const logs = await explainLogs(database, {
-      ...{ rules: rulesOf(config), transaction, block, awards, notStored },
+      ...{ rules, transaction, block, awards, notStored },
     });
     return { awards, transaction: { block, succeeded: transaction.succeeded, logs } };
   } catch (error) {
@@ -72,10 +75,11 @@ export async function explainTransaction(
 
 type Found = { transaction: Bundle['transactions'][number]; block: BlockHeader };
 
-/** Reads the whole block, as the follower does; undefined when no block contains the transaction. */
+/** Reads the whole block, and proves it as the follower does; undefined when no block contains the transaction. */
 async function findTransaction(
   nodes: Pick<ChainNodes, 'identify' | 'ask' | 'bundles'>,
   hash: Hash,
+  rules: Rules,
   signal: AbortSignal,
 ): Promise<Found | undefined> {
   await nodes.identify(signal);
@@ -88,7 +92,8 @@ async function findTransaction(
     signal,
   );
   if (blockHash === undefined) return undefined;
-  const [bundle] = await nodes.bundles([blockHash], signal, { parts: 'without traces' });
+  const needsSenders = createSenderNeeds(rules);
+  const [bundle] = await nodes.bundles([blockHash], signal, { parts: 'without traces', needsSenders });
   const transaction = bundle?.transactions.find((one) => one.hash === hash);
   return bundle && transaction && { transaction, block: bundle.header };
 }

@@ -18,7 +18,7 @@ import { createPairReader } from '../ingest/pairs/pair-events.ts';
 import { createPairReadings } from '../ingest/pairs/pair-readings.ts';
 import { createPairPruner } from '../ingest/pairs/pair-retention.ts';
 import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
-import { createActivityReader } from '../ingest/points/activities.ts';
+import { createActivityReader, createSenderNeeds } from '../ingest/points/activities.ts';
 import { createPointsProcessor } from '../ingest/points/points.ts';
 import { createTransferProver } from '../ingest/prove-transfers.ts';
 import { createWorkerCheck, type WorkerCheck } from '../ingest/worker-check.ts';
@@ -90,7 +90,11 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     ...{ database: holdUp.watch(database), nodes: { ...nodes, head: headWatch.head }, clock, log, metrics },
     ...{ chainId, startBlock, confirmations, finalityDepth },
     processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
-    extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
+    extract: {
+      pairEvents: createPairReader(pairs),
+      activities: createActivityReader(rules),
+      needsSenders: createSenderNeeds(rules),
+    },
     backfill: createBackfill({ clock: steadyClock, log, display }),
     checks: verifier,
     filter: { transaction: (work) => holdUp.during(() => filter.transaction(work)) },

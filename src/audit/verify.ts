@@ -8,7 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { type QuorumSetting, quorumOf } from '../domain/quorum.ts';
 import { createPairReader } from '../ingest/pairs/pair-events.ts';
-import { createActivityReader } from '../ingest/points/activities.ts';
+import { createActivityReader, createSenderNeeds } from '../ingest/points/activities.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import { readSnapshot } from '../store/audit/comparison.ts';
 import { findChain, findTip } from '../store/blocks/blocks.ts';
@@ -69,6 +69,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const extract = {
     pairEvents: createPairReader(options.pairs),
     activities: createActivityReader(options.rules),
+    needsSenders: createSenderNeeds(options.rules),
   };
   const compareStored: CompareStored = (read) =>
     whileKept((kept) =>

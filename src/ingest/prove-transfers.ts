@@ -1,6 +1,7 @@
 /**
  * Proof of data that no hash covers, for transfers that match a watched address: the sender of a native transfer by its
- * signature or by agreement of several nodes, an internal transfer by agreement of several tracing nodes.
+ * signature or by agreement of several nodes, an internal transfer by agreement of several tracing nodes. The senders that points
+ * rules use are recovered with the proof of the block; those without a signature are agreed on here.
  */
 import { quantityOf } from '../chain/blocks/bundle.ts';
 import type { Voters } from '../chain/nodes/unhashed-data.ts';
@@ -11,6 +12,7 @@ import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Transfer } from '../domain/block.ts';
+import { readsSender } from '../domain/points/rules.ts';
 import type { MatchedTransfer } from '../store/matching/matching.ts';
 import type { ReadBlock } from './read-block.ts';
 
@@ -23,6 +25,11 @@ type TransferProof = {
    * @throws Fault when too few nodes give the same answer.
    */
   prove(unproved: readonly MatchedTransfer[], signal: AbortSignal): Promise<number | undefined>;
+  /**
+   * Gives activities whose user is a sender without a signature the sender that the nodes agree on.
+   * @throws Fault when too few nodes give the same answer.
+   */
+  proveActivities(signal: AbortSignal): Promise<void>;
 };
 
 type ProverOptions = {
@@ -90,6 +97,9 @@ export function createTransferProver({ voters, recover, log }: ProverOptions): T
         for (const { transfer } of unproved) proved.add(transfer);
         return undefined;
       },
+      async proveActivities(signal) {
+        for (const block of blocks) await correctActivities({ voters, log }, block, signal);
+      },
     };
   };
 }
@@ -133,30 +143,42 @@ async function correctSenders(
   block: ReadBlock,
   signal: AbortSignal,
 ): Promise<Transfer[]> {
-  const senderOf = await agreeOnSenders(voters, block, signal);
+  const agreedSender = await agreeOnSenders({ voters, log }, block, signal);
   const corrected: Transfer[] = [];
   for (const [index, transfer] of block.transfers.entries()) {
-    const { kind, txHash, sender: claimed } = transfer;
+    const { kind, txHash } = transfer;
     if (kind !== 'transaction' || block.senders?.hashes.includes(txHash) === true) continue;
-    const sender = senderOf.get(txHash) ?? claimed;
-    if (sender !== claimed)
-      log.warn(
-        { block: block.header.number, transaction: txHash, sender: claimed, agreed: sender },
-        'sender.outvoted',
-      );
-    const right = { ...transfer, sender };
+    const right = { ...transfer, sender: agreedSender(transfer) };
     block.transfers[index] = right;
     corrected.push(right);
   }
   return corrected;
 }
 
-/** The senders in this block that a quorum of the nodes names, by transaction. */
+async function correctActivities(
+  { voters, log }: Pick<ProverOptions, 'voters' | 'log'>,
+  block: ReadBlock,
+  signal: AbortSignal,
+): Promise<void> {
+  const { activities, senders } = block;
+  const reading = activities.filter(({ listener }) => readsSender(listener));
+  // With proof turned off, no signatures were read.
+  if (reading.length === 0 || senders === undefined || voters.agreement().quorum === 1) return;
+  const recovered = new Set<string>(senders.hashes);
+  const unsigned = new Set(reading.filter(({ txHash }) => !recovered.has(txHash)));
+  if (unsigned.size === 0) return;
+  const agreedSender = await agreeOnSenders({ voters, log }, block, signal);
+  block.activities = activities.map((activity) =>
+    unsigned.has(activity) ? { ...activity, sender: agreedSender(activity) } : activity,
+  );
+}
+
+/** Returns the sender that a quorum of the nodes names for a transaction of this block. */
 async function agreeOnSenders(
-  voters: Voters,
+  { voters, log }: Pick<ProverOptions, 'voters' | 'log'>,
   { header: { number, hash } }: ReadBlock,
   signal: AbortSignal,
-): Promise<Map<Hash, Address>> {
+): Promise<(claim: { txHash: Hash; sender: Address }) => Address> {
   const senders = await voters.agree(
     [{ method: 'eth_getBlockByNumber', params: [quantityOf(number), true] }],
     ([answer], nodeName) => {
@@ -173,5 +195,11 @@ async function agreeOnSenders(
     signal,
     JSON.stringify,
   );
-  return new Map(senders);
+  const senderOf = new Map(senders);
+  return ({ txHash, sender }) => {
+    const agreed = senderOf.get(txHash) ?? sender;
+    if (agreed !== sender)
+      log.warn({ block: number, transaction: txHash, sender, agreed }, 'sender.outvoted');
+    return agreed;
+  };
 }

@@ -1,6 +1,6 @@
 /**
  * Commits blocks, or the switch to another branch, in one transaction. Before that, it proves the data that no hash covers
- * for each transfer that matches a watched address.
+ * for each transfer that matches a watched address, and for each activity.
  */
 import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Clock } from '../core/clock.ts';
@@ -68,6 +68,7 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
   ): ReturnType<ProvedCommit> {
     const prover = unhashedProof?.proverOf(blocks);
     const findUnproved = prover && { findUnproved: prover.findUnproved };
+    await prover?.proveActivities(signal);
     for (;;) {
       const committed = await commitBlocks(database, {
         ...commit,

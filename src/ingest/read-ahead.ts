@@ -136,7 +136,8 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     const startedMs = clock.steadyMs();
     const countBefore = tooLargeCount;
     const isAlone = size.requests === 1;
-    const request = { ...callbacks, isAlone, ...(scrutiny && { scrutiny }) };
+    const { needsSenders } = extract;
+    const request = { ...callbacks, needsSenders, isAlone, ...(scrutiny && { scrutiny }) };
     const fetched = await fetchBlocks(nodes, references, signal, request);
     if (fetched === 'too large') return fetched;
     const { bundles, bytes } = fetched;

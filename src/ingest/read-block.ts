@@ -18,7 +18,7 @@ export type ReadBlock = {
   pairEvents: PairEvents[];
   /** Decoded logs that points rules listen to. */
   activities: Activity[];
-  /** The evidence for the senders of native transfers; undefined if proof is off. */
+  /** The evidence for the senders of native transfers and of `needsSenders`; undefined if proof is off. */
   senders?: SenderEvidence | undefined;
   /** Its transactions, if only one node has confirmed its internal transfers so far; otherwise undefined. */
   unconfirmed?: readonly Hash[] | undefined;
@@ -30,10 +30,16 @@ export type ReadBlock = {
 export type Extract = {
   pairEvents(bundle: Bundle): PairEvents[];
   activities(bundle: Bundle): Activity[];
+  /** The transactions whose senders the activities use. They are proved before the block is stored. */
+  needsSenders(bundle: Bundle): Hash[];
 };
 
 /** Leaves only the transfers. */
-export const extractNothing: Extract = { pairEvents: () => [], activities: () => [] };
+export const extractNothing: Extract = {
+  pairEvents: () => [],
+  activities: () => [],
+  needsSenders: () => [],
+};
 
 export function readBlock(bundle: Bundle, extract: Extract, isCheckedInFull: boolean): ReadBlock {
   return {

@@ -77,10 +77,16 @@ async function fetchStrictly(block: Block, given: Partial<Checks>) {
   const plan = { batch: true, blockReceipts: true, traces: 'none' } as const;
   const { signal } = new AbortController();
   try {
-    return await fetchBundles(rpc, [Number(block.number)], plan, signal, async ({ number }, raw) => ({
-      proved: calibration.judge(`block ${number}`, { ...(await prover.prove(raw)), ...given }),
-      senders: undefined,
-    }));
+    return await fetchBundles(
+      rpc,
+      [Number(block.number)],
+      plan,
+      signal,
+      async ({ header: { number } }, raw) => ({
+        proved: calibration.judge(`block ${number}`, { ...(await prover.prove(raw)), ...given }),
+        senders: undefined,
+      }),
+    );
   } finally {
     await rpc.close();
   }

@@ -35,7 +35,10 @@ export type Setting = {
   /** Runs before the first start of the service. */
   prepare?(early: Pick<Stage, 'chain' | 'nodes' | 'parts' | 'payOn'>): Promise<void>;
   /** Further sections of the configuration. Called when the contracts that they need are on the chain. */
-  sections?(chain: Chain): Promise<NonNullable<Parameters<typeof startTestService>[0]['sections']>>;
+  sections?(
+    chain: Chain,
+    token: Address,
+  ): Promise<NonNullable<Parameters<typeof startTestService>[0]['sections']>>;
 };
 
 /** The fields of /status that stories read. */
@@ -118,7 +121,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   const token = await chain.deploy('DemoToken', 'Fault', 'FLT', 18);
   const splitter = await chain.deploy('Splitter');
   await chain.mintToken(token, { to: chain.accounts[3], amount: 10n ** 30n });
-  const sections = await setting.sections?.(chain);
+  const sections = await setting.sections?.(chain, token);
   await chain.pauseMining();
   const watched = [freshAddress(), freshAddress()] as const;
   let amount = 1000n;

@@ -101,6 +101,50 @@ const inBackfill = ({ name, fault }: Lie): Story => ({
   },
 });
 
+/** The token transfers of each block are the transactions 1 and 3. They have no value, and no watched address names their senders. */
+const forgedUser = both(
+  block((one) => ({ ...one, transactions: change(listOf(one.transactions), 1, { from: STRANGER }) })),
+  receipts((all) => change(all, 1, { from: STRANGER })),
+);
+
+const forgedAward: Story = {
+  name: 'the sender of a transaction without value forged for a points rule, in a backfill, by the first of three nodes',
+  nodes: 3,
+  isPolled: true,
+  async sections(_chain, token) {
+    return {
+      points: {
+        rules: [
+          {
+            ...{ id: 'pay', version: 1, type: 'event', category: 'trading', user: 'tx.from', points: '1' },
+            source: {
+              event: 'Transfer(address indexed from, address indexed to, uint256 value)',
+              contracts: [token],
+            },
+          },
+        ],
+      },
+    };
+  },
+  async tell(stage) {
+    const [node] = stage.nodes;
+    await stage.settled();
+    await stage.service.stop();
+    for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
+    node.inject(forgedUser);
+    await stage.restart();
+    await stage.settled();
+    const users = await stage.service.database.query(
+      sql`select '0x' || encode(user_address, 'hex') as user from point group by 1 order by 1 limit 10`,
+    );
+    // The first account minted the tokens.
+    const [first, , , payer] = stage.chain.accounts;
+    assert.deepEqual(users, [{ user: payer }, { user: first }]);
+    assert.ok(node.struck() > 0, 'the node was not asked for the backfill');
+    node.mend();
+  },
+};
+
 /** Held blocks become old. After a restart such a block looks like a block of a backfill. */
 const disputed: Story = {
   name: 'an internal transfer omitted by the first of two nodes: its block is held, however far the head moves and after a restart',
@@ -242,6 +286,7 @@ const contracts: Story = {
 export const unhashedStories: readonly Story[] = [
   ...[forged, altered, left].map(atHead),
   ...[forged, altered].map(inBackfill),
+  forgedAward,
   disputed,
   reported,
   inReorg(3, 'close to the head'),

@@ -103,7 +103,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           ...createFullChecks({ clock: createTestClock(), log: silentLog(), isSampled: () => false }),
           lied: ({ block }) => void story.suspected.push(block),
         },
-        proverOf: () => ({ findUnproved: () => story.unproved, prove: async ([one]) => one?.block }),
+        proverOf: () => ({
+          findUnproved: () => story.unproved,
+          prove: async ([one]) => one?.block,
+          async proveActivities() {},
+        }),
       },
     });
     const before = await tipHash();

@@ -7,9 +7,14 @@ import { privateKeyToAccount } from 'viem/accounts';
 import type { SenderEvidence } from '../../src/chain/proof/block-checks.ts';
 import { createProver } from '../../src/chain/proof/proof-pool.ts';
 import { encodeTransaction, transactionHash } from '../../src/chain/proof/roots.ts';
+import { Fault } from '../../src/core/fault.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Transfer } from '../../src/domain/block.ts';
+import { parseEventSignature } from '../../src/domain/event-signature.ts';
+import { checkExpression } from '../../src/domain/expression/check.ts';
+import type { Activity } from '../../src/domain/points/activity.ts';
+import type { Listener, UserSource } from '../../src/domain/points/rules.ts';
 import { createTransferProver } from '../../src/ingest/prove-transfers.ts';
 import type { ReadBlock } from '../../src/ingest/read-block.ts';
 import { commitBlocks, findTip } from '../../src/store/blocks/blocks.ts';
@@ -17,6 +22,7 @@ import {
   alice,
   bob,
   carol,
+  hashOf,
   headerOf,
   listNotifications,
   noon,
@@ -50,10 +56,17 @@ const blockOf = (transfers: Transfer[], parts: Partial<ReadBlock> = {}): ReadBlo
   ...parts,
 });
 
-type Said = { quorum?: number; tracingNodes?: number; isConfirmed?: boolean; senders?: [Hash, Address][] };
+type Said = {
+  quorum?: number;
+  tracingNodes?: number;
+  isConfirmed?: boolean;
+  senders?: [Hash, Address][];
+  disagree?: boolean;
+};
 
 /** `asked` lists the questions that the nodes decide. */
-function proverWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders = [] }: Said = {}) {
+function proverWith(said: Said = {}) {
+  const { quorum = 1, tracingNodes = 1, isConfirmed = true, senders = [], disagree = false } = said;
   const asked: string[] = [];
   const { hash, parentHash } = headerOf(1);
   const proverOf = createTransferProver({
@@ -67,6 +80,7 @@ function proverWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders 
       },
       async agree(calls, read) {
         asked.push(String(calls[0]?.method));
+        if (disagree) throw new Fault('unavailable', 'these answer differently');
         const transactions = senders.map(([one, from]) => ({ hash: one, from, to: bob, value: '0x5' }));
         const block = { number: '0x1', hash, parentHash, timestamp: '0x1', transactions };
         return read([{ ok: true, result: block }], 'node');
@@ -74,6 +88,18 @@ function proverWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders 
     },
   });
   return { asked, proverOf };
+}
+
+/** An activity of a rule whose user is the sender, by default of a transaction without a signature. */
+function activityOf(sender: Address, user: UserSource = { kind: 'sender' }): Activity {
+  const event = parseEventSignature('Voted(address voter)');
+  const listener: Listener = {
+    ...{ kind: 'movement', rule: 'votes', index: 0, signature: event, tokens: new Map(), user },
+    ...{ change: checkExpression('1', { what: '', names: new Map(), tokens: new Map() }, 'integer') },
+    when: undefined,
+  };
+  const place = { txHash: hashOf(1), sender, contract: carol, ordinal: 0, logIndex: 0 };
+  return { listener, ...place, values: [bob] };
 }
 
 /** Proves and commits as the follower does. Returns whether the block was stored or must be read again. */
@@ -86,6 +112,7 @@ async function commit(database: Parameters<typeof commitBlocks>[0], block: ReadB
       now: noon,
       findUnproved: proof.findUnproved,
     });
+  await proof.proveActivities(signal);
   let committed = await store();
   let rounds = 0;
   while (committed.outcome === 'unproved') {
@@ -142,6 +169,38 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await watchAddress(database());
     const block = blockOf([transferOf()], { senders: { hashes: [], signed: undefined } });
     assert.deepEqual(await commit(database(), block), { outcome: 'committed', asked: [], rounds: 0 });
+  });
+
+  test('a points rule gets the sender of an unsigned transaction that the nodes agree on', async () => {
+    const activities = [activityOf(alice), activityOf(alice, { kind: 'argument', index: 0 })];
+    const block = blockOf([], { activities, senders: { hashes: [], signed: undefined } });
+    const said: Said = { quorum: 2, senders: [[hashOf(1), carol]] };
+    assert.deepEqual((await commit(database(), block, said)).asked, ['eth_getBlockByNumber']);
+    assert.deepEqual(
+      block.activities.map(({ sender }) => sender),
+      [carol, alice],
+    );
+  });
+
+  test('a block is not stored while the nodes disagree about a sender that a points rule uses', async () => {
+    const block = blockOf([], {
+      activities: [activityOf(alice)],
+      senders: { hashes: [], signed: undefined },
+    });
+    await assert.rejects(commit(database(), block, { quorum: 2, disagree: true }), { code: 'unavailable' });
+    assert.equal(await findTip(database()), undefined);
+  });
+
+  test('no node is asked about a sender that signed, or that no points rule uses', async () => {
+    const senders = { hashes: [hashOf(1)], signed: undefined };
+    const said: Said = { quorum: 2, disagree: true };
+    const signed = blockOf([], { activities: [activityOf(alice)], senders });
+    assert.deepEqual((await commit(database(), signed, said)).asked, []);
+    const ofArgument = activityOf(alice, { kind: 'argument', index: 0 });
+    const { proverOf, asked } = proverWith(said);
+    const unused = blockOf([], { activities: [ofArgument], senders: { hashes: [], signed: undefined } });
+    await proverOf([unused]).proveActivities(signal);
+    assert.deepEqual(asked, []);
   });
 
   test('with several tracing nodes, matched internal transfers are confirmed once for each block', async () => {

@@ -7,7 +7,7 @@ import type { Hash } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { checkBlock, type RawBlock, type SenderEvidence } from '../proof/block-checks.ts';
-import { notVerified, type Verify } from '../proof/verifier.ts';
+import { notVerified } from '../proof/verifier.ts';
 import {
   amount,
   type ChainBlock,
@@ -41,9 +41,12 @@ export type Bundle = {
    * `used` is the header's gas, `traced` the sum of the traces of all transactions. Undefined if either is missing.
    */
   gas?: { used: bigint; traced: bigint } | undefined;
-  /** The evidence for the senders of native transfers. Undefined if proof is off. */
+  /** The evidence for senders. Undefined if proof is off. */
   senders?: SenderEvidence | undefined;
 };
+
+/** @throws Fault `inconsistent` if the block must not be used. */
+type VerifyBundle = (bundle: Bundle, raw: RawBlock) => Promise<Pick<Bundle, 'proved' | 'senders'>>;
 
 /** Larger batches are split, because each call in a batch costs the node work. */
 const BATCH_CALLS_MAX = 60;
@@ -58,7 +61,7 @@ export async function fetchBundles(
   references: readonly BlockReference[],
   plan: FetchPlan,
   signal: AbortSignal,
-  verify: Verify = async () => notVerified,
+  verify: VerifyBundle = async () => notVerified,
 ): Promise<Bundle[]> {
   const calls = references.map((reference) => callsFor(reference, plan));
   const answers = await askAll(rpc, calls.flat(), plan.batch, signal);
@@ -68,9 +71,7 @@ export async function fetchBundles(
     const own = answers.splice(0, calls[index]?.length ?? 0);
     parts.push(await assemble(rpc, reference, own, plan, signal));
   }
-  return Promise.all(
-    parts.map(async ({ bundle, raw }) => ({ ...bundle, ...(await verify(bundle.header, raw)) })),
-  );
+  return Promise.all(parts.map(async ({ bundle, raw }) => ({ ...bundle, ...(await verify(bundle, raw)) })));
 }
 
 function callsFor(reference: BlockReference, plan: FetchPlan): RpcCall[] {

@@ -56,12 +56,16 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
   }
 
   /** Samples the nodes that are known to answer, or all nodes if there are none. */
-  async function calibrate(references: readonly BlockReference[], signal: AbortSignal): Promise<void> {
+  async function calibrate(
+    references: readonly BlockReference[],
+    { needsSenders }: BundleOptions,
+    signal: AbortSignal,
+  ): Promise<void> {
     const now = clock.now().getTime();
     const ordered = byReadiness(nodes, now);
     const known = ordered.filter((node) => node.capabilities !== undefined && !isOverdue(node, now));
     const samplings = (known.length > 0 ? known : ordered).map((node) =>
-      sampleOf({ clock, prepare: reader.prepare }, node, references, signal),
+      sampleOf({ clock, prepare: reader.prepare, needsSenders }, node, references, signal),
     );
     await verifier?.calibrate(samplings);
   }
@@ -69,7 +73,7 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
   function anchoredBy(anchor: Anchor): FetchBundles {
     return async (references, signal, bundleOptions = {}) => {
       const { parts } = bundleOptions;
-      await calibrate(references, signal);
+      await calibrate(references, bundleOptions, signal);
       const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
       const candidates = parts === undefined ? blockNodes() : nodes;
       return firstNode(

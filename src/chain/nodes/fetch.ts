@@ -3,8 +3,9 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
-import type { BlockId, BlockReference } from '../../domain/block.ts';
+import type { BlockReference } from '../../domain/block.ts';
 import { type Bundle, fetchBundles } from '../blocks/bundle.ts';
 import type { RawBlock } from '../proof/block-checks.ts';
 import type { Lie } from '../proof/false-answer.ts';
@@ -18,6 +19,7 @@ import type { Capabilities } from './probe.ts';
  * - `parts` leaves out traces if the caller doesn't need them.
  * - `scrutiny` checks all data that no hash covers, even if it matches no watched address: it recovers all
  *   senders, and other nodes confirm the internal transfers.
+ * - `needsSenders` names the transactions whose senders are always recovered, also without a value.
  * - `onBytes` counts the bytes of the answers of every node.
  * - `onLie` is called for each node that such a check exposes, even if another node then gives the blocks.
  * - `onDispute` is called with a block about which nodes disagree.
@@ -25,6 +27,7 @@ import type { Capabilities } from './probe.ts';
 export type BundleOptions = {
   parts?: 'without traces';
   scrutiny?: 'full';
+  needsSenders?: ((bundle: Bundle) => readonly Hash[]) | undefined;
   onBytes?: OnBytes;
   onLie?: (lie: Lie) => void;
   onDispute?: (block: number) => void;
@@ -64,9 +67,11 @@ export function createFetch({
   blockNodes,
 }: FetchOptions): Fetch {
   const nowMs = () => clock.now().getTime();
-  return async (node, rpc, references, signal, { parts, scrutiny, onBytes }) => {
+  return async (node, rpc, references, signal, { parts, scrutiny, needsSenders, onBytes }) => {
     const scope = scrutiny === 'full' ? 'all' : 'matched';
-    const verify = verifier && ((block: BlockId, raw: RawBlock) => verifier.verify(block, raw, scope));
+    const verify =
+      verifier &&
+      ((bundle: Bundle, raw: RawBlock) => verifier.verify(bundle.header, raw, scope, needsSenders?.(bundle)));
     const counted = onBytes === undefined ? rpc : rpc.counted(onBytes);
     const planOf = (known: Capabilities): Capabilities =>
       parts === undefined ? known : { ...known, traces: 'none' };

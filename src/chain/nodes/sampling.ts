@@ -8,6 +8,7 @@ import { fetchBundles } from '../blocks/bundle.ts';
 import type { Sampling } from '../proof/verifier.ts';
 import { parseHeader } from '../rpc/parse.ts';
 import type { ObservedRpc } from '../rpc/rpc.ts';
+import type { BundleOptions } from './fetch.ts';
 import type { Node } from './node.ts';
 import type { Capabilities } from './probe.ts';
 
@@ -25,7 +26,11 @@ const SAMPLE_MS_MAX = 5_000;
  * Leaves out the genesis block, which is built differently.
  */
 export function sampleOf(
-  { clock, prepare }: { clock: Clock; prepare: Prepare },
+  {
+    clock,
+    prepare,
+    needsSenders,
+  }: { clock: Clock; prepare: Prepare; needsSenders: BundleOptions['needsSenders'] },
   node: Node,
   references: readonly BlockReference[],
   signal: AbortSignal,
@@ -44,7 +49,9 @@ export function sampleOf(
       for (const number of wanted) {
         if (clock.now().getTime() > endsAt) return;
         try {
-          await fetchBundles(node.rpc, [number], plan, signal, verify);
+          await fetchBundles(node.rpc, [number], plan, signal, (bundle, raw) =>
+            verify(bundle.header, raw, 'matched', needsSenders?.(bundle)),
+          );
         } catch (error) {
           if (!(error instanceof Fault)) throw error;
         }

@@ -36,9 +36,9 @@ export type CheckResult = 'holds' | 'fails' | 'unknown' | 'none';
 export type SenderScope = 'all' | 'matched';
 
 /**
- * The native transfers whose sender can be recovered, by transaction hash. `signed` has the signed data of all
- * of them as consecutive bytes, in the order of `hashes`. The data of one ends before its entry in `ends`. `signed`
- * is undefined if all senders were recovered with the block.
+ * The transactions whose sender can be recovered, by hash: native transfers, and others whose senders were needed. `signed` has the signed
+ * data of all of them as consecutive bytes, in the order of `hashes`. The data of one ends before its entry in `ends`.
+ * `signed` is undefined if all senders were recovered with the block.
  */
 export type SenderEvidence = {
   hashes: readonly string[];
@@ -59,7 +59,7 @@ export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly Fo
 export type Checks = Record<CheckName, CheckResult> & {
   isEmpty: boolean;
   unencodableTypes: readonly string[];
-  /** Set if the chain made up the signature of a native transfer. Then `unencodableTypes` has `unsigned`, although all roots hold. */
+  /** Set if the chain made up the signature of a native transfer or of a needed sender. Then `unencodableTypes` has `unsigned`, although all roots hold. */
   hasMadeUpSignature?: true;
 };
 

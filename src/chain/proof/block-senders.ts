@@ -1,6 +1,6 @@
 /**
- * Collects the senders of a block's native transfers. It recovers them at once, or keeps the signed bytes
- * until a sender is needed.
+ * Collects the senders of a block's native transfers and of the transactions whose senders points rules use. It recovers
+ * them at once, or keeps the signed bytes until a sender is needed.
  */
 import { randomInt } from 'node:crypto';
 import type { BlockProof, Checks, ForgedSender, SenderEvidence, SenderScope } from './block-checks.ts';
@@ -11,14 +11,20 @@ import { recoverSender } from './senders.ts';
 type SenderCollection = {
   add: OnHashed;
   /**
-   * Recovers all senders, or for the scope `matched` a random sample.
-   * @returns the forged senders among them, and the evidence for recovering senders later. `madeUp` are the transfers whose
+   * Recovers all senders, or for the scope `matched` the needed ones and a random sample of the others.
+   * @returns the forged senders among them, and the evidence for recovering senders later. `madeUp` are the transactions whose
    * signature may be made up by the chain. They count as unsigned, so there is no evidence for them.
    */
   finish(scope: SenderScope): SenderFindings;
 };
 
 type SenderFindings = { senders: SenderEvidence; forged: ForgedSender[]; madeUp: ForgedSender[] };
+
+type CollectorOptions = {
+  /** The hashes of transactions whose senders are recovered even without a value, and not only sampled. */
+  needed?: readonly string[];
+  isSampled?: () => boolean;
+};
 
 /**
  * One transfer in this many has its sender recovered in every block. The choice is random, so a node can't
@@ -28,15 +34,18 @@ type SenderFindings = { senders: SenderEvidence; forged: ForgedSender[]; madeUp:
  */
 const SAMPLE_TRANSFERS = 32;
 
-export function collectSenders(
-  isSampled: () => boolean = () => randomInt(SAMPLE_TRANSFERS) === 0,
-): SenderCollection {
-  const transfers: { hash: string; from: unknown; encoded: Buffer }[] = [];
+export function collectSenders({
+  needed = [],
+  isSampled = () => randomInt(SAMPLE_TRANSFERS) === 0,
+}: CollectorOptions = {}): SenderCollection {
+  const neededHashes = new Set<unknown>(needed);
+  const transfers: { hash: string; from: unknown; encoded: Buffer; isNeeded: boolean }[] = [];
   const madeUp: ForgedSender[] = [];
   return {
     add({ hash, from, value, r, s }, encoded) {
-      // A notification takes its sender from the transaction only for native transfers.
-      if (isZero(value)) return;
+      const isNeeded = neededHashes.has(hash);
+      // Only native transfers and points rules take a sender from the transaction.
+      if (isZero(value) && !isNeeded) return;
       if (isOne(r) && isOne(s)) {
         const signer = recoverSender(encoded);
         if (signer !== String(from).toLowerCase()) {
@@ -44,11 +53,12 @@ export function collectSenders(
           return;
         }
       }
-      transfers.push({ hash: String(hash), from, encoded });
+      transfers.push({ hash: String(hash), from, encoded, isNeeded });
     },
     finish(scope) {
       const hashes = transfers.map(({ hash }) => hash);
-      const recovered = scope === 'all' ? transfers : transfers.filter(() => isSampled());
+      const recovered =
+        scope === 'all' ? transfers : transfers.filter(({ isNeeded }) => isNeeded || isSampled());
       const forged = recovered.flatMap(({ hash, from, encoded }) => {
         const signer = recoverSender(encoded);
         return signer === String(from).toLowerCase() ? [] : [{ hash, signer: signer ?? NO_SIGNER }];

@@ -251,7 +251,8 @@ function refusal(
   },
 ): Fault {
   const reasons = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`);
-  const what = reasons.length > 0 ? reasons.join(', ') : 'the signature of a transfer is not of its sender';
+  const what =
+    reasons.length > 0 ? reasons.join(', ') : 'the signature of a transaction is not of its sender';
   // A failure disproves the answer only if the check is enforced. While a check is open, the chain may not honor it.
   const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
   return new UnprovedFault(`${name} is not proved: ${what}${advice}`, {

@@ -4,17 +4,18 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { Fault, messageOf } from '../../core/fault.ts';
-import type { Address } from '../../core/hex.ts';
+import type { Address, Hash } from '../../core/hex.ts';
 import type { BlockProof, RawBlock, SenderScope } from './block-checks.ts';
 import type { ProofTask } from './proof-worker.ts';
 
 export type Prover = {
   /**
-   * Proves a block from the node's JSON. `scope` selects the senders to recover, by default `matched`.
+   * Proves a block from the node's JSON. `scope` selects the senders to recover, by default `matched`. Those of the
+   * transactions in `needed` are always recovered.
    * @throws Fault `unavailable` if the prover is closed or its queue is full, `inconsistent` if the block
    * repeatedly ends its worker.
    */
-  prove(raw: RawBlock, scope?: SenderScope): Promise<BlockProof>;
+  prove(raw: RawBlock, scope?: SenderScope, needed?: readonly Hash[]): Promise<BlockProof>;
   /**
    * Recovers the signer of each transaction from its bytes as mined; undefined if its signature is invalid.
    * @throws the same Faults as `prove`.
@@ -38,7 +39,7 @@ const QUEUE_BLOCKS_MAX = 1_000;
 /** The prover gives up a block that has ended a worker this many times. */
 const ATTEMPTS_MAX = 2;
 
-type Work = { raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] };
+type Work = { raw: RawBlock; scope: SenderScope; needed: readonly Hash[] } | { signed: Uint8Array[] };
 /** `resolve` accepts any answer of a worker. The kind of work determines the answer's type. */
 type Task = { work: Work; attempts: number } & Pick<PromiseWithResolvers<unknown>, 'resolve' | 'reject'>;
 type Slot = { worker: Worker | undefined; running: Map<number, Task> };
@@ -106,7 +107,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
   }
 
   return {
-    prove: (raw, scope = 'matched') => run<BlockProof>({ raw, scope }),
+    prove: (raw, scope = 'matched', needed = []) => run<BlockProof>({ raw, scope, needed }),
     recover: (signed) => run<(Address | undefined)[]>({ signed: [...signed] }),
     async close() {
       isClosed = true;

@@ -2,6 +2,7 @@
  * Verifies the blocks of one chain. The prover says which checks hold, and the calibration says which must hold.
  */
 import { Fault } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockId } from '../../domain/block.ts';
 import {
@@ -26,6 +27,7 @@ export type Verify = (
   block: Pick<BlockId, 'number' | 'hash'>,
   raw: RawBlock,
   scope?: SenderScope,
+  needed?: readonly Hash[],
 ) => Promise<Verified>;
 
 /** The result for a block that was not proved, for example because proof is off. */
@@ -88,8 +90,8 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     for (const sampling of samplings) {
       const sample: Checks[] = [];
       try {
-        await sampling.read(async (_block, raw) => {
-          sample.push(await prover.prove(raw));
+        await sampling.read(async (_block, raw, scope, needed) => {
+          sample.push(await prover.prove(raw, scope, needed));
           return notVerified;
         });
       } catch (error) {
@@ -114,10 +116,10 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
       });
       await underWay;
     },
-    async verify({ number, hash }, raw, scope) {
+    async verify({ number, hash }, raw, scope, needed) {
       if (mode === 'off') return notVerified;
       const name = `block ${number} (${hash})`;
-      const proof = await prover.prove(raw, scope);
+      const proof = await prover.prove(raw, scope, needed);
       const proved = loggingChanges(() => calibration.judge(name, proof));
       refuseForged(number, name, proof);
       return { proved, senders: proof.senders };

@@ -57,6 +57,13 @@ export type ReferralListener = Listening & { kind: 'referral'; user: number; ref
 
 export type Listener = EventListener | Movement | ReferralListener;
 
+/** Whether the listener gives points or a balance to the sender of the transaction, whom no hash covers. */
+export function readsSender(listener: Listener): boolean {
+  if (listener.kind === 'referral') return false;
+  const { user } = listener.kind === 'event' ? listener.rule : listener;
+  return user.kind === 'sender';
+}
+
 export type Rules = {
   listeners: readonly Listener[];
   /** All versions of each rule, by id. */

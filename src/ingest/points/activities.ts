@@ -5,7 +5,7 @@ import type { Bundle } from '../../chain/blocks/bundle.ts';
 import type { Address, Hash } from '../../core/hex.ts';
 import { decodeEvent } from '../../domain/event-signature.ts';
 import type { Activity } from '../../domain/points/activity.ts';
-import type { Listener, Rules } from '../../domain/points/rules.ts';
+import { type Listener, type Rules, readsSender } from '../../domain/points/rules.ts';
 
 /** Reads the activities of a block in the order of its logs. Failed transactions have none. */
 export function createActivityReader({ listeners }: Rules): (bundle: Bundle) => Activity[] {
@@ -30,6 +30,12 @@ export function createActivityReader({ listeners }: Rules): (bundle: Bundle) => 
     }
     return activities;
   };
+}
+
+/** Finds the transactions of a block whose senders get points or a balance. */
+export function createSenderNeeds(rules: Rules): (bundle: Bundle) => Hash[] {
+  const read = createActivityReader({ ...rules, listeners: rules.listeners.filter(readsSender) });
+  return (bundle) => [...new Set(read(bundle).map(({ txHash }) => txHash))];
 }
 
 function indexByTopic(listeners: readonly Listener[]): Map<Hash, Map<Address, Listener[]>> {

@@ -13,6 +13,7 @@ import {
 } from '../../../src/chain/proof/roots.ts';
 import { recoverSender } from '../../../src/chain/proof/senders.ts';
 import { createVerifier, type Sampling, type Verifier } from '../../../src/chain/proof/verifier.ts';
+import type { Hash } from '../../../src/core/hex.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import { type Json, makeAddress } from '../../kit/scripted-node.ts';
 
@@ -22,15 +23,27 @@ const payment = {
   ...{ to: makeAddress(2), value: '0x5', maxPriorityFeePerGas: '0x0', maxFeePerGas: '0x0' },
   ...{ yParity: '0x1', r: '0x1', s: '0x1' },
 };
+const call = { ...payment, value: '0x0' };
+const callHash = transactionHash(encodeTransaction(call));
 const hash = transactionHash(encodeTransaction(payment));
 const signer = String(recoverSender(encodeTransaction(payment)));
 const place = { number: 16, hash };
 
-/** A block with one native transfer of this sender, whose signature is r = s = 1. */
-function blockFrom(from: string, changes: Json = {}): { block: Json; receipts: Json[] } {
-  const transaction = { ...payment, hash, from };
+/** A block with one transaction of this sender, a native transfer by default, whose signature is r = s = 1. */
+function blockFrom(
+  from: string,
+  changes: Json = {},
+  content: Json = payment,
+): { block: Json; receipts: Json[] } {
+  const transaction: Json = { ...content, hash: transactionHash(encodeTransaction(content)), from };
   const receipt = {
-    ...{ transactionHash: hash, from, to: payment.to, status: '0x1', cumulativeGasUsed: '0x5208' },
+    ...{
+      transactionHash: transaction.hash,
+      from,
+      to: payment.to,
+      status: '0x1',
+      cumulativeGasUsed: '0x5208',
+    },
     ...{ logsBloom: zeros(512), logs: [] },
   };
   const block: Json = {
@@ -70,7 +83,7 @@ const sampling = (node: number, from: string): Sampling => ({
 const stranger = makeAddress(9);
 const refused = {
   code: 'inconsistent',
-  message: /the signature of a transfer is not of its sender.*set chain\.unprovedTypes: \["unsigned"\]/,
+  message: /the signature of a transaction is not of its sender.*set chain\.unprovedTypes: \["unsigned"\]/,
 };
 
 for (const scope of ['all', 'matched'] as const)
@@ -104,6 +117,25 @@ test('of several nodes, a quorum must show the made-up signature', () =>
     assert.deepEqual(observedTypes(), ['unsigned']);
     assert.deepEqual((await verify(place, blockFrom(stranger))).senders?.hashes, []);
   }));
+
+test('a needed sender without a value is made up only where the chain makes up signatures', async () => {
+  const verifyCall = ({ verify }: Pick<Verifier, 'verify'>, needed: Hash[]) =>
+    verify(place, blockFrom(stranger, {}, call), 'matched', needed);
+  await withVerifier({ nodeCount: 2 }, async (verifier) => {
+    assert.equal((await verifyCall(verifier, [])).proved, true);
+    await assert.rejects(verifyCall(verifier, [callHash]), refused);
+    const samplings = [1, 2].map(
+      (node): Sampling => ({
+        node,
+        async read(verify) {
+          await verifyCall({ verify }, [callHash]);
+        },
+      }),
+    );
+    await verifier.calibrate(samplings);
+    assert.deepEqual((await verifyCall(verifier, [callHash])).senders?.hashes, []);
+  });
+});
 
 test('a sender that signed with r = s = 1 is proved by its signature', () =>
   withVerifier({}, async ({ verify }) => {

@@ -117,8 +117,8 @@ testWithRealchain('every signature of every stored block recovers to its sender'
 });
 
 test('a forged sender is found by sampling even if only matched senders are requested', async () => {
-  const senders = collectSenders(() => true);
-  const others = collectSenders(() => false);
+  const senders = collectSenders({ isSampled: () => true });
+  const others = collectSenders({ isSampled: () => false });
   const payment = { type: 'eip1559', chainId: 1, to, value: 5n, ...fees } as const;
   const signed = await account.signTransaction(payment);
   for (const said of [from, makeAddress(9)])
@@ -130,6 +130,20 @@ test('a forged sender is found by sampling even if only matched senders are requ
   assert.deepEqual(senders.finish('matched').forged, [{ hash: keccak256(signed), signer: from }]);
   const unsampled = others.finish('matched');
   assert.deepEqual([unsampled.forged, unsampled.senders.signed?.ends.length], [[], 2]);
+});
+
+test('a needed sender is recovered although its transaction has no value, and is never left to a sample', async () => {
+  const signed = await account.signTransaction({ type: 'eip1559', chainId: 1, to, ...fees });
+  const hash = keccak256(signed);
+  const add = (needed: string[], said: string) => {
+    const senders = collectSenders({ needed, isSampled: () => false });
+    senders.add({ ...transactionJson(signed), hash, from: said }, encodeTransaction(transactionJson(signed)));
+    const { senders: evidence, forged } = senders.finish('matched');
+    return { hashes: evidence.hashes, forged };
+  };
+  assert.deepEqual(add([hash], makeAddress(9)), { hashes: [hash], forged: [{ hash, signer: from }] });
+  assert.deepEqual(add([hash], from), { hashes: [hash], forged: [] });
+  assert.deepEqual(add([], makeAddress(9)), { hashes: [], forged: [] });
 });
 
 testWithRealchain(

@@ -4,7 +4,7 @@ import type { Bundle, BundleTransaction } from '../../../src/chain/blocks/bundle
 import { encodeWord } from '../../../src/core/abi.ts';
 import { parseEventSignature } from '../../../src/domain/event-signature.ts';
 import { compileRules } from '../../../src/domain/points/compile.ts';
-import { createActivityReader } from '../../../src/ingest/points/activities.ts';
+import { createActivityReader, createSenderNeeds } from '../../../src/ingest/points/activities.ts';
 import { addressOf, alice, bob, coin, hashOf, headerOf } from '../../kit/chain-story.ts';
 
 const shop = addressOf(0x5001);
@@ -80,6 +80,27 @@ test('logs without topics, or not encoded like the event, are ignored', () => {
     { ...paid(), topics: [topic] },
   ];
   assert.deepEqual(createActivityReader(rules)(bundleOf({ logs })), []);
+});
+
+test('only transactions with an activity whose user is the sender need a proof of it', () => {
+  const logs = [paid(), paid(coin)];
+  const bundle = bundleOf({ logs }, { logs: [paid(alice)] }, { logs, succeeded: false });
+  assert.deepEqual(createSenderNeeds(rules)(bundle), []);
+  const bySender = compileRules(
+    {
+      seasons: {},
+      rules: [{ ...rule, id: 'one', user: 'tx.from', source: { ...source, contracts: [shop, coin] } }],
+    },
+    {
+      nativeSymbol: 'ETH',
+      rewardSymbol: 'RWD',
+      wrapped: undefined,
+      feeds: { GEM: {} },
+      tokens: {},
+      pairs: [],
+    },
+  );
+  assert.deepEqual(createSenderNeeds(bySender.rules)(bundle), [hashOf(1)]);
 });
 
 test('without rules, no log is read', () => {
