@@ -121,6 +121,30 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findBlockHash(database(), 6), headerOf(6, 1, 5).hash);
   });
 
+  test('no block is stored while the nodes disagree about a sender that a points rule uses', async () => {
+    let isAgreed = true;
+    const { state, follow, step } = await tell(database(), 8, {
+      unhashedProof: {
+        fullChecks: createFullChecks({ clock: createTestClock(), log: silentLog() }),
+        proverOf: () => ({
+          findUnproved: () => [],
+          prove: async () => undefined,
+          async proveActivities() {
+            if (!isAgreed) throw new Fault('unavailable', 'these answer differently');
+          },
+        }),
+      },
+    });
+    isAgreed = false;
+    const before = await tipHash();
+    state.height = 9;
+    await assert.rejects(step(), { code: 'unavailable' });
+    assert.equal(await tipHash(), before);
+    isAgreed = true;
+    await follow();
+    assert.equal(await tipHash(), headerOf(9).hash);
+  });
+
   test('notifications held on the old branch are withdrawn with the switch', async () => {
     const { state, follow } = await tell(database(), 4);
     await watchAddress(database());
