@@ -19,6 +19,8 @@ export type Poll<C, T> = {
 
 /** If a voter takes longer, the next one is asked too. */
 export const LATE_MS = 1_000;
+/** Once another voter has voted, one that has been silent gets only this long. */
+const SILENT_PATIENCE_MS = 100;
 
 /**
  * Asks voters in their order until `quorum` of them have given equal answers. It asks only as many at a time as
@@ -26,7 +28,7 @@ export const LATE_MS = 1_000;
  * @throws errors that are not Faults
  */
 export async function poll<C, T>(
-  { clock, signal, quorum, cast = [], patienceMs }: PollOptions<C, T>,
+  { clock, signal, quorum, cast = [], isSilent = () => false }: PollOptions<C, T>,
   voters: readonly C[],
   ask: (voter: C, signal: AbortSignal) => Promise<{ key: string; answer: T }>,
 ): Promise<Poll<C, T>> {
@@ -55,8 +57,9 @@ export async function poll<C, T>(
 
   async function nextOutcome(): Promise<Outcome<C, T> | 'late'> {
     const outcomes = Array.from(running.values(), ({ outcome }) => outcome);
-    if (waiting.length === 0 && patienceMs === undefined) return Promise.race(outcomes);
-    return firstOrLate({ clock, signal }, outcomes, patienceMs ?? LATE_MS);
+    const isHasty = votes.length > 0 && running.keys().every(isSilent);
+    if (waiting.length === 0 && !isHasty) return Promise.race(outcomes);
+    return firstOrLate({ clock, signal }, outcomes, isHasty ? SILENT_PATIENCE_MS : LATE_MS);
   }
 
   try {
@@ -69,7 +72,9 @@ export async function poll<C, T>(
       const outcome = await nextOutcome();
       if (outcome === 'late') {
         if (signal.aborted) throw new Fault('unavailable', 'these answers are no longer wanted');
-        if (waiting.length === 0) return { agreed: undefined, votes, faults };
+        // A silent voter may have answered another poll meanwhile.
+        if (waiting.length === 0 && running.keys().every(isSilent))
+          return { agreed: undefined, votes, faults };
         lateCount += 1;
         continue;
       }
@@ -88,8 +93,8 @@ type PollOptions<C, T> = {
   signal: AbortSignal;
   quorum: number;
   cast?: readonly Vote<C, T>[];
-  /** How long to wait for the next answer. By default, as long as requests may last. */
-  patienceMs?: number | undefined;
+  /** Whether the poll hardly waits for this voter. The last of the others gets as long as requests may last. */
+  isSilent?(voter: C): boolean;
 };
 
 type Outcome<C, T> = { voter: C } & ({ vote: Vote<C, T> } | { error: unknown });

@@ -1,7 +1,7 @@
 /**
  * Lets the nodes that can trace decide the internal transfers of a block.
  */
-import { startAbort } from '../../core/abort.ts';
+import { never, startAbort } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
@@ -57,33 +57,17 @@ type TraceVotesOptions = {
  * tracing nodes it never follows one alone.
  */
 const SILENCE_MS = 30_000;
-/** After that time, the silent node gets only this long for each block. */
-const SILENT_PATIENCE_MS = 100;
 /** Pauses before a node that is a moment behind the others is asked again. */
 const BEHIND_MS = [25, 50, 100, 200];
 
 export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: TraceVotesOptions): TraceVotes {
-  /** Since when one of two tracing nodes has not answered. Undefined while both answer. */
-  let silentSince: number | undefined;
   const nowMs = () => clock.now().getTime();
   const tracers = () => nodes.filter(canTrace);
   const inOrder = () => byTraceReadiness(tracers(), nowMs());
   const ask = createAsk(clock);
+  const silences = createSilences({ quorum, clock, tracers });
   /** Smaller than the quorum if fewer nodes can trace. */
   const needed = () => Math.min(quorum.needed(), tracers().length);
-
-  /**
-   * Whether one vote suffices because the other of two tracing nodes has been silent for `SILENCE_MS`. Never if
-   * `chain.quorum` is set.
-   */
-  function isOtherGone({ votes }: Poll<Node, unknown>): boolean {
-    if (quorum.isFixed || votes.length > 1 || tracers().length !== 2) {
-      silentSince = undefined;
-      return false;
-    }
-    silentSince ??= nowMs();
-    return votes.length === 1 && nowMs() - silentSince >= SILENCE_MS;
-  }
 
   return {
     tracers,
@@ -95,7 +79,7 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
         work.release();
       };
       if (hash === undefined) return { hash, answers, end };
-      const others = inOrder().filter((other) => other !== node);
+      const others = inOrder().filter((other) => other !== node && !silences.isSilent(other));
       for (const other of others.slice(0, needed() - 1)) {
         if (other.capabilities?.traces !== BY_HASH) continue;
         const answer = read(other, work.signal, (rpc) =>
@@ -109,24 +93,72 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
     },
     async decide(block, { cast = [], early }, signal) {
       const what = `the internal transfers of block ${block.number} (${block.hash})`;
-      const isSilent = silentSince !== undefined && nowMs() - silentSince >= SILENCE_MS;
-      const patienceMs = isSilent ? SILENT_PATIENCE_MS : undefined;
       const outcome = await poll(
-        { clock, signal, quorum: needed(), cast, patienceMs },
+        { clock, signal, quorum: needed(), cast, isSilent: silences.isSilent },
         inOrder(),
         async (node, abort) => {
           const given = block.hash === early?.hash ? early.answers.get(node) : undefined;
-          return { key: await askDigest({ clock, read, ask, node, block, given }, abort), answer: undefined };
+          const key = await silences.watch(node, abort, (signal) =>
+            askDigest({ clock, read, ask, node, block, given }, signal),
+          );
+          return { key, answer: undefined };
         },
       );
       outvoted.note(outcome, what);
-      const isLone = isOtherGone(outcome);
+      const isLone = silences.isOtherGone(outcome);
       const decided = outcome.agreed ?? (isLone ? outcome.votes : undefined);
       const [first] = decided ?? [];
       if (decided !== undefined && first !== undefined) return { key: first.key, names: namesOf(decided) };
       const message = `${what}: ${describeDisagreement(outcome, needed())}`;
       if (outcome.votes.length > 1) throw new DisputeFault(block.number, message);
       throw new Fault('unavailable', message);
+    },
+  };
+}
+
+/** Which of two tracing nodes gives no traces, and since when. */
+function createSilences({
+  quorum,
+  clock,
+  tracers,
+}: Pick<TraceVotesOptions, 'quorum' | 'clock'> & { tracers: TraceVotes['tracers'] }) {
+  const sinceMs = new Map<Node, number>();
+  /** Silent nodes with a trace under way that outlasts its poll. */
+  const outlasting = new Set<Node>();
+  const nowMs = () => clock.now().getTime();
+
+  /** Whether the other node may be followed alone. Never if `chain.quorum` is set. */
+  const isSilent = (node: Node) =>
+    !quorum.isFixed &&
+    tracers().length === 2 &&
+    nowMs() - (sinceMs.get(node) ?? Number.POSITIVE_INFINITY) >= SILENCE_MS;
+
+  return {
+    isSilent,
+    /**
+     * The node's trace, which ends its silence. One trace of a silent node goes on after the poll, so that a node that takes
+     * longer than the poll waits is noticed too.
+     */
+    async watch<T>(node: Node, abort: AbortSignal, trace: (signal: AbortSignal) => Promise<T>): Promise<T> {
+      const outlasts = isSilent(node) && !outlasting.has(node);
+      if (outlasts) outlasting.add(node);
+      try {
+        const answer = await trace(outlasts ? never : abort);
+        sinceMs.delete(node);
+        return answer;
+      } finally {
+        if (outlasts) outlasting.delete(node);
+      }
+    },
+    /** Whether the only vote suffices, because the other node is silent. Notes which nodes voted. */
+    isOtherGone({ agreed, votes }: Poll<Node, undefined>): boolean {
+      if (tracers().length !== 2) sinceMs.clear();
+      for (const { voter } of votes) sinceMs.delete(voter);
+      // With an agreement, the other node may not have been asked.
+      if (agreed !== undefined || tracers().length !== 2) return false;
+      const others = tracers().filter((node) => votes.every(({ voter }) => voter !== node));
+      for (const node of others) sinceMs.set(node, sinceMs.get(node) ?? nowMs());
+      return votes.length === 1 && others.every(isSilent);
     },
   };
 }

@@ -91,6 +91,27 @@ test('if a voter is late, the next one is asked too', async () => {
   );
 });
 
+test('a silent voter is hardly waited for, and only once another one has voted, unless it answers meanwhile', async () => {
+  for (const isBack of [false, true]) {
+    const clock = createTestClock();
+    const first = Promise.withResolvers<{ key: string; answer: number }>();
+    const second = Promise.withResolvers<{ key: string; answer: number }>();
+    let isSilent = true;
+    const polled = poll(
+      { clock, signal, quorum: 2, isSilent: (voter) => voter === 'b' && isSilent },
+      ['a', 'b'],
+      (voter) => (voter === 'a' ? first : second).promise,
+    );
+    assert.deepEqual(clock.waits(), []);
+    first.resolve({ key: 'same', answer: 1 });
+    await waitUntil(() => clock.waits().includes(100));
+    isSilent = !isBack;
+    clock.advance(100);
+    if (isBack) second.resolve({ key: 'same', answer: 1 });
+    assert.equal((await polled).agreed?.length, isBack ? 2 : undefined);
+  }
+});
+
 test('an error that is not a Fault is thrown', async () => {
   const broken = poll({ ...options, quorum: 1 }, ['a'], () => Promise.reject(new Error('a bug')));
   await assert.rejects(broken, { message: 'a bug' });

@@ -18,6 +18,7 @@ import {
   makeHash,
   makeNodeBlock,
   RpcError,
+  type ScriptedNode,
   traceMethod,
 } from '../../kit/scripted-node.ts';
 import { waitUntil } from '../../kit/wait.ts';
@@ -379,6 +380,68 @@ test('after one of two tracing nodes has been silent for 30 s, and not before, t
     await assert.rejects(stage.nodes.bundles([makeHash(0, 8, 0)], signal, full), { code: 'unavailable' });
     stage.clock.advance(2_000);
     assert.equal((await stage.nodes.bundles([makeHash(0, 8, 0)], signal, full)).length, 1);
+  }));
+
+/** Lets the node receive traces but answer them only once the returned function is called. */
+function holdTraces(node: ScriptedNode): () => void {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const trace = node.methods[TRACE];
+  node.setHttp(async ({ body }) => {
+    await promise;
+    const { id, params } = JSON.parse(body);
+    return { body: JSON.stringify({ jsonrpc: '2.0', id, result: trace?.(params) }) };
+  });
+  return () => {
+    node.setHttp(undefined);
+    resolve();
+  };
+}
+
+/** Lets the second of two tracing nodes be silent until the first one is followed alone. */
+async function silenceSecond({ nodes, scripted, clock }: NodesStage): Promise<void> {
+  await nodes.head(signal);
+  nodeAt(scripted, 1).setHttp({ status: 500, body: '' });
+  await assert.rejects(nodes.areConfirmed(listed(7), [], signal), { code: 'unavailable' });
+  clock.advance(31_000);
+}
+
+test('a silent tracing node has a say again after its first answer, even if this comes too late for its block', () =>
+  withNodes([omitting(), complete()], async (stage) => {
+    await silenceSecond(stage);
+    const { nodes, scripted, clock } = stage;
+    const inFlight = () => nodes.status().map(({ throttle }) => throttle.inFlight);
+    const answerLate = holdTraces(nodeAt(scripted, 1));
+    const alone = nodes.areConfirmed(listed(7), [], signal);
+    await waitUntil(() => clock.waits().includes(100));
+    clock.advance(100);
+    assert.equal(await alone, true);
+    answerLate();
+    await waitUntil(() => inFlight()[1] === 0);
+    const answer = holdTraces(nodeAt(scripted, 1));
+    const before = nodeAt(scripted, 0).exchangeCount();
+    const compared = assert.rejects(nodes.areConfirmed(listed(7), [], signal), { code: 'inconsistent' });
+    await waitUntil(
+      () => nodeAt(scripted, 0).exchangeCount() > before && inFlight()[0] === 0 && inFlight()[1] === 1,
+    );
+    clock.advance(100);
+    answer();
+    await compared;
+  }));
+
+test('while one of two tracing nodes is silent, the other one has its full time', () =>
+  withNodes([omitting(), complete()], async (stage) => {
+    await silenceSecond(stage);
+    const { nodes, scripted, clock } = stage;
+    const first = nodeAt(scripted, 0);
+    const before = first.exchangeCount();
+    const answer = holdTraces(first);
+    const confirming = nodes.areConfirmed(listed(7), [], signal);
+    // An early end is reported below.
+    confirming.catch(() => {});
+    await waitUntil(() => first.exchangeCount() > before);
+    clock.advance(100);
+    answer();
+    assert.equal(await confirming, true);
   }));
 
 test('if chain.quorum is set, one of two tracing nodes is never enough', () =>
