@@ -179,8 +179,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     agree: voting.agree,
     areConfirmed: voting.areConfirmed,
     agreement: voting.status,
-    finalized: (signal, patienceMs) =>
-      agreeOnFinalized({ nodes, quorum, clock, ask: reader.finalized }, signal, patienceMs),
+    finalized: (...asked) => agreeOnFinalized({ nodes, quorum, clock, ask: reader.finalized }, ...asked),
     // An unsound node would push heads that are not followed, and hide that the others must be polled.
     isPushed: () =>
       sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
