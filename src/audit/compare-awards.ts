@@ -55,6 +55,9 @@ export async function compareAwards(
   const known = new Set(
     rules.listeners.flatMap((one) => (one.kind === 'event' ? [`${one.rule.id} ${one.rule.version}`] : [])),
   );
+  const logs = new Set(
+    blocks.flatMap(({ read }) => read.activities.map(({ txHash, ordinal }) => `${txHash} ${ordinal}`)),
+  );
   for (const award of stored) {
     const block = award.block && storedBlocks.get(award.block.number);
     if (block === undefined) continue;
@@ -65,7 +68,11 @@ export async function compareAwards(
       derived.delete(keyOf(award));
       const changes = own && changesOf(award, own);
       if (changes?.length === 0) compared.equal += 1;
-      else if (await mayHaveOtherPrice(snapshot, rules, award, block)) compared.outcomes.push('price_new');
+      else if (
+        logs.has(`${award.txHash} ${award.ordinal}`) &&
+        (await mayHaveOtherPrice(snapshot, rules, award, block))
+      )
+        compared.outcomes.push('price_new');
       else if (changes === undefined)
         compared.outcomes.push(difference('unexpected', award, 'the rules give no such award'));
       else compared.outcomes.push(difference('changed', award, changes.join(', ')));

@@ -1,6 +1,6 @@
 /**
  * Commits blocks, or the switch to another branch, in one transaction. Before that, it proves the data that no hash covers
- * for each transfer that matches a watched address, and for each activity.
+ * for each transfer that matches a watched address, and for the senders that points rules use.
  */
 import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Clock } from '../core/clock.ts';

@@ -89,8 +89,12 @@ export async function agreeOnFinalized(
   const voters = known.length >= needed ? known : prompt;
   const atLeast = {
     ms: patienceMs,
-    isMet: (some: ReadonlyMap<Node, BlockHeader | undefined | Fault>) =>
-      [...some.values()].filter((answer) => !(answer instanceof Fault)).length >= needed,
+    /** A quorum says what is final, or can't be reached because the others lack the tag. */
+    isMet(some: ReadonlyMap<Node, BlockHeader | undefined | Fault>) {
+      const told = [...some.values()].filter((answer) => !(answer instanceof Fault));
+      const lackingCount = told.filter((answer) => answer === undefined).length;
+      return told.length - lackingCount >= needed || voters.length - lackingCount < needed;
+    },
   };
   const answers = [...(await gather({ clock, signal, voters, ask, ms: FINALIZED_MS_MAX, atLeast })).values()];
   const faults = answers.filter((answer) => answer instanceof Fault);

@@ -57,7 +57,7 @@ export async function poll<C, T>(
 
   async function nextOutcome(): Promise<Outcome<C, T> | 'late'> {
     const outcomes = Array.from(running.values(), ({ outcome }) => outcome);
-    const isHasty = votes.length > 0 && running.keys().every(isSilent);
+    const isHasty = votes.length + faults.length > 0 && running.keys().every(isSilent);
     if (waiting.length === 0 && !isHasty) return Promise.race(outcomes);
     return firstOrLate({ clock, signal }, outcomes, isHasty ? SILENT_PATIENCE_MS : LATE_MS);
   }

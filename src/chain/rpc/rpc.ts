@@ -313,15 +313,21 @@ const LACKS_METHOD =
   /method.*(not (be )?(found|available|supported|exist|allowed|enabled|permitted|whitelisted)|unavailable|disabled)|(unsupported|unknown|invalid) method/i;
 
 function parseAnswer(answer: Record<string, unknown>, redact: (text: string) => string): RpcAnswer {
-  const given = answer.error ?? undefined;
+  const given = errorIn(answer);
   if (given === undefined) return { ok: true, result: answer.result };
-  const { code, message, data } = isRecord(given) ? given : { code: 0, message: given, data: undefined };
+  const { code, message, data } = given;
   const text = typeof message === 'string' ? message : 'an error without a message';
   const error = { code: typeof code === 'number' ? code : 0, message: text.slice(0, MESSAGE_CHARACTERS_MAX) };
   const limit = limitOfError({ ...error, data });
   // Nodes repeat paths and keys of their URL here. Redact before cutting, because a cut key would not be recognized.
   const shown = redact(text).slice(0, MESSAGE_CHARACTERS_MAX);
   return { ok: false, code: error.code, message: shown, ...(limit !== undefined && { limit }) };
+}
+
+/** The error of an answer, which some gateways give as a text. */
+function errorIn({ error }: Record<string, unknown>): Record<string, unknown> | undefined {
+  if (typeof error === 'string' && error !== '') return { message: error };
+  return isRecord(error) ? error : undefined;
 }
 
 /** @throws Fault without the parser's message, which quotes the page */
@@ -337,7 +343,7 @@ function parseJson(text: string, name: string): unknown {
 function parseRefusal(text: string): unknown {
   try {
     const answer: unknown = JSON.parse(text);
-    return isRecord(answer) && isRecord(answer.error) ? answer : undefined;
+    return isRecord(answer) && errorIn(answer) !== undefined ? answer : undefined;
   } catch {
     return undefined;
   }

@@ -112,6 +112,21 @@ test('a silent voter is hardly waited for, and only once another one has voted, 
   }
 });
 
+test('after a fault, a silent voter is hardly waited for either', async () => {
+  const clock = createTestClock();
+  const polled = poll(
+    { clock, signal, quorum: 2, isSilent: (voter) => voter === 'b' },
+    ['a', 'b'],
+    (voter) => (voter === 'a' ? Promise.reject(new Fault('unavailable', 'HTTP 502')) : new Promise(() => {})),
+  );
+  await waitUntil(() => clock.waits().includes(100));
+  clock.advance(100);
+  assert.deepEqual(
+    (await polled).faults.map(({ message }) => message),
+    ['HTTP 502'],
+  );
+});
+
 test('an error that is not a Fault is thrown', async () => {
   const broken = poll({ ...options, quorum: 1 }, ['a'], () => Promise.reject(new Error('a bug')));
   await assert.rejects(broken, { message: 'a bug' });

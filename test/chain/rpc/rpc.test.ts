@@ -125,6 +125,10 @@ test('an error without an id, or one that is only a text, is an error with its m
       assert.match((await faultOf(asked)).message, /invalid api key/);
     refuse({ id: null, error: 'method not allowed' });
     assert.match((await faultOf(rpc.call('eth_chainId', [], signal))).message, /method not allowed/);
+    node.setHttp(() => ({ status: 400, body: JSON.stringify({ error: 'method not allowed' }) }));
+    assert.match((await faultOf(rpc.call('eth_chainId', [], signal))).message, /method not allowed/);
+    refuse({ id: null, result: '0x1', error: '' });
+    assert.equal(await rpc.call('eth_chainId', [], signal), '0x1');
   }));
 
 test('a missing method is distinguished from a failing one', () =>

@@ -44,6 +44,7 @@ import { citusUrl } from '../../kit/citus.ts';
 import { createTestClock } from '../../kit/clock.ts';
 import type { TestDatabase } from '../../kit/database.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { countWaiting } from '../../kit/in-line.ts';
 import { insertNotifications } from '../../kit/many-notifications.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
@@ -203,9 +204,7 @@ onPostgres(({ database, place }) => {
         let recorded: Promise<unknown> | undefined;
         await whileOpen(database(), lockOne(row), async () => {
           recorded = settle(patient, [outcomes.busy]);
-          await waitUntil(
-            async () => (await database().query(sql`select from pg_locks where not granted`)).length > 0,
-          );
+          await waitUntil(async () => (await countWaiting(database())) > 0);
           assert.deepEqual(
             await renewLeases(impatient, { owners: [1], laneIds: [busy.id], leaseUntil: later(60_000) }),
             { kept: new Set([busy.id]), locked: [] },
