@@ -11,6 +11,7 @@ import { sql } from '../../src/store/db/sql.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { block, both, change, type Json, listOf, receipts } from './spoil.ts';
+import type { Stage } from './stage.ts';
 import { lieUntil, type Story } from './story.ts';
 
 const STRANGER = `0x${'7'.repeat(40)}`;
@@ -20,11 +21,14 @@ const BACKFILL_BLOCKS = 30;
 /** In a reorg of this depth, only matching data is proved in some blocks. */
 const REORG_BLOCKS = 20;
 
-/** Forges the sender of the first payment, in the block and in its receipts. */
-const forgedSender = both(
-  block((one) => ({ ...one, transactions: change(listOf(one.transactions), 0, { from: STRANGER }) })),
-  receipts((all) => change(all, 0, { from: STRANGER })),
-);
+/** Forges the sender of a transaction, in the block and in its receipts. */
+const forgeSenderOf = (index: number): NodeFault =>
+  both(
+    block((one) => ({ ...one, transactions: change(listOf(one.transactions), index, { from: STRANGER }) })),
+    receipts((all) => change(all, index, { from: STRANGER })),
+  );
+/** Of the first payment. */
+const forgedSender = forgeSenderOf(0);
 
 /** Changes the frames below those of the transactions, in every format of traces. */
 function traces(spoilCalls: (calls: Json[]) => Json[]): NodeFault {
@@ -84,28 +88,29 @@ const atHead = ({ name, fault }: Lie): Story => ({
   },
 });
 
+/** The first node tells the lie in a backfill. */
+async function backfillWith(fault: Lie['fault'], stage: Stage): Promise<void> {
+  await stage.settled();
+  await stage.service.stop();
+  for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
+  stage.nodes[0].inject(fault);
+  await stage.restart();
+  await stage.settled();
+}
+
 /** Lies about transfers of watched addresses. Samples find other lies (test/ingest/full-checks.test.ts). */
 const inBackfill = ({ name, fault }: Lie): Story => ({
   name: `${name}, in a backfill, by the first of three nodes`,
   nodes: 3,
   isPolled: true,
   async tell(stage) {
-    const [node] = stage.nodes;
-    await stage.settled();
-    await stage.service.stop();
-    for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
-    node.inject(fault);
-    await stage.restart();
-    await stage.settled();
-    node.mend();
+    await backfillWith(fault, stage);
+    stage.nodes[0].mend();
   },
 });
 
 /** The token transfers of each block are the transactions 1 and 3. They have no value, and no watched address names their senders. */
-const forgedUser = both(
-  block((one) => ({ ...one, transactions: change(listOf(one.transactions), 1, { from: STRANGER }) })),
-  receipts((all) => change(all, 1, { from: STRANGER })),
-);
+const forgedUser = forgeSenderOf(1);
 
 const forgedAward: Story = {
   name: 'the sender of a transaction without value forged for a points rule, in a backfill, by the first of three nodes',
@@ -128,12 +133,7 @@ const forgedAward: Story = {
   },
   async tell(stage) {
     const [node] = stage.nodes;
-    await stage.settled();
-    await stage.service.stop();
-    for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
-    node.inject(forgedUser);
-    await stage.restart();
-    await stage.settled();
+    await backfillWith(forgedUser, stage);
     const users = await stage.service.database.query(
       sql`select '0x' || encode(user_address, 'hex') as user from point group by 1 order by 1 limit 10`,
     );

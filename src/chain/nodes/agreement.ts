@@ -87,25 +87,29 @@ export async function agreeOnFinalized(
   const known = prompt.filter(({ capabilities }) => capabilities !== undefined);
   // If the other nodes suffice, don't wait for a node that has not answered yet.
   const voters = known.length >= needed ? known : prompt;
+  const readAnswers = (given: ReadonlyMap<Node, BlockHeader | undefined | Fault>) => {
+    const answers = [...given.values()];
+    const faults = answers.filter((answer) => answer instanceof Fault);
+    const headers = answers.flatMap((answer) => (answer instanceof Fault ? [] : (answer ?? [])));
+    const lackingCount = answers.length - faults.length - headers.length;
+    return { faults, headers, isLacking: voters.length - lackingCount < needed };
+  };
   const atLeast = {
     ms: patienceMs,
-    /** A quorum says what is final, or can't be reached because the others lack the tag. */
-    isMet(some: ReadonlyMap<Node, BlockHeader | undefined | Fault>) {
-      const told = [...some.values()].filter((answer) => !(answer instanceof Fault));
-      const lackingCount = told.filter((answer) => answer === undefined).length;
-      return told.length - lackingCount >= needed || voters.length - lackingCount < needed;
+    isMet(some: Parameters<typeof readAnswers>[0]) {
+      const { headers, isLacking } = readAnswers(some);
+      return headers.length >= needed || isLacking;
     },
   };
-  const answers = [...(await gather({ clock, signal, voters, ask, ms: FINALIZED_MS_MAX, atLeast })).values()];
-  const faults = answers.filter((answer) => answer instanceof Fault);
-  const headers = answers.flatMap((answer) => (answer instanceof Fault ? [] : (answer ?? [])));
+  const { faults, headers, isLacking } = readAnswers(
+    await gather({ clock, signal, voters, ask, ms: FINALIZED_MS_MAX, atLeast }),
+  );
   const lowest = headers.sort((one, other) => other.number - one.number)[needed - 1];
   if (lowest !== undefined) {
     const sameCount = headers.filter(({ hash }) => hash === lowest.hash).length;
     return { number: lowest.number, hash: sameCount >= needed ? lowest.hash : undefined };
   }
-  const lackingCount = answers.length - faults.length - headers.length;
-  if (voters.length - lackingCount < needed) return undefined;
+  if (isLacking) return undefined;
   const why = faults.length === 0 ? 'no answer in time' : faults.map(messageOf).join('; ');
   throw new Fault('unavailable', `too few nodes say what is final: ${why}`);
 }
