@@ -21,6 +21,8 @@ export type Ticket = {
 export type Account = {
   readonly watcherId: number;
   virtualMs: number;
+  /** How much of it may be refunded: attempts that may hang are charged as if they did. */
+  refundMs: number;
   /** The virtual time that its receivers have reached. */
   servedMs: number;
   readonly line: Set<Member>;
@@ -81,6 +83,7 @@ const TURNED_SHARE = 0.1;
 export const createAccount = (watcherId: number, virtualMs: number): Account => ({
   watcherId,
   virtualMs,
+  refundMs: 0,
   servedMs: 0,
   line: new Set(),
   receivers: new Map(),

@@ -90,7 +90,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
   const undecided = new Set<Attempt>();
   const window = createStartWindow(limits.proven);
   const pace = createPace(clock, pumpSoon);
-  /** The highest start tag served so far: a watcher that had nothing to do starts there. */
+  /** The highest start tag served so far, without what may be refunded: a watcher that had nothing to do starts there. */
   let servedMs = 0;
   let passedOver = new Set<Account>();
   let isLooking = false;
@@ -197,14 +197,13 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     account.open[kind] += 1;
     const makeRoom = enter(kind);
     // Without this charge, all lanes of the watcher would read for the same slot.
-    const guessMs = guessOf(member, kind);
-    charge(member, guessMs);
+    const settle = chargeGuess(member, kind);
     member.isReading = true;
     const giveUp = () => {
       member.isReading = false;
       open[kind] -= 1;
       account.open[kind] -= 1;
-      charge(member, -guessMs);
+      settle(0);
       makeRoom?.();
       offer(account);
     };
@@ -251,10 +250,9 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
   function start(member: Member): Ticket {
     const { account, receiver } = member;
     const kind = kindOf(member);
-    const guessMs = guessOf(member, kind);
-    servedMs = Math.max(servedMs, account.virtualMs);
+    servedMs = Math.max(servedMs, account.virtualMs - account.refundMs);
     account.servedMs = receiver.virtualMs;
-    charge(member, guessMs);
+    const settle = chargeGuess(member, kind);
     const handOverAtMs = clock.steadyMs() + handOverMsOf(receiver.pace);
     const makeRoom = enter(kind);
     const attempt: Attempt = { member, kind, handOverAtMs, makeRoom };
@@ -267,7 +265,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
       decided({ isAnswered, isOverloaded, durationMs }) {
         undecided.delete(attempt);
         makeRoom?.();
-        charge(member, Math.max(durationMs, COST_MS_MIN) - guessMs);
+        settle(Math.max(durationMs, COST_MS_MIN));
         if (isAnswered)
           noteResponse(receiver.pace, { open: receiver.open, isInTime: attempt.kind !== 'hung', durationMs });
         else receiver.pace.isProven = false;
@@ -279,7 +277,7 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
         if (isOver) return;
         isOver = true;
         // Without an outcome, such as while its credentials can't be read, the attempt costs its watcher nothing.
-        if (undecided.delete(attempt)) charge(member, -guessMs);
+        if (undecided.delete(attempt)) settle(0);
         makeRoom?.();
         count(attempt, -1);
         lineAll(receiver);
@@ -288,8 +286,19 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
     };
   }
 
-  const guessOf = ({ receiver }: Member, kind: Kind): number =>
-    kind === 'proven' ? Math.max(receiver.pace.averageMs, COST_MS_MIN) : GUESS_MS;
+  /** Charges what the attempt will probably cost. The returned function replaces it with the true cost. */
+  function chargeGuess(member: Member, kind: Kind): (costMs: number) => void {
+    const { account, receiver } = member;
+    const isProven = kind === 'proven';
+    const guessMs = isProven ? Math.max(receiver.pace.averageMs, COST_MS_MIN) : GUESS_MS;
+    const refundMs = isProven ? 0 : GUESS_MS - COST_MS_MIN;
+    charge(member, guessMs);
+    account.refundMs += refundMs;
+    return (costMs) => {
+      charge(member, costMs - guessMs);
+      account.refundMs -= refundMs;
+    };
+  }
 
   function charge(member: Member, ms: number): void {
     member.receiver.virtualMs += ms;
