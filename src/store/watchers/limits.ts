@@ -127,9 +127,9 @@ export async function requireWithin(
 }
 
 /**
- * Checks changes in order, at most one for each record, assuming that the accepted ones before have been made. Returns a Fault
- * `conflict` that names the limit for each change above one, undefined for the others. A change that doesn't increase the usage
- * is always accepted.
+ * Checks changes in order, assuming that the accepted ones before have been made. Returns a Fault `conflict` that names the limit for
+ * each change above one, undefined for the others. A change that doesn't increase the usage is always accepted. No later change may
+ * name the record of a creation: clients learn its id from the response.
  */
 export async function findRefusals(
   tx: Tx,
@@ -144,18 +144,23 @@ export async function findRefusals(
     watcherId,
     changes.flatMap((change) => (change.operation === 'create' ? [] : change.id)),
   );
-  const moves = changes.map((change) => moveOf(change, stored));
-  const wanted = moves.flatMap(({ to }) => to ?? []);
+  // These have every address and every URL that a record can get, also where it gets them by different changes.
+  const wanted = changes.flatMap((change) => moveOf(change, stored).to ?? []);
   const pairs = limits.recordsPerAddressAndUrl === undefined ? [] : wanted;
   const state: State = {
     ...usage,
     byOrigin: await countByOrigin(tx, watcherId, [...stored.values(), ...wanted]),
     byPair: await countByPair(tx, watcherId, pairs),
   };
-  return moves.map((move) => {
+  const records = new Map(stored);
+  return changes.map((change) => {
+    const move = moveOf(change, records);
     const refusal = judge(move, state, limits);
-    if (refusal === undefined) apply(move, state);
-    return refusal;
+    if (refusal !== undefined) return refusal;
+    apply(move, state);
+    if (change.operation === 'delete') records.delete(change.id);
+    else if (change.operation === 'update' && move.to !== undefined) records.set(change.id, move.to);
+    return undefined;
   });
 }
 
@@ -170,12 +175,12 @@ type Pair = { count: number; id: string | undefined };
 const pairOf = ({ address, url }: LimitedRecord) => `${address} ${url}`;
 const isAbove = (count: number, limit = Number.POSITIVE_INFINITY) => count > limit;
 
-function moveOf(change: CountedChange, stored: ReadonlyMap<string, LimitedRecord>): Move {
+function moveOf(change: CountedChange, records: ReadonlyMap<string, LimitedRecord>): Move {
   if (change.operation === 'create') {
     const { address, webhookUrl: url } = change.record;
     return { from: undefined, to: { address, url, origin: webhookOrigin(url) } };
   }
-  const from = stored.get(change.id);
+  const from = records.get(change.id);
   if (change.operation === 'delete' || from === undefined) return { from, to: undefined };
   const { address = from.address, webhookUrl: url } = change.patch;
   const to = url === undefined ? { ...from, address } : { address, url, origin: webhookOrigin(url) };

@@ -12,7 +12,7 @@ import { updateTimeIf } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
-import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
+import { findRefusals, type Limits, noLimits } from './limits.ts';
 import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
 import {
   columns,
@@ -31,11 +31,14 @@ type Creation = { operation: 'create'; record: NewWatchedAddress };
 type Update = { operation: 'update'; id: string; patch: WatchedAddressPatch };
 type Deletion = { operation: 'delete'; id: string };
 
+/** A change and what `changeWatchedAddresses` returns for it, which is undefined until the change is made or refused. */
+type Entry = { readonly change: Change; result: WatchedAddress | Fault | undefined };
+
 /** The common arguments of the functions that make changes. */
 type Scope = { tx: Tx; watcherId: number; laneOf(id: string, url: string): number; now: Date };
 
 /**
- * Makes the changes in order. The last byte of each new id becomes its slice. Call `alignChanged` once they are committed.
+ * Makes the changes of each record in order. The last byte of each new id becomes its slice. Call `alignChanged` once they are committed.
  * Returns for each change the record after the change, or before it was deleted; undefined if the watcher has no record with
  * this id; a Fault `conflict` if a limit refuses the change, or `invalid` if the changes name the same record too often.
  */
@@ -47,48 +50,25 @@ export async function changeWatchedAddresses(
 ): Promise<(WatchedAddress | Fault | undefined)[]> {
   const origins = new Map([...new Set(given.flatMap(urlOf))].map((url) => [url, webhookOrigin(url)]));
   const watcher = await holdWatcher(tx, watcherId, [...new Set(origins.values())]);
-  const changes = given.map((change) => placed(watcher, change));
-  const mayExist = (change: Change) => sliceOfRecord(idOf(change)) < watcher.slices;
-  const findLanes = async (of: readonly Change[]) => {
-    const keyOf = (id: string, url: string) => ({
-      shardId: shardOfRecord(watcherId, id),
-      origin: origins.get(url) ?? '',
-    });
-    const laneOf = await ensureLanes(
-      tx,
-      watcher,
-      of.filter(mayExist).flatMap((change) => urlOf(change).map((url) => keyOf(idOf(change), url))),
-    );
-    return (id: string, url: string) => laneOf(keyOf(id, url));
-  };
-  // With limits, lanes are created later, so that a refused record creates none.
-  const allLanes = hasLimits(limits) ? undefined : await findLanes(changes);
-  const results: (WatchedAddress | Fault | undefined)[] = [];
-  for (const [index, wanted] of splitAtRepeats(changes).entries()) {
-    if (index >= RUNS_MAX) {
-      results.push(
-        ...wanted.map(
-          () => new Fault('invalid', 'Invalid request', { problems: [{ path: '/id', message: REPEATED }] }),
-        ),
-      );
-      continue;
-    }
-    const refusals = await findRefusals(tx, watcherId, wanted, limits);
-    const run = wanted.filter((change, index) => refusals[index] === undefined && mayExist(change));
-    const scope = { tx, watcherId, laneOf: allLanes ?? (await findLanes(run)), now };
-    const creations = run.filter((change) => change.operation === 'create');
-    const updates = run.filter((change) => change.operation === 'update');
-    const deletions = run.filter((change) => change.operation === 'delete');
-    const places = await lockRecords(scope, [...updates, ...deletions]);
-    const made = [
-      ...(await insertRecords(scope, creations)),
-      ...(await updateRecords(scope, updates, places)),
-      ...(await deleteRecords(scope, deletions)),
-    ];
-    const byId = new Map(made.map((record) => [record.id, record]));
-    results.push(...wanted.map((change, index) => refusals[index] ?? byId.get(idOf(change))));
-  }
-  return results;
+  const entries = given.map((change): Entry => ({ change: placed(watcher, change), result: undefined }));
+  const runs = splitIntoRuns(entries);
+  for (const entry of runs.splice(RUNS_MAX).flat()) entry.result = tooOften();
+  await refuseAboveLimits(tx, watcherId, entries, limits);
+  const isAccepted = ({ change, result }: Entry) =>
+    result === undefined && sliceOfRecord(idOf(change)) < watcher.slices;
+  const keyOf = (id: string, url: string) => ({
+    shardId: shardOfRecord(watcherId, id),
+    origin: origins.get(url) ?? '',
+  });
+  // Only now, so that a refused change creates no lane.
+  const laneOf = await ensureLanes(
+    tx,
+    watcher,
+    entries.filter(isAccepted).flatMap(({ change }) => urlOf(change).map((url) => keyOf(idOf(change), url))),
+  );
+  const scope: Scope = { tx, watcherId, laneOf: (id, url) => laneOf(keyOf(id, url)), now };
+  for (const run of runs) await makeChanges(scope, run.filter(isAccepted));
+  return entries.map(({ result }) => result);
 }
 
 /** Moves or cancels the waiting notifications of changed records. `changes` may include refused ones. */
@@ -110,24 +90,56 @@ export async function alignChanged(
 /** Limit of runs. Each costs a handful of statements, during which the transaction holds its locks. */
 const RUNS_MAX = 32;
 const REPEATED = `this request changes the same records more than ${RUNS_MAX} times; send this change in a separate request`;
+const tooOften = () =>
+  new Fault('invalid', 'Invalid request', { problems: [{ path: '/id', message: REPEATED }] });
 
 const idOf = (change: Change) => (change.operation === 'create' ? change.record.id : change.id);
 
-/** Splits the changes into runs that name each record at most once, because the order inside such a run doesn't matter. */
-function splitAtRepeats(changes: readonly Change[]): Change[][] {
-  let run: Change[] = [];
-  let ids = new Set<string>();
-  const runs = [run];
-  for (const change of changes) {
-    if (ids.has(idOf(change))) {
-      run = [];
-      ids = new Set();
-      runs.push(run);
-    }
-    run.push(change);
-    ids.add(idOf(change));
+/**
+ * Splits the changes into runs that name each record at most once: its first change is in the first run, its second one in the
+ * second. The order of changes of different records doesn't matter once limits have been checked.
+ */
+function splitIntoRuns(entries: readonly Entry[]): Entry[][] {
+  const counts = new Map<string, number>();
+  const runs: Entry[][] = [];
+  for (const entry of entries) {
+    const id = idOf(entry.change);
+    const earlier = counts.get(id) ?? 0;
+    counts.set(id, earlier + 1);
+    const run = runs[earlier] ?? [];
+    runs[earlier] = run;
+    run.push(entry);
   }
   return runs;
+}
+
+/** Refuses, in the order of the request, changes that would exceed a limit. */
+async function refuseAboveLimits(
+  tx: Tx,
+  watcherId: number,
+  entries: readonly Entry[],
+  limits: Limits,
+): Promise<void> {
+  const open = entries.filter(({ result }) => result === undefined);
+  const changes = open.map(({ change }) => change);
+  const refusals = await findRefusals(tx, watcherId, changes, limits);
+  for (const [index, entry] of open.entries()) entry.result = refusals[index];
+}
+
+/** Makes the changes of a run. */
+async function makeChanges(scope: Scope, run: readonly Entry[]): Promise<void> {
+  const changes = run.map(({ change }) => change);
+  const creations = changes.filter((change) => change.operation === 'create');
+  const updates = changes.filter((change) => change.operation === 'update');
+  const deletions = changes.filter((change) => change.operation === 'delete');
+  const places = await lockRecords(scope, [...updates, ...deletions]);
+  const made = [
+    ...(await insertRecords(scope, creations)),
+    ...(await updateRecords(scope, updates, places)),
+    ...(await deleteRecords(scope, deletions)),
+  ];
+  const byId = new Map(made.map((record) => [record.id, record]));
+  for (const entry of run) entry.result = byId.get(idOf(entry.change));
 }
 
 /** The URL that the change sets, if any. */

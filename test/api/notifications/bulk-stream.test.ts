@@ -154,6 +154,30 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
+  test('a stream refuses only those changes of a group that come after the 32nd of their record', async () => {
+    await using story = await createBulkStory(database());
+    const created = await story.send(recordsOf(3));
+    const outcomes = await story.send(
+      created.flatMap(({ data }) =>
+        Array.from({ length: 33 }, (_, count) => ({
+          ...{ operation: 'update', id: data?.id, watch_coin: count % 2 === 0 },
+        })),
+      ),
+    );
+    assert.deepEqual(
+      outcomes.filter(({ success }) => !success).map(({ index, statusCode }) => [index, statusCode]),
+      [
+        [32, 400],
+        [65, 400],
+        [98, 400],
+      ],
+    );
+    assert.deepEqual(
+      (await story.list()).map(({ watch_coin }) => watch_coin),
+      [false, false, false],
+    );
+  });
+
   test('nothing is stored or read before the client takes the previous answers', async () => {
     const story = createApiStory(database());
     const { watcherId } = await story.issue('acme');

@@ -75,6 +75,34 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(dataOf(await post(changes.slice(0, 32))).length, 32);
     });
 
+    test('each record of a list may change 32 times, next to each other too, and only further changes are refused', async () => {
+      const { post, list } = await createStory(database());
+      const records = dataOf(await post(recordsOf(40)));
+      const changes = records.flatMap(({ id }, index) => [
+        { operation: 'update', id, watch_coin: false },
+        { operation: 'update', id, address: addressOf(100 + index) },
+      ]);
+      const answer = dataOf(await post(changes));
+      assert.deepEqual(
+        answer.map(({ id, address, watch_coin }) => [id, address, watch_coin]),
+        records.flatMap(({ id, address }, index) => [
+          [id, address, false],
+          [id, addressOf(100 + index), false],
+        ]),
+      );
+      assert.deepEqual(
+        await list(),
+        answer.filter((_, index) => index % 2 === 1),
+      );
+      const often = Array.from({ length: 32 }, () => ({ operation: 'update', id: records[0]?.id }));
+      const refused = await post([...often, ...changes]);
+      assert.equal(refused.status, 400);
+      assert.deepEqual(
+        errorsOf(refused).map(({ path }) => path),
+        ['/records/32/id', '/records/33/id'],
+      );
+    });
+
     test('creates, updates and deletes in one call, and returns the same records as single calls', async () => {
       const { post, list, clock } = await createStory(database());
       const created = dataOf(await post(recordsOf(3)));

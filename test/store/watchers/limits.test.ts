@@ -160,6 +160,56 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await checkCounts();
   });
 
+  test('a list that changes many watched addresses repeatedly is checked in its order', async () => {
+    const limits = { recordsPerAddressAndUrl: 1, receiverOrigins: 2 };
+    const made = await change(
+      Array.from({ length: 40 }, (_, index) => creation(urlOf(1), addressOf(index))),
+      limits,
+    );
+    const ids = made.flatMap((one) => (one === undefined || one instanceof Fault ? [] : one.id));
+    const move = (index: number, patch: { address?: Address; webhookUrl?: string }): Change => ({
+      operation: 'update',
+      id: ids[index] ?? '',
+      patch,
+    });
+    const spare = addressOf(99);
+    const results = await change(
+      [
+        // Each takes the spare address and gives it back.
+        ...ids.flatMap((_, index) => [
+          move(index, { address: spare }),
+          move(index, { address: addressOf(index) }),
+        ]),
+        move(0, { address: spare }),
+        creation(urlOf(1), spare),
+        move(0, { webhookUrl: urlOf(2) }),
+        creation(urlOf(1), spare),
+        // It gets an address and a URL that another one has, by two changes.
+        move(0, { address: addressOf(1) }),
+        move(0, { webhookUrl: urlOf(1) }),
+        creation(urlOf(3), spare),
+        { operation: 'delete', id: ids[0] ?? '' },
+        move(0, { webhookUrl: urlOf(3) }),
+        creation(urlOf(3), spare),
+      ],
+      limits,
+    );
+    const outline = results.map((one) => (one instanceof Fault ? one.problems[0]?.path : typeof one));
+    assert.deepEqual(outline, [
+      ...Array.from({ length: 81 }, () => 'object'),
+      '/address',
+      'object',
+      'object',
+      'object',
+      '/address',
+      '/webhook_url',
+      'object',
+      'undefined',
+      'object',
+    ]);
+    await checkCounts();
+  });
+
   test('watched addresses above a limit that is set later can stay, change and be deleted, but not grow', async () => {
     const ids: string[] = [];
     for (const host of [1, 2, 3]) ids.push((await watchAddress(database(), { url: urlOf(host) })).id);
