@@ -247,14 +247,13 @@ function addReplaceRoute(
         throw invalid('/records', 'is empty; allow_empty=true deletes every watched address of this URL');
       }
       const watcherId = watcherOf(request);
-      const now = clock.now();
-      const once = onceOf(request, watcherId, now);
+      const once = onceOf(request, watcherId, clock.now());
       return inTurn(accountOf(request), async () => {
         let deletedIds: readonly string[] = [];
         const answer = await doOnce(database, once, async (plain) => {
           const tx = whileConnected(plain, request);
           const replaced = await withinLimits(tx, watcherId, limits, () =>
-            replaceWatchedSet(tx, watcherId, webhook_url, members, now),
+            replaceWatchedSet(tx, watcherId, webhook_url, members, clock.now()),
           );
           deletedIds = replaced.deletedIds;
           return { success: true as const, data: replaced.counts };

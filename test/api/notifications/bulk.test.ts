@@ -39,6 +39,35 @@ async function createStory(database: Database) {
   };
 }
 
+type Story = Awaited<ReturnType<typeof createStory>>;
+
+/** The API while it stores a list, for which other calls of the watcher wait until `end` is called. */
+async function createBusyStory(database: Database): Promise<Story & { end(): Promise<void> }> {
+  const isStoring = Promise.withResolvers<void>();
+  const mayStore = Promise.withResolvers<void>();
+  let isHeld = false;
+  const story = await createStory({
+    ...database,
+    async transaction(work) {
+      if (isHeld) {
+        isStoring.resolve();
+        await mayStore.promise;
+      }
+      return database.transaction(work);
+    },
+  });
+  isHeld = true;
+  const stored = story.post([recordOf(9)]);
+  await isStoring.promise;
+  return {
+    ...story,
+    async end() {
+      mayStore.resolve();
+      dataOf(await stored);
+    },
+  };
+}
+
 async function list(story: ApiStory, key: string): Promise<Record[]> {
   const { json } = await story.ask('GET', PATH, { key });
   return (json as { data: Record[] }).data.sort((a, b) => (a.address < b.address ? -1 : 1));
@@ -380,6 +409,25 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual((await ask('GET', PATH, { key })).json, { success: true, data: [foreign] });
     });
   });
+
+  for (const [what, call] of [
+    ['a list', ({ post }) => post([recordOf(1)])],
+    ['a set', ({ put }) => put([{ address: addressOf(1) }])],
+  ] satisfies [string, (story: Story) => Promise<Answer>][]) {
+    test(`${what} that waits for another call has the time at which it is stored`, async () => {
+      const story = await createBusyStory(database());
+      const waiting = call(story);
+      await waitUntil(() => story.clock.waits().length === 1);
+      story.clock.advance(20_000);
+      await story.end();
+      assert.equal((await waiting).status, 200);
+      const [record] = await story.list();
+      assert.deepEqual(
+        [record?.address, record?.created_at],
+        [addressOf(1), story.clock.now().toISOString()],
+      );
+    });
+  }
 
   test('JSON with too many values for its length is refused before it is parsed', async () => {
     const { ask, key } = await createStory(database());
