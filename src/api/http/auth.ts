@@ -44,7 +44,7 @@ type Dependencies = {
   adminToken: string | undefined;
 };
 
-/** After a body that took longer, the key is checked again because it may have been revoked meanwhile. */
+/** After a body or a wait that took longer, the key is checked again because it may have been revoked meanwhile. */
 const BODY_MS_MAX = 1_000;
 const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
 const watchers = new WeakMap<FastifyRequest, number>();
@@ -86,7 +86,7 @@ export function takeAccount(request: FastifyRequest, _reply: FastifyReply, done:
   else actFor(account, done);
 }
 
-/** The `preHandler` of all routes: checks the key again after a slow body. Rejects like `onRequest`. */
+/** The `preHandler` of all routes: checks the key again after a slow body. Call it after other waits too. Rejects like `onRequest`. */
 export async function passAgain(request: FastifyRequest): Promise<void> {
   await rechecks.get(request)?.();
 }

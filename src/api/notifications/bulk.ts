@@ -14,7 +14,7 @@ import { withinLimits } from '../../store/watchers/limits.ts';
 import { alignChanged, changeWatchedAddresses } from '../../store/watchers/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../../store/watchers/watched-set.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { accountOf, createShardGate, type WatcherGate } from '../http/auth.ts';
+import { accountOf, createShardGate, passAgain, type WatcherGate } from '../http/auth.ts';
 import { liftBodyLimit, readRest } from '../http/body-limit.ts';
 import { requireKnown, strict } from '../http/body-names.ts';
 import { untilSilent } from '../http/body-silence.ts';
@@ -145,7 +145,10 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
   addReplaceRoute(api, options, gate, inTurn);
 }
 
-/** Does work that stores many rows when it is the account's turn. @throws Fault `limited` when too many calls wait. */
+/**
+ * Does work that stores many rows when it is the account's turn. The work checks the key again, which may have been revoked meanwhile.
+ * @throws Fault `limited` when too many calls wait.
+ */
 type InTurn = <T>(account: number, work: () => Promise<T>) => Promise<T>;
 
 function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn: InTurn): void {
@@ -171,6 +174,7 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
       const once = onceOf(request, watcherId, clock.now());
       await admitAnswer(request, reply, changedBytes(changes));
       return inTurn(accountOf(request), async () => {
+        await passAgain(request);
         const answer = await doOnce(database, once, async (tx) => {
           const at = { now: clock.now(), limits };
           const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
@@ -249,6 +253,7 @@ function addReplaceRoute(
       const watcherId = watcherOf(request);
       const once = onceOf(request, watcherId, clock.now());
       return inTurn(accountOf(request), async () => {
+        await passAgain(request);
         let deletedIds: readonly string[] = [];
         const answer = await doOnce(database, once, async (plain) => {
           const tx = whileConnected(plain, request);

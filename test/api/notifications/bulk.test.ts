@@ -427,6 +427,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         [addressOf(1), story.clock.now().toISOString()],
       );
     });
+
+    test(`${what} whose key is revoked while it waits for another call is refused`, async () => {
+      const story = await createBusyStory(database());
+      const waiting = call(story);
+      await waitUntil(() => story.clock.waits().length === 1);
+      await database().query(sql`update api_key set revoked_at = ${story.clock.now()}`);
+      story.clock.advance(1_000);
+      await story.end();
+      assert.equal((await waiting).status, 401);
+      assert.equal((await database().query(sql`select from watched_address`)).length, 1);
+    });
   }
 
   test('JSON with too many values for its length is refused before it is parsed', async () => {
