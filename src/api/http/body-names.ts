@@ -6,7 +6,7 @@ import type { FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Problem } from '../../core/fault.ts';
 import type { Api } from '../context.ts';
-import { invalidRequest, PROBLEMS_MAX } from './errors.ts';
+import { invalid, invalidRequest, PROBLEMS_MAX } from './errors.ts';
 import { isKeyed } from './shared-headers.ts';
 
 /** The option of a schema that refuses unknown fields. */
@@ -22,9 +22,19 @@ export function checkBodyNames(api: Api): void {
     // A body that is described without a schema is checked by the handler.
     const schema = route.schema?.body ?? (operation.body === undefined ? NoFields : undefined);
     if (schema === undefined) return;
-    const check = async ({ body }: FastifyRequest): Promise<void> => requireKnown(schema, body);
+    const check = async ({ body }: FastifyRequest): Promise<void> => {
+      // Where there is a schema of a body, the validator refuses other values.
+      if (schema === NoFields) requireNoValue(body);
+      requireKnown(schema, body);
+    };
     route.preValidation = [route.preValidation ?? [], check].flat();
   });
+}
+
+/** @throws Fault `invalid` for a list or a plain value. Many clients send an empty object with every request. */
+function requireNoValue(body: unknown): void {
+  const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
+  if (body !== undefined && !isObject) throw invalid('', 'must be absent or {}: this path takes no body');
 }
 
 /**

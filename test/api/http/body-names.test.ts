@@ -81,6 +81,23 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(suspended.status, 200);
   });
 
+  test('a path that takes no body refuses every JSON value but an empty object', async () => {
+    const story = createApiStory(database(), undefined, undefined, { adminToken: ADMIN_TOKEN });
+    const { key } = await story.issue('acme');
+    for (const [path, asked] of [
+      ['/api/notifications/log/redeliver?state=processed', key],
+      ['/api/admin/watchers/1/suspend', ADMIN_TOKEN],
+    ] as const) {
+      for (const body of ['[17,18]', '[]', '17', '"17"', 'true', 'null']) {
+        const { status, json } = await story.ask('POST', path, { key: asked, body });
+        const problem = { path: '', message: 'must be absent or {}: this path takes no body' };
+        assert.deepEqual([status, (json as { errors: unknown }).errors], [400, [problem]], `${path} ${body}`);
+      }
+      for (const body of ['{}', '', undefined])
+        assert.equal((await story.ask('POST', path, { key: asked, body })).status, 200, `${path} ${body}`);
+    }
+  });
+
   test('for a body of unknown fields, the error lists the first hundred', async () => {
     const story = createApiStory(database());
     const { key } = await story.issue('acme');
