@@ -46,7 +46,7 @@ export function createDescription(text: string): Describes {
     }
     const answer = operation.responses?.[String(status)];
     // Endless streams have no HEAD.
-    if (answer === undefined && method === 'HEAD' && status === 404) return;
+    if (answer === undefined && method === 'HEAD' && status === 405) return;
     if (answer === undefined) throw new Error(`${what} is not described: ${body}`);
     if (WITHOUT_BODY.has(status) || method === 'HEAD' || body === undefined) return;
     const type = contentType?.split(';', 1)[0] ?? 'none';

@@ -17,8 +17,6 @@ export function watchMethods(api: Api): () => void {
     const known = methodsOf.get(url) ?? new Set();
     methodsOf.set(url, known);
     for (const one of [method].flat()) known.add(one);
-    // Fastify adds a HEAD route to each GET route.
-    if (known.has('GET')) known.add('HEAD');
   });
   return () => {
     for (const [url, known] of [...methodsOf]) {

@@ -110,6 +110,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await admin('GET', `${STREAM}?watcher=77`)).status, 404);
     assert.equal((await admin('GET', STREAM, { headers: { 'last-event-id': 'x' } })).status, 400);
     assert.equal((await admin('GET', `${STREAM}?failed=true`)).status, 400);
+    const { status, headers } = await admin('HEAD', STREAM);
+    assert.deepEqual([status, headers.allow], [405, 'GET']);
   });
 
   test('the operator has at most twenty streams', async () => {
