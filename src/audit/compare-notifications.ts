@@ -29,7 +29,7 @@ export type StoredSide = {
   notifications: readonly StoredNotification[];
   /** Orphaned notifications that receivers may have seen. */
   told: readonly SentOrphan[];
-  /** Notifications that were processed before this may have been deleted. */
+  /** Notifications of blocks that were stored before this may have been deleted. */
   keptSince: Date;
   /** The last step of the database's clock; undefined if there was none. */
   lastStep?: ClockStep | undefined;

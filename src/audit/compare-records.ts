@@ -5,6 +5,7 @@
 import { sidesOf } from '../domain/block.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import {
+  hasReorgs,
   listNotificationsOf,
   listSentOrphans,
   listWatchesById,
@@ -39,6 +40,8 @@ import { compareNotifications } from './compare-notifications.ts';
 export const ROWS_MAX = 100_000;
 /** How long the release of notifications may take that have their confirmations, if a watcher has millions of them. */
 const RELEASE_MS_MAX = 10 * 60_000;
+/** How long after a reorg its transactions may be mined again. If one is mined later, nothing shows how old its notifications are. */
+const REINCLUSION_MS_MAX = 86_400_000;
 
 export type RecordOptions = {
   /** The service's settings: when a notification may be sent, and the delay after failure number n (the first is 1). */
@@ -63,6 +66,7 @@ export async function compareRecords(
 ): Promise<ComparisonOutcome[] | 'too many'> {
   const events = eventsOf([...blocks.values()]);
   const lastStep = (await readClockState(snapshot)).last;
+  const keptSince = await findKeptSince(snapshot, blocks, options.keptSince);
   const outcomes: ComparisonOutcome[] = [];
   let differences = 0;
   let after: RecordKey | undefined;
@@ -72,7 +76,7 @@ export async function compareRecords(
     const { expected, notifications, told } = part;
     const watches = await listWatchesById(snapshot, ownersOf(notifications));
     const compared = compareNotifications({
-      ...{ blocks, events, expected, notifications, told, keptSince: options.keptSince, lastStep },
+      ...{ blocks, events, expected, notifications, told, keptSince, lastStep },
       watches: new Map(watches.map((watch) => [watch.id, watch])),
       delivery: await readDelivery(snapshot, { notifications, watches }, options),
     });
@@ -84,6 +88,20 @@ export async function compareRecords(
     after = part.upTo;
   } while (after !== undefined);
   return outcomes;
+}
+
+/**
+ * From when on blocks must have been stored for all of their notifications to be kept. These are deleted by the time of their creation,
+ * which a reorg that moves them to another block doesn't change.
+ */
+async function findKeptSince(snapshot: Db, blocks: Blocks['blocks'], keptSince: Date): Promise<Date> {
+  const movedUntil = new Date(keptSince.getTime() + REINCLUSION_MS_MAX);
+  const times = Array.from(blocks.values(), ({ stored }) => stored.storedAt.getTime());
+  const doubtful = times.filter((time) => time >= keptSince.getTime() && time < movedUntil.getTime());
+  if (doubtful.length === 0) return keptSince;
+  const from = new Date(Math.min(...doubtful) - REINCLUSION_MS_MAX);
+  const isMoved = await hasReorgs(snapshot, { from, to: new Date(Math.max(...doubtful)) });
+  return isMoved ? movedUntil : keptSince;
 }
 
 /** `upTo`: its last watched address, if others may follow. */

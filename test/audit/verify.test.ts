@@ -11,7 +11,7 @@ import { decimal } from '../../src/core/decimal.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import type { BlockHeader, BlockReference } from '../../src/domain/block.ts';
-import { commitBlocks, insertChain } from '../../src/store/blocks/blocks.ts';
+import { commitBlocks, findTip, insertChain } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { followPairs } from '../../src/store/market/pairs.ts';
@@ -58,10 +58,11 @@ function nodesOf(chain: Chain): Nodes {
   };
 }
 
+const headers = Array.from({ length: BLOCKS }, (_, index) => headerOf(index + 1));
+
 onSampledDatabase(import.meta.url, ({ database }) => {
   beforeEach(async () => {
     await insertChain(database(), 1, undefined);
-    const headers = Array.from({ length: BLOCKS }, (_, index) => headerOf(index + 1));
     await commitBlocks(database(), {
       expectedTip: undefined,
       blocks: headers.map((header) => ({ header, proved: true, transfers: [] })),
@@ -204,6 +205,26 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const kept = { pairs: [swapped], notificationsMs: Date.now(), swapsMs: Date.now() };
     const { report, differences } = await verify(headerOf, kept);
     assert.deepEqual([report.undecided.pruned, differences], [2, []]);
+  });
+
+  test('a missing notification is not reported if a reorg may have moved it to its block and retention may have deleted it since', async () => {
+    await watchAddress(database());
+    await raisePruneMark(database(), 'notification', noon);
+    const judge = async () => {
+      const { report, differences } = await verify(headerOf, { notificationsMs: Date.now() });
+      return [report.undecided.pruned, differences];
+    };
+    const mineAgain = async (now: Date) =>
+      commitBlocks(database(), {
+        expectedTip: await findTip(database()),
+        blocks: headers.map((header) => ({ header, proved: true, transfers: [] })),
+        ...{ releasedNumber: BLOCKS, finalizedNumber: FINAL, now, reorg: { ancestorNumber: 0 } },
+      });
+    assert.deepEqual(await judge(), [0, ['missing in 1']]);
+    await mineAgain(later(120_000));
+    assert.deepEqual(await judge(), [1, []]);
+    await mineAgain(later(86_400_000));
+    assert.deepEqual(await judge(), [0, ['missing in 1']]);
   });
 
   test('what retention deletes during a comparison is not missing', async () => {

@@ -112,6 +112,12 @@ export async function listStoredBlocks(
   );
 }
 
+/** Whether a reorg orphaned stored blocks between these times. */
+export async function hasReorgs(db: Db, { from, to }: { from: Date; to: Date }): Promise<boolean> {
+  const rows = await db.query(sql`select from reorg where happened_at between ${from} and ${to} limit 1`);
+  return rows.length > 0;
+}
+
 /** The first watched addresses of the range with one of these addresses, up to `limit`. */
 export async function listWatchesOf(
   db: Db,
