@@ -148,7 +148,7 @@ export function parseLastEventId(id: string | string[] | undefined): number | un
 
 /** @throws Fault `invalid` for an id above every assigned one: a stream that waited for it would leave out all attempts until then. */
 export async function requireAssigned(db: Db, id: number): Promise<void> {
-  if (id > (await readLastId(db)))
+  if (id > (await readLastId(db)).id)
     throw invalidId(
       'is above the id of every event, so the database was replaced or restored. Connect without it to begin with new attempts',
     );

@@ -28,8 +28,8 @@ type Timelines = { noted: string | null; current: string | null };
 
 /**
  * As `lockCommits`, for transactions that create notifications. If the timeline isn't the one noted last, their ids move ahead first: those
- * of lost commits may have been sent, and receivers ignore an id that they have seen. Returns the id after which new ones follow, or
- * undefined if they have not moved.
+ * of lost commits may have been sent, and receivers ignore an id that they have seen. The ids of attempts move too, because a stream goes on
+ * after the last one that its client has seen. Returns the id after which new notifications follow, or undefined if they have not moved.
  */
 export async function lockForIds(tx: Tx): Promise<number | undefined> {
   return moveIds(tx, await lockAndRead(tx));
@@ -49,9 +49,10 @@ async function moveIds(tx: Tx, { noted, current }: Timelines): Promise<number | 
   const isNew = await tx.query(sql`
     update chain set timeline = ${current} where timeline is distinct from ${current} returning timeline`);
   if (isNew.length === 0) return undefined;
-  const [moved] = await tx.query<{ id: number }>(
-    sql`select setval('notification_id_seq', last_value + ${randomInt(IDS_AHEAD, IDS_AHEAD_MAX)}) as id from notification_id_seq`,
-  );
+  const ahead = randomInt(IDS_AHEAD, IDS_AHEAD_MAX);
+  const [moved] = await tx.query<{ id: number }>(sql`
+    select setval('notification_id_seq', n.last_value + ${ahead}) as id, setval('delivery_attempt_id_seq', a.last_value + ${ahead})
+    from notification_id_seq n, delivery_attempt_id_seq a`);
   return moved?.id;
 }
 

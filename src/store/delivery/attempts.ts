@@ -68,25 +68,29 @@ type SafeWatermark = (() => Promise<number | undefined>) & {
  * id is not a safe cursor. A transaction that has been assigned an id holds a RowExclusiveLock on the table until its rows
  * are visible. So the watermark reads the last assigned id, then the transactions that hold that lock, and waits until all of
  * these have ended. Then every id up to the last one is visible or never will be. Other transactions don't matter, however
- * long they run.
+ * long they run. A promoted standby, or a server that has crashed, may assign ids again, also some below the watermark. So if the
+ * server has started since the last look, or its last id has gone back, the watermark is unknown until it has looked again.
  */
 export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
   let reached: number | undefined;
   let reachedAt: Date | undefined;
   let mark: { lastId: number; at: Date | undefined; writers: readonly string[] } | undefined;
+  let before: LastId | undefined;
   let looking: Promise<void> | undefined;
 
   async function look(): Promise<void> {
-    const at = mark === undefined ? now?.() : mark.at;
-    const lastId = mark?.lastId ?? (await readLastId(db));
-    if (lastId === reached) {
+    const at = now?.();
+    const last = await readLastId(db);
+    if (last.server !== before?.server || last.id < before.id) reached = reachedAt = mark = undefined;
+    before = last;
+    if (mark === undefined && last.id === reached) {
       reachedAt = at;
       return;
     }
     const current = await listWriters(db);
     const writers = mark?.writers.filter((one) => current.includes(one)) ?? current;
-    mark = writers.length > 0 ? { lastId, at, writers } : undefined;
-    if (mark === undefined) [reached, reachedAt] = [lastId, at];
+    mark = { ...(mark ?? { lastId: last.id, at }), writers };
+    if (writers.length === 0) [reached, reachedAt, mark] = [mark.lastId, mark.at, undefined];
   }
 
   async function read(): Promise<number | undefined> {
@@ -99,12 +103,17 @@ export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
   return Object.assign(read, { isPending: () => mark !== undefined, reachedAt: () => reachedAt });
 }
 
+/** `server`: when it started, which tells servers and their starts apart. */
+type LastId = { id: number; server: number };
+
 /** The last id that the sequence has assigned to any transaction. */
-export async function readLastId(db: Db): Promise<number> {
-  const [row] = await db.query<{ value: number }>(sql`
-    select case when is_called then last_value else 0 end as value from delivery_attempt_id_seq`);
+export async function readLastId(db: Db): Promise<LastId> {
+  const [row] = await db.query<LastId>(sql`
+    select case when is_called then last_value else 0 end as id,
+      extract(epoch from pg_postmaster_start_time())::float8 as server
+    from delivery_attempt_id_seq`);
   if (row === undefined) throw new Error('the statement returned no row');
-  return row.value;
+  return row;
 }
 
 /** The transactions that are writing attempts, by virtual transaction ids, which are never reused. */

@@ -6,6 +6,7 @@ import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { deferralLimits } from '../../../src/store/matching/deferred.ts';
+import { attemptDue } from '../../kit/attempts.ts';
 import {
   hashOf,
   headerOf,
@@ -53,6 +54,21 @@ onPostgres(({ database }) => {
     });
     const last = (await listNotifications(database())).map(({ id }) => Number(id)).at(-1);
     assert.ok((last ?? 0) > later + 1_000_000, String(last));
+  });
+
+  test('after a fail-over, new attempts have ids that no lost commit has given out', async () => {
+    await insertChain(database(), 1, hashOf(1));
+    await noteTimeline(database());
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf(), transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    await failOver(database());
+    await mine(database(), headerOf(2), [transferOf()]);
+    await attemptDue(database(), { now: noon, succeeds: true });
+    const attempts = await database().query<{ id: number }>(sql`select id from delivery_attempt order by id`);
+    const [first = 0, second = 0, third = 0] = attempts.map(({ id }) => id);
+    assert.equal(attempts.length, 3);
+    assert.ok(second === first + 1 && third > second + 1_000_000, `${third}`);
   });
 
   test('a server that hides its write-ahead log, as some hosted ones do, is not asked again by commits', async () => {

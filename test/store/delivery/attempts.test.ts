@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Db } from '../../../src/store/db/db.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import {
   createSafeWatermark,
   listAttempts,
@@ -139,5 +139,61 @@ onPostgres(({ database }) => {
       .catch(() => {});
     const last = await insertAttempt(database());
     assert.equal(await safeWatermark(), last);
+  });
+
+  /** Takes the ids above this one back, as the fail-over to a standby does that lacks their commits. */
+  async function takeBack(id: number): Promise<void> {
+    await database().query(sql`delete from delivery_attempt where id > ${id}`);
+    await database().query(sql`select setval('delivery_attempt_id_seq', ${id})`);
+  }
+
+  test('if ids were taken back, the safe watermark does not pass attempts that get them again', async () => {
+    const safeWatermark = createSafeWatermark(database());
+    const [first = 0, second] = [await insertAttempt(database()), await insertAttempt(database())];
+    const third = await insertAttempt(database());
+    assert.equal(await safeWatermark(), third);
+    await takeBack(first);
+    await database().transaction(async (tx) => {
+      assert.equal(await insertAttempt(tx), second);
+      assert.equal(await safeWatermark(), undefined);
+    });
+    assert.equal(await safeWatermark(), second);
+  });
+
+  test('if ids were taken back while the safe watermark waited, it does not reach the id that it waited for', async () => {
+    const safeWatermark = createSafeWatermark(database());
+    const first = await insertAttempt(database());
+    assert.equal(await safeWatermark(), first);
+    const lost = database().transaction(async (tx) => {
+      await insertAttempt(tx);
+      await insertAttempt(tx);
+      assert.equal(await safeWatermark(), first);
+      throw new Error('lost');
+    });
+    await assert.rejects(lost, /lost/);
+    await takeBack(first);
+    const again = await insertAttempt(database());
+    assert.equal(await safeWatermark(), again);
+  });
+
+  test('on another server, the safe watermark does not pass attempts that get ids of the former one again', async () => {
+    let isPromoted = false;
+    const failing: Db = {
+      ...database(),
+      async query<Row>(statement: Sql) {
+        const rows = await database().query<Row>(statement);
+        return isPromoted ? rows.map((row) => ('server' in Object(row) ? { ...row, server: 0 } : row)) : rows;
+      },
+    };
+    const safeWatermark = createSafeWatermark(failing);
+    const [first = 0, second] = [await insertAttempt(database()), await insertAttempt(database())];
+    assert.equal(await safeWatermark(), second);
+    await takeBack(first);
+    isPromoted = true;
+    await database().transaction(async (tx) => {
+      assert.equal(await insertAttempt(tx), second);
+      for (let count = 0; count < 3; count += 1) await insertAttempt(database());
+      assert.equal(await safeWatermark(), undefined);
+    });
   });
 });
