@@ -83,7 +83,10 @@ const keyed = {
   delivery_sum: sql`shard_id, unit, started_at, origin`,
 };
 
-/** Deletes deferred matches, or else rows of the first table that has some in these shards. Returns whether there were any. */
+/** Tables with rows for each of the watcher's receivers, of which it may have had a million, and their order. */
+const keyedByWatcher = { receiver_failure: sql`origin, shard_id`, origin_usage: sql`origin` };
+
+/** Deletes deferred matches, or else rows of the first table that has some. Returns whether there were any. */
 async function deleteBatch(tx: Tx, id: number, shards: readonly number[]): Promise<boolean> {
   if (await dropDeferredOf(tx, id, BATCH_ROWS)) return true;
   // On Citus, a limited number of rows can be deleted from one shard only.
@@ -94,6 +97,10 @@ async function deleteBatch(tx: Tx, id: number, shards: readonly number[]): Promi
       if (table === 'watched_address') await noteChanges(tx, id, gone.map(toDeletion));
       if (gone.length > 0) return true;
     }
+  }
+  for (const [table, key] of Object.entries(keyedByWatcher)) {
+    const batch = sql`select ctid from ${raw(table)} where watcher_id = ${id} order by ${key} limit ${BATCH_ROWS} for update`;
+    if (await deleteSome(tx, sql`delete from ${raw(table)} where ctid = any(array(${batch}))`)) return true;
   }
   return deleteSome(
     tx,
@@ -141,6 +148,7 @@ async function finishRemoval(database: Database, id: number): Promise<Wait | 'mo
     if (await deleteBatch(tx, id, shards)) return 'more';
     const lanes = sql`select id from lane where ${isInShards(sql`shard_id`, shards)} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
+    // Rows that were locked when their batch was read are left.
     await tx.query(sql`delete from origin_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from watcher_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from receiver_failure where watcher_id = ${id}`);

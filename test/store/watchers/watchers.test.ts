@@ -162,6 +162,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       [0, 0, 500],
       [0, 0, 0],
       [0, 0, 0],
+      [0, 0, 0],
     ]);
     assert.equal(await removeBatch(database(), 1), 'gone');
     assert.deepEqual(await listTablesWith(database(), 1), []);
@@ -202,6 +203,35 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       [0, 2_500, 0, 60, 1],
       [0, 2_500, 0, 60, 0],
     ]);
+  });
+
+  test('a removal deletes what is stored of each receiver in bounded batches', async () => {
+    await addWatchers(database(), 1, 2);
+    for (const watcherId of [1, 2]) {
+      await database().query(sql`
+        insert into receiver_failure (shard_id, origin, lane_id, watcher_id, since, attempts, last_attempt_at)
+        select ${watcherId}, 'https://' || n, n, ${watcherId}, ${noon}, 1, ${noon} from generate_series(1, 2500) as n`);
+      await database().query(sql`
+        insert into origin_usage (watcher_id, origin, records)
+        select ${watcherId}, 'https://' || n, 1 from generate_series(1, 2500) as n`);
+    }
+    await beginRemoval(database(), 1, noon);
+    const countOf = async (watcherId: number) =>
+      database().query<{ failures: number; origins: number }>(sql`
+        select (select count(*) from receiver_failure where watcher_id = ${watcherId}) as failures,
+          (select count(*) from origin_usage where watcher_id = ${watcherId}) as origins`);
+    const left: number[][] = [];
+    while ((await removeBatch(database(), 1)) === 'more')
+      left.push((await countOf(1)).flatMap(({ failures, origins }) => [failures, origins]));
+    assert.deepEqual(left, [
+      [1_500, 2_500],
+      [500, 2_500],
+      [0, 2_500],
+      [0, 1_500],
+      [0, 500],
+      [0, 0],
+    ]);
+    assert.deepEqual(await countOf(2), [{ failures: 2_500, origins: 2_500 }]);
   });
 
   test('while a watcher is being deleted, no key is issued and nothing is created for it, and then its name is free', async () => {
