@@ -28,6 +28,16 @@ type DeliveryFault = { message: string; isLate: boolean };
 /** The clocks of a process and of the database may differ by this much. */
 const SLACK_MS = 1_000;
 
+/**
+ * The times of blocks and records are taken before their transactions commit. If they are closer together than this, it is
+ * unknown whether the block's commit saw the record.
+ */
+export const ORDER_MS_MIN = 10_000;
+
+/** Whether the record may have been changed after the commit of a block that took this time, whose notifications have it too. */
+export const mayHaveChangedSince = ({ createdAt, updatedAt }: StoredWatch, time: Date): boolean =>
+  updatedAt > createdAt && updatedAt.getTime() >= time.getTime() - ORDER_MS_MIN;
+
 /** The reason why no worker would deliver it; undefined if there is none. */
 export function findDeliveryFault(
   one: StoredNotification,
@@ -51,14 +61,14 @@ export function findDeliveryFault(
 /** Workers read a queue by shard, and send its notifications to the queue's origin. */
 function findLaneFault(
   one: StoredNotification,
-  { webhookUrl, updatedAt }: StoredWatch,
+  watch: StoredWatch,
   side: DeliverySide,
 ): DeliveryFault | undefined {
   const { shardId, laneId } = one;
   const lane = side.lanes.get(laneId);
-  const origin = webhookOrigin(webhookUrl);
+  const origin = webhookOrigin(watch.webhookUrl);
   // After a change of the record, a worker moves notifications from the former queue, at the latest when they are due.
-  const mayMove = updatedAt > one.createdAt;
+  const mayMove = mayHaveChangedSince(watch, one.createdAt);
   if (lane?.shardId === shardId && (lane.origin === origin || mayMove)) return undefined;
   const is = lane === undefined ? 'does not exist' : `belongs to ${lane.origin} of shard ${lane.shardId}`;
   const isLate = one.state === 'waiting' && findScheduleFault(one, side) !== undefined;
@@ -93,12 +103,12 @@ function findSleepingLane(
 
 function findHeldFault(
   { id, releaseNumber, blockNumber, sequence, createdAt, watchedAddressId }: StoredNotification,
-  { settings, updatedAt }: StoredWatch,
+  watch: StoredWatch,
   { releasedNumber, firstInSequence }: DeliverySide,
 ): DeliveryFault | undefined {
   if (releaseNumber !== undefined) {
     // If the record was changed since then, its former settings are unknown.
-    const asked = updatedAt > createdAt ? CONFIRMATIONS_MAX : settings.confirmations;
+    const asked = mayHaveChangedSince(watch, createdAt) ? CONFIRMATIONS_MAX : watch.settings.confirmations;
     if (releaseNumber > blockNumber + asked)
       return fault(
         `it is held until block ${releaseNumber}, but its watched address asks for ${asked} confirmations`,

@@ -17,7 +17,12 @@ import {
   keyOf,
   type WrongNotification,
 } from './compare.ts';
-import { type DeliverySide, findDeliveryFault } from './compare-delivery.ts';
+import {
+  type DeliverySide,
+  findDeliveryFault,
+  mayHaveChangedSince,
+  ORDER_MS_MIN,
+} from './compare-delivery.ts';
 
 export type StoredSide = {
   /** The blocks that are compared. */
@@ -38,12 +43,6 @@ export type StoredSide = {
 
 /** How far the clock moved, and the time after it. */
 type ClockStep = { ms: number; at: Date };
-
-/**
- * The times of blocks and records are taken before their transactions commit. If they are closer together than this, it is
- * unknown whether the block's commit saw the record.
- */
-const ORDER_MS_MIN = 10_000;
 
 /** One outcome for each notification that is stored or must be stored. */
 export function* compareNotifications(side: StoredSide): Generator<ComparisonOutcome> {
@@ -309,8 +308,8 @@ function mayPrecedeStep(time: Date, { storedAt }: StoredBlock, step: ClockStep |
   );
 }
 
-const mayHaveChanged = ({ createdAt, updatedAt }: StoredWatch, stored: StoredBlock) =>
-  updatedAt > createdAt && !isBefore(updatedAt, stored);
+const mayHaveChanged = (watch: StoredWatch, { storedAt }: StoredBlock) =>
+  mayHaveChangedSince(watch, storedAt);
 
 /** Describes each field that differs from the chain. */
 function changesOf(one: StoredNotification, { transfer, stored }: Event): string[] {

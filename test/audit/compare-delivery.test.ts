@@ -12,11 +12,13 @@ import { bob, later, noon, transferOf } from '../kit/chain-story.ts';
 const MINUTE_MS = 60_000;
 /** Clocks may differ by this much. */
 const SLACK_MS = 1_000;
+/** A change of a record whose time is this much earlier than that of a block may have been committed after it. */
+const ORDER_MS = 10_000;
 const TIP = 20;
 
 const watch: StoredWatch = {
   ...{ shardId: 1, id: 'record', laneId: 1, address: bob, webhookUrl: 'https://one.example/hook' },
-  ...{ watchCoin: true, watchToken: true, createdAt: later(-1), updatedAt: later(-1) },
+  ...{ watchCoin: true, watchToken: true, createdAt: later(-MINUTE_MS), updatedAt: later(-MINUTE_MS) },
   settings: defaultSettings,
 };
 
@@ -130,6 +132,18 @@ test('a notification without enough confirmations is held until it has them, and
   const changed = { updatedAt: later(1) };
   assert.equal(held(TIP - 2 + CONFIRMATIONS_MAX, { watch: changed }), undefined);
   assert.match(held(TIP - 1 + CONFIRMATIONS_MAX, { watch: changed }) ?? '', /asks for 100000 confirmations/);
+});
+
+test('a change of its record explains a notification if it may have been committed after the block', () => {
+  const two = { origin: 'https://two.example:443' };
+  const held = { state: 'held', releaseNumber: TIP + 2, blockNumber: TIP - 2 };
+  for (const change of [{ lane: two }, { one: held }]) {
+    const changed = (parts: Partial<StoredWatch>) => isOnItsWay({ ...change, watch: parts });
+    assert.ok(changed({ updatedAt: later(-ORDER_MS) }));
+    assert.ok(!changed({ updatedAt: later(-ORDER_MS - 1) }));
+    // A record that never changed had these settings from the beginning.
+    assert.ok(!changed({ createdAt: later(-1), updatedAt: later(-1) }));
+  }
 });
 
 test('a notification held for strict order must follow another one, and no notification is held without a reason', () => {
