@@ -142,8 +142,8 @@ function addCreate(api: Api, options: ApiOptions, { onRequest, watcherOf }: Watc
   api.post(PATH, { onRequest, schema, config: { operation: operations.create } }, async (request) => {
     const record = parseNew(request.body, webhookPolicy);
     const watcherId = watcherOf(request);
-    const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now(), limits };
-    return doOnce(database, onceOf(request, watcherId, at.now), async (tx) =>
+    const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now, limits };
+    return doOnce(database, onceOf(request, watcherId, clock.now()), async (tx) =>
       success(await insertWatchedAddress(tx, watcherId, record, at)),
     );
   });
@@ -192,7 +192,7 @@ function addUpdate(api: Api, options: ChangeOptions, { onRequest, watcherOf }: W
       const patch = parsePatch(request.body, webhookPolicy);
       const origin = patch.webhookUrl === undefined ? undefined : webhookOrigin(patch.webhookUrl);
       const id = parseId(request.params.id);
-      const at = { origin, now: clock.now(), limits, align };
+      const at = { origin, now: clock.now, limits, align };
       return success(found(await updateWatchedAddress(database, watcherId, id, patch, at)));
     },
   );
@@ -206,7 +206,7 @@ function addRemove(api: Api, options: ChangeOptions, { onRequest, watcherOf }: W
     { onRequest, schema, config: { operation: operations.remove } },
     async (request) => {
       const id = parseId(request.params.id);
-      const at = { now: clock.now(), limits, align };
+      const at = { now: clock.now, limits, align };
       const isDeleted = await deleteWatchedAddress(database, watcherOf(request), id, at);
       if (!isDeleted) throw notFound();
       return { success: true as const };

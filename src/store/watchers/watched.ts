@@ -29,6 +29,10 @@ export type NewWatchedAddress = Pick<
 >;
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
+/** When a record is changed: a time, or a clock that is read after the lock of the watcher's count, which a bulk change holds for long. */
+type ChangeTime = Date | (() => Date);
+const timeOf = (now: ChangeTime): Date => (now instanceof Date ? now : now());
+
 /**
  * Stores a new record in the caller's transaction. The last byte of its id becomes its slice. Blocks that are committed later
  * are matched against it.
@@ -38,18 +42,19 @@ export async function insertWatchedAddress(
   tx: Tx,
   watcherId: number,
   record: NewWatchedAddress,
-  { origin, now, limits = noLimits }: { origin: string; now: Date; limits?: Limits },
+  { origin, now, limits = noLimits }: { origin: string; now: ChangeTime; limits?: Limits },
 ): Promise<WatchedAddress> {
   await requireWithin(tx, watcherId, [{ operation: 'create', record }], limits);
   const watcher = await holdWatcher(tx, watcherId, [origin]);
   const id = placedId(watcher, record);
   const key = { shardId: shardOfRecord(watcherId, id), origin };
   const laneOf = await ensureLanes(tx, watcher, [key]);
+  const at = timeOf(now);
   const rows = await tx.query<WatchedRow & Partial<Wanted>>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
     values (${key.shardId}, ${id}, ${watcherId}, ${laneOf(key)}, ${toBytes(record.address)}, ${record.watchCoin},
-      ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
+      ${record.watchToken}, ${record.webhookUrl}, ${at}, ${at})
     returning ${columns}${alsoWanted(tx)}`);
   const change = { from: undefined, to: { laneId: laneOf(key), address: record.address } };
   await noteChanges(tx, watcherId, [change], rows[0]);
@@ -140,7 +145,7 @@ export async function listRecordIds(
 }
 
 /** `align` makes waiting notifications follow the change. */
-type ChangeOptions = { now: Date; limits?: Limits; align?: typeof alignNotifications };
+type ChangeOptions = { now: ChangeTime; limits?: Limits; align?: typeof alignNotifications };
 
 /**
  * Changes the fields that the patch contains. If all of them have these values already, `updatedAt` stays. If the URL changes,
@@ -185,7 +190,7 @@ export async function updateWatchedAddress(
         watch_token = coalesce(${wanted.watchToken}, w.watch_token),
         webhook_url = coalesce(${wanted.webhookUrl}, w.webhook_url),
         lane_id = coalesce(${laneId}::bigint, w.lane_id),
-        updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, now)}
+        updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, timeOf(now))}
       from (
         select id, lane_id, address from watched_address
         where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id} for update) as old
@@ -200,7 +205,7 @@ export async function updateWatchedAddress(
     await noteChanges(tx, watcherId, [change], row);
     return record;
   });
-  if (updated !== undefined && origin !== undefined) await align(database, watcherId, [id], now);
+  if (updated !== undefined && origin !== undefined) await align(database, watcherId, [id], timeOf(now));
   return updated;
 }
 
@@ -221,7 +226,7 @@ export async function deleteWatchedAddress(
     await noteChanges(tx, watcherId, gone.map(toDeletion), gone[0]);
     return gone.length > 0;
   });
-  if (isGone) await align(database, watcherId, [id], now);
+  if (isGone) await align(database, watcherId, [id], timeOf(now));
   return isGone;
 }
 

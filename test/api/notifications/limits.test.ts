@@ -10,9 +10,12 @@ import {
 import { loadConfig } from '../../../src/config/load.ts';
 import { createPendingAlarm } from '../../../src/delivery/pending-alarm.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { headerOf, mine, transferOf, watchAddress } from '../../kit/chain-story.ts';
-import { onSampledDatabase } from '../../kit/each-database.ts';
-import { createApiStory, PATH } from '../api-story.ts';
+import { lockUsage } from '../../../src/store/watchers/limits.ts';
+import { headerOf, later, mine, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { countWaiting } from '../../kit/in-line.ts';
+import { waitUntil } from '../../kit/wait.ts';
+import { type Answer, createApiStory, PATH } from '../api-story.ts';
 import { addressOf, BULK, createBulkStory, recordOf, URL_A } from './bulk-story.ts';
 
 const LIMITS = '/api/notifications/limits';
@@ -194,5 +197,39 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await refresh(2);
     removeNotificationMetrics(metrics);
     assert.deepEqual((await metrics.watchersOverPendingLimit.get()).values, []);
+  });
+});
+
+onPostgres(({ database, place }) => {
+  test('a record that waited for a bulk change of its watcher has the time at which it was made or changed', async () => {
+    const limits = { records: 9 };
+    const { ask, clock, issue } = createApiStory(database(), undefined, undefined, { limits });
+    const { key, watcherId } = await issue('acme');
+    const other = await place().open();
+    /** The record in the answer to a request that waits for 2 s. */
+    const held = async (send: () => Promise<Answer>) => {
+      const isLocked = Promise.withResolvers<void>();
+      const isOver = Promise.withResolvers<void>();
+      const change = other.transaction(async (tx) => {
+        await lockUsage(tx, watcherId);
+        isLocked.resolve();
+        await isOver.promise;
+      });
+      await isLocked.promise;
+      const answered = send();
+      await waitUntil(async () => (await countWaiting(other)) === 1, { describe: 'the request to wait' });
+      clock.advance(2_000);
+      isOver.resolve();
+      await change;
+      const { json } = await answered;
+      return (json as { data: { id: string; created_at: string; updated_at: string } }).data;
+    };
+    const { id, created_at } = await held(() => ask('POST', PATH, { key, body: recordAt(1) }));
+    assert.equal(created_at, later(2_000).toISOString());
+    const patched = await held(() =>
+      ask('PATCH', `${PATH}/${id}`, { key, body: { webhook_url: `${URL_A}/other` } }),
+    );
+    assert.equal(patched.updated_at, later(4_000).toISOString());
+    await other.close();
   });
 });
