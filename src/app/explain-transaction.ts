@@ -58,10 +58,10 @@ export async function explainTransaction(
     const found = await findTransaction(nodes, hash, rules, limit.signal);
     if (found === undefined)
       return { awards, transaction: { missing: 'unknown', message: 'the nodes know no such transaction' } };
-    const { transaction, block } = found;
+    const { transaction, earlier, block } = found;
     const notStored = await whyNotStored(database, block);
     const logs = await explainLogs(database, {
-      ...{ rules, transaction, block, awards, notStored },
+      ...{ rules, transaction, earlier, block, awards, notStored },
     });
     return { awards, transaction: { block, succeeded: transaction.succeeded, logs } };
   } catch (error) {
@@ -73,7 +73,8 @@ export async function explainTransaction(
   }
 }
 
-type Found = { transaction: Bundle['transactions'][number]; block: BlockHeader };
+/** `earlier`: the transactions before it in its block. */
+type Found = { transaction: Bundle['transactions'][number]; earlier: Hash[]; block: BlockHeader };
 
 /** Reads the whole block, and proves it as the follower does; undefined when no block contains the transaction. */
 async function findTransaction(
@@ -94,8 +95,11 @@ async function findTransaction(
   if (blockHash === undefined) return undefined;
   const needsSenders = createSenderNeeds(rules);
   const [bundle] = await nodes.bundles([blockHash], signal, { parts: 'without traces', needsSenders });
-  const transaction = bundle?.transactions.find((one) => one.hash === hash);
-  return bundle && transaction && { transaction, block: bundle.header };
+  const { transactions = [] } = bundle ?? {};
+  const index = transactions.findIndex((one) => one.hash === hash);
+  const earlier = transactions.slice(0, Math.max(0, index)).map((one) => one.hash);
+  const transaction = transactions[index];
+  return bundle && transaction && { transaction, earlier, block: bundle.header };
 }
 
 function parseBlockHash(receipt: unknown): Hash | undefined {

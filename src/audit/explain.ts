@@ -3,8 +3,8 @@
  * current configuration and the stored awards.
  */
 import type { Bundle } from '../chain/blocks/bundle.ts';
-import { type Decimal, decimalText } from '../core/decimal.ts';
-import { compare, floorTo, fractionFrom } from '../core/fraction.ts';
+import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
+import { compare, type Fraction, floorTo, fractionFrom } from '../core/fraction.ts';
 import type { Address, Hash } from '../core/hex.ts';
 import type { Award } from '../domain/award.ts';
 import type { BlockHeader } from '../domain/block.ts';
@@ -24,7 +24,7 @@ import {
 import { judgeEvent, type PendingAward, type Refusal } from '../ingest/points/pending-awards.ts';
 import { usableAt } from '../ingest/points/points.ts';
 import type { Db } from '../store/db/db.ts';
-import { sumUserDays } from '../store/points/awards.ts';
+import { sumUserDaysBefore } from '../store/points/awards.ts';
 import { findPrice, type Price } from '../store/prices/prices.ts';
 
 /** What one rule did with one log. */
@@ -65,6 +65,8 @@ export type ExplainOptions = {
   rules: Rules;
   transaction: Bundle['transactions'][number];
   block: BlockHeader;
+  /** The transactions before it in its block. */
+  earlier: readonly Hash[];
   /** The stored awards of the transaction. */
   awards: readonly Award[];
   /** Why the block is not stored yet; undefined if it is stored. */
@@ -116,7 +118,7 @@ async function judge(db: Db, activity: Activity, options: ExplainOptions): Promi
 async function judgeRule(
   db: Db,
   activity: Activity<EventListener>,
-  { block, awards, notStored }: ExplainOptions,
+  { block, earlier, awards, notStored }: ExplainOptions,
 ): Promise<RuleVerdict> {
   const { listener, ordinal } = activity;
   const { rule } = listener;
@@ -131,7 +133,7 @@ async function judgeRule(
   if ('reason' in judged) return { ...name, ...explainRefusal(rule, judged, block), inputs: judged.inputs };
   const { inputs } = judged;
   if (notStored !== undefined) return { ...name, what: 'not_stored', message: notStored, inputs };
-  const cap = await findFullCap(db, judged, awards);
+  const cap = await findFullCap(db, judged, { earlier, awards });
   if (cap !== undefined) return { ...name, what: 'cap_reached', message: cap, inputs };
   if (floorTo(judged.points, POINTS_DIGITS).lte(0))
     return {
@@ -234,25 +236,26 @@ function explainRefusal(
 
 const conditionOf = (when = '') => `its condition "${when}" is false, or divides by zero`;
 
-/** The cap that leaves nothing for the pending award, by the stored awards. */
+/** The cap that leaves nothing for the pending award, by the stored awards that come before it. */
 async function findFullCap(
   db: Db,
-  pendingAward: PendingAward,
-  awards: readonly Award[],
+  { rule, user, ordinal, block, earnedAt }: PendingAward,
+  { earlier, awards }: Pick<ExplainOptions, 'earlier' | 'awards'>,
 ): Promise<string | undefined> {
-  const { rule, user, earnedAt } = pendingAward;
-  const { perTx, perUserPerDay } = rule;
-  const isFull = (used: Decimal, cap: typeof perTx) =>
-    cap !== undefined && compare(fractionFrom(used), cap) >= 0;
-  const inTransaction = awards
-    .filter((one) => one.rule === rule.id && one.version === rule.version && one.role === 'user')
-    .reduce<Decimal | undefined>((sum, { points }) => sum?.plus(points) ?? points, undefined);
-  if (perTx !== undefined && inTransaction !== undefined && isFull(inTransaction, perTx))
+  const { id, version, perTx, perUserPerDay } = rule;
+  const isFull = (used: Decimal, cap: Fraction) => compare(fractionFrom(used), cap) >= 0;
+  const sum = (of: readonly Award[]) => of.reduce((total, { points }) => total.plus(points), decimal('0'));
+  const inTransaction = awards.filter(
+    (one) => one.rule === id && one.version === version && one.role === 'user' && one.ordinal < ordinal,
+  );
+  if (perTx !== undefined && isFull(sum(inTransaction), perTx))
     return `the cap perTx of ${textOf(perTx)} points is reached in this transaction`;
   if (perUserPerDay === undefined) return undefined;
   const day = dayOf(earnedAt);
-  const [onDay] = await sumUserDays(db, [{ rule: rule.id, version: rule.version, user, day: startOf(day) }]);
-  return onDay !== undefined && isFull(onDay, perUserPerDay)
+  const question = { rule: id, version, user, day: startOf(day) };
+  const before = await sumUserDaysBefore(db, [question], block.number, earlier);
+  const onDay = sum(inTransaction.filter((one) => one.user === user)).plus(before[0] ?? decimal('0'));
+  return isFull(onDay, perUserPerDay)
     ? `the cap perUserPerDay of ${textOf(perUserPerDay)} points is reached by ${user} on ${dayText(day)}`
     : undefined;
 }

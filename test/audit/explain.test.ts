@@ -91,7 +91,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     parts: Partial<ExplainOptions> = {},
   ) =>
     explainLogs(database(), {
-      ...{ rules, block, awards: [], notStored: undefined },
+      ...{ rules, block, earlier: [], awards: [], notStored: undefined },
       transaction: {
         ...{ hash: TX, from: carol, to: shop, value: 0n, succeeded: true, calls: [], logs },
       },
@@ -206,8 +206,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ]),
     );
     const logs = [paid(alice, 9n), paid(alice, 1n), paid(bob, 1n)];
+    const earlier = [hashOf(1), hashOf(2)];
     assert.deepEqual(
-      (await verdicts(rules, logs, { awards })).map((each) => each.slice(0, 2)),
+      (await verdicts(rules, logs, { earlier, awards })).map((each) => each.slice(0, 2)),
       [
         ['pay: awarded', 'daily: cap_reached'],
         ['pay: cap_reached', 'daily: cap_reached'],
@@ -216,6 +217,35 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
     const given = await first(rules, logs, { awards });
     assert.deepEqual([given?.message, given?.inputs], ['5 points', { computed: '5' }]);
+  });
+
+  test('awards that come after a log have not used up its caps', async () => {
+    const rules = compile(rule('pay', { caps: { perTx: 5 } }), rule('daily', { caps: { perUserPerDay: 7 } }));
+    const awards = [awardOf({ ordinal: 1 }), awardOf({ ordinal: 1, rule: 'daily', points: decimal('3') })];
+    const daily = (number: number, points: string, from: number) =>
+      awardOf({
+        ...{ rule: 'daily', points: decimal(points), txHash: hashOf(number) },
+        block: { number: from, hash: headerOf(from).hash },
+      });
+    // Blocks 49 and 51, and transactions 2 before and 3 after it in its block.
+    await database().transaction((tx) =>
+      insertAwards(tx, [
+        ...awards,
+        daily(1, '1', 49),
+        daily(2, '3', 50),
+        daily(3, '9', 50),
+        daily(4, '9', 51),
+      ]),
+    );
+    const logs = [paid(alice, 9n), paid(alice, 1n), paid(alice, 1n)];
+    assert.deepEqual(
+      (await verdicts(rules, logs, { earlier: [hashOf(2)], awards })).map((each) => each.slice(0, 2)),
+      [
+        ['pay: not_applied', 'daily: not_applied'],
+        ['pay: awarded', 'daily: awarded'],
+        ['pay: cap_reached', 'daily: cap_reached'],
+      ],
+    );
   });
 
   test('logs of a block that is not stored have no awards yet', async () => {

@@ -124,13 +124,14 @@ export async function sumUserDays(
 }
 
 /**
- * Like `sumUserDays`, but only awards of earlier blocks and imported ones. A day has 24 hours, because a day that is added to a time is
- * one of the session's time zone.
+ * Like `sumUserDays`, but only awards of earlier blocks, of these transactions of the block, and imported ones. A day has 24 hours, because
+ * a day that is added to a time is one of the session's time zone.
  */
 export async function sumUserDaysBefore(
   db: Db,
   queries: readonly { rule: string; version: number; user: Address; day: Date }[],
   blockNumber: number,
+  txHashes: readonly Hash[] = [],
 ): Promise<Decimal[]> {
   if (queries.length === 0) return [];
   const rows = await db.query<{ points: string }>(sql`
@@ -138,7 +139,8 @@ export async function sumUserDaysBefore(
       select sum(p.points) from point p
       where p.user_address = q.user_address and p.awarded_at >= q.day and p.awarded_at < q.day + interval '24 hours'
         and p.rule = q.rule and p.version = q.version and p.role = 'user'
-        and (p.block_number is null or p.block_number < ${blockNumber})), 0)::text as points
+        and (p.block_number is null or p.block_number < ${blockNumber}
+          or p.block_number = ${blockNumber} and p.tx_hash = any(${bytesOf(txHashes)}::bytea[]))), 0)::text as points
     from unnest(
       ${queries.map(({ rule }) => rule)}::text[],
       ${listOf(queries.map(({ version }) => version))}::integer[],
