@@ -9,6 +9,8 @@ import {
   type Account,
   type Attempt,
   type Begin,
+  COST_MS_MIN,
+  chargeGuess,
   comesBefore,
   createAccount,
   createMember,
@@ -65,10 +67,6 @@ type FairOptions = { clock: Clock; limits?: FairLimits; onCredit(): void };
  * is more than one process can keep busy.
  */
 const LIMITS: FairLimits = { unproven: 256, proven: 512, hung: 512, open: 1_536, perOrigin: 128 };
-/** Below this duration an attempt costs more processor time than slot time: 0.21 ms of the thread times 1,024 slots. */
-export const COST_MS_MIN = 215;
-/** Charged for an attempt at an unproven receiver until it ends, as if it hung. */
-export const GUESS_MS = 10_000;
 /** Added to the virtual time of a watcher whose next receiver is unproven, because a hundred new receivers may come at once. */
 const UNPROVEN_BEHIND_MS = 4 * COST_MS_MIN;
 /** How often to look for attempts to hand over. */
@@ -284,25 +282,6 @@ export function createFairSlots({ clock, onCredit, limits = LIMITS }: FairOption
         offer(account);
       },
     };
-  }
-
-  /** Charges what the attempt will probably cost. The returned function replaces it with the true cost. */
-  function chargeGuess(member: Member, kind: Kind): (costMs: number) => void {
-    const { account, receiver } = member;
-    const isProven = kind === 'proven';
-    const guessMs = isProven ? Math.max(receiver.pace.averageMs, COST_MS_MIN) : GUESS_MS;
-    const refundMs = isProven ? 0 : GUESS_MS - COST_MS_MIN;
-    charge(member, guessMs);
-    account.refundMs += refundMs;
-    return (costMs) => {
-      charge(member, costMs - guessMs);
-      account.refundMs -= refundMs;
-    };
-  }
-
-  function charge(member: Member, ms: number): void {
-    member.receiver.virtualMs += ms;
-    member.account.virtualMs += ms;
   }
 
   function count({ member, kind }: Attempt, by: 1 | -1): void {

@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { COST_MS_MIN, type FairLimits } from '../../src/delivery/fair.ts';
+import { COST_MS_MIN } from '../../src/delivery/account.ts';
+import type { FairLimits } from '../../src/delivery/fair.ts';
 import { ATTEMPT_MS, type Attempt, FAST, HAND_OVER_MS, startLine, TICK_MS } from '../kit/fair-line.ts';
 
 const LIMITS: FairLimits = { unproven: 8, proven: 8, hung: 16, open: 32, perOrigin: 8 };

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { COST_MS_MIN, createFairSlots, type FairLimits, GUESS_MS } from '../../src/delivery/fair.ts';
+import { COST_MS_MIN, GUESS_MS } from '../../src/delivery/account.ts';
+import { createFairSlots, type FairLimits } from '../../src/delivery/fair.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { ATTEMPT_MS, type Attempt, FAST, HAND_OVER_MS, startLine, TICK_MS } from '../kit/fair-line.ts';
 
