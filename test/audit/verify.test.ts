@@ -207,7 +207,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([report.undecided.pruned, differences], [2, []]);
   });
 
-  test('a missing notification is not reported if a reorg may have moved it to its block and retention may have deleted it since', async () => {
+  test('a missing notification is not reported if a reorg may have moved it to its block before retention deleted it', async () => {
     await watchAddress(database());
     await raisePruneMark(database(), 'notification', noon);
     const judge = async () => {

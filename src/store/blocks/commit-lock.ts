@@ -28,8 +28,8 @@ type Timelines = { noted: string | null; current: string | null };
 
 /**
  * As `lockCommits`, for transactions that create notifications. If the timeline isn't the one noted last, their ids move ahead first: those
- * of lost commits may have been sent, and receivers ignore an id that they have seen. The ids of attempts move too, because a stream goes on
- * after the last one that its client has seen. Returns the id after which new notifications follow, or undefined if they have not moved.
+ * of lost commits may have been sent, and receivers ignore an id that they have seen. The ids of attempts move too, because a stream goes
+ * on after the last one that its client has seen. Returns the id after which new notifications follow, or undefined if they have not moved.
  */
 export async function lockForIds(tx: Tx): Promise<number | undefined> {
   return moveIds(tx, await lockAndRead(tx));
