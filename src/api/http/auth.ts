@@ -45,7 +45,7 @@ type Dependencies = {
 };
 
 /** After a body or a wait that took longer, the key is checked again because it may have been revoked meanwhile. */
-const BODY_MS_MAX = 1_000;
+const UNCHECKED_MS_MAX = 1_000;
 const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
 const watchers = new WeakMap<FastifyRequest, number>();
 const keys = new WeakMap<FastifyRequest, PresentedKey>();
@@ -111,7 +111,7 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
     async onRequest(request) {
       const sinceMs = clock.steadyMs();
       rechecks.set(request, async () => {
-        if (clock.steadyMs() - sinceMs >= BODY_MS_MAX) await authenticate(request);
+        if (clock.steadyMs() - sinceMs >= UNCHECKED_MS_MAX) await authenticate(request);
       });
       const { watcherId, key } = await authenticate(request);
       watchers.set(request, watcherId);

@@ -52,7 +52,7 @@ async function* storeGroups(
     const store = async () => {
       await check();
       const outcomes = await doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
-        const at = { now: clock.now(), limits };
+        const at = { now: clock.now, limits };
         const records = (await changeWatchedAddresses(tx, watcherId, changes, at)).values();
         return parsed.map((one): Outcome => {
           const result = one instanceof Fault ? one : orFault(() => toJson(found(records.next().value)));

@@ -133,9 +133,11 @@ const operations = {
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
   const gate = createShardGate(options);
   const storing = createRoom({ clock: options.clock, unitsMax: STORED_MAX, what: 'bulk changes' });
-  const inTurn: InTurn = async (account, work) => {
-    const end = await storing.take(account, 1, never);
+  const inTurn: InTurn = async (request, work) => {
+    const end = await storing.take(accountOf(request), 1, never);
     try {
+      // Meanwhile the key may have been revoked.
+      await passAgain(request);
       return await work();
     } finally {
       end();
@@ -145,11 +147,8 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
   addReplaceRoute(api, options, gate, inTurn);
 }
 
-/**
- * Does work that stores many rows when it is the account's turn. The work checks the key again, which may have been revoked meanwhile.
- * @throws Fault `limited` when too many calls wait.
- */
-type InTurn = <T>(account: number, work: () => Promise<T>) => Promise<T>;
+/** Does work that stores many rows when it is the turn of the request's account. @throws Fault `limited` when too many calls wait. */
+type InTurn = <T>(request: FastifyRequest, work: () => Promise<T>) => Promise<T>;
 
 function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn: InTurn): void {
   const { database, clock, webhookPolicy, limits } = options;
@@ -173,10 +172,9 @@ function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
       const once = onceOf(request, watcherId, clock.now());
       await admitAnswer(request, reply, changedBytes(changes));
-      return inTurn(accountOf(request), async () => {
-        await passAgain(request);
+      return inTurn(request, async () => {
         const answer = await doOnce(database, once, async (tx) => {
-          const at = { now: clock.now(), limits };
+          const at = { now: clock.now, limits };
           const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
           return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
         });
@@ -220,7 +218,7 @@ function createStreamAnswer(options: ApiOptions, { onRequest, watcherOf }: Watch
     });
     const answers = await answerLines(options, {
       ...{ watcherId, body, once, check },
-      inTurn: (work) => inTurn(account, work),
+      inTurn: (work) => inTurn(request, work),
     });
     reply.type(LINES_TYPE);
     return Readable.from(answers);
@@ -252,13 +250,12 @@ function addReplaceRoute(
       }
       const watcherId = watcherOf(request);
       const once = onceOf(request, watcherId, clock.now());
-      return inTurn(accountOf(request), async () => {
-        await passAgain(request);
+      return inTurn(request, async () => {
         let deletedIds: readonly string[] = [];
         const answer = await doOnce(database, once, async (plain) => {
           const tx = whileConnected(plain, request);
           const replaced = await withinLimits(tx, watcherId, limits, () =>
-            replaceWatchedSet(tx, watcherId, webhook_url, members, clock.now()),
+            replaceWatchedSet(tx, watcherId, webhook_url, members, clock.now),
           );
           deletedIds = replaced.deletedIds;
           return { success: true as const, data: replaced.counts };

@@ -105,7 +105,7 @@ export function addSettingsRoutes(api: Api, options: ApiOptions): void {
     },
     async (request) => {
       const id = parseId(request.params.id);
-      const change = { settings: parseSettings(request.body, confirmations), now: clock.now() };
+      const change = { settings: parseSettings(request.body, confirmations), now: clock.now };
       return success(found(await replaceSettings(database, watcherOf(request), id, change)));
     },
   );
@@ -118,7 +118,7 @@ export function addSettingsRoutes(api: Api, options: ApiOptions): void {
       config: { operation: operations.remove },
     },
     async (request) => {
-      const change = { settings: defaultSettings, now: clock.now() };
+      const change = { settings: defaultSettings, now: clock.now };
       found(await replaceSettings(database, watcherOf(request), parseId(request.params.id), change));
       return { success: true as const };
     },

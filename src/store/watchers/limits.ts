@@ -212,7 +212,8 @@ function apply({ from, to }: Move, state: State): void {
     state.byOrigin.set(record.origin, before + count);
     if (before === (count === 1 ? 0 : 1)) state.origins += count;
     const pair = state.byPair.get(pairOf(record)) ?? { count: 0, id: undefined };
-    state.byPair.set(pairOf(record), { ...pair, count: pair.count + count });
+    // The record that leaves the pair may be the one with this id.
+    state.byPair.set(pairOf(record), { count: pair.count + count, id: count === 1 ? pair.id : undefined });
   }
 }
 

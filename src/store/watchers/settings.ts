@@ -4,10 +4,11 @@
  */
 import type { Address } from '../../core/hex.ts';
 import { shardOfRecord } from '../../domain/shard.ts';
-import type { Db } from '../db/db.ts';
+import type { Database, Db } from '../db/db.ts';
 import { requirePresent } from '../db/lost-shards.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { updateTimeIf } from '../db/time-sum.ts';
+import { type ChangeTime, timeOf } from './watched.ts';
 
 export type WatchSettings = {
   /** Confirmations to wait for before sending. The service's own setting applies if it is higher. */
@@ -49,12 +50,12 @@ export async function findSettings(
 
 /** Replaces all settings. Undefined if the watched address does not exist. @throws Fault `unavailable` if its shard is lost. */
 export async function replaceSettings(
-  db: Db,
+  database: Database,
   watcherId: number,
   id: string,
-  { settings, now }: { settings: WatchSettings; now: Date },
+  { settings, now }: { settings: WatchSettings; now: ChangeTime },
 ): Promise<WatchSettings | undefined> {
-  await requirePresent(db, shardOfRecord(watcherId, id));
+  await requirePresent(database, shardOfRecord(watcherId, id));
   const { confirmations, direction, minAmount, tokens, removed, strictOrder } = settings;
   const amounts = Array.from(tokens, ([token, amount]) => [token.slice(2), String(amount)]);
   const wanted = {
@@ -67,7 +68,9 @@ export async function replaceSettings(
   };
   const isChange = sql`(${settingsColumns}) is distinct from (${wanted.confirmations}, ${wanted.direction}, ${wanted.minAmount},
     ${wanted.tokens}, ${wanted.removed}, ${wanted.strictOrder})`;
-  const [row] = await db.query<SettingsRow>(sql`
+  const [row] = await database.transaction(async (tx) => {
+    await tx.query(sql`select from watched_address w where ${isRecord(watcherId, id)} for update`);
+    return tx.query<SettingsRow>(sql`
     update watched_address w set
       confirmations = ${wanted.confirmations},
       direction = ${wanted.direction},
@@ -75,9 +78,10 @@ export async function replaceSettings(
       tokens = ${wanted.tokens},
       removed = ${wanted.removed},
       strict_order = ${wanted.strictOrder},
-      updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, now)}
+      updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, timeOf(now))}
     where ${isRecord(watcherId, id)}
     returning ${settingsColumns}`);
+  });
   return row && toSettings(row);
 }
 

@@ -15,10 +15,12 @@ import { isOneOfRecords, recordKeys } from '../delivery/shards.ts';
 import { findRefusals, type Limits, noLimits } from './limits.ts';
 import { noteChanges, type PlaceRow, toDeletion, toPlace } from './note-changes.ts';
 import {
+  type ChangeTime,
   columns,
   type NewWatchedAddress,
   placedId,
   recordColumns,
+  timeOf,
   toRecord,
   type WatchedAddress,
   type WatchedAddressPatch,
@@ -35,7 +37,9 @@ type Deletion = { operation: 'delete'; id: string };
 type Entry = { readonly change: Change; result: WatchedAddress | Fault | undefined };
 
 /** The common arguments of the functions that make changes. */
-type Scope = { tx: Tx; watcherId: number; laneOf(id: string, url: string): number; now: Date };
+type Scope = { tx: Tx; watcherId: number; laneOf(id: string, url: string): number };
+/** `now`: read once the records are locked. */
+type Changing = Scope & { now: Date };
 
 /**
  * Makes the changes of each record in order. The last byte of each new id becomes its slice. Call `alignChanged` once they are committed.
@@ -46,7 +50,7 @@ export async function changeWatchedAddresses(
   tx: Tx,
   watcherId: number,
   given: readonly Change[],
-  { now, limits = noLimits }: { now: Date; limits?: Limits },
+  { now, limits = noLimits }: { now: ChangeTime; limits?: Limits },
 ): Promise<(WatchedAddress | Fault | undefined)[]> {
   const origins = new Map([...new Set(given.flatMap(urlOf))].map((url) => [url, webhookOrigin(url)]));
   const watcher = await holdWatcher(tx, watcherId, [...new Set(origins.values())]);
@@ -66,8 +70,8 @@ export async function changeWatchedAddresses(
     watcher,
     entries.filter(isAccepted).flatMap(({ change }) => urlOf(change).map((url) => keyOf(idOf(change), url))),
   );
-  const scope: Scope = { tx, watcherId, laneOf: (id, url) => laneOf(keyOf(id, url)), now };
-  for (const run of runs) await makeChanges(scope, run.filter(isAccepted));
+  const scope: Scope = { tx, watcherId, laneOf: (id, url) => laneOf(keyOf(id, url)) };
+  for (const run of runs) await makeChanges(scope, run.filter(isAccepted), now);
   return entries.map(({ result }) => result);
 }
 
@@ -89,7 +93,7 @@ export async function alignChanged(
 
 /** Limit of runs. Each costs a handful of statements, during which the transaction holds its locks. */
 const RUNS_MAX = 32;
-const REPEATED = `this request changes the same records more than ${RUNS_MAX} times; send this change in a separate request`;
+const REPEATED = `this watched address is changed more than ${RUNS_MAX} times here; send further changes of it in another request`;
 const tooOften = () =>
   new Fault('invalid', 'Invalid request', { problems: [{ path: '/id', message: REPEATED }] });
 
@@ -127,15 +131,16 @@ async function refuseAboveLimits(
 }
 
 /** Makes the changes of a run. */
-async function makeChanges(scope: Scope, run: readonly Entry[]): Promise<void> {
+async function makeChanges(scope: Scope, run: readonly Entry[], now: ChangeTime): Promise<void> {
   const changes = run.map(({ change }) => change);
   const creations = changes.filter((change) => change.operation === 'create');
   const updates = changes.filter((change) => change.operation === 'update');
   const deletions = changes.filter((change) => change.operation === 'delete');
   const places = await lockRecords(scope, [...updates, ...deletions]);
+  const changing = { ...scope, now: timeOf(now) };
   const made = [
-    ...(await insertRecords(scope, creations)),
-    ...(await updateRecords(scope, updates, places)),
+    ...(await insertRecords(changing, creations)),
+    ...(await updateRecords(changing, updates, places)),
     ...(await deleteRecords(scope, deletions)),
   ];
   const byId = new Map(made.map((record) => [record.id, record]));
@@ -184,7 +189,7 @@ async function lockRecords(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-async function insertRecords(scope: Scope, creations: readonly Creation[]): Promise<WatchedAddress[]> {
+async function insertRecords(scope: Changing, creations: readonly Creation[]): Promise<WatchedAddress[]> {
   if (creations.length === 0) return [];
   const { tx, watcherId, laneOf, now } = scope;
   const records = creations.map(({ record }) => record);
@@ -218,7 +223,7 @@ const isChange = sql`(t.address <> w.address or t.watch_coin <> w.watch_coin or 
         or t.webhook_url <> w.webhook_url)`;
 
 async function updateRecords(
-  scope: Scope,
+  scope: Changing,
   updates: readonly Update[],
   places: ReadonlyMap<string, PlaceRow>,
 ): Promise<WatchedAddress[]> {

@@ -11,6 +11,7 @@ import { updateTime } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { isInShards } from '../delivery/shards.ts';
 import { noteChanges, noteDeletions, type PlaceRow, toPlace } from './note-changes.ts';
+import { type ChangeTime, timeOf } from './watched.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
 /**
@@ -34,7 +35,7 @@ export async function replaceWatchedSet(
   watcherId: number,
   webhookUrl: string,
   members: readonly SetMember[],
-  now: Date,
+  now: ChangeTime,
   idsMax = IDS_MAX,
 ): Promise<ReplacedSet> {
   await tx.query(
@@ -46,13 +47,14 @@ export async function replaceWatchedSet(
   const ofUrl = sql`${isInShards(sql`w.shard_id`, shards)} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
   const wanted = bytesOf(members.map(({ address }) => address));
   const deleted = await deleteSurplus(tx, { watcherId, shards, ofUrl, wanted, idsMax });
+  const at = timeOf(now);
   // By address: since the doubled ones were read, another transaction may have committed a second record of a member.
   const updatedAddresses = new Set<Address>();
   for (const own of Map.groupBy(members, flagsOf).values()) {
     const [{ watchCoin, watchToken } = neither] = own;
     const updated = await tx.query<{ address: Address }>(sql`
       update watched_address w set watch_coin = ${watchCoin}, watch_token = ${watchToken},
-        updated_at = ${updateTime(sql`w.updated_at`, now)}
+        updated_at = ${updateTime(sql`w.updated_at`, at)}
       where ${ofUrl} and w.address = any(${bytesOf(own.map(({ address }) => address))}::bytea[])
         and (w.watch_coin, w.watch_token) is distinct from (${watchCoin}::boolean, ${watchToken}::boolean)
       returning '0x' || encode(w.address, 'hex') as address`);
@@ -63,7 +65,7 @@ export async function replaceWatchedSet(
     where ${ofUrl} and w.address = any(${wanted}::bytea[])`);
   const known = new Set(stored.map(({ address }) => address));
   const created = await insertMembers(tx, {
-    ...{ watcher, webhookUrl, now },
+    ...{ watcher, webhookUrl, now: at },
     members: members.filter(({ address }) => !known.has(address)),
   });
   await noteChanges(

@@ -29,9 +29,9 @@ export type NewWatchedAddress = Pick<
 >;
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
-/** When a record is changed: a time, or a clock that is read after the lock of the watcher's count, which a bulk change holds for long. */
-type ChangeTime = Date | (() => Date);
-const timeOf = (now: ChangeTime): Date => (now instanceof Date ? now : now());
+/** When records are changed: a time, or a clock that is read once they are locked. Another change may hold these locks for long. */
+export type ChangeTime = Date | (() => Date);
+export const timeOf = (now: ChangeTime): Date => (now instanceof Date ? now : now());
 
 /**
  * Stores a new record in the caller's transaction. The last byte of its id becomes its slice. Blocks that are committed later
@@ -181,6 +181,8 @@ export async function updateWatchedAddress(
     };
     const isChange = sql`(${wanted.address} <> w.address or ${wanted.watchCoin} <> w.watch_coin
           or ${wanted.watchToken} <> w.watch_token or ${wanted.webhookUrl} <> w.webhook_url)`;
+    const place = sql`shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}`;
+    await tx.query(sql`select from watched_address where ${place} for update`);
     const [row] = await tx.query<
       WatchedRow & Partial<Wanted> & { lane_id: number; old_lane_id: number; old_address: Uint8Array }
     >(sql`
@@ -192,8 +194,7 @@ export async function updateWatchedAddress(
         lane_id = coalesce(${laneId}::bigint, w.lane_id),
         updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, timeOf(now))}
       from (
-        select id, lane_id, address from watched_address
-        where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id} for update) as old
+        select id, lane_id, address from watched_address where ${place} for update) as old
       where w.shard_id = ${shardId} and w.id = old.id
       returning ${recordColumns}, w.lane_id, old.lane_id as old_lane_id, old.address as old_address${alsoWanted(tx)}`);
     if (row === undefined) return undefined;

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { Tx } from '../../../src/store/db/db.ts';
+import { shardOfRecord } from '../../../src/domain/shard.ts';
+import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { startCounting } from '../../../src/store/watchers/limits.ts';
+import { defaultSettings, replaceSettings } from '../../../src/store/watchers/settings.ts';
 import {
   deleteWatchedAddress,
   findWatchedAddress,
@@ -11,6 +13,7 @@ import {
   listWatchedAddresses,
   updateWatchedAddress,
 } from '../../../src/store/watchers/watched.ts';
+import { changeWatchedAddresses } from '../../../src/store/watchers/watched-bulk.ts';
 import { replaceWatchedSet } from '../../../src/store/watchers/watched-set.ts';
 import {
   addressOf,
@@ -28,6 +31,7 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { inLine } from '../../kit/in-line.ts';
 import { planTest, withPlans } from '../../kit/many-notifications.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
@@ -227,7 +231,57 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 });
 
-onPostgres(({ database }) => {
+onPostgres(({ database, place }) => {
+  for (const [what, change] of [
+    [
+      'a patch',
+      (one, id, now) => updateWatchedAddress(one, 1, id, { watchCoin: false }, { origin: undefined, now }),
+    ],
+    [
+      'a list',
+      (one, id, now) =>
+        one.transaction((tx) =>
+          changeWatchedAddresses(tx, 1, [{ operation: 'update', id, patch: { watchCoin: false } }], { now }),
+        ),
+    ],
+    [
+      'settings',
+      (one, id, now) =>
+        replaceSettings(one, 1, id, { settings: { ...defaultSettings, confirmations: 3 }, now }),
+    ],
+  ] satisfies [string, (one: Database, id: string, now: () => Date) => Promise<unknown>][])
+    test(`a watched address that ${what} waits for has the time at which it is changed`, async () => {
+      const { id } = await watchAddress(database());
+      const lock = sql`select from watched_address where shard_id = ${shardOfRecord(1, id)} and id = ${id} for update`;
+      let now = later(1);
+      await inLine(place(), lock, [
+        (one) => change(one, id, () => now),
+        async (one) => {
+          now = later(60_000);
+          await one.query(lock);
+        },
+      ]);
+      assert.deepEqual((await findWatchedAddress(database(), 1, id))?.updatedAt, later(60_000));
+    });
+
+  test('a set that waits for another one of its URL has the time at which it is stored', async () => {
+    const record = await watchAddress(database());
+    const members = [{ address: carol, watchCoin: true, watchToken: true }];
+    const key = `1 ${record.webhookUrl}`;
+    const lock = sql`select pg_advisory_xact_lock(${0x6362_0006}::int, hashtext(${key}))`;
+    let now = later(1);
+    await inLine(place(), lock, [
+      (one) => one.transaction((tx) => replaceWatchedSet(tx, 1, record.webhookUrl, members, () => now)),
+      async (one) => {
+        now = later(60_000);
+        await one.query(lock);
+      },
+    ]);
+    const page = { after: undefined, limit: 10 };
+    const times = (await listWatchedAddresses(database(), 1, page)).map(({ createdAt }) => createdAt);
+    assert.deepEqual(times, [later(60_000)]);
+  });
+
   test('a record that is moved to another URL while its set is replaced stays', async () => {
     const record = await watchAddress(database());
     const moved = 'https://two.example/hook';
