@@ -1,5 +1,6 @@
 /**
- * The first part of the start: opens and migrates the database, and retries while it or the nodes don't answer.
+ * The first part of the start: opens and migrates the database, and retries while it or the nodes don't answer, or a
+ * command has the folder of the embedded one.
  */
 import type { Config } from '../config/schema.ts';
 import { backOffMs } from '../core/back-off.ts';
@@ -8,9 +9,11 @@ import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import { findChain } from '../store/blocks/blocks.ts';
 import type { Share, SharedDatabase } from '../store/db/db.ts';
+import { FOLDER_IN_USE } from '../store/db/folder-lock.ts';
 import { migrate, migrationState } from '../store/db/migrate.ts';
 import { requireNoOpenMove } from '../store/db/moved.ts';
 import { openDatabase } from '../store/db/open.ts';
+import { isServed } from '../store/db/socket-client.ts';
 import { serveDatabase } from '../store/db/socket-server.ts';
 import { requirePairs } from '../store/market/pairs.ts';
 import { openCommonClock } from './common-clock.ts';
@@ -22,7 +25,10 @@ import type { Role } from './roles.ts';
 export const START_MS_MAX = 60_000;
 const START_RETRY_MS = { min: 500, max: 5_000 };
 
-/** Opens and migrates the database, and reads what the start needs. Closes it again when any of this fails. */
+/**
+ * Opens and migrates the database, and reads what the start needs. Closes it again when any of this fails.
+ * @throws Fault `unavailable` if a retry may succeed, also while a command has the folder; `conflict` if another service has it
+ */
 export async function openStore(
   config: Config,
   {
@@ -41,6 +47,8 @@ export async function openStore(
   const database = await openDatabase({
     ...connectionsOf(config.database, roles),
     ...{ connectionsMax: countConnections(config.database, roles).direct, dataDir, onWait },
+  }).catch(async (error: unknown) => {
+    throw await waitingForCommand(error, dataDir);
   });
   try {
     await database.requireSessions();
@@ -62,6 +70,13 @@ export async function openStore(
     await database.close();
     throw error;
   }
+}
+
+/** A command frees the folder when it ends, so the start waits for that. It doesn't wait for another service to end. */
+async function waitingForCommand(error: unknown, dataDir: string): Promise<unknown> {
+  if (!(error instanceof Fault) || error.reason !== FOLDER_IN_USE || (await isServed(dataDir))) return error;
+  const end = 'If that is a command, the folder is free as soon as it ends';
+  return new Fault('unavailable', `${error.message}. ${end}`, { cause: error });
 }
 
 /** Makes the embedded database available to CLI commands. The returned function ends that. */

@@ -81,7 +81,8 @@ export type Service = {
  * Starts the service. It serves the API and delivers as soon as the database answers. When this resolves, a node on the
  * right chain has answered too.
  * @throws Fault `unavailable` when the database or the nodes don't answer in time; `conflict` for another chain, a newer
- * schema or a folder in use; `invalid` for a secret that doesn't match the stored keys; the signal's reason when it aborts.
+ * schema or a folder that another service has; `invalid` for a secret that doesn't match the stored keys; the signal's reason when it
+ * aborts.
  */
 export async function startService(config: Config, options: ServiceOptions = {}): Promise<Service> {
   const log = options.log ?? createProgramLog(config);

@@ -57,6 +57,47 @@ test('a start waits for a database that becomes unavailable while the start read
   await service.stop();
 });
 
+test('a start waits for a command that has the embedded database, and fails as unavailable if it takes too long', async () => {
+  await using place = await createTestDatabase('embedded');
+  const config = loadConfig({ env: chain, overrides: { ...free, dataDir: place.dataDir } });
+  const command = await place.open();
+  await assert.rejects(startService(config, { ...quick, roles: ['api'] }), {
+    code: 'unavailable',
+    message: /is in use by process \d+\. .* If that is a command, the folder is free as soon as it ends$/,
+  });
+  const { log, waits } = noteWaits(() => void command.close());
+  const service = await startService(config, { log, roles: ['api'] });
+  await service.stop();
+  assert.match(
+    waits[0] ?? '',
+    /"waitingFor":"database".* is in use by process \d+\. .*If that is a command/s,
+  );
+});
+
+test('a start does not wait for another service that has the embedded database', async () => {
+  await using place = await createTestDatabase('embedded');
+  const config = loadConfig({ env: chain, overrides: { ...free, dataDir: place.dataDir } });
+  const service = await startService(config, { ...quick, roles: ['api'] });
+  const { log, waits } = noteWaits(() => {});
+  await assert.rejects(startService(config, { log, roles: ['api'] }), {
+    code: 'conflict',
+    message: /is in use by process \d+\. Stop that process first$/,
+  });
+  assert.deepEqual(waits, []);
+  await service.stop();
+});
+
+/** A log that keeps the lines about what a start waits for, and calls back. */
+function noteWaits(onWait: () => void) {
+  const waits: string[] = [];
+  const write = (line: string) => {
+    if (!line.includes('service.waits')) return;
+    waits.push(line);
+    onWait();
+  };
+  return { log: createLog({ level: 'warn', format: 'pretty' }, { write }), waits };
+}
+
 test('a start without a node fails as unavailable, and closes its data folder', async () => {
   await using place = await createTestDatabase('embedded');
   const config = loadConfig({ env: chain, overrides: { ...free, dataDir: place.dataDir } });

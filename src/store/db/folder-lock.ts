@@ -17,6 +17,9 @@ import { isUnserved } from './socket-frames.ts';
 
 /** The system accepts a connection at once, even for a suspended process. */
 const CONNECT_MS_MAX = 2_000;
+/** The reason of the Fault for a folder that another process has. */
+export const FOLDER_IN_USE = 'folder_in_use';
+
 
 /** Stands in a lock for an unknown value. */
 const NONE = '-';
@@ -24,8 +27,8 @@ const SOCKET = /^lock\.[0-9a-f]{8}$/;
 
 /**
  * Takes the folder's lock. The returned function releases it.
- * @throws Fault `conflict` with the process that has the lock, `unavailable` if the disk is full, `invalid` if this process can't
- * write there.
+ * @throws Fault `conflict` with the process that has the lock (its reason is FOLDER_IN_USE), `unavailable` if the disk is full,
+ * `invalid` if this process can't write there.
  */
 export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   const lock = path.join(folder, 'lock');
@@ -86,14 +89,16 @@ async function removeStale(lock: string, draft: string): Promise<void> {
   const [pid, started = '', namespace = NONE, name = NONE] = owner.trim().split(' ');
   const folder = path.dirname(lock);
   const socket = SOCKET.test(name) ? path.join(path.resolve(folder), name) : undefined;
-  const inUse = (where: string) => `the folder ${folder} is in use by process ${pid}${where}`;
+  const inUse = (where: string) =>
+    new Fault('conflict', `the folder ${folder} is in use by process ${pid}${where}`, {
+      reason: FOLDER_IN_USE,
+    });
   if (namespace === NONE || namespace === (await ownNamespace())) {
-    if (await isAlive(Number(pid), started)) throw new Fault('conflict', inUse('. Stop that process first'));
+    if (await isAlive(Number(pid), started)) throw inUse('. Stop that process first');
   } else if (socket === undefined) {
     const advice = `Stop that process. If it has ended, delete ${path.resolve(lock)}`;
-    throw new Fault('conflict', inUse(` of another container, or was until that ended. ${advice}`));
-  } else if (await isListening(socket))
-    throw new Fault('conflict', inUse(' of another container. Stop that process first'));
+    throw inUse(` of another container, or was until that ended. ${advice}`);
+  } else if (await isListening(socket)) throw inUse(' of another container. Stop that process first');
   const aside = `${draft}.stale`;
   await rename(lock, aside).catch(ignoreMissing);
   // Another process may have taken the lock between reading and renaming. Then put its lock back.

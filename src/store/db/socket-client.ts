@@ -13,6 +13,7 @@ import {
   framesOf,
   isUnserved,
   PROTOCOL,
+  pathProblem,
   type Reply,
   rowsOf,
   type SocketRequest,
@@ -85,6 +86,10 @@ export async function joinDatabase(
   };
   return { ...database, for: () => database, requireSessions: async () => {}, cut() {} };
 }
+
+/** Whether a service serves its database in this folder. False if the folder can't have a socket. @throws as joinDatabase */
+export const isServed = async (dataDir: string): Promise<boolean> =>
+  pathProblem(dataDir) === undefined && (await joinDatabase(dataDir)) !== undefined;
 
 const endedFault = () =>
   new Fault('unavailable', 'the service that had the database has ended. Run the command again');

@@ -11,7 +11,8 @@ const EVENTS: Record<string, LogEvent> = {
   'service.waits': {
     level: 'warn',
     fields: 'waitingFor, error, givesUpInSeconds',
-    meaning: 'The start waits for the database or the nodes.',
+    meaning:
+      'The start waits for the database or the nodes, or for a command that has the folder of the embedded database. `error` says what is missing.',
   },
   'service.started': {
     level: 'info',
