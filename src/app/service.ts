@@ -252,7 +252,7 @@ async function senderOptions(config: Config): Promise<SenderOptions> {
 
 /** Starts all loops except the follower's, which start once its nodes have been checked. */
 function startLoops(
-  { roles: active, common, database, loops }: Foundation,
+  { roles: active, common, loops }: Foundation,
   parts: {
     delivery: DeliveryRole;
     prices: PriceLoops;
@@ -264,8 +264,8 @@ function startLoops(
   const { delivery, prices, deployment, bell, schema } = parts;
   const retryMsMax = RESUME_MS_MAX;
   if (common !== undefined) loops.run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax });
-  // No other process can change the schema of an embedded database.
-  if (database.kind === 'postgres') loops.run('schema', schema.step, { idleMs: () => SCHEMA_MS });
+  // The schema of an embedded database changes too: `chainbell migrate` of a newer version uses it through the socket.
+  loops.run('schema', schema.step, { idleMs: () => SCHEMA_MS });
   // While attempts end, which may take longer than a process may be silent, the others must not report this one as lost.
   loops.runToTheEnd('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax });
   if (active.has('delivery')) delivery.run();

@@ -7,11 +7,16 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { startService } from '../../src/app/service.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { openForCommand } from '../../src/store/db/command-database.ts';
+import { migrate } from '../../src/store/db/migrate.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { type Program, startProgram } from '../kit/program.ts';
 import { startReceiver } from '../kit/receiver.ts';
-import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
+import { createWatcher, freshAddress, startTestService, testConfig } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const own = fileURLToPath(new URL('../../src/store/db/migrations/', import.meta.url));
@@ -118,4 +123,19 @@ test('a process whose statements fail because of a breaking migration says so, a
   await program.ended;
   assert.equal(program.child.exitCode, 78, program.log);
   assert.match(program.log, /chainbell: a newer version .*0002_rename\.sql \(a test\)[^\n]*\n$/);
+});
+
+test('a breaking migration that a command applies through the socket ends the service with the embedded database', async () => {
+  await using parts = new AsyncDisposableStack();
+  const place = parts.use(await createTestDatabase('embedded'));
+  const config = testConfig({ database: place, rpc: ['http://127.0.0.1:1'] });
+  const service = await startService(config, { log: silentLog(), roles: ['api'] });
+  parts.defer(() => service.stop());
+  const folder = await makeFolder(parts);
+  await writeFile(path.join(folder, '0003_breaking.sql'), BREAKING);
+  const command = await openForCommand({ url: '', dataDir: place.dataDir });
+  await migrate(command, pathToFileURL(`${folder}/`));
+  const error = await service.failed;
+  assert.ok(error instanceof Fault && error.code === 'conflict', String(error));
+  assert.match(error.message, /can't work with: 0003_breaking\.sql/);
 });
