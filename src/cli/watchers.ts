@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import type { showWatcher, toWatcherJson } from '../api/admin/watchers.ts';
-import { systemClock } from '../core/clock.ts';
+import { steadyFrom, systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { counted } from '../core/plural.ts';
 import { shellWord, shownText } from '../core/terminal-text.ts';
@@ -163,6 +163,8 @@ async function remove(
     attemptsMs,
   }: { database: Database; watcher: string; now: Date; signal: AbortSignal; attemptsMs: number },
 ): Promise<void> {
+  // The database's clock, because this machine's may be wrong. The statistics of all watchers depend on it.
+  const clock = steadyFrom({ ...systemClock(), now: () => now });
   const { removeWatcher, toLeftJson } = await importApi();
   const id = await requireWatcherId(database, watcher);
   const counts = toLeftJson(await countBelongings(database, id));
@@ -173,15 +175,14 @@ async function remove(
   ];
   const what = `${name} with ${records}, ${notifications} and their log`;
   const answer = flags.yes === true ? 'yes' : await askWhether(`Delete ${what}?`, signal);
-  if (answer === undefined) {
+  if (answer === undefined || signal.aborted) {
     process.stderr.write('\nchainbell: interrupted, so nothing was deleted\n');
     process.exitCode = exitCodes.tryAgain;
     return;
   }
   if (answer === 'no')
     throw new Fault('not_found', `nothing was deleted. To delete ${what} without being asked, give --yes`);
-  if (!(await beginRemoval(database, id, now))) throw unknownWatcher(watcher);
-  const clock = systemClock();
+  if (!(await beginRemoval(database, id, clock.now()))) throw unknownWatcher(watcher);
   const { step: count } = createDeliveryCount({ database, clock, attemptsMs });
   const isGone = await removeWatcher(database, id, { clock, count, isOver: () => signal.aborted });
   if (flags.json === true) writeJson({ deleted: isGone });

@@ -187,6 +187,51 @@ for (const kind of sampledKinds(import.meta.url))
       assert.equal(JSON.parse((await run('show', 'acme', '--json')).out).state, 'active');
     });
 
+    testOnServer(
+      'a deletion that is interrupted before it has written anything deletes nothing',
+      async () => {
+        const database = await place.open();
+        const [locked, free] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+        const locking = database.transaction(async (tx) => {
+          await tx.query(sql`lock table watcher in access exclusive mode`);
+          locked.resolve();
+          await free.promise;
+        });
+        await locked.promise;
+        const deletion = startChainbell(place.dataDir, env(), 'watchers', 'delete', 'acme', '--yes');
+        const waiting = sql`select from pg_locks where relation = 'watcher'::regclass and not granted`;
+        await waitUntil(async () => (await database.query(waiting)).length > 0);
+        deletion.process.kill('SIGINT');
+        free.resolve();
+        await locking;
+        await database.close();
+        const { code, err } = await deletion.ended;
+        assert.deepEqual([code, err], [75, '\nchainbell: interrupted, so nothing was deleted\n']);
+        assert.equal(JSON.parse((await run('show', 'acme', '--json')).out).state, 'active');
+      },
+    );
+
+    testOnServer(
+      'a deletion counts attempts by the clock of the database, not by that of its machine',
+      async () => {
+        const database = await place.open();
+        await create(database, 'late');
+        const { id } = JSON.parse((await run('show', 'late', '--json')).out);
+        const records = [await watchAddress(database, { watcherId: id })];
+        await insertNotifications(database, { records, count: 1, state: 'processed' });
+        const yearAhead = 'const now = Date.now; Date.now = () => now() + 3e10';
+        const wrongClock = { ...env(), NODE_OPTIONS: `--import "data:text/javascript,${yearAhead}"` };
+        const words = ['watchers', 'delete', 'late', '--yes'];
+        const { code, err } = await chainbell(place.dataDir, wrongClock, ...words);
+        assert.equal(code, 0, err);
+        assert.deepEqual(
+          await database.query(sql`select started_at > clock_timestamp() as is_ahead from receiver_window`),
+          [{ is_ahead: false }, { is_ahead: false }],
+        );
+        await database.close();
+      },
+    );
+
     test('after a killed deletion the watcher stays suspended, show lists what is left, and the next deletion completes it', async () => {
       const database = await place.open();
       const record = await watchAddress(database, { watcherId: 1 });
