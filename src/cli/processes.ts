@@ -21,8 +21,9 @@ async function run(database: Database, flags: Flags): Promise<void> {
     import('../app/process-watch.ts'),
     import('../app/deployment-status.ts'),
   ]);
-  const lostMs = database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS + LOST_MS : LOST_MS;
-  const watch = createProcessWatch(systemClock(), lostMs);
+  // If this command has opened the folder of the embedded database itself, no service runs.
+  const embeddedMs = database.isServed === true ? EMBEDDED_HEARTBEAT_MS + LOST_MS : 0;
+  const watch = createProcessWatch(systemClock(), database.kind === 'embedded' ? embeddedMs : LOST_MS);
   watch.note(await listProcesses(database));
   const running = watch.seen().filter(({ state }) => state === 'running');
   const leader = running

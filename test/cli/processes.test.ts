@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { serveDatabase } from '../../src/store/db/socket-server.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { endProcess, type FollowerReport, writeHeartbeat } from '../../src/store/deployment/processes.ts';
 import { noon } from '../kit/chain-story.ts';
@@ -66,20 +67,28 @@ describe('chainbell processes', () => {
     );
   });
 
-  test('on the embedded database, a process has to be silent for longer to be lost, because it writes less often', async () => {
+  test('on the embedded database, a process runs only while it serves the folder, and may be silent for longer', async () => {
     await using place = await createTestDatabase('embedded');
+    const stateOf = async () => {
+      const [one] = JSON.parse((await list(place, '--json')).out) as { state: string }[];
+      return one?.state;
+    };
+    const database = await place.open();
+    const socket = await serveDatabase(database, place.dataDir);
     for (const [seconds, state] of [
-      [11, 'running'],
       [60, 'lost'],
+      [11, 'running'],
     ] as const) {
-      const database = await place.open();
       await writeHeartbeat(database, identity('aaaa', 'follower', 'delivery', 'api'), report(true));
       await database.query(
         sql`update process set seen_at = clock_timestamp() - ${seconds}::int * interval '1 second'`,
       );
-      await database.close();
-      const [one] = JSON.parse((await list(place, '--json')).out) as { state: string }[];
-      assert.equal(one?.state, state);
+      assert.equal(await stateOf(), state);
     }
+    await writeHeartbeat(database, identity('aaaa', 'follower', 'delivery', 'api'), report(true));
+    await socket.close();
+    await database.close();
+    assert.equal(await stateOf(), 'lost', 'the service was killed');
+    assert.match((await list(place)).err, /^0 of 1 known processes run; none has the role follower; /);
   });
 });

@@ -37,6 +37,8 @@ export type Session = {
 
 export type Database = Db & {
   readonly kind: 'postgres' | 'embedded';
+  /** Whether a service has the embedded database open, and this process is a command that uses it through the service's socket. */
+  readonly isServed?: boolean;
   /** On Citus: a statement about one worker, which may wait for as long as that is silent, on connections only for these. */
   probe?<Row = Record<string, unknown>>(statement: Sql): Promise<Row[]>;
   /** Passes on the rows of one statement as they arrive, without storing them. @throws an error of `onRow` after the last row. */

@@ -64,6 +64,7 @@ export async function joinDatabase(
     lend((connection) => ask<Row>(connection, { ask: 'query', protocol: PROTOCOL, statement }));
   const database: Database = {
     kind: 'embedded',
+    isServed: true,
     query,
     each: eachBy(query),
     transaction: (work) =>
