@@ -8,7 +8,7 @@ import type { SessionKeeper } from '../store/db/session-keeper.ts';
 export type Elections = {
   /** Tries to take the leading follower's lock; `isHeld` says later whether `session` still holds it. */
   follower(): Promise<{ isLeader: boolean; isHeld(): boolean; session: Session }>;
-  /** Gives the leading follower's lock back. */
+  /** Gives the leading follower's lock back. Before it is free, `isHeld` is false. */
   resign(): Promise<void>;
   prices(): Promise<boolean>;
 };
@@ -25,11 +25,13 @@ export function createElections(sessions: SessionKeeper): Elections {
       const session = await sessions.current();
       elected = session;
       const isLeader = await session.tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
-      return { isLeader, isHeld: () => !session.lost.aborted, session };
+      return { isLeader, isHeld: () => elected === session && !session.lost.aborted, session };
     },
     async resign() {
+      const session = elected;
+      elected = undefined;
       try {
-        await elected?.unlock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
+        await session?.unlock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
       } catch (error) {
         // The lock ends with the connection.
         if (!(error instanceof Fault)) throw error;
