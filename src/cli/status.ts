@@ -65,7 +65,7 @@ async function readStatus(origin: string): Promise<StatusBody> {
   if (response.status === 503)
     throw new Fault(
       'unavailable',
-      `the service at ${url.origin} cannot reach its database. See ${url.origin}/readyz`,
+      `${url.href} answered HTTP 503: the service is stopping, or a proxy there has no process that is ready. See ${url.origin}/readyz`,
     );
   const [{ Check }, { StatusBody }] = await Promise.all([
     import('typebox/value'),

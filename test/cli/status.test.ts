@@ -268,13 +268,16 @@ describe('status without a service', () => {
     );
   });
 
-  test('exits with 69 if another server answers, or a service without its database', async () => {
+  test('exits with 69 if another server answers, or one that answers 503 or 500', async () => {
     const url = `http://127.0.0.1:${other.port}`;
     assert.match((await run({}, '--url', url)).err, /is not a Chainbell of this version/);
     other.setAnswer({ status: 503, body: '{}' });
     const { code, err } = await run({}, '--url', url);
     assert.equal(code, 69);
-    assert.match(err, /cannot reach its database\. See http.*\/readyz/);
+    assert.match(
+      err,
+      /\/status answered HTTP 503: the service is stopping, or a proxy .* ready\. See http.*\/readyz$/m,
+    );
     other.setAnswer({ status: 500, body: '{}' });
     const failed = await run({}, '--url', url);
     assert.equal(failed.code, 69);
