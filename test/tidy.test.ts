@@ -85,10 +85,11 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
   },
   {
     what: 'starts a thread or a process',
-    pattern: /new Worker\(|\b(spawn|fork|execFile)\(/,
+    pattern: /new Worker\(|\b(spawn|fork|execFile)\b\)?\(/,
     places: {
       'src/chain/proof/': 'proof threads',
       'src/cli/': 'the demo starts its parts',
+      'src/store/db/folder-lock.ts': '`ps` says when a process started, where there is no /proc',
     },
   },
   {

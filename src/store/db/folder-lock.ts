@@ -3,11 +3,13 @@
  * A process in another container can't be found by its id. So the owner listens at a socket in the folder, which the lock names, for
  * as long as it has the lock.
  */
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { link, readFile, readlink, rename, rm, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import { systemClock } from '../../core/clock.ts';
@@ -15,14 +17,19 @@ import { Fault } from '../../core/fault.ts';
 import { withFolderFaults } from './folder-fault.ts';
 import { isUnserved } from './socket-frames.ts';
 
-/** The system accepts a connection at once, even for a suspended process. */
-const CONNECT_MS_MAX = 2_000;
 /** The reason of the Fault for a folder that another process has. */
 export const FOLDER_IN_USE = 'folder_in_use';
 
+/** The system accepts a connection at once, even for a suspended process. */
+const CONNECT_MS_MAX = 2_000;
+
+/** A start that `ps` doesn't say in time is unknown. */
+const PS_MS_MAX = 2_000;
 
 /** Stands in a lock for an unknown value. */
 const NONE = '-';
+/** Stands in a lock for an unknown start of its process, which then counts as running for as long as any process has its id. */
+const UNKNOWN = 'unknown';
 const SOCKET = /^lock\.[0-9a-f]{8}$/;
 
 /**
@@ -116,7 +123,8 @@ async function isAlive(pid: number, started: string): Promise<boolean> {
     if (codeOf(error) === 'ESRCH') return false;
   }
   // The system may have given the process id to another process since.
-  return (await startedAt(pid)) === started;
+  const since = await startedAt(pid);
+  return since === started || since === UNKNOWN || started === UNKNOWN;
 }
 
 /** Whether a process listens at the socket. One that doesn't accept a connection in time counts. */
@@ -143,13 +151,27 @@ async function ownNamespace(): Promise<string | undefined> {
   return readlink('/proc/self/ns/pid').catch(() => undefined);
 }
 
-/** When a process started, in the kernel's clock ticks; 'ended' if it has ended; 'unknown' if /proc is not available. */
+/** When a process started, as an opaque text; 'ended' if it has ended; UNKNOWN if neither /proc nor `ps` says so. */
 async function startedAt(pid: number): Promise<string> {
+  if ((await ownNamespace()) === undefined) return startedByPs(pid);
   const stat = await readIfThere(`/proc/${pid}/stat`);
   // Fields 3 and 22, counted after the command name, which may contain spaces (proc(5)).
   const fields = stat?.slice(stat.lastIndexOf(')') + 2).split(' ');
   // A killed process whose parent hasn't noticed yet has no files open any more.
-  return fields?.[0] === 'Z' ? 'ended' : (fields?.[19] ?? 'unknown');
+  return fields?.[0] === 'Z' ? 'ended' : (fields?.[19] ?? 'ended');
+}
+
+/** Without /proc, as on macOS. Its time has a resolution of a second. */
+async function startedByPs(pid: number): Promise<string> {
+  const words = ['-o', 'stat=', '-o', 'lstart=', '-p', String(pid)];
+  const options = { env: { PATH: '/bin:/usr/bin', LC_ALL: 'C', TZ: 'UTC' }, timeout: PS_MS_MAX };
+  const line = await promisify(execFile)('ps', words, options).then(
+    ({ stdout }) => stdout.trim(),
+    () => '',
+  );
+  const [state = '', ...time] = line.split(/\s+/);
+  if (time.length === 0) return UNKNOWN;
+  return state.startsWith('Z') ? 'ended' : time.join('-');
 }
 
 async function readIfThere(file: string): Promise<string | undefined> {

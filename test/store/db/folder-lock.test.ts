@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -24,10 +24,13 @@ const lockFile = () => path.join(folder, 'lock');
 /** A process that tries to lock the folder, prints `locked` or `refused`, and runs until it is ended. */
 async function startLocker({
   uid,
+  before = '',
 }: {
   uid?: number;
+  /** Runs first. */
+  before?: string;
 } = {}): Promise<{ answer: string; pid: number; kill(): Promise<void> }> {
-  const program = `
+  const program = `${before}
     const { lockFolder } = await import(${JSON.stringify(MODULE)});
     setInterval(() => {}, 1000);
     await lockFolder(${JSON.stringify(folder)}).then(() => console.log('locked'), (error) => console.log(error.code === 'conflict' ? 'refused' : error.message));`;
@@ -77,6 +80,39 @@ test('a lock is stale if its process id now belongs to another process', async (
   await writeFile(lockFile(), `${process.pid} 1\n`);
   await (await lockFolder(folder))();
 });
+
+/** Hides /proc from a process, as on macOS. */
+const WITHOUT_PROC = `
+  import fs from 'node:fs/promises';
+  import { syncBuiltinESMExports } from 'node:module';
+  for (const name of ['readFile', 'readlink']) {
+    const read = fs[name];
+    fs[name] = (file, ...rest) => read(String(file).startsWith('/proc') ? '/proc/none' : file, ...rest);
+  }
+  syncBuiltinESMExports();`;
+const needsPs = {
+  skip: spawnSync('ps', ['-o', 'lstart=', '-p', String(process.pid)]).status === 0 ? false : 'needs ps',
+};
+
+test(
+  'without /proc too, a lock is stale if its process id now belongs to another process',
+  needsPs,
+  async () => {
+    const start = () => startLocker({ before: WITHOUT_PROC });
+    const first = await start();
+    const own = await readFile(lockFile(), 'utf8');
+    assert.match(own, /^\d+ \S+-\d\d:\d\d:\d\d-\d{4} - lock\./);
+    const other = await start();
+    assert.deepEqual([first.answer, other.answer], ['locked', 'refused']);
+    for (const locker of [first, other]) await locker.kill();
+    await writeFile(lockFile(), own.replace(/^\d+/, String(process.pid)).replace(/-\d{4} /, '-1999 '));
+    const second = await start();
+    assert.equal(second.answer, 'locked');
+    await second.kill();
+    await writeFile(lockFile(), `${process.pid} unknown - -\n`);
+    await assert.rejects(lockFolder(folder), isConflict, 'its process may run');
+  },
+);
 
 test('a running process in another container keeps its folder, also while it doesn’t answer, and a killed one loses it', async () => {
   const locker = await startLocker();
