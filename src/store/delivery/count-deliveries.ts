@@ -133,10 +133,12 @@ async function addNext(
     await beginEmpty(tx, now);
   }
   const after = state?.counted_id ?? 0;
-  const upTo = Math.min(safeId, after + batchIds);
+  let upTo = Math.min(safeId, after + batchIds);
   if (upTo > after || isRestart) {
     const { first, ...bounds } = await findBounds(tx, { after, upTo });
-    if (first !== undefined) {
+    if (first === undefined) {
+      upTo = await findGapEnd(tx, { after: upTo, safeId });
+    } else {
       await tx.query(sql`set local work_mem = '32MB'`);
       const facts = await factsOf(tx, { after, upTo, first, ...bounds, attemptsMs });
       await tx.query(addAttempts(facts, await listWindows(tx)));
@@ -147,6 +149,15 @@ async function addNext(
         counted_from = coalesce(case when ${!isRestart} then counted_from end, ${first ?? null}::timestamptz)`);
   }
   return upTo < safeId || buildNextPart(tx, { now, partReceivers });
+}
+
+/** The last id before the next attempt, or `safeId` if there is none. A fail-over moves the ids millions ahead. */
+async function findGapEnd(tx: Tx, { after, safeId }: { after: number; safeId: number }): Promise<number> {
+  if (after === safeId) return safeId;
+  const [next] = await tx.query<{ id: number | null }>(
+    sql`select min(id) as id from delivery_attempt where id > ${after} and id <= ${safeId}`,
+  );
+  return typeof next?.id === 'number' ? next.id - 1 : safeId;
 }
 
 const BITS = raw(String(COUNTER_BITS));

@@ -474,6 +474,33 @@ onEachDatabase(({ database, kind }) => {
     if (kind === 'embedded') assert.equal(await unsummarized(), 0);
   });
 
+  test('one step skips the ids by which a fail-over moved ahead', async () => {
+    const insert = () =>
+      database().query(sql`
+        insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+        values (1, 1, ${noon}, 1, 'timeout')`);
+    const moveAhead = () =>
+      database().query(
+        sql`select setval('delivery_attempt_id_seq', last_value + 16000000) from delivery_attempt_id_seq`,
+      );
+    const count = countOf(database());
+    const readTotal = async () =>
+      (await readStatistics(database(), {}, { period: '24h', now: noon })).totals.attempts;
+    await insert();
+    await countAll(database());
+    await moveAhead();
+    await insert();
+    for (const total of [1, 2]) {
+      await count.step();
+      assert.equal(await readTotal(), total);
+    }
+    await moveAhead();
+    await count.step();
+    const [left] = await database().query<{ count: number }>(sql`
+      select last_value - counted_id as count from delivery_attempt_id_seq, statistics_state`);
+    assert.equal(left?.count, 0);
+  });
+
   test('the sums of all watchers keep the attempts of a watcher that is deleted at once', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
