@@ -69,7 +69,7 @@ type SafeWatermark = (() => Promise<number | undefined>) & {
  * are visible. So the watermark reads the last assigned id, then the transactions that hold that lock, and waits until all of
  * these have ended. Then every id up to the last one is visible or never will be. Other transactions don't matter, however
  * long they run. A promoted standby, or a server that has crashed, may assign ids again, also some below the watermark. So if the
- * server has started since the last look, or its last id has gone back, the watermark is unknown until it has looked again.
+ * server has started or recovered since the last look, or its last id has gone back, the watermark is unknown until it has looked again.
  */
 export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
   let reached: number | undefined;
@@ -103,20 +103,23 @@ export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
   return Object.assign(read, { isPending: () => mark !== undefined, reachedAt: () => reachedAt });
 }
 
-/** `server`: when it started, which tells servers and their starts apart. */
-type LastId = { id: number; server: number };
+/** `server` differs between servers, and after each restart and crash recovery of one. */
+type LastId = { id: number; server: string };
 
-/** The last id that the sequence has assigned to any transaction. */
+/**
+ * The last id that the sequence has assigned to any transaction, and the server that did. If a process of PostgreSQL crashes, the server
+ * recovers without a restart, and resets the statistics that it keeps.
+ */
 export async function readLastId(db: Db): Promise<LastId> {
   const [row] = await db.query<LastId>(sql`
     select case when is_called then last_value else 0 end as id,
-      extract(epoch from pg_postmaster_start_time())::float8 as server
-    from delivery_attempt_id_seq`);
+      concat(extract(epoch from pg_postmaster_start_time()), ' ', extract(epoch from stats_reset)) as server
+    from delivery_attempt_id_seq, pg_stat_archiver`);
   if (row === undefined) throw new Error('the statement returned no row');
   return row;
 }
 
-/** The transactions that are writing attempts, by virtual transaction ids, which are never reused. */
+/** The transactions that are writing attempts, by virtual transaction ids, which are reused only after a restart or a crash recovery. */
 async function listWriters(db: Db): Promise<string[]> {
   const rows = await db.query<{ writer: string }>(sql`
     select virtualtransaction as writer from pg_locks

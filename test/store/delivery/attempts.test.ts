@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Db } from '../../../src/store/db/db.ts';
+import type { Database, Db } from '../../../src/store/db/db.ts';
+import { migrate } from '../../../src/store/db/migrate.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import {
   createSafeWatermark,
@@ -10,6 +12,8 @@ import {
 import { noon } from '../../kit/chain-story.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { startRestartingServer } from '../../kit/postgres-server.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 type Parts = { shardId?: number; notificationId?: number };
 
@@ -18,6 +22,12 @@ async function insertAttempt(db: Db, { shardId = 1, notificationId = 1 }: Parts 
     insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
     values (${shardId}, ${notificationId}, ${noon}, 7, 'http_5xx', 503, 'down') returning id`);
   return row?.id ?? 0;
+}
+
+/** Takes the ids above this one back, as the fail-over to a standby does that lacks their commits. */
+async function takeBack(db: Db, id: number): Promise<void> {
+  await db.query(sql`delete from delivery_attempt where id > ${id}`);
+  await db.query(sql`select setval('delivery_attempt_id_seq', ${id})`);
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
@@ -141,18 +151,12 @@ onPostgres(({ database }) => {
     assert.equal(await safeWatermark(), last);
   });
 
-  /** Takes the ids above this one back, as the fail-over to a standby does that lacks their commits. */
-  async function takeBack(id: number): Promise<void> {
-    await database().query(sql`delete from delivery_attempt where id > ${id}`);
-    await database().query(sql`select setval('delivery_attempt_id_seq', ${id})`);
-  }
-
   test('if ids were taken back, the safe watermark does not pass attempts that get them again', async () => {
     const safeWatermark = createSafeWatermark(database());
     const [first = 0, second] = [await insertAttempt(database()), await insertAttempt(database())];
     const third = await insertAttempt(database());
     assert.equal(await safeWatermark(), third);
-    await takeBack(first);
+    await takeBack(database(), first);
     await database().transaction(async (tx) => {
       assert.equal(await insertAttempt(tx), second);
       assert.equal(await safeWatermark(), undefined);
@@ -171,7 +175,7 @@ onPostgres(({ database }) => {
       throw new Error('lost');
     });
     await assert.rejects(lost, /lost/);
-    await takeBack(first);
+    await takeBack(database(), first);
     const again = await insertAttempt(database());
     assert.equal(await safeWatermark(), again);
   });
@@ -182,13 +186,15 @@ onPostgres(({ database }) => {
       ...database(),
       async query<Row>(statement: Sql) {
         const rows = await database().query<Row>(statement);
-        return isPromoted ? rows.map((row) => ('server' in Object(row) ? { ...row, server: 0 } : row)) : rows;
+        return isPromoted
+          ? rows.map((row) => ('server' in Object(row) ? { ...row, server: 'another' } : row))
+          : rows;
       },
     };
     const safeWatermark = createSafeWatermark(failing);
     const [first = 0, second] = [await insertAttempt(database()), await insertAttempt(database())];
     assert.equal(await safeWatermark(), second);
-    await takeBack(first);
+    await takeBack(database(), first);
     isPromoted = true;
     await database().transaction(async (tx) => {
       assert.equal(await insertAttempt(tx), second);
@@ -197,3 +203,37 @@ onPostgres(({ database }) => {
     });
   });
 });
+
+test('after a crash of a PostgreSQL process, the safe watermark does not pass attempts that get lost ids again', async () => {
+  await using parts = new AsyncDisposableStack();
+  const server = await startRestartingServer();
+  parts.defer(server.stop);
+  const database = await openDatabase({ url: server.url, dataDir: '' });
+  parts.defer(database.close);
+  await migrate(database);
+  const safeWatermark = createSafeWatermark(database);
+  const [first = 0, second] = [await insertAttempt(database), await insertAttempt(database)];
+  assert.equal(await safeWatermark(), second);
+  await crashProcess(database);
+  await takeBack(database, first);
+  await database.transaction(async (tx) => {
+    assert.equal(await insertAttempt(tx), second);
+    for (let count = 0; count < 3; count += 1) await insertAttempt(database);
+    assert.equal(await safeWatermark(), undefined);
+  });
+});
+
+/** Kills a process of the server, which then ends all others and recovers. Resolves when it answers again. */
+async function crashProcess(database: Database): Promise<void> {
+  const find = async () => {
+    const [row] = await database.query<{ pid: number }>(
+      sql`select pid from pg_stat_activity where backend_type = 'checkpointer'`,
+    );
+    return row?.pid;
+  };
+  const pid = await find();
+  assert.ok(pid !== undefined);
+  process.kill(pid, 'SIGKILL');
+  const hasRecovered = async () => ![pid, undefined].includes(await find().catch(() => undefined));
+  await waitUntil(hasRecovered, { describe: 'the server to recover' });
+}
