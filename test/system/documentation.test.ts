@@ -11,6 +11,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { findFreePort } from '../../devnet/free-port.ts';
 import { loadConfig } from '../../src/config/load.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { startChain } from '../kit/anvil.ts';
 import { citusUrl } from '../kit/citus.ts';
 import { nameGuide } from '../kit/citus-cluster.ts';
@@ -73,6 +74,20 @@ test('only their owner can read the documented backup of the embedded database a
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
+});
+
+test('the documented statement for an old backup moves the ids of notifications and of attempts ahead', async () => {
+  const block = readBlocks('how-to/back-up-and-restore.md').find(({ text }) => text.includes('setval'));
+  const statement = /-c "([^"]+)"/.exec(block?.text ?? '')?.[1] ?? '';
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  await database.script(statement);
+  const ids = await database.query<{ id: number }>(sql`
+    select nextval('notification_id_seq') as id union all select nextval('delivery_attempt_id_seq')`);
+  assert.deepEqual(
+    ids.map(({ id }) => id > 1_000_000_000),
+    [true, true],
+  );
 });
 
 test('every page with runnable blocks is followed', () => {
