@@ -34,7 +34,7 @@ const SLACK_MS = 1_000;
  */
 export const ORDER_MS_MIN = 10_000;
 
-/** Whether the record may have been changed after the commit of a block that took this time, whose notifications have it too. */
+/** Whether the record may have been changed after a block was committed. `time`: when the block and its notifications were stored. */
 export const mayHaveChangedSince = ({ createdAt, updatedAt }: StoredWatch, time: Date): boolean =>
   updatedAt > createdAt && updatedAt.getTime() >= time.getTime() - ORDER_MS_MIN;
 

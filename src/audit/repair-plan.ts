@@ -34,7 +34,7 @@ export const createRepairProgress = (): RepairProgress => ({
 
 /** Limits the plan, which is in memory. The next run repairs the other differences. */
 export const PLAN_MAX = 10_000;
-/** Differences of one transaction, of which each takes several statements. Commits of blocks wait for it. */
+/** Differences that one transaction repairs. Each takes several statements, and commits of blocks wait for them. */
 const STEP_DIFFERENCES = 100;
 
 /** Compares the range and plans the repair of each difference. Writes nothing. */

@@ -148,7 +148,7 @@ async function finishRemoval(database: Database, id: number): Promise<Wait | 'mo
     if (await deleteBatch(tx, id, shards)) return 'more';
     const lanes = sql`select id from lane where ${isInShards(sql`shard_id`, shards)} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
-    // Rows that were locked when their batch was read are left.
+    // A batch misses rows that another transaction was changing.
     await tx.query(sql`delete from origin_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from watcher_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from receiver_failure where watcher_id = ${id}`);
