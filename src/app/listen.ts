@@ -36,8 +36,10 @@ export async function closeServer(server: Server): Promise<void> {
 
 /** The Fault for an address that a server can't listen on. */
 export function listenFault(error: unknown, { section, host, port }: Address): Fault {
-  return new Fault(
-    'conflict',
-    `cannot listen on ${host}:${port}: ${messageOf(error)}. Change ${section}.port (CHAINBELL_${section.toUpperCase()}_PORT) or ${section}.host, or stop the program that uses the port`,
-  );
+  const [here, name] = [`cannot listen on ${host}:${port}: ${messageOf(error)}`, section.toUpperCase()];
+  const isUsed = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
+  const advice = isUsed
+    ? `Change ${section}.port (CHAINBELL_${name}_PORT) or ${section}.host, or stop the program that uses the port`
+    : `Change ${section}.host (CHAINBELL_${name}_HOST) or ${section}.port`;
+  return new Fault('conflict', `${here}. ${advice}`);
 }

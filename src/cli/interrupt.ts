@@ -5,6 +5,20 @@ import { exitCodes } from './exit.ts';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
+/** For a command that can be ended at any moment: if a signal ends it, it says what to do and exits with 75. */
+export async function endingWhenInterrupted(advice: string, work: () => Promise<void>): Promise<void> {
+  const end = () => {
+    process.stderr.write(`chainbell: interrupted. ${advice}\n`);
+    process.exit(exitCodes.tryAgain);
+  };
+  for (const name of signals) process.on(name, end);
+  try {
+    await work();
+  } finally {
+    for (const name of signals) process.off(name, end);
+  }
+}
+
 /** Resolves when `work` has ended, interrupted or not. Rethrows its errors, except the signal's reason. */
 export async function untilInterrupted(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const interrupt = new AbortController();

@@ -10,8 +10,10 @@ import { areTablesDistributed, distributeTables } from '../store/db/citus.ts';
 import { databasePlace, openForCommand, requireDatabase } from '../store/db/command-database.ts';
 import type { Database } from '../store/db/db.ts';
 import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
+import { requireNoOpenMove } from '../store/db/moved.ts';
 import { listProcesses } from '../store/deployment/processes.ts';
 import { exitCodes, withConfig } from './exit.ts';
+import { endingWhenInterrupted } from './interrupt.ts';
 
 type Flags = { config?: string; check?: boolean; fromEmbedded?: boolean; citus?: boolean; json?: boolean };
 
@@ -37,10 +39,15 @@ export function addMigrateCommand(program: Command): void {
       if (exclusive.length > 1)
         command.error('error: --check, --from-embedded and --citus exclude each other');
       return withConfig(flags, (config) =>
-        flags.fromEmbedded === true ? move(flags, config) : run(flags, config),
+        flags.fromEmbedded === true
+          ? endingWhenInterrupted(COMPLETE_MOVE, () => move(flags, config))
+          : run(flags, config),
       );
     });
 }
+
+const COMPLETE_MOVE =
+  'Run the same command again to complete the move. Until then no service starts on the database at database.url';
 
 async function move(flags: Flags, config: Config): Promise<void> {
   const { moveDatabase } = await import('../app/move-database.ts');
@@ -78,6 +85,7 @@ async function run(flags: Flags, config: Config): Promise<void> {
     const state = await migrationState(database);
     const isDistributed = flags.citus === true ? await distribute(database) : undefined;
     report(flags, { ...state, isDistributed }, done);
+    if (flags.check === true && state.pending.length === 0) await requireNoOpenMove(database);
     if (state.pending.length > 0) process.exitCode = exitCodes.tryAgain;
   } finally {
     await database.close();

@@ -114,7 +114,8 @@ function describeQueue(queue: StatusBody['queue']): string {
   const shown = (count: number) => `${count.toLocaleString('en-US')}${count === most ? '+' : ''}`;
   const deferred =
     queue.deferred === 0 ? '' : `, ${queue.deferred.toLocaleString('en-US')} yet to be written`;
-  return `${shown(queue.waiting)} waiting, ${shown(queue.due)} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${shown(queue.held)} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}${deferred}`;
+  const oldest = queue.due === 0 ? '' : ` (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s)`;
+  return `${shown(queue.waiting)} waiting, ${shown(queue.due)} due${oldest}, ${shown(queue.held)} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}${deferred}`;
 }
 
 function priceTables({ prices }: StatusBody): string[] {

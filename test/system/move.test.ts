@@ -158,6 +158,9 @@ test('on the target of an interrupted move nothing starts before the move is com
   const issue = await chainbell(server.dataDir, env, 'keys', 'create', '--watcher', 'acme');
   assert.equal(issue.code, 78);
   assert.match(issue.err, refused);
+  const check = await chainbell(server.dataDir, env, 'migrate', '--check');
+  assert.equal(check.code, 78);
+  assert.match(check.err, refused);
   assert.deepEqual(await target.query(sql`select from watcher`), []);
 
   const done = await move(old, server);

@@ -24,13 +24,24 @@ const FILES_AT_ONCE = 64;
  */
 export async function prepareDataFolder(dataDir: string): Promise<void> {
   await withFolderFaults(dataDir, async () => {
-    await mkdir(dataDir, { recursive: true, mode: PRIVATE });
+    await makeFolder(path.resolve(dataDir));
     // Windows has no such modes.
     if (process.platform === 'win32') return;
     const { mode, uid } = await stat(dataDir);
     if (uid !== process.geteuid?.()) throw foreignFault(dataDir, { uid, folder: dataDir });
     if ((mode & OTHERS_WRITE) !== 0) throw sharedFault(dataDir, mode);
     if ((mode & OTHERS) !== 0) await chmod(dataDir, PRIVATE);
+  });
+}
+
+/** Node's recursive `mkdir` never ends in a file system that has no place for a new folder, such as /proc (Node 24.21). */
+async function makeFolder(folder: string): Promise<void> {
+  const isThere = (place: string) => stat(place).then(() => true, ignoreMissing);
+  if (await isThere(folder)) return;
+  await makeFolder(path.dirname(folder));
+  await mkdir(folder, { mode: PRIVATE }).catch(async (error: unknown) => {
+    // Another process may have created it meanwhile.
+    if (!(await isThere(folder))) throw error;
   });
 }
 

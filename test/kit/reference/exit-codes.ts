@@ -9,7 +9,7 @@ const MEANINGS: Record<keyof typeof exitCodes, string> = {
   unavailable:
     'the database or the nodes did not answer, or the database role lacks a privilege: `start` retries for 60 s, other commands end at once. `start`: a command has the folder of the embedded database for longer than that. All commands but `start`: standard output cannot be written, for example because a disk is full. `status`: no service answers. `verify`, `repair`: no block of the range is stored and served, or too few nodes answered. On a database without blocks they compare nothing and end with 0',
   tryAgain:
-    '`migrate --check`: a migration is pending. `verify`, `repair`: a reorg changed the range meanwhile, or you interrupted the command. `points explain`, `points import`, `watchers delete`: you interrupted it. `status`: degraded or holding',
+    '`migrate --check`: a migration is pending. `verify`, `repair`: a reorg changed the range meanwhile, or you interrupted the command. `points explain`, `points import`, `watchers delete`, `migrate --from-embedded`: you interrupted it. `status`: degraded or holding',
   config:
     "configuration: a wrong file, another chain than the database's or the nodes', a schema that a newer version broke for this one, a folder in use (by another service, for `start`), a port in use, another secret, a pooler in transaction mode. Also a key or watcher whose state doesn't allow the command, such as fewer slices than it has",
 };

@@ -40,6 +40,14 @@ test('a new data folder is private, and one that others can read becomes private
   }
 });
 
+test('a data folder is created with the folders above it, and refused where none can be created', async () => {
+  const dataDir = path.join(parent, 'one', 'two');
+  await (await openDatabase({ url: '', dataDir })).close();
+  assert.equal(await modeOf(path.dirname(dataDir)), '700');
+  if (process.platform !== 'linux') return;
+  await assert.rejects(openDatabase({ url: '', dataDir: '/proc/chainbell/data' }), /\/proc\/chainbell/);
+});
+
 for (const mode of [0o777, 0o775, 0o1777]) {
   test(`a data folder with mode ${mode.toString(8)} is refused with the command that makes it private`, async () => {
     const dataDir = path.join(parent, 'shared folder');

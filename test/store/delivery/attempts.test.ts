@@ -153,7 +153,7 @@ onPostgres(({ database }) => {
 
   test('if ids were taken back, the safe watermark does not pass attempts that get them again', async () => {
     const safeWatermark = createSafeWatermark(database());
-    const [first = 0, second] = [await insertAttempt(database()), await insertAttempt(database())];
+    const [first, second] = [await insertAttempt(database()), await insertAttempt(database())];
     const third = await insertAttempt(database());
     assert.equal(await safeWatermark(), third);
     await takeBack(database(), first);
@@ -192,7 +192,7 @@ onPostgres(({ database }) => {
       },
     };
     const safeWatermark = createSafeWatermark(failing);
-    const [first = 0, second] = [await insertAttempt(database()), await insertAttempt(database())];
+    const [first, second] = [await insertAttempt(database()), await insertAttempt(database())];
     assert.equal(await safeWatermark(), second);
     await takeBack(database(), first);
     isPromoted = true;
@@ -212,7 +212,7 @@ test('after a crash of a PostgreSQL process, the safe watermark does not pass at
   parts.defer(database.close);
   await migrate(database);
   const safeWatermark = createSafeWatermark(database);
-  const [first = 0, second] = [await insertAttempt(database), await insertAttempt(database)];
+  const [first, second] = [await insertAttempt(database), await insertAttempt(database)];
   assert.equal(await safeWatermark(), second);
   await crashProcess(database);
   await takeBack(database, first);
