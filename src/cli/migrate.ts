@@ -24,7 +24,7 @@ export function addMigrateCommand(program: Command): void {
     .command('migrate')
     .description('bring the database schema up to date (start does this too)')
     .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
-    .option('--check', 'change nothing; exit code 75 if migrations are pending')
+    .option('--check', 'change nothing; exit code 75 if migrations are pending, 78 if a move is not complete')
     .option(
       '--from-embedded',
       'copy the embedded database in dataDir to the empty database at database.url; stop the service first',
@@ -46,8 +46,7 @@ export function addMigrateCommand(program: Command): void {
     });
 }
 
-const COMPLETE_MOVE =
-  'Run the same command again to complete the move. Until then no service starts on the database at database.url';
+const COMPLETE_MOVE = 'Run the same command again: it completes the move, or says that it is complete';
 
 async function move(flags: Flags, config: Config): Promise<void> {
   const { moveDatabase } = await import('../app/move-database.ts');
@@ -83,9 +82,9 @@ async function run(flags: Flags, config: Config): Promise<void> {
   try {
     const done = flags.check === true ? [] : await migrate(database);
     const state = await migrationState(database);
+    if (flags.check === true && state.applied > 0) await requireNoOpenMove(database);
     const isDistributed = flags.citus === true ? await distribute(database) : undefined;
     report(flags, { ...state, isDistributed }, done);
-    if (flags.check === true && state.pending.length === 0) await requireNoOpenMove(database);
     if (state.pending.length > 0) process.exitCode = exitCodes.tryAgain;
   } finally {
     await database.close();

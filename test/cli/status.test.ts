@@ -162,6 +162,14 @@ describe('status without a service', () => {
     assert.match(out, /^queue +100,000\+ waiting, 7 due \(the oldest for 60 s\), 0 held$/m);
   });
 
+  test('a queue in which nothing is due has no oldest notification', async () => {
+    const queue = { deferred: 0, held: 0, waiting: 3, due: 0, oldest_due_age_seconds: 0, is_complete: true };
+    const body = JSON.stringify({ ...STATUS_EXAMPLE, queue });
+    await using service = await startReceiver({ answer: { body } });
+    const { out } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
+    assert.match(out, /^queue +3 waiting, 0 due, 0 held$/m);
+  });
+
   test('a replica, lost shards, a step of the clock and deferred notifications are shown if there are any', async () => {
     const at = '2026-01-31T12:00:00.000Z';
     const shown = async (parts: Partial<StatusBody>) => {

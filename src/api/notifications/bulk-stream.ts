@@ -18,9 +18,7 @@ type Lines = {
   body: AsyncIterable<Uint8Array>;
   /** The identity of each group, if the request has an Idempotency-Key. */
   once: ((text: string) => Once) | undefined;
-  /** Called before each group. @throws Fault if the key was revoked or the watcher suspended meanwhile */
-  check(): Promise<void>;
-  /** Runs the work when it is the watcher's turn. */
+  /** Runs the work when it is the watcher's turn. @throws Fault if the key was revoked or the watcher suspended meanwhile */
   inTurn<T>(work: () => Promise<T>): Promise<T>;
 };
 
@@ -42,7 +40,7 @@ export async function answerLines(options: Options, lines: Lines): Promise<Async
 
 async function* storeGroups(
   { database, clock, log, webhookPolicy, limits }: Options,
-  { watcherId, body, once, check, inTurn }: Lines,
+  { watcherId, body, once, inTurn }: Lines,
 ): AsyncGenerator<string> {
   const align = createAlignment({ log });
   let index = 0;
@@ -50,7 +48,6 @@ async function* storeGroups(
     const parsed = group.lines.map((line) => orFault(() => parseLine(line, webhookPolicy)));
     const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
     const store = async () => {
-      await check();
       const outcomes = await doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
         const at = { now: clock.now, limits };
         const records = (await changeWatchedAddresses(tx, watcherId, changes, at)).values();

@@ -133,11 +133,11 @@ const operations = {
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
   const gate = createShardGate(options);
   const storing = createRoom({ clock: options.clock, unitsMax: STORED_MAX, what: 'bulk changes' });
-  const inTurn: InTurn = async (request, work) => {
+  const inTurn: InTurn = async (request, work, check = passAgain) => {
     const end = await storing.take(accountOf(request), 1, never);
     try {
       // Meanwhile the key may have been revoked.
-      await passAgain(request);
+      await check(request);
       return await work();
     } finally {
       end();
@@ -148,7 +148,11 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
 }
 
 /** Does work that stores many rows when it is the turn of the request's account. @throws Fault `limited` when too many calls wait. */
-type InTurn = <T>(request: FastifyRequest, work: () => Promise<T>) => Promise<T>;
+type InTurn = <T>(
+  request: FastifyRequest,
+  work: () => Promise<T>,
+  check?: (request: FastifyRequest) => Promise<void>,
+) => Promise<T>;
 
 function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn: InTurn): void {
   const { database, clock, webhookPolicy, limits } = options;
@@ -217,8 +221,8 @@ function createStreamAnswer(options: ApiOptions, { onRequest, watcherOf }: Watch
       else readRest(request);
     });
     const answers = await answerLines(options, {
-      ...{ watcherId, body, once, check },
-      inTurn: (work) => inTurn(request, work),
+      ...{ watcherId, body, once },
+      inTurn: (work) => inTurn(request, work, onRequest),
     });
     reply.type(LINES_TYPE);
     return Readable.from(answers);

@@ -38,10 +38,14 @@ export async function prepareDataFolder(dataDir: string): Promise<void> {
 async function makeFolder(folder: string): Promise<void> {
   const isThere = (place: string) => stat(place).then(() => true, ignoreMissing);
   if (await isThere(folder)) return;
-  await makeFolder(path.dirname(folder));
-  await mkdir(folder, { mode: PRIVATE }).catch(async (error: unknown) => {
+  const parent = path.dirname(folder);
+  if (parent !== folder) await makeFolder(parent);
+  await mkdir(folder, { mode: PRIVATE }).catch(async (error: NodeJS.ErrnoException) => {
     // Another process may have created it meanwhile.
-    if (!(await isThere(folder))) throw error;
+    if (await isThere(folder)) return;
+    if (error.code !== 'ENOENT') throw error;
+    const why = `the folder ${folder} can't be created, because its file system has no place for it`;
+    throw new Fault('invalid', `${why}. Set dataDir to another folder`, { cause: error });
   });
 }
 

@@ -137,7 +137,7 @@ async function addNext(
   if (upTo > after || isRestart) {
     const { first, ...bounds } = await findBounds(tx, { after, upTo });
     if (first === undefined) {
-      upTo = await findGapEnd(tx, { after: upTo, safeId });
+      upTo = await findGapEnd(tx, { after: upTo, safeId, batchIds });
     } else {
       await tx.query(sql`set local work_mem = '32MB'`);
       const facts = await factsOf(tx, { after, upTo, first, ...bounds, attemptsMs });
@@ -151,13 +151,25 @@ async function addNext(
   return upTo < safeId || buildNextPart(tx, { now, partReceivers });
 }
 
-/** The last id before the next attempt, or `safeId` if there is none. A fail-over moves the ids millions ahead. */
-async function findGapEnd(tx: Tx, { after, safeId }: { after: number; safeId: number }): Promise<number> {
-  if (after === safeId) return safeId;
-  const [next] = await tx.query<{ id: number | null }>(
-    sql`select min(id) as id from delivery_attempt where id > ${after} and id <= ${safeId}`,
-  );
-  return typeof next?.id === 'number' ? next.id - 1 : safeId;
+/**
+ * An id before the next attempt, less than a batch before it, or `safeId` if there is none. A fail-over moves the ids millions ahead. It
+ * looks into parts of the gap that double, because the smallest id of all would have to be sought in the whole table.
+ */
+async function findGapEnd(
+  tx: Tx,
+  { after, safeId, batchIds }: { after: number; safeId: number; batchIds: number },
+): Promise<number> {
+  let [end, width] = [after, batchIds];
+  while (end < safeId) {
+    const upTo = Math.min(end + width, safeId);
+    const isEmpty =
+      (await tx.query(sql`select from delivery_attempt where id > ${end} and id <= ${upTo} limit 1`))
+        .length === 0;
+    if (!isEmpty && width === batchIds) break;
+    if (isEmpty) end = upTo;
+    width = isEmpty ? 2 * width : Math.max(batchIds, Math.floor(width / 2));
+  }
+  return end;
 }
 
 const BITS = raw(String(COUNTER_BITS));

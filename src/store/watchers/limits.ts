@@ -157,7 +157,7 @@ export async function findRefusals(
     const move = moveOf(change, records);
     const refusal = judge(move, state, limits);
     if (refusal !== undefined) return refusal;
-    apply(move, state);
+    apply(move, state, change.operation === 'create' ? undefined : change.id);
     if (change.operation === 'delete') records.delete(change.id);
     else if (change.operation === 'update' && move.to !== undefined) records.set(change.id, move.to);
     return undefined;
@@ -202,7 +202,8 @@ function judge({ from, to }: Move, state: State, limits: Limits): Fault | undefi
     : undefined;
 }
 
-function apply({ from, to }: Move, state: State): void {
+/** `id`: that of the record, unless it is new. */
+function apply({ from, to }: Move, state: State, id: string | undefined): void {
   if (from !== undefined) add(from, -1);
   if (to !== undefined) add(to, 1);
 
@@ -212,8 +213,8 @@ function apply({ from, to }: Move, state: State): void {
     state.byOrigin.set(record.origin, before + count);
     if (before === (count === 1 ? 0 : 1)) state.origins += count;
     const pair = state.byPair.get(pairOf(record)) ?? { count: 0, id: undefined };
-    // The record that leaves the pair may be the one with this id.
-    state.byPair.set(pairOf(record), { count: pair.count + count, id: count === 1 ? pair.id : undefined });
+    const isGone = count === -1 && pair.id === id && (to === undefined || pairOf(to) !== pairOf(record));
+    state.byPair.set(pairOf(record), { count: pair.count + count, id: isGone ? undefined : pair.id });
   }
 }
 

@@ -71,15 +71,15 @@ export async function replaceSettings(
   const [row] = await database.transaction(async (tx) => {
     await tx.query(sql`select from watched_address w where ${isRecord(watcherId, id)} for update`);
     return tx.query<SettingsRow>(sql`
-    update watched_address w set
-      confirmations = ${wanted.confirmations},
-      direction = ${wanted.direction},
-      min_amount = ${wanted.minAmount},
-      tokens = ${wanted.tokens},
-      removed = ${wanted.removed},
-      strict_order = ${wanted.strictOrder},
-      updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, timeOf(now))}
-    where ${isRecord(watcherId, id)}
+      update watched_address w set
+        confirmations = ${wanted.confirmations},
+        direction = ${wanted.direction},
+        min_amount = ${wanted.minAmount},
+        tokens = ${wanted.tokens},
+        removed = ${wanted.removed},
+        strict_order = ${wanted.strictOrder},
+        updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, timeOf(now))}
+      where ${isRecord(watcherId, id)}
     returning ${settingsColumns}`);
   });
   return row && toSettings(row);

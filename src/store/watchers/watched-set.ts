@@ -47,25 +47,16 @@ export async function replaceWatchedSet(
   const ofUrl = sql`${isInShards(sql`w.shard_id`, shards)} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
   const wanted = bytesOf(members.map(({ address }) => address));
   const deleted = await deleteSurplus(tx, { watcherId, shards, ofUrl, wanted, idsMax });
-  const at = timeOf(now);
   // By address: since the doubled ones were read, another transaction may have committed a second record of a member.
   const updatedAddresses = new Set<Address>();
-  for (const own of Map.groupBy(members, flagsOf).values()) {
-    const [{ watchCoin, watchToken } = neither] = own;
-    const updated = await tx.query<{ address: Address }>(sql`
-      update watched_address w set watch_coin = ${watchCoin}, watch_token = ${watchToken},
-        updated_at = ${updateTime(sql`w.updated_at`, at)}
-      where ${ofUrl} and w.address = any(${bytesOf(own.map(({ address }) => address))}::bytea[])
-        and (w.watch_coin, w.watch_token) is distinct from (${watchCoin}::boolean, ${watchToken}::boolean)
-      returning '0x' || encode(w.address, 'hex') as address`);
-    for (const { address } of updated) updatedAddresses.add(address);
-  }
+  for (const own of Map.groupBy(members, flagsOf).values())
+    for (const address of await giveFlags(tx, { shards, ofUrl, own, now })) updatedAddresses.add(address);
   const stored = await tx.query<{ address: Address }>(sql`
     select '0x' || encode(w.address, 'hex') as address from watched_address w
     where ${ofUrl} and w.address = any(${wanted}::bytea[])`);
   const known = new Set(stored.map(({ address }) => address));
   const created = await insertMembers(tx, {
-    ...{ watcher, webhookUrl, now: at },
+    ...{ watcher, webhookUrl, now },
     members: members.filter(({ address }) => !known.has(address)),
   });
   await noteChanges(
@@ -108,10 +99,7 @@ async function deleteSurplus(
     const isSurplus = sql`${ofUrl} and (w.address <> all(${wanted}::bytea[])
       or w.id = any(${listOf(doubled.map(({ id }) => id))}::uuid[]))`;
     const counts = new Map<number, number>();
-    // On Citus, a statement of one shard each.
-    for (const isOfShard of tx.isDistributed === true
-      ? shards.map((shard) => sql` and w.shard_id = ${shard}`)
-      : [sql``]) {
+    for (const isOfShard of partsOf(tx, shards)) {
       const rows = await tx.query<{ lane_id: number; count: number; id: string | null }>(sql`
         with deleted as (delete from watched_address w where ${isSurplus}${isOfShard} returning w.id, w.lane_id)
         select lane_id, count(*) as count, null::uuid as id from deleted group by lane_id
@@ -127,6 +115,29 @@ async function deleteSurplus(
   return { count, ids };
 }
 
+/** A condition on records `w` for each statement about these shards: on Citus, one statement for each. */
+const partsOf = (tx: Tx, shards: readonly number[]): Sql[] =>
+  tx.isDistributed === true ? shards.map((shard) => sql` and w.shard_id = ${shard}`) : [sql``];
+
+type SameFlags = { shards: readonly number[]; ofUrl: Sql; own: readonly SetMember[]; now: ChangeTime };
+
+/** Gives the records of these members, which all have the same flags, these flags. Returns the addresses of those that had others. */
+async function giveFlags(tx: Tx, { shards, ofUrl, own, now }: SameFlags): Promise<Address[]> {
+  const [{ watchCoin, watchToken } = neither] = own;
+  const differ = sql`${ofUrl} and w.address = any(${bytesOf(own.map(({ address }) => address))}::bytea[])
+    and (w.watch_coin, w.watch_token) is distinct from (${watchCoin}::boolean, ${watchToken}::boolean)`;
+  for (const isOfShard of partsOf(tx, shards))
+    await tx.query(sql`
+      select count(*) from (
+        select from watched_address w where ${differ}${isOfShard} order by w.id for update) as locked`);
+  const updated = await tx.query<{ address: Address }>(sql`
+    update watched_address w set watch_coin = ${watchCoin}, watch_token = ${watchToken},
+      updated_at = ${updateTime(sql`w.updated_at`, timeOf(now))}
+    where ${differ}
+    returning '0x' || encode(w.address, 'hex') as address`);
+  return updated.map(({ address }) => address);
+}
+
 const flagsOf = ({ watchCoin, watchToken }: SetMember): string => `${watchCoin} ${watchToken}`;
 const neither = { watchCoin: false, watchToken: false };
 
@@ -134,7 +145,7 @@ type NewMembers = {
   watcher: HeldWatcher;
   webhookUrl: string;
   members: readonly SetMember[];
-  now: Date;
+  now: ChangeTime;
 };
 
 async function insertMembers(tx: Tx, { watcher, webhookUrl, members, now }: NewMembers): Promise<PlaceRow[]> {
@@ -144,11 +155,12 @@ async function insertMembers(tx: Tx, { watcher, webhookUrl, members, now }: NewM
   const keyOf = (slice: number) => ({ shardId: shardOf(watcher.id, slice), origin });
   const laneOf = await ensureLanes(tx, watcher, [...new Set(members.map(sliceOf))].map(keyOf));
   const slices = members.map(sliceOf);
+  const at = timeOf(now);
   return tx.query<PlaceRow>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
     select t.shard_id, encode(set_byte(uuid_send(gen_random_uuid()), 15, t.slice), 'hex')::uuid, ${watcher.id}::bigint,
-      t.lane_id, t.address, t.watch_coin, t.watch_token, ${webhookUrl}::text, ${now}::timestamptz, ${now}::timestamptz
+      t.lane_id, t.address, t.watch_coin, t.watch_token, ${webhookUrl}::text, ${at}::timestamptz, ${at}::timestamptz
     from unnest(
       ${bytesOf(members.map(({ address }) => address))}::bytea[],
       ${listOf(members.map(({ watchCoin }) => String(watchCoin)))}::boolean[],

@@ -10,7 +10,7 @@ import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts
 import { alignNotifications } from '../delivery/record-changes.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
-import { alsoWanted, noteChanges, type PlaceRow, toDeletion, type Wanted } from './note-changes.ts';
+import { alsoWanted, noteChanges, type PlaceRow, toDeletion, toPlace, type Wanted } from './note-changes.ts';
 
 export type WatchedAddress = {
   id: string;
@@ -182,10 +182,11 @@ export async function updateWatchedAddress(
     const isChange = sql`(${wanted.address} <> w.address or ${wanted.watchCoin} <> w.watch_coin
           or ${wanted.watchToken} <> w.watch_token or ${wanted.webhookUrl} <> w.webhook_url)`;
     const place = sql`shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}`;
-    await tx.query(sql`select from watched_address where ${place} for update`);
-    const [row] = await tx.query<
-      WatchedRow & Partial<Wanted> & { lane_id: number; old_lane_id: number; old_address: Uint8Array }
-    >(sql`
+    const [old] = await tx.query<PlaceRow>(
+      sql`select lane_id, address from watched_address where ${place} for update`,
+    );
+    if (old === undefined) return undefined;
+    const [row] = await tx.query<WatchedRow & Partial<Wanted> & { lane_id: number }>(sql`
       update watched_address w set
         address = coalesce(${wanted.address}, w.address),
         watch_coin = coalesce(${wanted.watchCoin}, w.watch_coin),
@@ -193,16 +194,11 @@ export async function updateWatchedAddress(
         webhook_url = coalesce(${wanted.webhookUrl}, w.webhook_url),
         lane_id = coalesce(${laneId}::bigint, w.lane_id),
         updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, timeOf(now))}
-      from (
-        select id, lane_id, address from watched_address where ${place} for update) as old
-      where w.shard_id = ${shardId} and w.id = old.id
-      returning ${recordColumns}, w.lane_id, old.lane_id as old_lane_id, old.address as old_address${alsoWanted(tx)}`);
+      where ${place}
+      returning ${recordColumns}, w.lane_id${alsoWanted(tx)}`);
     if (row === undefined) return undefined;
     const record = toRecord(row);
-    const change = {
-      from: { laneId: row.old_lane_id, address: fromBytes(row.old_address) },
-      to: { laneId: row.lane_id, address: record.address },
-    };
+    const change = { from: toPlace(old), to: { laneId: row.lane_id, address: record.address } };
     await noteChanges(tx, watcherId, [change], row);
     return record;
   });

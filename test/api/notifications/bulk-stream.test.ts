@@ -199,7 +199,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       watcherId,
       body: endless(),
       once: undefined,
-      check: async () => {},
       inTurn: <T>(work: () => Promise<T>) => work(),
     };
     const answers = (await answerLines(options, lines))[Symbol.asyncIterator]();
@@ -276,7 +275,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         watcherId,
         body,
         once: undefined,
-        check: async () => {},
         inTurn: <T>(work: () => Promise<T>) => work(),
       }),
     );

@@ -11,7 +11,7 @@ const MEANINGS: Record<keyof typeof exitCodes, string> = {
   tryAgain:
     '`migrate --check`: a migration is pending. `verify`, `repair`: a reorg changed the range meanwhile, or you interrupted the command. `points explain`, `points import`, `watchers delete`, `migrate --from-embedded`: you interrupted it. `status`: degraded or holding',
   config:
-    "configuration: a wrong file, another chain than the database's or the nodes', a schema that a newer version broke for this one, a folder in use (by another service, for `start`), a port in use, another secret, a pooler in transaction mode. Also a key or watcher whose state doesn't allow the command, such as fewer slices than it has",
+    "configuration: a wrong file, another chain than the database's or the nodes', a schema that a newer version broke for this one, a folder in use (by another service, for `start`), a port in use, another secret, a pooler in transaction mode, a move of the embedded database that is not complete. Also a key or watcher whose state doesn't allow the command, such as fewer slices than it has",
 };
 
 export function renderExitCodes(): string {

@@ -45,7 +45,10 @@ test('a data folder is created with the folders above it, and refused where none
   await (await openDatabase({ url: '', dataDir })).close();
   assert.equal(await modeOf(path.dirname(dataDir)), '700');
   if (process.platform !== 'linux') return;
-  await assert.rejects(openDatabase({ url: '', dataDir: '/proc/chainbell/data' }), /\/proc\/chainbell/);
+  await assert.rejects(openDatabase({ url: '', dataDir: '/proc/chainbell/data' }), {
+    code: 'invalid',
+    message: /^the folder \/proc\/chainbell can't be created, .* Set dataDir to another folder$/,
+  });
 });
 
 for (const mode of [0o777, 0o775, 0o1777]) {

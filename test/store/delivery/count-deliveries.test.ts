@@ -474,7 +474,7 @@ onEachDatabase(({ database, kind }) => {
     if (kind === 'embedded') assert.equal(await unsummarized(), 0);
   });
 
-  test('one step skips the ids by which a fail-over moved ahead', async () => {
+  test('one step skips the gap that a fail-over leaves in the ids', async () => {
     const insert = () =>
       database().query(sql`
         insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)

@@ -120,6 +120,24 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await checkCounts();
   });
 
+  test('a refusal names a watched address that the list leaves in its place', async () => {
+    const limits = { recordsPerAddressAndUrl: 1 };
+    const made = await change([creation(urlOf(1)), creation(urlOf(1))]);
+    const ids = made.flatMap((one) => (one !== undefined && 'id' in one ? [one.id] : []));
+    // They are equally old, so the one with the lower id is named.
+    const [kept = '', gone = ''] = ids.toSorted();
+    const nameOf = (one: unknown) => (one instanceof Fault ? one.problems[0]?.message.split('. ')[1] : one);
+    const move = (id: string, url: string): Change => ({
+      operation: 'update',
+      id,
+      patch: { webhookUrl: url },
+    });
+    const [, stays] = await change([{ operation: 'delete', id: gone }, creation(urlOf(1))], limits);
+    assert.equal(nameOf(stays), `See ${kept}`);
+    const [, , moved] = await change([move(kept, urlOf(2)), creation(urlOf(1)), creation(urlOf(1))], limits);
+    assert.equal(nameOf(moved), 'See an earlier change of this request');
+  });
+
   test('a list is checked in order: a deleted watched address makes room for later ones, and a refused one creates no lane', async () => {
     const limits = { records: 2, receiverOrigins: 1, recordsPerAddressAndUrl: 1 };
     const [first, again, second, elsewhere] = await change(

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import { shardOfRecord } from '../../../src/domain/shard.ts';
+import { shardOf, shardOfRecord } from '../../../src/domain/shard.ts';
+import { webhookOrigin } from '../../../src/domain/webhook-url.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { startCounting } from '../../../src/store/watchers/limits.ts';
@@ -232,6 +233,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
+  const added = 'https://new.example/hook';
   for (const [what, change] of [
     [
       'a patch',
@@ -262,6 +264,36 @@ onPostgres(({ database, place }) => {
         },
       ]);
       assert.deepEqual((await findWatchedAddress(database(), 1, id))?.updatedAt, later(60_000));
+    });
+
+  for (const [what, lock] of [
+    ['a watched address that it changes', sql`select from watched_address for update`],
+    [
+      'a receiver that another transaction adds',
+      sql`insert into lane (shard_id, watcher_id, origin) values (${shardOf(1, 0)}, 1, ${webhookOrigin(added)})`,
+    ],
+  ] as const)
+    test(`a set that waits for ${what} has the time at which it is stored`, async () => {
+      const isNew = what.startsWith('a receiver');
+      const record = await watchAddress(database());
+      const url = isNew ? added : record.webhookUrl;
+      const members = [{ address: record.address, watchCoin: false, watchToken: true }];
+      let now = later(1);
+      await inLine(place(), lock, [
+        (one) => one.transaction((tx) => replaceWatchedSet(tx, 1, url, members, () => now)),
+        async (one) => {
+          now = later(60_000);
+          await one.query(lock).catch(() => {});
+        },
+      ]);
+      const page = { after: undefined, limit: 10 };
+      const stored = (await listWatchedAddresses(database(), 1, page)).filter(
+        (one) => one.webhookUrl === url,
+      );
+      assert.deepEqual(
+        stored.map(({ updatedAt }) => updatedAt),
+        [later(60_000)],
+      );
     });
 
   test('a set that waits for another one of its URL has the time at which it is stored', async () => {
