@@ -114,7 +114,7 @@ export async function openCommonClock({
     const [lastMs, presentMs] = [comparedMs, source.steadyMs()];
     const stored = await readClockState(database);
     const { offsetMs: newMs, errorMs } = await measure(source, database);
-    const before = { stepsMs: state.stepsMs, offsetMs, comparedMs: lastMs };
+    const before = { state, offsetMs, comparedMs: lastMs };
     // Until a new step is followed below, this process uses the time before it, like the schedule and all other processes.
     adopt(stored, offsetMs + movedBefore(stored, before, { offsetMs: newMs, steadyMs: source.steadyMs() }));
     comparedMs = presentMs;
@@ -174,17 +174,21 @@ function createScheduleRepair(
 }
 
 /**
- * How far another process moved the common clock since this process last compared: by the step that the other one measured, if
- * this process's steady clock confirms it. Otherwise one of the two was paused and mistook the pause for a step, and only
- * movement after that counts.
+ * How far other processes moved the common clock since this process last compared: by the steps that they measured, if this
+ * process's own clocks confirm them. If a fail-over lost steps, the schedule has gone back by them, and so does the clock: this
+ * process then follows what is left as a new step. Otherwise one of two processes was paused and mistook the pause for a step, and
+ * only movement after that counts.
  */
 function movedBefore(
-  { last, stepsMs }: ClockState,
-  before: { stepsMs: number; offsetMs: number; comparedMs: number },
+  stored: ClockState,
+  before: { state: ClockState; offsetMs: number; comparedMs: number },
   present: { offsetMs: number; steadyMs: number },
 ): number {
-  const followedMs = stepsMs - before.stepsMs;
-  if (last === undefined || followedMs === 0) return followedMs;
+  const { last, stepsMs } = stored;
+  const followedMs = stepsMs - before.state.stepsMs;
+  const movedMs = present.offsetMs - before.offsetMs;
+  if (last === undefined || followedMs === 0 || Math.abs(movedMs - followedMs) <= STEP_MS_MIN)
+    return followedMs;
   // The other process followed the step between the two comparisons, when its clock read `last.at`.
   const latestMs = last.at.getTime() - before.comparedMs - before.offsetMs;
   const earliestMs = last.at.getTime() - present.steadyMs - before.offsetMs;
@@ -192,9 +196,16 @@ function movedBefore(
   const betweenMs = present.steadyMs - before.comparedMs;
   const sinceMs = present.steadyMs + present.offsetMs - last.at.getTime();
   const hasMoved = sinceMs < -STEP_MS_MIN || sinceMs > betweenMs + STEP_MS_MIN;
+  if (!hasMoved) return movedMs;
+  // A fail-over lost the newest step that this process knew.
+  if (unsteppedMs(stored) <= unsteppedMs(before.state)) return followedMs;
   // When in doubt a webhook goes out late rather than early: as if the step had been followed just now.
-  return present.offsetMs - before.offsetMs - (hasMoved ? sinceMs : 0);
+  return movedMs - sinceMs;
 }
+
+/** When the last step was, by a clock that no step has set. */
+const unsteppedMs = ({ last, stepsMs }: ClockState): number =>
+  last === undefined ? Number.NEGATIVE_INFINITY : last.at.getTime() - stepsMs;
 
 const isStep = (ms: number, errorMs: number): boolean => Math.abs(ms) > Math.max(errorMs, STEP_MS_MIN);
 

@@ -185,6 +185,96 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   }
 
+  /** Keeps what a server has that lacks later commits. Returns what makes it the primary. */
+  async function keepServer(): Promise<() => Promise<void>> {
+    const [kept] = await database().query<{
+      steps_ms: number;
+      last_step_ms: number | null;
+      last_step_at: Date | null;
+      retry: Date;
+      queue: Date;
+      visit: Date;
+    }>(sql`
+      select c.steps_ms, c.last_step_ms, c.last_step_at, q.due_at as retry, l.next_due as queue, v.next_due as visit
+      from clock_state c, queue q, lane l, watcher_queue v`);
+    assert.ok(kept);
+    return async () => {
+      await database().query(sql`
+        update clock_state set steps_ms = ${kept.steps_ms}::bigint, last_step_ms = ${kept.last_step_ms}::bigint,
+          last_step_at = ${kept.last_step_at}::timestamptz`);
+      await database().query(sql`update queue set due_at = ${kept.retry}, next_retry_at = ${kept.retry}`);
+      await database().query(sql`update lane set next_due = ${kept.queue}`);
+      await database().query(sql`update watcher_queue set next_due = ${kept.visit}`);
+    };
+  }
+
+  /** The sum of all steps, and when the retry is due, in ms after the present time of the server. */
+  async function readSchedule(story: TimeStory) {
+    const [row] = await database().query<{ steps_ms: number; due_at: Date }>(
+      sql`select c.steps_ms, q.due_at from clock_state c, queue q`,
+    );
+    return { stepsMs: row?.steps_ms, dueInMs: (row?.due_at.getTime() ?? 0) - story.wall().getTime() };
+  }
+
+  for (const { name, earlier, ageMs, lost, isSet, count } of [
+    { name: 'one process', earlier: DAY_MS, ageMs: 21 * DAY_MS, lost: 3_600_000, isSet: true, count: 1 },
+    { name: 'two processes', earlier: DAY_MS, ageMs: 21 * DAY_MS, lost: 3_600_000, isSet: true, count: 2 },
+    {
+      ...{ name: 'a server that was not set', earlier: DAY_MS, ageMs: 21 * DAY_MS },
+      ...{ lost: -3_600_000, isSet: false, count: 2 },
+    },
+    {
+      ...{ name: 'a correction of the step before', earlier: DAY_MS, ageMs: 10 * MINUTE_MS },
+      ...{ lost: -DAY_MS, isSet: true, count: 2 },
+    },
+  ])
+    test(`a fail-over that loses a step moves the schedule by what the new server lacks: ${name}`, async () => {
+      const { story, first } = await startStory();
+      const processes = count === 1 ? [first] : [first, await story.start()];
+      const follow = async () => {
+        for (const one of processes) await one.follow();
+      };
+      story.step(earlier);
+      await follow();
+      story.advance(ageMs);
+      await follow();
+      await first.work();
+      const promote = await keepServer();
+      story.step(lost);
+      await follow();
+      await promote();
+      if (!isSet) story.step(-lost);
+      for (const _ of [1, 2, 3]) {
+        story.advance(SECOND_MS);
+        await follow();
+      }
+      const stepsMs = earlier + (isSet ? lost : 0);
+      assert.deepEqual(await readSchedule(story), { stepsMs, dueInMs: MINUTE_MS - 3 * SECOND_MS });
+      for (const { clock } of processes) assert.equal(clock.now().getTime(), story.wall().getTime());
+    });
+
+  test('back on the server whose step a fail-over lost weeks ago, the clock goes as that one is set', async () => {
+    const { story, first } = await startStory();
+    await first.work();
+    const promote = await keepServer();
+    story.step(3_600_000);
+    await first.follow();
+    const goBack = await keepServer();
+    await promote();
+    story.step(-3_600_000);
+    story.advance(SECOND_MS);
+    await first.follow();
+    assert.deepEqual(await readSchedule(story), { stepsMs: 0, dueInMs: MINUTE_MS - SECOND_MS });
+    story.advance(21 * DAY_MS);
+    await first.follow();
+    await goBack();
+    story.step(3_600_000);
+    story.advance(SECOND_MS);
+    await first.follow();
+    assert.equal((await readSchedule(story)).stepsMs, 3_600_000);
+    assert.equal(first.clock.now().getTime(), story.wall().getTime());
+  });
+
   test('no process prunes data for a day after a step of a minute, not even one that starts then', async () => {
     const { story, first } = await startStory();
     assert.equal(first.mayPrune(), true);
