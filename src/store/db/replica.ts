@@ -3,7 +3,7 @@
  *
  * The replica is trusted by this process's heartbeats: it is as far behind as the oldest heartbeat that the primary has and the
  * replica hasn't. After a fail-over it must first show a heartbeat from the new timeline, because a replica of the former primary may
- * have the same positions with other contents.
+ * have the same positions with other contents, and commits that the new primary lacks.
  */
 import { never } from '../../core/abort.ts';
 import { firstOrLate } from '../../core/bounded-wait.ts';
@@ -176,16 +176,19 @@ async function findBeat(primary: Db, processId: string): Promise<Beat | undefine
 function createLag(clock: Clock) {
   /** The newest heartbeat that the replica has shown, and those after it, with the time when the primary first showed them. */
   let beats: (Beat & { seenMs: number })[] = [];
-  /** The first one that was seen on the primary's timeline. Only later ones were surely written there. */
+  /** Only later ones than this were surely written on the primary's timeline. */
   let first: Beat | undefined;
   let shown = 0;
   return {
     note(own: Beat, replicaBeat: number): void {
       if (first?.timeline !== own.timeline) {
-        first = own;
+        // The process may have written more to the former primary than the new one has received.
+        first = { ...own, beat: Math.max(own.beat, beats.at(-1)?.beat ?? 0) };
         beats = [];
         shown = 0;
       }
+      // A replica of the former primary may have, or still replay, more of that than this process has read.
+      if (own.beat <= first.beat) first = { ...first, beat: Math.max(first.beat, replicaBeat) };
       if (beats.at(-1)?.beat !== own.beat) beats.push({ ...own, seenMs: clock.steadyMs() });
       shown = Math.max(shown, replicaBeat);
       beats = beats.filter(({ beat }, index) => beat > shown || index === beats.length - 1);

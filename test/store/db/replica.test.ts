@@ -19,6 +19,7 @@ function startStory() {
   const story = {
     beat: 1,
     shown: 1,
+    timeline: '00000001',
     error: undefined as Error | undefined,
     cuts: 0,
     asks: 0,
@@ -29,7 +30,7 @@ function startStory() {
     async query() {
       story.asks += 1;
       await story.gate;
-      return rowsOf({ beat: story.beat, timeline: '00000001' });
+      return rowsOf({ beat: story.beat, timeline: story.timeline });
     },
   } as unknown as Database;
   const connections = {
@@ -103,6 +104,46 @@ test('a primary that answers late does not cut the replica, which is used for a 
   gate.resolve();
   await story.pass(2);
   assert.deepEqual(story.state(), { isUsed: true, lagMs: 0, problem: undefined });
+});
+
+/** Promotes a server that lacks the last two heartbeats. */
+async function startFailover() {
+  const story = startStory();
+  await story.pass(8);
+  Object.assign(story, { timeline: '00000002', beat: story.beat - 2 });
+  return story;
+}
+
+test('a replica that has more than a promoted server is not used until it shows what that one has written since', async () => {
+  const story = await startFailover();
+  for (let probes = 0; probes < 10; probes += 1) {
+    await story.pass(1, { isReplaying: false });
+    const { isUsed, problem } = story.state();
+    assert.deepEqual([isUsed, problem?.slice(0, 26)], [false, 'has shown no new heartbeat']);
+  }
+  await story.pass(2);
+  assert.deepEqual(story.state(), { isUsed: true, lagMs: 0, problem: undefined });
+});
+
+test('a replica that still replays what a promoted server lacks is not used', async () => {
+  const story = await startFailover();
+  const newest = story.shown;
+  story.shown = story.beat - 1;
+  await story.probe();
+  // The former primary wrote one more, which this process never read.
+  for (const [beat, shown] of [
+    [newest - 1, newest],
+    [newest, newest + 1],
+    [newest + 1, newest + 1],
+    [newest + 2, newest + 1],
+  ] as const) {
+    Object.assign(story, { beat, shown });
+    await story.probe();
+    assert.equal(story.state().isUsed, false, `${shown}, with ${beat} on the primary`);
+  }
+  story.shown = newest + 2;
+  await story.probe();
+  assert.equal(story.state().isUsed, true);
 });
 
 onPostgres(({ place }) => {
