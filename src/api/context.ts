@@ -114,7 +114,13 @@ export type OperatorSources = {
 };
 
 /** `key` is shown once, to its owner, and is never stored in this form. */
-export type IssuedKey = { watcherId: number; keyId: string; key: string };
+export type IssuedKey = {
+  watcherId: number;
+  watcherName: string;
+  keyId: string;
+  key: string;
+  createdAt: Date;
+};
 
 export type RevokedKey = {
   watcherName: string;

@@ -117,5 +117,5 @@ async function insertNewKey(
     ...encryptKey(text, { keyId: id, watcherId }, keyRing),
     now,
   });
-  return { watcherId, keyId: id, key: text };
+  return { watcherId, watcherName, keyId: id, key: text, createdAt: now };
 }

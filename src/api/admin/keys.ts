@@ -20,6 +20,9 @@ const PATH = '/api/admin/keys';
 const MINUTE_MS = 60_000;
 const OVERLAP_MINUTES_DEFAULT = OVERLAP_HOURS_DEFAULT * 60;
 const OVERLAP_MINUTES_MAX = OVERLAP_HOURS_MAX * 60;
+/** After a failure of the database. Its commit may have succeeded, with only the answer lost. */
+const LOST_ADVICE =
+  'A key may have been issued that no response shows. To find it, list the keys (GET /api/admin/keys, newest first). Revoke such a key, and issue another one';
 /** More than any name of a watcher or id of a key has. */
 const NAME_CHARACTERS_MAX = 200;
 
@@ -99,7 +102,8 @@ const operations = {
   },
   create: {
     summary: 'Issue an API key',
-    description: 'The owner is a new or an existing watcher. The key is in this response only.',
+    description:
+      'The owner is a new or an existing watcher. The key is in this response only. After a 503, a key may exist that no response shows: list the keys, revoke it, and issue another one.',
     bodyExample: { watcher: 'acme' },
     example: { success: true, data: issued },
     errors: { 409: 'The watcher is being deleted, or has another number of slices' },
@@ -107,7 +111,7 @@ const operations = {
   rotate: {
     summary: 'Rotate an API key',
     description:
-      'Issues a new key for the same watcher. Webhooks carry it at once, and the old key stays valid for the overlap. The key is in this response only.',
+      'Issues a new key for the same watcher. Webhooks carry it at once, and the old key stays valid for the overlap. The key is in this response only. After a 503, a key may exist that no response shows: list the keys, revoke it, and issue another one.',
     bodyExample: { overlap_minutes: 60 },
     example: { success: true, data: issued },
     errors: { 404: 'Key not found', 409: 'The key was already rotated or revoked' },
@@ -148,10 +152,10 @@ function addList(api: Api, { database }: ApiOptions): void {
   );
 }
 
-function addCreate(api: Api, { database, operator }: ApiOptions): void {
+function addCreate(api: Api, { operator }: ApiOptions): void {
   async function issue(watcher: string, slices: number | undefined): Promise<IssuedKey> {
     try {
-      return await operator.issueKey(watcher, slices);
+      return await orLost(operator.issueKey(watcher, slices));
     } catch (error) {
       if (error instanceof Fault && error.code === 'invalid') throw invalid('/watcher', error.message);
       throw error;
@@ -163,7 +167,7 @@ function addCreate(api: Api, { database, operator }: ApiOptions): void {
     { schema: { body: Creation, response: answerOf(Issued) }, config: { operation: operations.create } },
     async ({ body: { watcher, slices } }, reply) => {
       reply.header('cache-control', 'no-store');
-      return success(await issuedJson(database, await issue(watcher, slices)));
+      return success(issuedJson(await issue(watcher, slices)));
     },
   );
 }
@@ -182,7 +186,7 @@ function addRotate(api: Api, { database, operator }: ApiOptions): void {
     async ({ params: { id }, body: { overlap_minutes: minutes = OVERLAP_MINUTES_DEFAULT } }, reply) => {
       reply.header('cache-control', 'no-store');
       await getKey(database, id);
-      return success(await issuedJson(database, await operator.rotateKey(id, minutes * MINUTE_MS)));
+      return success(issuedJson(await orLost(operator.rotateKey(id, minutes * MINUTE_MS))));
     },
   );
 }
@@ -202,8 +206,19 @@ function addRevoke(api: Api, { database, operator }: ApiOptions): void {
   );
 }
 
-async function issuedJson(db: Db, { keyId, key }: IssuedKey): Promise<Static<typeof Issued>> {
-  const { watcherId, watcherName, createdAt } = await getKey(db, keyId);
+/** The issued key. A failure of the database says what to do if the key is stored nevertheless. */
+async function orLost(issuing: Promise<IssuedKey>): Promise<IssuedKey> {
+  try {
+    return await issuing;
+  } catch (error) {
+    if (!(error instanceof Fault) || error.code !== 'unavailable') throw error;
+    const problems = [{ path: '', message: LOST_ADVICE }];
+    throw new Fault('unavailable', error.message, { cause: error, problems });
+  }
+}
+
+/** Reads nothing, because the key is lost if this response can't be made. */
+function issuedJson({ watcherId, watcherName, keyId, key, createdAt }: IssuedKey): Static<typeof Issued> {
   return {
     ...{ id: keyId, key, watcher_id: watcherId, watcher: watcherName },
     ...{ created_at: createdAt.toISOString(), expires_at: null, revoked_at: null },

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
+import type { Database } from '../../../src/store/db/db.ts';
 import { later, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { PATH } from '../api-story.ts';
@@ -29,6 +31,56 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const list = await admin('GET', KEYS);
     assert.deepEqual(new Set(idsOf(list.json)), new Set([id, second.id]));
     assert.ok(!list.text.includes(key));
+  });
+
+  test('an issued key is shown even if the database fails right after its commit', async () => {
+    let isDown = false;
+    const refuse = async () => {
+      throw new Fault('unavailable', 'database: connection refused');
+    };
+    const failing: Database = {
+      ...database(),
+      query: (statement) => (isDown ? refuse() : database().query(statement)),
+      async transaction(work) {
+        if (isDown) return refuse();
+        const outcome = await database().transaction(work);
+        isDown = true;
+        return outcome;
+      },
+    };
+    const { admin, ask } = createAdminStory(failing);
+    const created = await admin('POST', KEYS, { body: { watcher: 'acme' } });
+    isDown = false;
+    const rotated = await admin('POST', `${KEYS}/${dataOf(created.json)?.id}/rotate`);
+    isDown = false;
+    for (const { status, json, text } of [created, rotated]) {
+      assert.equal(status, 200, text);
+      const { key, watcher, created_at } = dataOf(json);
+      assert.deepEqual([watcher, created_at], ['acme', noon.toISOString()]);
+      assert.equal((await ask('GET', PATH, { key })).status, 200);
+    }
+  });
+
+  test('if the answer of the commit is lost, the 503 says that a key may exist, and how to find it', async () => {
+    const losing: Database = {
+      ...database(),
+      async transaction(work) {
+        await database().transaction(work);
+        throw new Fault('unavailable', 'database: connection lost');
+      },
+    };
+    const { admin, issue } = createAdminStory(losing);
+    const { keyId } = await createAdminStory(database()).issue('acme');
+    await assert.rejects(issue('acme'), /connection lost/);
+    const create = await admin('POST', KEYS, { body: { watcher: 'acme' } });
+    const rotate = await admin('POST', `${KEYS}/${keyId}/rotate`);
+    for (const { status, json, headers } of [create, rotate]) {
+      const { statusMessage, errors } = Object(json);
+      assert.deepEqual([status, statusMessage, errors.length], [503, 'Service Unavailable', 1]);
+      assert.match(errors[0].message, /A key may have been issued .*GET \/api\/admin\/keys/);
+      assert.equal(headers['retry-after'], '5');
+    }
+    assert.equal(idsOf((await admin('GET', KEYS)).json).length, 4);
   });
 
   test('a name or number of slices that is not allowed is refused, and nothing is created', async () => {
