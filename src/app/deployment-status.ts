@@ -14,6 +14,7 @@ import { findLateWatchers, hasWaiting, type Lateness } from '../store/delivery/l
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { FailingWork, ReportedFailure } from '../store/deployment/processes.ts';
 import { createPartReader } from './part-reader.ts';
+import { type FeedRound, findMostOverdue } from './price-status.ts';
 import type { Absence, ProcessRegistry, Silence } from './process-registry.ts';
 import { LOST_MS, type SeenProcess } from './process-watch.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
@@ -107,13 +108,14 @@ async function readDeployment(
   const parts = createPartReader(clock);
   const missed = countMissed(database);
   const present = missed.then((lost) => withoutLost(withLimit(database, DATABASE_MS_MAX), lost));
-  const [lost = [], isWaiting = known.isWaiting, failures, lateness, processes] = await Promise.all([
+  const [lost = [], isWaiting = known.isWaiting, failures, lateness, overdue, processes] = await Promise.all([
     parts.read(missed),
     parts.read(present.then(hasWaiting)),
     parts.read(countFailures(database)),
     parts.read(
       present.then((shards) => findLateWatchers(shards, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX })),
     ),
+    parts.read(findMostOverdue(config, database, now)),
     parts.read(deployment.look().then(deployment.processes)),
   ]);
   known.isWaiting = isWaiting;
@@ -122,9 +124,9 @@ async function readDeployment(
   const missing = rolesNeeded
     .filter((role) => processes !== undefined && isNeeded[role])
     .flatMap((role) => {
-      const absence = deployment.missing(role);
+      const absence = deployment.missing(role, role === 'prices' ? overdue : undefined);
       if (absence === undefined) return [];
-      return [{ role, message: describeAbsence(role, absence), since: absence.since }];
+      return [{ role, message: describeAbsence(role, absence, overdue), since: absence.since }];
     });
   const failingWork = (processes === undefined ? [] : deployment.failingWork()).map((one) => ({
     ...one,
@@ -200,7 +202,11 @@ function setGauges(metrics: Metrics, { processes, missing, receivers, late }: Bo
 
 const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', prices: 'reads prices' };
 
-function describeAbsence(role: keyof typeof verbs, { last, standby, unstarted }: Absence): string {
+function describeAbsence(
+  role: keyof typeof verbs,
+  { last, standby, unstarted }: Absence,
+  overdue: FeedRound | undefined,
+): string {
   const nothing = `no process ${verbs[role]}`;
   if (standby !== undefined && (last?.state === 'stopped' || last?.state === 'failed'))
     return `${nothing}: ${describeEnd(last)}, and process ${standby.id} doesn't lead yet. If this lasts, read its log`;
@@ -216,7 +222,8 @@ function describeAbsence(role: keyof typeof verbs, { last, standby, unstarted }:
     return `${nothing}: a bug ended process ${last.id}. Its log has the error (service.failed); please report it. Start one with the role ${role}`;
   if (last.state === 'lost')
     return `${nothing}: process ${last.id} is lost (no heartbeat). Check that it runs, and read its log`;
-  return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log. If another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
+  const instead = role === 'prices' ? `the price of ${overdue?.asset} is overdue` : "doesn't lead";
+  return `${nothing}: process ${last.id} runs, but ${instead}. Read its log. If another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
 }
 
 function describeEnd({ id, state, error }: Pick<SeenProcess, 'id' | 'state' | 'error'>): string {

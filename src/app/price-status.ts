@@ -5,9 +5,10 @@ import type { Config } from '../config/schema.ts';
 import { decimalText } from '../core/decimal.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Db } from '../store/db/db.ts';
-import { findLastRound } from '../store/prices/price-rounds.ts';
+import { findLastRound, findLastRoundAt } from '../store/prices/price-rounds.ts';
 import { findCurrentPrice } from '../store/prices/prices.ts';
 import { listFeeds, staleSeconds } from './price-feeds.ts';
+import type { NewestWork } from './process-registry.ts';
 
 /** For /status: each feed with its newest price, and the reports of its sources in the newest round. */
 export function describePrices(config: Config, database: Db, now: Date) {
@@ -34,6 +35,29 @@ export function describePrices(config: Config, database: Db, now: Date) {
       };
     }),
   );
+}
+
+/** The newest round of a feed. */
+export type FeedRound = NewestWork & { asset: string };
+
+/**
+ * The feed whose next round is the most overdue. A feed without a round doesn't count, because it may be new, and the process that
+ * reads prices may get it later than this one.
+ */
+export async function findMostOverdue(
+  config: Config,
+  database: Db,
+  now: Date,
+): Promise<FeedRound | undefined> {
+  const rounds = await Promise.all(
+    listFeeds(config).map(async ({ asset: { asset }, feed: { everySeconds } }): Promise<FeedRound[]> => {
+      const at = await findLastRoundAt(database, asset);
+      if (at === undefined) return [];
+      const ageMs = now.getTime() - at.getTime();
+      return [{ asset, ageMs, overdueMs: ageMs - everySeconds * 1000 }];
+    }),
+  );
+  return rounds.flat().toSorted((one, other) => other.overdueMs - one.overdueMs)[0];
 }
 
 /** Sets the gauges that depend on the time. */

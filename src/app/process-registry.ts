@@ -58,6 +58,9 @@ type ProcessRegistryOptions = {
   failingWork?(): readonly FailingWork[];
 };
 
+/** How old the newest result of a role's work is, and how long ago the next one was due: negative before. */
+export type NewestWork = { ageMs: number; overdueMs: number };
+
 /** Why this process can't store its heartbeat, and since when. */
 export type Silence = { since: Date; reason: string };
 
@@ -78,8 +81,11 @@ export type ProcessRegistry = {
   failingWork(): readonly (FailingWork & { process: string })[];
   /** The leading follower, which may be this process; undefined after LOST_MS without one. */
   leader(): SeenProcess | undefined;
-  /** Undefined while a process has the role. */
-  missing(role: string): Absence | undefined;
+  /**
+   * Undefined while a process has the role. If `work` of the role is overdue, the process that did it may have been cut off with its
+   * lock, so the role is missing although another process runs with it.
+   */
+  missing(role: string, work?: NewestWork): Absence | undefined;
   /** Since when this process can't store its heartbeat; undefined while it can. */
   silence(): Silence | undefined;
   /** Records that this process ended. Gives up when the database doesn't answer. */
@@ -90,6 +96,8 @@ export type ProcessRegistry = {
 const FIRST_BEATS = 5;
 /** Heartbeats between two removals of former processes. */
 const REMOVE_BEATS = 30;
+/** A round of prices takes up to 10 s, one that fails is tried again within 15 s, and another process may take over meanwhile. */
+const OVERDUE_MS_MAX = 35_000;
 const END_MS_MAX = 1_000;
 const ID_CHARACTERS = 8;
 const HOST_CHARACTERS_MAX = 255;
@@ -150,10 +158,11 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
     writeFailures: () => failuresOf(watch.seen().filter(({ id }) => id !== identity.id)),
     failingWork: () => failingWorkOf(processes()),
     leader: () => leaderOf(processes()),
-    missing(role) {
+    missing(role, work) {
       const holders = processes().filter(({ roles }) => roles.includes(role));
       const { last, agoMs } = lastHolder(holders, role);
-      const absentMs = Number.isFinite(agoMs) ? agoMs : watch.watchedMs();
+      const heldMs = Number.isFinite(agoMs) ? agoMs : watch.watchedMs();
+      const absentMs = Math.max(heldMs, overdueMsOf(work, watch.unbrokenMs()));
       if (absentMs < LOST_MS) {
         missingSince.delete(role);
         return undefined;
@@ -162,7 +171,7 @@ export function createProcessRegistry(options: ProcessRegistryOptions): ProcessR
       missingSince.set(role, since);
       const standby = holders.find(({ state }) => state === 'running');
       const unstarted = holders.findLast(({ error, silentMs }) => error !== undefined && silentMs <= agoMs);
-      return { since, last, standby, unstarted };
+      return { since, last: cutOff(last, { holders, work }) ?? last, standby, unstarted };
     },
     end: (how) => recordEnd(options, identity.id, how),
   };
@@ -235,6 +244,24 @@ function lastHolder(
     role === 'follower' ? leadMs : error === undefined ? silentMs : Infinity;
   const agoMs = Math.min(...holders.map(agoMsOf));
   return { last: holders.find((one) => agoMsOf(one) === agoMs), agoMs };
+}
+
+/** How long the work has been overdue; 0 while it may only be late. */
+function overdueMsOf(work: NewestWork | undefined, unbrokenMs: number): number {
+  const overdueMs = Math.min(work?.overdueMs ?? 0, unbrokenMs);
+  return overdueMs < OVERDUE_MS_MAX ? 0 : overdueMs;
+}
+
+/** While another process runs with the role: the lost one that may have done the newest work, and may still have the lock. */
+function cutOff(
+  last: SeenProcess | undefined,
+  { holders, work }: { holders: readonly SeenProcess[]; work: NewestWork | undefined },
+): SeenProcess | undefined {
+  if (last?.state !== 'running' || work === undefined) return undefined;
+  const [lost] = holders
+    .filter(({ state, silentMs }) => state === 'lost' && silentMs <= work.ageMs + HEARTBEAT_MS)
+    .toSorted((one, other) => one.silentMs - other.silentMs);
+  return lost;
 }
 
 function failuresOf(others: readonly SeenProcess[]): ReportedFailure[] {

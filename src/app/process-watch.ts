@@ -36,6 +36,8 @@ type ProcessWatch = {
   seen(): readonly SeenProcess[];
   /** How long this process has looked. */
   watchedMs(): number;
+  /** The same since this process last paused, or couldn't store its heartbeat. */
+  unbrokenMs(): number;
 };
 
 type Track = { beat: number; leads: boolean; silentMs: number; leadMs: number; leadingMs: number };
@@ -45,6 +47,7 @@ export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>, lostMs = LOST
   let last: readonly StoredProcess[] = [];
   let readMs = clock.steadyMs();
   let watchedMs = 0;
+  let unbrokenMs = 0;
 
   function follow({ id, beat, ageMs, follower }: StoredProcess, gapMs: number): Track {
     const known = tracks?.get(id);
@@ -65,9 +68,11 @@ export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>, lostMs = LOST
   return {
     note(processes, { isSilent } = { isSilent: false }) {
       const nowMs = clock.steadyMs();
-      const gapMs = isSilent ? 0 : Math.min(nowMs - readMs, GAP_MS_MAX);
+      const pauseMs = nowMs - readMs;
+      const gapMs = isSilent ? 0 : Math.min(pauseMs, GAP_MS_MAX);
       readMs = nowMs;
       watchedMs += gapMs;
+      unbrokenMs = isSilent || pauseMs >= LOST_MS ? 0 : unbrokenMs + gapMs;
       tracks = new Map(processes.map((one) => [one.id, follow(one, gapMs)]));
       last = processes;
     },
@@ -77,6 +82,7 @@ export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>, lostMs = LOST
         return { ...one, state: stateOf(one, silentMs, lostMs), silentMs, leadMs, leadingMs };
       }),
     watchedMs: () => watchedMs,
+    unbrokenMs: () => unbrokenMs,
   };
 }
 

@@ -54,6 +54,20 @@ test('the first look takes the age from the database, and a heartbeat in the fut
   assert.deepEqual(createStory().look(0, { beat: 1, ageMs: -3_600_000 })?.silentMs, 0);
 });
 
+test('a pause, and time without its own heartbeat, break the time for which a process has looked', () => {
+  const { clock, watch, look } = createStory();
+  for (let seconds = 0; seconds < 20; seconds += 2) look(2_000, { beat: seconds });
+  assert.deepEqual([watch.watchedMs(), watch.unbrokenMs()], [20_000, 20_000]);
+  look(600_000, { beat: 20 });
+  assert.equal(watch.unbrokenMs(), 0, 'it was paused');
+  look(2_000, { beat: 21 });
+  assert.equal(watch.unbrokenMs(), 2_000);
+  clock.advance(2_000);
+  watch.note([], { isSilent: true });
+  assert.equal(watch.unbrokenMs(), 0, 'it could not store its heartbeat');
+  assert.equal(watch.watchedMs(), 26_000, 'of the pause only 4 s count');
+});
+
 test('a step of the clock neither makes a running process lost nor hides a lost one', () => {
   const forward = createStory();
   forward.look(0, { beat: 1 });

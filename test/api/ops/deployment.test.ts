@@ -19,6 +19,7 @@ import {
   listProcesses,
   type ReportedFailure,
 } from '../../../src/store/deployment/processes.ts';
+import { insertRound } from '../../../src/store/prices/price-rounds.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { addressOf, headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../../kit/clock.ts';
@@ -29,6 +30,13 @@ import { createApiStory } from '../api-story.ts';
 
 const config = loadConfig({
   env: { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://node.example' },
+});
+const withFeed = loadConfig({
+  env: {},
+  overrides: {
+    chain: { id: 31337, rpc: ['http://node.example'] },
+    prices: { native: { everySeconds: 30, sources: [{ type: 'binance', symbol: 'ETHUSDT' }] } },
+  },
 });
 const { signal } = new AbortController();
 
@@ -438,16 +446,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a delivery process is missing only if webhooks wait, and a price reader only if feeds exist', async () => {
     const { start, pass, clock } = createStory();
     const [api, follower] = [start('api'), start('follower')];
-    const feeds = { native: { sources: [{ type: 'binance' as const, symbol: 'ETHUSDT' }] } };
-    const priced = startProcess(
-      database(),
-      clock,
-      ['api'],
-      loadConfig({
-        env: {},
-        overrides: { chain: { id: 31337, rpc: ['http://node.example'] }, prices: feeds },
-      }),
-    );
+    const priced = startProcess(database(), clock, ['api'], withFeed);
     await pass(12, api, follower, priced);
     assert.deepEqual((await api.body()).missing, []);
     assert.deepEqual(
@@ -460,6 +459,52 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { state, missing } = await api.body();
     assert.deepEqual([state, missing.map(({ role }) => role)], ['degraded', ['delivery']]);
     assert.match(missing[0]?.message ?? '', /^no process delivers webhooks: /);
+  });
+
+  test('prices that no process reads any more are reported, although another one with the role runs', async () => {
+    const { clock, pass } = createStory();
+    const start = (...roles: string[]) => startProcess(database(), clock, roles, withFeed);
+    const [reader, standby, api] = [start('prices'), start('follower', 'prices'), start('api')];
+    let lastAt: Date | undefined;
+    async function readPrice() {
+      const at = clock.now();
+      const answer = { source: 'binance', price: undefined, conf: undefined, observedAt: undefined };
+      const reports = [{ ...answer, verdict: 'failed' as const, message: 'no answer' }];
+      const round = { asset: 'ETH', at, reports, price: undefined, isAgreed: false, isDisputed: false };
+      assert.equal(await insertRound(database(), round, lastAt), 'stored');
+      lastAt = at;
+    }
+    await pass(4, reader, standby, api);
+    for (let times = 0; times < 3; times += 1) {
+      await readPrice();
+      await pass(30, reader, standby, api);
+      assert.deepEqual((await api.body()).missing, []);
+    }
+    await readPrice();
+    await pass(60, standby, api);
+    assert.deepEqual((await api.body()).missing, [], 'a round may be late');
+    const dueAt = later(clock.now().getTime() - noon.getTime() - 30_000).toISOString();
+    await pass(10, standby, api);
+    for (const one of [api, standby]) {
+      const { state, missing, problem } = await one.body();
+      assert.deepEqual(
+        [state, missing.map(({ role, since }) => [role, since])],
+        ['degraded', [['prices', dueAt]]],
+      );
+      const pattern = `^no process reads prices: process ${reader.id} is lost .*${standby.id} can't lead while`;
+      assert.match(problem?.message ?? '', new RegExp(pattern));
+      assert.equal(await one.metric('chainbell_role_missing', { role: 'prices' }), '1');
+    }
+    await readPrice();
+    await pass(60, standby, api);
+    assert.deepEqual((await api.body()).missing, []);
+    assert.equal(await api.metric('chainbell_role_missing', { role: 'prices' }), '0');
+    await pass(10, standby, api);
+    const { problem } = await api.body();
+    assert.match(
+      problem?.message ?? '',
+      new RegExp(`process ${standby.id} runs, but the price of ETH is overdue`),
+    );
   });
 
   test('failing receivers do not change the state, but it is degraded when those of three watchers fail and nothing arrives', async () => {
