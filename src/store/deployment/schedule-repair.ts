@@ -74,29 +74,25 @@ async function repairRows(database: Database, timing: Timing): Promise<boolean> 
   }
 }
 
-/** Whether row `n` is too late at `now`. A held one is not attempted before its retry, once it is its turn. */
-function isLate(now: Date, retryMinutes: readonly number[]): Sql {
-  const soon = withMargin(now);
-  const isAhead = (time: Sql) => sql`${time} > ${soon} and ${time} > ${latestOf(soon, retryMinutes)}`;
-  return sql`(n.state = 'waiting' and ${isAhead(sql`n.due_at`)} or n.state = 'held' and ${isAhead(sql`n.next_retry_at`)})`;
+/** Whether row `n` is too late. */
+function isLate(db: Db, { clock, retryMinutes }: Timing): Sql {
+  const now = withMargin(clock.now());
+  return sql`n.state = 'waiting' and n.due_at > ${now} and n.due_at > ${latestOf(now, retryMinutes)}${inReach(db, sql`n.shard_id`)}`;
 }
-
-const isLateInReach = (db: Db, { clock, retryMinutes }: Timing): Sql =>
-  sql`${isLate(clock.now(), retryMinutes)}${inReach(db, sql`n.shard_id`)}`;
 
 /**
  * Whether there is a row that is too late. Usually there is none. Then this reads the whole table in the order of its pages: half a second for a
  * million rows.
  */
 async function hasLateRows(db: Db, timing: Timing): Promise<boolean> {
-  const rows = await db.query(sql`select n.id from queue n where ${isLateInReach(db, timing)} limit 1`);
+  const rows = await db.query(sql`select n.id from queue n where ${isLate(db, timing)} limit 1`);
   return rows.length > 0;
 }
 
 async function listLateRows(db: Db, timing: Timing, after: LateRow | undefined): Promise<LateRow[]> {
   const rows = await db.query<{ shard_id: number; id: number; lane_id: number }>(sql`
     select n.shard_id, n.id, n.lane_id from queue n
-    where ${isLateInReach(db, timing)} and (n.shard_id, n.id) > (${after?.shardId ?? 0}::bigint, ${after?.id ?? 0}::bigint)
+    where ${isLate(db, timing)} and (n.shard_id, n.id) > (${after?.shardId ?? 0}::bigint, ${after?.id ?? 0}::bigint)
     order by n.shard_id, n.id limit ${ROWS_MAX}`);
   return rows.map(({ id, shard_id: shardId, lane_id: laneId }) => ({ id, shardId, laneId }));
 }
@@ -117,7 +113,8 @@ async function bringBackRows(
           due_at = ${latest},
           next_retry_at = case when next_retry_at is not null then ${latest} end
         where shard_id = ${shardId} and id = any(${listOf(own.map(({ id }) => id))}::bigint[])
-          and lane_id = any(${listOf(laneIds)}::bigint[]) and ${isLate(now, retryMinutes)}`),
+          and lane_id = any(${listOf(laneIds)}::bigint[]) and state = 'waiting'
+          and due_at > ${latestOf(withMargin(now), retryMinutes)}`),
     );
     await wakeLanes(tx, laneIds, now);
     return true;

@@ -54,22 +54,6 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await dueTimes(), [60_000, 0, 0], 'a notification after its retry interval');
   });
 
-  test('a repair brings back the retry of a notification that waits for its sequence', async () => {
-    await failOnce(database());
-    const retries = async () =>
-      (await database().query<{ next_retry_at: Date }>(sql`select next_retry_at from queue`)).map(
-        (row) => row.next_retry_at,
-      );
-    await database().query(
-      sql`update queue set state = 'held', sequence = 1, due_at = ${noon}, next_retry_at = ${later(60_000)}`,
-    );
-    await repairSchedule(database(), timing);
-    assert.deepEqual(await retries(), [later(60_000)]);
-    await database().query(sql`update queue set next_retry_at = ${later(86_400_000)}`);
-    await repairSchedule(database(), timing);
-    assert.deepEqual(await retries(), [later(60_000)]);
-  });
-
   test('a repair shortens leases that end too late', async () => {
     await failOnce(database());
     await database().query(sql`update lane set owner = 1, lease_until = ${later(86_400_000)}`);
