@@ -20,6 +20,9 @@ const PATH = '/api/admin/keys';
 const MINUTE_MS = 60_000;
 const OVERLAP_MINUTES_DEFAULT = OVERLAP_HOURS_DEFAULT * 60;
 const OVERLAP_MINUTES_MAX = OVERLAP_HOURS_MAX * 60;
+/** Of the calls that issue a key. */
+const SHOWN_ONCE =
+  'The key is in this response only. After a 503, a key may exist that no response shows: list the keys, revoke it, and issue another one.';
 /** After a failure of the database. Its commit may have succeeded, with only the answer lost. */
 const LOST_ADVICE =
   'A key may have been issued that no response shows. To find it, list the keys (GET /api/admin/keys, newest first). Revoke such a key, and issue another one';
@@ -102,16 +105,14 @@ const operations = {
   },
   create: {
     summary: 'Issue an API key',
-    description:
-      'The owner is a new or an existing watcher. The key is in this response only. After a 503, a key may exist that no response shows: list the keys, revoke it, and issue another one.',
+    description: `The owner is a new or an existing watcher. ${SHOWN_ONCE}`,
     bodyExample: { watcher: 'acme' },
     example: { success: true, data: issued },
     errors: { 409: 'The watcher is being deleted, or has another number of slices' },
   },
   rotate: {
     summary: 'Rotate an API key',
-    description:
-      'Issues a new key for the same watcher. Webhooks carry it at once, and the old key stays valid for the overlap. The key is in this response only. After a 503, a key may exist that no response shows: list the keys, revoke it, and issue another one.',
+    description: `Issues a new key for the same watcher. Webhooks carry it at once, and the old key stays valid for the overlap. ${SHOWN_ONCE}`,
     bodyExample: { overlap_minutes: 60 },
     example: { success: true, data: issued },
     errors: { 404: 'Key not found', 409: 'The key was already rotated or revoked' },
