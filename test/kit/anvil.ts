@@ -56,7 +56,13 @@ export async function startChain(options: AnvilOptions = {}): Promise<Chain> {
   if (first === undefined || second === undefined || third === undefined || fourth === undefined) {
     throw new Error('an anvil with fewer than four accounts');
   }
-  const send = (transaction: Transaction) => sendTransaction(anvil, transaction);
+  // anvil gives two transactions of one sender that arrive together the same nonce, and refuses the second one.
+  let sent: Promise<unknown> = Promise.resolve();
+  const send = (transaction: Transaction): Promise<Hash> => {
+    const hash = sent.then(() => sendTransaction(anvil, transaction));
+    sent = hash.catch(() => {});
+    return hash;
+  };
   const receiptOf = (hash: Hash) => waitForReceipt(anvil, hash);
   const execute = async (transaction: Transaction) => receiptOf(await send(transaction));
   const callToken = (from: Address, token: Address, method: string, values: readonly unknown[]) =>
