@@ -15,6 +15,8 @@ const COMMIT_LOCK = 0x6362_0002;
  */
 const IDS_AHEAD = 1_000_000;
 const IDS_AHEAD_MAX = 16_000_000;
+/** How far the epochs of free lanes move ahead: more than the leases of a lane that were lost, of which workers may still be running. */
+const EPOCHS_AHEAD = 1_000_000;
 
 /** Keeps all other transactions from committing or orphaning blocks until this one ends. */
 export async function lockCommits(tx: Tx): Promise<void> {
@@ -29,7 +31,8 @@ type Timelines = { noted: string | null; current: string | null };
 /**
  * As `lockCommits`, for transactions that create notifications. If the timeline isn't the one noted last, their ids move ahead first: those
  * of lost commits may have been sent, and receivers ignore an id that they have seen. The ids of attempts move too, because a stream goes
- * on after the last one that its client has seen. Returns the id after which new notifications follow, or undefined if they have not moved.
+ * on after the last one that its client has seen. So do the epochs of the lanes from which rows may have been sent under a lost lease.
+ * Returns the id after which new notifications follow, or undefined if they have not moved.
  */
 export async function lockForIds(tx: Tx): Promise<number | undefined> {
   return moveIds(tx, await lockAndRead(tx));
@@ -53,7 +56,17 @@ async function moveIds(tx: Tx, { noted, current }: Timelines): Promise<number | 
   const [moved] = await tx.query<{ id: number }>(sql`
     select setval('notification_id_seq', n.last_value + ${ahead}) as id, setval('delivery_attempt_id_seq', a.last_value + ${ahead})
     from notification_id_seq n, delivery_attempt_id_seq a`);
+  await moveEpochs(tx);
   return moved?.id;
+}
+
+/** A lane with an owner needs none: its rows may have been sent in any case. */
+async function moveEpochs(tx: Tx): Promise<void> {
+  await tx.query(sql`
+    with locked as materialized (
+      select id from lane where owner is null and next_due is not null order by id for update
+    )
+    update lane l set epoch = l.epoch + ${EPOCHS_AHEAD} from locked where l.id = locked.id`);
 }
 
 /** Not supported, not permitted, or no such function. */

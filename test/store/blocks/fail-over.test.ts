@@ -10,6 +10,7 @@ import { attemptDue } from '../../kit/attempts.ts';
 import {
   hashOf,
   headerOf,
+  later,
   listNotifications,
   mine,
   noon,
@@ -69,6 +70,24 @@ onPostgres(({ database }) => {
     const [first = 0, second = 0, third = 0] = attempts.map(({ id }) => id);
     assert.equal(attempts.length, 3);
     assert.ok(second === first + 1 && third > second + 1_000_000, `${third}`);
+  });
+
+  test('after a fail-over, a transfer that may have been sent under a lost lease gets a removal notice', async () => {
+    await insertChain(database(), 1, hashOf(1));
+    await noteTimeline(database());
+    await watchAddress(database(), { settings: { removed: true } });
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [transferOf()]);
+    await failOver(database());
+    await mine(database(), headerOf(2, 1, 1), [], {
+      reorg: { ancestorNumber: 1, readNow: () => later(10) },
+      now: later(10),
+    });
+    const rows = await listNotifications(database());
+    assert.deepEqual(
+      rows.map(({ revision, state }) => [revision, state]),
+      [[1, 'waiting']],
+    );
   });
 
   test('a server that hides its write-ahead log, as some hosted ones do, is not asked again by commits', async () => {
