@@ -43,6 +43,8 @@ export type PriceFeedOptions = {
 const SOURCE_MS_MAX = 10_000;
 /** How often a standby process asks whether it leads now. */
 const STANDBY_MS = 2_000;
+/** The longest wait, because a clock that is set forward makes a round due earlier. */
+const WAIT_MS_MAX = 10_000;
 /** A server's or node's error message goes into the database, the log and the status page. */
 const MESSAGE_CHARACTERS_MAX = 300;
 
@@ -88,7 +90,7 @@ export function createPriceFeed(
     return 'idle';
   };
 
-  return { step, idleMs: () => waitMs };
+  return { step, idleMs: () => Math.min(waitMs, WAIT_MS_MAX) };
 }
 
 async function ask(source: PriceSource, timeoutMs: number, parent: AbortSignal): Promise<SourceAnswer> {
