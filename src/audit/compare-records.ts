@@ -22,6 +22,7 @@ import { findStoredBefore } from '../store/blocks/blocks.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Db } from '../store/db/db.ts';
 import { readClockState } from '../store/deployment/clock-steps.ts';
+import { REINCLUSION_MS } from '../store/matching/earlier.ts';
 import {
   type ComparisonOutcome,
   type Events,
@@ -40,8 +41,6 @@ import { compareNotifications } from './compare-notifications.ts';
 export const ROWS_MAX = 100_000;
 /** How long the release of notifications may take that have their confirmations, if a watcher has millions of them. */
 const RELEASE_MS_MAX = 10 * 60_000;
-/** How long after a reorg its transactions may be mined again. If one is mined later, nothing shows how old its notifications are. */
-const REINCLUSION_MS_MAX = 86_400_000;
 
 export type RecordOptions = {
   /** The service's settings: when a notification may be sent, and the delay after failure number n (the first is 1). */
@@ -95,11 +94,11 @@ export async function compareRecords(
  * which a reorg that moves them to another block doesn't change.
  */
 async function findKeptSince(snapshot: Db, blocks: Blocks['blocks'], keptSince: Date): Promise<Date> {
-  const movedUntil = new Date(keptSince.getTime() + REINCLUSION_MS_MAX);
+  const movedUntil = new Date(keptSince.getTime() + REINCLUSION_MS);
   const times = Array.from(blocks.values(), ({ stored }) => stored.storedAt.getTime());
   const doubtful = times.filter((time) => time >= keptSince.getTime() && time < movedUntil.getTime());
   if (doubtful.length === 0) return keptSince;
-  const from = new Date(Math.min(...doubtful) - REINCLUSION_MS_MAX);
+  const from = new Date(Math.min(...doubtful) - REINCLUSION_MS);
   const isMoved = await hasReorgs(snapshot, { from, to: new Date(Math.max(...doubtful)) });
   return isMoved ? movedUntil : keptSince;
 }

@@ -5,11 +5,15 @@ import { fromBytes, type Hash } from '../../core/hex.ts';
 import { bytesOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { inReach } from '../db/shard-rows.ts';
-import { sql } from '../db/sql.ts';
+import { raw, sql } from '../db/sql.ts';
 import { endsLike, isOfTransaction } from '../delivery/notification-rows.ts';
 
-/** Reaches back further than a clock may have been set back. */
-const REINCLUSION_MARGIN = sql`interval '1 day'`;
+/**
+ * How long after a reorg its transactions may be mined again: further than a clock may have been set back. If one is mined later,
+ * nothing shows how old its notifications are.
+ */
+export const REINCLUSION_MS = 86_400_000;
+const REINCLUSION_MARGIN = raw(`interval '${REINCLUSION_MS} ms'`);
 
 /**
  * Whether one of the transactions has notifications already, from an orphaned block or a repeated transaction. Looks at those
