@@ -70,7 +70,7 @@ function parseRoles(text: string): Role[] {
   return text.split(',').map((name) => {
     const role = roles.find((known) => known === name.trim());
     if (role === undefined)
-      throw new InvalidArgumentError(`${name} is not a role. The roles are ${roles.join(', ')}.`);
+      throw new InvalidArgumentError(`'${name}' is not a role. The roles are ${roles.join(', ')}.`);
     return role;
   });
 }
