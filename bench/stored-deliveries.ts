@@ -78,7 +78,13 @@ export async function commitBlock(
       { header: headerOf(number), proved: true, transfers: Array.from({ length: count }, randomTransfer) },
     ],
     ...{ releasedNumber: number, releasedBefore: number - 1, finalizedNumber: number, now },
-    deferral: { recordsMin: 1e6, ownRowsMax: Number.MAX_SAFE_INTEGER, rowsAtOnce: 1e6, rowsMax: 1 },
+    deferral: {
+      recordsMin: 1e6,
+      ownRowsMax: Number.MAX_SAFE_INTEGER,
+      allRowsMax: Number.MAX_SAFE_INTEGER,
+      rowsAtOnce: 1e6,
+      rowsMax: 1,
+    },
   });
 }
 

@@ -107,7 +107,13 @@ export async function mine(
 
 /** For `mine`: writes all notifications in the block's transaction, however many there are. */
 export const atOnce = {
-  deferral: { recordsMin: 1_000_000, ownRowsMax: 1_000_000, rowsAtOnce: 1_000_000, rowsMax: 1 },
+  deferral: {
+    recordsMin: 1_000_000,
+    ownRowsMax: 1_000_000,
+    allRowsMax: 1_000_000,
+    rowsAtOnce: 1_000_000,
+    rowsMax: 1,
+  },
 } as const;
 
 export type NotificationRow = {

@@ -69,7 +69,7 @@ export async function createWorld(stage: Stage, seed: number) {
     /** In every third story, most notifications are deferred and written two at a time, and held ones are released one at a time. */
     ...(seed % 3 === 0 && {
       deferral: {
-        ...{ recordsMin: 0, ownRowsMax: 1_000_000, rowsAtOnce: 1, rowsMax: 2 },
+        ...{ recordsMin: 0, ownRowsMax: 1_000_000, allRowsMax: 1_000_000, rowsAtOnce: 1, rowsMax: 2 },
         release: { atOnce: 1, shareMin: 1, shareMax: 1, groupsMax: 2 },
       },
     }),

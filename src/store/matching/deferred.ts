@@ -24,6 +24,8 @@ export type DeferralLimits = {
    */
   recordsMin: number;
   ownRowsMax: number;
+  /** Rows of groups of up to `recordsMin` records that one commit writes for all watchers together: those of the smallest groups. */
+  allRowsMax: number;
   /** Rows of larger groups that one commit writes, the smallest groups first. */
   rowsAtOnce: number;
   /** Rows of one transaction that writes what was deferred. */
@@ -34,11 +36,12 @@ export type DeferralLimits = {
 
 /**
  * An exchange has one record per address, so its groups stay far below `recordsMin`, and however many transfers a block has, each gives it
- * one row. `ownRowsMax` rows take about half a second. `rowsMax` keeps each transaction that writes deferred notifications short.
+ * one row. `ownRowsMax` rows take about half a second, and `allRowsMax` a few seconds. `rowsMax` keeps each transaction that writes deferred notifications short.
  */
 export const deferralLimits: DeferralLimits = {
   recordsMin: 16,
   ownRowsMax: 10_000,
+  allRowsMax: 50_000,
   rowsAtOnce: 64,
   rowsMax: 250,
 };
@@ -80,33 +83,58 @@ export async function listDeferrable(
     is_strict: boolean;
     follows: boolean;
     is_beyond: boolean;
+    is_crowded: boolean;
   }>(sql`
     with recursive deferred as (${deferredOf(addresses)}), sized as (
       select watcher_id, address, records, is_strict, count(*) over (partition by address) as watchers,
         (watcher_id, address) in (select watcher_id, address from deferred) as follows,
         records between 2 and ${recordsMin} and sum(records * matches) filter (where records <= ${recordsMin})
-          over (partition by watcher_id order by records, records * matches, address) > ${limits.ownRowsMax} as is_beyond
+          over (partition by watcher_id order by records, records * matches, address) > ${limits.ownRowsMax} as is_beyond,
+        records <= ${recordsMin} and sum(records * matches) filter (where records <= ${recordsMin}) over () > ${limits.allRowsMax}
+          as is_crowded
       from ${groups} as of_address join ${matched} using (address)
     )
-    select * from sized where records > ${recordsMin} or follows or is_beyond
+    select * from sized where records > ${recordsMin} or follows or is_beyond or is_crowded
     order by records, watcher_id, address`);
+  const countOf = (row: (typeof rows)[number]) => row.records * (counts.get(fromBytes(row.address)) ?? 0);
+  const tooMany = beyond(
+    rows.filter((row) => row.is_crowded && !row.follows && !row.is_beyond),
+    { countOf, max: limits.allRowsMax },
+  );
   let left = limits.rowsAtOnce;
   let strictLeft = isReorg ? REORG_ROWS_MAX : 0;
   const deferred = rows.flatMap((row) => {
     const group = { watcherId: row.watcher_id, address: fromBytes(row.address), watchers: row.watchers };
     if (row.follows) return [group];
-    const count = row.records * (counts.get(group.address) ?? 0);
+    const count = countOf(row);
     if (row.is_strict && count <= strictLeft) {
       strictLeft -= count;
       return [];
     }
-    if (row.is_beyond) return [group];
+    if (row.is_beyond || tooMany.has(row)) return [group];
+    if (row.is_crowded) return [];
     left -= count;
     return left < 0 ? [group] : [];
   });
   const byAddress = Map.groupBy(deferred, ({ address }) => address);
   const whole = [...byAddress].filter(([, groups]) => groups.length === groups[0]?.watchers);
   return { groups: deferred, whollyDeferred: new Set(whole.map(([address]) => address)), shards };
+}
+
+/** The largest groups, without which the others have at most `max` rows. */
+function beyond<Group>(
+  groups: readonly Group[],
+  { countOf, max }: { countOf(group: Group): number; max: number },
+): ReadonlySet<Group> {
+  let sum = 0;
+  return new Set(
+    groups
+      .toSorted((one, other) => countOf(one) - countOf(other))
+      .filter((group) => {
+        sum += countOf(group);
+        return sum > max;
+      }),
+  );
 }
 
 /** The watchers that have deferred matches of these addresses: one probe of the index for each of them, however many are deferred. */

@@ -41,7 +41,7 @@ onPostgres(({ database }) => {
     // Without another look, a commit notices it, and so does the writer of deferred notifications.
     await failOver(database());
     const committed = await mine(database(), headerOf(3), [transferOf()], {
-      deferral: { recordsMin: 0, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 },
+      deferral: { recordsMin: 0, ownRowsMax: 1_000_000, allRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 },
     });
     assert.ok(committed.outcome === 'committed' && committed.hasDeferred);
     const later = committed.idsAfter ?? 0;

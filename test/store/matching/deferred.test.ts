@@ -39,6 +39,7 @@ import { waitUntil } from '../../kit/wait.ts';
 const tight = (rowsAtOnce: number): DeferralLimits => ({
   recordsMin: 1,
   ownRowsMax: 1_000_000,
+  allRowsMax: 1_000_000,
   rowsAtOnce,
   rowsMax: 2,
 });
@@ -226,10 +227,45 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(committed.outcome === 'committed' && committed.hasDeferred, false);
     });
 
+    test('of more rows than a commit may write for all watchers, those of the largest groups are deferred, also of one record', async () => {
+      await addWatchers(database(), 1, 2, 3, 4);
+      const [busy, quiet] = [addressOf(0x301), addressOf(0x302)];
+      for (const watcherId of [1, 2, 3]) await watchAddress(database(), { watcherId, address: busy });
+      await watchAddress(database(), { watcherId: 4, address: quiet });
+      const limits = { ...deferralLimits, allRowsMax: 41 };
+      const transfers = Array.from({ length: 20 }, () => transferOf({ receiver: busy }));
+      const deferral = { deferral: limits };
+      const committed = await mine(
+        database(),
+        headerOf(1),
+        [...transfers, transferOf({ receiver: quiet })],
+        deferral,
+      );
+      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, true);
+      const counts = async () =>
+        (
+          await database().query<{ count: number }>(
+            sql`select count(*) from notification_status group by watcher_id order by watcher_id`,
+          )
+        ).map(({ count }) => count);
+      assert.deepEqual(await counts(), [20, 20, 1]);
+      // The group that waits keeps its order.
+      await mine(database(), headerOf(2), [transferOf({ receiver: busy })], deferral);
+      assert.deepEqual(await counts(), [21, 21, 1]);
+      await writeAll(database());
+      assert.deepEqual(await counts(), [21, 21, 21, 1]);
+    });
+
     test('a transaction writes at most 16 groups, however small they are', async () => {
       const addresses = Array.from({ length: 20 }, (_, index) => addressOf(0x100 + index));
       for (const address of addresses) await watchAddress(database(), { address });
-      const limits = { recordsMin: 0, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 };
+      const limits = {
+        recordsMin: 0,
+        ownRowsMax: 1_000_000,
+        allRowsMax: 1_000_000,
+        rowsAtOnce: 0,
+        rowsMax: 250,
+      };
       await mine(
         database(),
         headerOf(1),
@@ -258,7 +294,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test('many transfers of an address and its many records are each stored once, and keep their order', async () => {
       await watchTimes(database(), 30, { settings: { strictOrder: true } });
       const transfers = Array.from({ length: 40 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
-      const limits = { recordsMin: 1, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 };
+      const limits = {
+        recordsMin: 1,
+        ownRowsMax: 1_000_000,
+        allRowsMax: 1_000_000,
+        rowsAtOnce: 0,
+        rowsMax: 250,
+      };
       await mine(database(), headerOf(1), transfers, { deferral: limits });
       const rows = await database().query(sql`
         select match_count as matches, jsonb_array_length(matches) as counted, records_left as left from deferred_match order by id`);
@@ -326,7 +368,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ),
       );
       await mine(database(), headerOf(1), transfers, {
-        deferral: { recordsMin: 1, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 250 },
+        deferral: {
+          recordsMin: 1,
+          ownRowsMax: 1_000_000,
+          allRowsMax: 1_000_000,
+          rowsAtOnce: 0,
+          rowsMax: 250,
+        },
       });
       const rows = await database().query<{ matches: number }>(sql`
         select jsonb_array_length(matches) as matches from deferred_match order by id`);

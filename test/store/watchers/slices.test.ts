@@ -369,7 +369,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await watchAll();
     await raise();
     await watchAll();
-    const limits = { recordsMin: 1, ownRowsMax: 1_000_000, rowsAtOnce: 0, rowsMax: 100 };
+    const limits = {
+      recordsMin: 1,
+      ownRowsMax: 1_000_000,
+      allRowsMax: 1_000_000,
+      rowsAtOnce: 0,
+      rowsMax: 100,
+    };
     await mine(
       database(),
       headerOf(1),
