@@ -36,7 +36,11 @@ export async function prepareDataFolder(dataDir: string): Promise<void> {
 
 /** Node's recursive `mkdir` never ends in a file system that has no place for a new folder, such as /proc (Node 24.21). */
 async function makeFolder(folder: string): Promise<void> {
-  const isThere = (place: string) => stat(place).then(() => true, ignoreMissing);
+  const isThere = async (place: string) => {
+    const found = await stat(place).catch(ignoreMissing);
+    if (found?.isDirectory() === false) throw new Error(`ENOTDIR: ${place} is a file`);
+    return found !== undefined;
+  };
   if (await isThere(folder)) return;
   const parent = path.dirname(folder);
   if (parent !== folder) await makeFolder(parent);

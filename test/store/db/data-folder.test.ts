@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
+import { prepareDataFolder } from '../../../src/store/db/data-folder.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { chain, chainbell } from '../../cli/chainbell.ts';
 import { copyEmbedded } from '../../kit/database.ts';
@@ -49,6 +50,17 @@ test('a data folder is created with the folders above it, and refused where none
     code: 'invalid',
     message: /^the folder \/proc\/chainbell can't be created, .* Set dataDir to another folder$/,
   });
+});
+
+test('a file in place of the data folder keeps its mode', async () => {
+  const dataDir = path.join(parent, 'file');
+  await writeFile(dataDir, '', { mode: 0o644 });
+  const refusal = { code: 'invalid', message: /is a file or lies below one/ };
+  for (const place of [dataDir, path.join(dataDir, 'below')]) {
+    await assert.rejects(prepareDataFolder(place), refusal);
+    await assert.rejects(openDatabase({ url: '', dataDir: place }), refusal);
+  }
+  assert.equal(await modeOf(dataDir), '644');
 });
 
 for (const mode of [0o777, 0o775, 0o1777]) {
