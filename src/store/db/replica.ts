@@ -176,19 +176,23 @@ async function findBeat(primary: Db, processId: string): Promise<Beat | undefine
 function createLag(clock: Clock) {
   /** The newest heartbeat that the replica has shown, and those after it, with the time when the primary first showed them. */
   let beats: (Beat & { seenMs: number })[] = [];
-  /** Only later ones than this were surely written on the primary's timeline. */
+  /** Only later ones than this can have been written on the primary's timeline. */
   let first: Beat | undefined;
+  /** The first of these. Those in between may be from the former timeline: this process continues its count. */
+  let from: number | undefined;
   let shown = 0;
   return {
     note(own: Beat, replicaBeat: number): void {
       if (first?.timeline !== own.timeline) {
         // The process may have written more to the former primary than the new one has received.
         first = { ...own, beat: Math.max(own.beat, beats.at(-1)?.beat ?? 0) };
+        from = undefined;
         beats = [];
         shown = 0;
       }
       // A replica of the former primary may have, or still replay, more of that than this process has read.
       if (own.beat <= first.beat) first = { ...first, beat: Math.max(first.beat, replicaBeat) };
+      else from ??= own.beat;
       if (beats.at(-1)?.beat !== own.beat) beats.push({ ...own, seenMs: clock.steadyMs() });
       shown = Math.max(shown, replicaBeat);
       beats = beats.filter(({ beat }, index) => beat > shown || index === beats.length - 1);
@@ -199,7 +203,7 @@ function createLag(clock: Clock) {
     },
     /** Undefined until the replica has shown a heartbeat from this timeline. */
     ms(): number | undefined {
-      if (first === undefined || shown <= first.beat) return undefined;
+      if (from === undefined || shown < from) return undefined;
       const oldest = beats.find(({ beat }) => beat > shown);
       return oldest === undefined ? 0 : clock.steadyMs() - oldest.seenMs;
     },

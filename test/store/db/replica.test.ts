@@ -125,6 +125,25 @@ test('a replica that has more than a promoted server is not used until it shows 
   assert.deepEqual(story.state(), { isUsed: true, lagMs: 0, problem: undefined });
 });
 
+test('a replica that replays late what a promoted server lacks is not used', async () => {
+  const story = await startFailover();
+  const newest = story.shown;
+  // The former primary wrote one more, which neither this process nor the replica has shown, and the new one the one after it.
+  for (const [beat, shown] of [
+    [newest - 2, newest - 1],
+    [newest + 2, newest - 1],
+    [newest + 2, newest + 1],
+    [newest + 3, newest + 1],
+  ] as const) {
+    Object.assign(story, { beat, shown });
+    await story.probe();
+    assert.equal(story.state().isUsed, false, `${shown}, with ${beat} on the primary`);
+  }
+  story.shown = newest + 3;
+  await story.probe();
+  assert.equal(story.state().isUsed, true);
+});
+
 test('a replica that still replays what a promoted server lacks is not used', async () => {
   const story = await startFailover();
   const newest = story.shown;
