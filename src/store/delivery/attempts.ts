@@ -87,7 +87,11 @@ export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
       reachedAt = at;
       return;
     }
-    const current = await listWriters(db);
+    const { server, writers: current } = await readWriters(db);
+    if (server !== last.server) {
+      reached = reachedAt = mark = before = undefined;
+      return;
+    }
     const writers = mark?.writers.filter((one) => current.includes(one)) ?? current;
     mark = { ...(mark ?? { lastId: last.id, at }), writers };
     if (writers.length === 0) [reached, reachedAt, mark] = [mark.lastId, mark.at, undefined];
@@ -106,26 +110,29 @@ export function createSafeWatermark(db: Db, now?: () => Date): SafeWatermark {
 /** `server` differs between servers, and after each restart and crash recovery of one. */
 type LastId = { id: number; server: string };
 
-/**
- * The last id that the sequence has assigned to any transaction, and the server that did. If a process of PostgreSQL crashes, the server
- * recovers without a restart, and resets the statistics that it keeps.
- */
+/** If a process of PostgreSQL crashes, the server recovers without a restart, and resets the statistics that it keeps. */
+const SERVER = sql`concat(extract(epoch from pg_postmaster_start_time()), ' ', extract(epoch from stats_reset))`;
+
+/** The last id that the sequence has assigned to any transaction, and the server that did. */
 export async function readLastId(db: Db): Promise<LastId> {
   const [row] = await db.query<LastId>(sql`
-    select case when is_called then last_value else 0 end as id,
-      concat(extract(epoch from pg_postmaster_start_time()), ' ', extract(epoch from stats_reset)) as server
-    from delivery_attempt_id_seq, pg_stat_archiver`);
+    select case when is_called then last_value else 0 end as id, ${SERVER} as server from delivery_attempt_id_seq, pg_stat_archiver`);
   if (row === undefined) throw new Error('the statement returned no row');
   return row;
 }
 
+type Writers = { server: string; writers: string[] };
+
 /** The transactions that are writing attempts, by virtual transaction ids, which are reused only after a restart or a crash recovery. */
-async function listWriters(db: Db): Promise<string[]> {
-  const rows = await db.query<{ writer: string }>(sql`
-    select virtualtransaction as writer from pg_locks
-    where locktype = 'relation' and relation = 'delivery_attempt'::regclass and mode = 'RowExclusiveLock' and granted
-      and database = (select oid from pg_database where datname = current_database())`);
-  return rows.map(({ writer }) => writer);
+async function readWriters(db: Db): Promise<Writers> {
+  const [row] = await db.query<Writers>(sql`
+    select ${SERVER} as server, array(
+      select virtualtransaction from pg_locks
+      where locktype = 'relation' and relation = 'delivery_attempt'::regclass and mode = 'RowExclusiveLock' and granted
+        and database = (select oid from pg_database where datname = current_database())) as writers
+    from pg_stat_archiver`);
+  if (row === undefined) throw new Error('the statement returned no row');
+  return row;
 }
 
 export type AttemptRow = {

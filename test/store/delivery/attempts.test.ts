@@ -180,6 +180,22 @@ onPostgres(({ database }) => {
     assert.equal(await safeWatermark(), again);
   });
 
+  test('if the server changes while the safe watermark looks, the look does not count', async () => {
+    let asked = 0;
+    const failing: Db = {
+      ...database(),
+      async query<Row>(statement: Sql) {
+        const rows = await database().query<Row>(statement);
+        asked += 1;
+        return asked === 2 ? rows.map((row) => ({ ...row, server: 'another' })) : rows;
+      },
+    };
+    const id = await insertAttempt(database());
+    const safeWatermark = createSafeWatermark(failing);
+    assert.equal(await safeWatermark(), undefined);
+    assert.equal(await safeWatermark(), id);
+  });
+
   test('on another server, the safe watermark does not pass attempts that get ids of the former one again', async () => {
     let isPromoted = false;
     const failing: Db = {
