@@ -14,7 +14,7 @@ import { findLateWatchers, hasWaiting, type Lateness } from '../store/delivery/l
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { FailingWork, ReportedFailure } from '../store/deployment/processes.ts';
 import { createPartReader } from './part-reader.ts';
-import { type FeedRound, findMostOverdue } from './price-status.ts';
+import { type FeedRound, findLeastOverdue } from './price-status.ts';
 import type { Absence, ProcessRegistry, Silence } from './process-registry.ts';
 import { LOST_MS, type SeenProcess } from './process-watch.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
@@ -115,7 +115,7 @@ async function readDeployment(
     parts.read(
       present.then((shards) => findLateWatchers(shards, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX })),
     ),
-    parts.read(findMostOverdue(config, database, now)),
+    parts.read(findLeastOverdue(config, database, now)),
     parts.read(deployment.look().then(deployment.processes)),
   ]);
   known.isWaiting = isWaiting;

@@ -41,10 +41,10 @@ export function describePrices(config: Config, database: Db, now: Date) {
 export type FeedRound = NewestWork & { asset: string };
 
 /**
- * The feed whose next round is the most overdue. A feed without a round doesn't count, because it may be new, and the process that
- * reads prices may get it later than this one.
+ * The feed whose next round is the least overdue: if it is overdue, so are all of them. A feed without a round doesn't count, because it
+ * may be new, and the process that reads prices may get it later than this one.
  */
-export async function findMostOverdue(
+export async function findLeastOverdue(
   config: Config,
   database: Db,
   now: Date,
@@ -57,7 +57,7 @@ export async function findMostOverdue(
       return [{ asset, ageMs, overdueMs: ageMs - everySeconds * 1000 }];
     }),
   );
-  return rounds.flat().toSorted((one, other) => other.overdueMs - one.overdueMs)[0];
+  return rounds.flat().toSorted((one, other) => one.overdueMs - other.overdueMs)[0];
 }
 
 /** Sets the gauges that depend on the time. */

@@ -38,6 +38,18 @@ const withFeed = loadConfig({
     prices: { native: { everySeconds: 30, sources: [{ type: 'binance', symbol: 'ETHUSDT' }] } },
   },
 });
+const source = { type: 'binance', symbol: 'DAIUSDT' } as const;
+const withTwoFeeds = loadConfig({
+  env: {},
+  overrides: {
+    chain: { id: 31337, rpc: ['http://node.example'] },
+    tokens: { DAI: { address: addressOf(0xda1), decimals: 18 } },
+    prices: {
+      native: { everySeconds: 30, sources: [{ type: 'binance', symbol: 'ETHUSDT' }] },
+      tokens: { DAI: { everySeconds: 30, sources: [source] } },
+    },
+  },
+});
 const { signal } = new AbortController();
 
 /** A process without loops. The test sends its heartbeats. */
@@ -465,14 +477,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { clock, pass } = createStory();
     const start = (...roles: string[]) => startProcess(database(), clock, roles, withFeed);
     const [reader, standby, api] = [start('prices'), start('follower', 'prices'), start('api')];
-    let lastAt: Date | undefined;
-    async function readPrice() {
-      const at = clock.now();
+    const other = startProcess(database(), clock, ['api'], withTwoFeeds);
+    const lastAts = new Map<string, Date>();
+    async function readPrice(asset = 'ETH') {
+      const [at, lastAt] = [clock.now(), lastAts.get(asset)];
       const answer = { source: 'binance', price: undefined, conf: undefined, observedAt: undefined };
       const reports = [{ ...answer, verdict: 'failed' as const, message: 'no answer' }];
-      const round = { asset: 'ETH', at, reports, price: undefined, isAgreed: false, isDisputed: false };
+      const round = { asset, at, reports, price: undefined, isAgreed: false, isDisputed: false };
       assert.equal(await insertRound(database(), round, lastAt), 'stored');
-      lastAt = at;
+      lastAts.set(asset, at);
     }
     await pass(4, reader, standby, api);
     for (let times = 0; times < 3; times += 1) {
@@ -481,10 +494,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual((await api.body()).missing, []);
     }
     await readPrice();
-    await pass(60, standby, api);
+    await pass(60, standby, api, other);
+    await readPrice('DAI');
     assert.deepEqual((await api.body()).missing, [], 'a round may be late');
     const dueAt = later(clock.now().getTime() - noon.getTime() - 30_000).toISOString();
-    await pass(10, standby, api);
+    await pass(10, standby, api, other);
+    assert.deepEqual((await other.body()).missing, [], 'one feed is still read');
     for (const one of [api, standby]) {
       const { state, missing, problem } = await one.body();
       assert.deepEqual(
