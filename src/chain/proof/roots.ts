@@ -56,8 +56,8 @@ export function transactionHash(encoded: Uint8Array): Hash {
 }
 
 /**
- * Why Chainbell can't encode the transaction: its type, such as `0x6a`, or `unsigned`. Undefined for a deposit, and if it has a type
- * from 0 to 4 and a signature. Some chains create transactions, list them with an empty signature, and leave them out of the
+ * Why Chainbell can't encode the transaction: its type, such as `0x6a`, or `unsigned`. Undefined for a deposit of the OP Stack, and if it
+ * has a type from 0 to 4 and a signature. Some chains create transactions, list them with an empty signature, and leave them out of the
  * roots. Anvil gives an empty signature to transactions of impersonated senders.
  */
 export function unencodableType(transaction: Json): string | undefined {
@@ -70,8 +70,17 @@ export function unencodableType(transaction: Json): string | undefined {
 
 export const UNSIGNED = 'unsigned';
 
-/** Whether it is a deposit of the OP Stack, which has no signature: the chain itself creates it. */
-export const isDeposit = (transaction: Json): boolean => typeOf(transaction) === OP_DEPOSIT;
+const OP_DEPOSIT = 0x7e;
+
+/** As `unencodableType` names it: a transaction of this type that isn't a deposit of the OP Stack. */
+export const OTHER_DEPOSIT = `0x${OP_DEPOSIT.toString(16)}`;
+
+/**
+ * Whether it is a deposit of the OP Stack, which has no signature: the chain itself creates it. Scroll and Morph have messages of the same
+ * type, without a source hash.
+ */
+export const isDeposit = (transaction: Json): boolean =>
+  typeOf(transaction) === OP_DEPOSIT && typeof transaction.sourceHash === 'string';
 
 /** A type is the first byte of an encoding (EIP-2718). */
 const ONE_BYTE_MAX = 0xff;
@@ -161,8 +170,6 @@ export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
     fields.push(quantity(receipt, 'depositNonce'), quantity(receipt, 'depositReceiptVersion'));
   return type === 0 ? encodeRlp(fields) : typed(type, fields);
 }
-
-const OP_DEPOSIT = 0x7e;
 
 /** A receipt's state root, which must have 32 bytes. A shorter one could be a status in disguise. */
 function stateRoot(receipt: Json): string {

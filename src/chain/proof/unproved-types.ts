@@ -3,7 +3,7 @@
  * docs/explanation/proof.md).
  */
 import type { Checks, ProofMode } from './block-checks.ts';
-import { UNSIGNED } from './roots.ts';
+import { OTHER_DEPOSIT, UNSIGNED } from './roots.ts';
 
 type TypesOptions = {
   mode: ProofMode;
@@ -107,8 +107,11 @@ export function adviceOn(types: readonly string[], mode: ProofMode): string {
 
 /**
  * The types in this block that no root proves. A receipt is encoded with the type of its transaction, so a receipts root
- * that holds proves all types, but not whether a transaction is signed.
+ * that holds proves all types, but not whether a transaction is signed, or a deposit of the OP Stack without its source hash.
  */
 function unprovedIn({ receiptsRoot, unencodableTypes }: Checks): readonly string[] {
-  return receiptsRoot === 'holds' ? unencodableTypes.filter((type) => type === UNSIGNED) : unencodableTypes;
+  return receiptsRoot === 'holds' ? unencodableTypes.filter(isOfTheNode) : unencodableTypes;
 }
+
+/** A node could turn another transaction into one of these by leaving out fields. */
+const isOfTheNode = (type: string) => type === UNSIGNED || type === OTHER_DEPOSIT;

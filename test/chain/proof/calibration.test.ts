@@ -319,6 +319,15 @@ describe('transaction types that Chainbell cannot encode, in auto', () => {
     refuses(calibration, provedOdd('0x6a', 'unsigned'), /set chain\.unprovedTypes: \["unsigned"\]/);
   });
 
+  test('include deposits without a source hash, which a node could have left out', () => {
+    const calibration = calibrated([whole, whole, whole]);
+    refuses(calibration, provedOdd('0x7e'), /set chain\.unprovedTypes: \["0x7e"\]/);
+    const told = calibrated([whole, whole, whole], { unprovedTypes: ['0x7e'] });
+    assert.equal(told.judge('block 7', provedOdd('0x7e')), false);
+    const observing = calibrated([provedOdd('0x7e'), whole, whole, whole]);
+    assert.equal(observing.judge('block 7', provedOdd('0x7e')), false);
+  });
+
   test('are accepted if the operator lists them, on Ethereum too', () => {
     for (const chainId of [31_337, 1]) {
       const calibration = createCalibration({

@@ -131,6 +131,23 @@ test('a transaction without a signature leaves the roots unknown instead of brok
   assert.deepEqual([transactionsRoot, receiptsRoot, unencodableTypes], ['unknown', 'unknown', ['unsigned']]);
 });
 
+test('a message from L1 to Scroll, which has the type of the deposits of the OP Stack, leaves the transactions root unknown', () => {
+  const message = {
+    ...{
+      hash: makeHash(0, 1, 1),
+      type: '0x7e',
+      queueIndex: '0x5',
+      nonce: '0x5',
+      gas: '0x5208',
+      value: '0x0',
+    },
+    ...{ from: makeAddress(1), sender: makeAddress(1), to: makeAddress(2), input: '0x1234' },
+    ...{ r: '0x0', s: '0x0', v: '0x0' },
+  };
+  const { transactionsRoot, unencodableTypes } = proveBlock({ transactions: [message] }, []);
+  assert.deepEqual([transactionsRoot, unencodableTypes], ['unknown', ['0x7e']]);
+});
+
 testWithRealchain(
   'in a block with a transaction of an unknown type, the others must have their hashes',
   (folder) => {
@@ -176,8 +193,8 @@ testWithRealchain(
     const deposit = block.transactions.find(({ type }) => type === '0x7e');
     assert.ok(deposit !== undefined);
     delete deposit.sourceHash;
-    const { transactionsRoot, transactionHashes } = proveBlock(block, receipts);
-    assert.deepEqual([transactionsRoot, transactionHashes], ['fails', 'holds']);
+    const { transactionsRoot, transactionHashes, unencodableTypes } = proveBlock(block, receipts);
+    assert.deepEqual([transactionsRoot, transactionHashes, unencodableTypes], ['unknown', 'holds', ['0x7e']]);
     flip(
       block.transactions.findLast(({ type }) => type !== '0x7e'),
       'value',
