@@ -3,7 +3,7 @@
  */
 import { type Answer, type AnswerTo, startReceiver } from './receiver.ts';
 
-/** Returns the result of a call. Throws RpcError where the node responds with a JSON-RPC error. */
+/** Returns the result of a call. Throws RpcError where the node responds with a JSON-RPC error, HttpRefusal for an HTTP error. */
 export type Method = (params: readonly unknown[]) => unknown;
 export type Methods = Record<string, Method>;
 export type Json = Record<string, unknown>;
@@ -18,6 +18,17 @@ export class RpcError extends Error {
   constructor(code: number, message: string) {
     super(message);
     this.code = code;
+  }
+}
+
+/** Makes the whole HTTP response this status, as gateways do that block a method. */
+export class HttpRefusal extends Error {
+  override readonly name = 'HttpRefusal';
+  readonly status: number;
+
+  constructor(status: number) {
+    super(`HTTP ${status}`);
+    this.status = status;
   }
 }
 
@@ -42,7 +53,7 @@ export const SECRET_PATH = '/v2/path-with-a-key';
 
 /** Starts a node with these methods. It is listening when the promise resolves. */
 export async function startScriptedNode(methods: Methods = {}): Promise<ScriptedNode> {
-  const receiver = await startReceiver({ answer: ({ body }) => answerBody(body) });
+  const receiver = await startReceiver({ answer: ({ body }) => answerOrRefuse(body) });
   const node: ScriptedNode = {
     url: `http://127.0.0.1:${receiver.port}${SECRET_PATH}`,
     methods,
@@ -50,12 +61,21 @@ export async function startScriptedNode(methods: Methods = {}): Promise<Scripted
     calls: [],
     exchangeCount: () => receiver.requests.length,
     setHttp(answer) {
-      receiver.setAnswer(answer ?? (({ body }) => answerBody(body)));
+      receiver.setAnswer(answer ?? (({ body }) => answerOrRefuse(body)));
     },
     close: receiver.close,
     [Symbol.asyncDispose]: receiver.close,
   };
   return node;
+
+  function answerOrRefuse(body: string): Answer {
+    try {
+      return answerBody(body);
+    } catch (error) {
+      if (!(error instanceof HttpRefusal)) throw error;
+      return { status: error.status, body: '<html>refused</html>' };
+    }
+  }
 
   function answerBody(body: string): Answer {
     const message: unknown = JSON.parse(body);

@@ -6,7 +6,7 @@ import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { type FetchPlan, quantityOf, type TraceMethod } from '../blocks/bundle.ts';
 import { parseHeader, quantity } from '../rpc/parse.ts';
-import { lacksMethod, type ObservedRpc, type Rpc } from '../rpc/rpc.ts';
+import { lacksMethod, type ObservedRpc, RefusedFault, type Rpc, type RpcAnswer } from '../rpc/rpc.ts';
 
 /** The methods and tags that a node supports. */
 export type Capabilities = FetchPlan & { finalizedTag: boolean };
@@ -27,7 +27,7 @@ export async function probe(
 ): Promise<{ capabilities: Capabilities; isCertain: boolean; untraced: Untraced | undefined }> {
   await readIdentity(rpc, expected, signal);
   const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
-  const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
+  const receipts = await ask(rpc, 'eth_getBlockReceipts', [head.hash], signal);
   const [finalized] = await rpc.batch(
     [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
     signal,
@@ -35,7 +35,7 @@ export async function probe(
   const traces = wantTraces ? await findTraceMethod(rpc, head, signal) : ABSENT;
   const capabilities: Capabilities = {
     batch: await canBatch(rpc, signal),
-    blockReceipts: receipts?.ok === true || !lacksMethod(receipts),
+    blockReceipts: !receipts.isRefused && !lacksMethod(receipts.answer),
     finalizedTag: finalized?.ok === true && finalized.result !== null,
     traces: traces.method,
   };
@@ -59,7 +59,7 @@ export async function readIdentity(
       `${rpc.name} is on chain ${chainId}, chain.id says ${expected.chainId}: correct one of the two`,
     );
   }
-  const [genesis] = await rpc.batch([{ method: 'eth_getBlockByNumber', params: ['0x0', false] }], signal);
+  const { answer: genesis } = await ask(rpc, 'eth_getBlockByNumber', ['0x0', false], signal);
   const hasGenesis = genesis?.ok === true && genesis.result !== null;
   const genesisHash = hasGenesis ? parseHeader(genesis.result).hash : undefined;
   if (
@@ -73,6 +73,24 @@ export async function readIdentity(
     );
   }
   return { chainId, genesisHash };
+}
+
+type Probed = { answer: RpcAnswer | undefined; isRefused: boolean };
+
+/** The answer to a call that not every node serves. A gateway may refuse it with an HTTP status, which counts as an error. */
+async function ask(
+  rpc: Rpc,
+  method: string,
+  params: readonly unknown[],
+  signal: AbortSignal,
+): Promise<Probed> {
+  try {
+    const [answer] = await rpc.batch([{ method, params }], signal);
+    return { answer, isRefused: false };
+  } catch (error) {
+    if (!(error instanceof RefusedFault)) throw error;
+    return { answer: { ok: false, code: 0, message: error.message }, isRefused: true };
+  }
 }
 
 async function canBatch(rpc: ObservedRpc, signal: AbortSignal): Promise<boolean> {
@@ -101,7 +119,7 @@ async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal)
   for (const block of parent.number > 0 ? [head, parent] : [head]) {
     for (const [method, params] of candidatesFor(block, isUnsafe)) {
       if (lacking.has(method)) continue;
-      const [answer] = await rpc.batch([{ method, params }], signal);
+      const { answer } = await ask(rpc, method, params, signal);
       if (answer?.ok === true && Array.isArray(answer.result)) return { method, untraced: undefined };
       if (lacksMethod(answer)) lacking.add(method);
       else error = `${method}: ${answer?.ok === false ? answer.message : 'no traces'}`;
@@ -131,6 +149,6 @@ type Candidate = [TraceMethod, unknown[]];
  * good: about once in 7,000 blocks that are traced as they come. Its `trace_block` replays nothing.
  */
 async function hangsWhenTraced(rpc: Rpc, signal: AbortSignal): Promise<boolean> {
-  const [answer] = await rpc.batch([{ method: 'web3_clientVersion', params: [] }], signal);
+  const { answer } = await ask(rpc, 'web3_clientVersion', [], signal);
   return answer?.ok === true && typeof answer.result === 'string' && answer.result.startsWith('anvil/');
 }

@@ -60,6 +60,11 @@ const PATIENCE_MS_MAX = REQUEST_MS_MAX;
 const MESSAGE_CHARACTERS_MAX = 500;
 /** JSON-RPC 2.0, section 5.1. */
 const METHOD_NOT_FOUND = -32_601;
+/** Forbidden, not found, and method not allowed: gateways refuse methods with them. */
+const REFUSALS = new Set([403, 404, 405]);
+
+/** The calls were refused with one of these HTTP statuses. */
+export class RefusedFault extends Fault {}
 
 export function createRpc(url: string, metrics: Metrics, clock: Clock = systemClock()): NodeRpc {
   const agent = new Agent({ connections: CONCURRENCY_MAX });
@@ -161,10 +166,12 @@ function createPost({
       const beginning = text.slice(0, MESSAGE_CHARACTERS_MAX);
       const limit = limitOfHttp({ statusCode, retryAfter, text: beginning, now: clock.now() });
       if (limit !== undefined) return { refusal: { ok: false, code: statusCode, message, limit } };
-      // Some nodes send HTTP 400 with the JSON-RPC error that they lack a method.
-      const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
-      if (refusal !== undefined) return { json: refusal };
-      throw new Fault('unavailable', `${name} answered ${message}`);
+      const refusal = parseRefusal(text, redact);
+      // Some nodes send the JSON-RPC error that they lack a method with an HTTP error. HTTP 401 is about the key, whatever its text.
+      const isOfMethod = statusCode < 500 && statusCode !== 401 && lacksMethod(refusal?.answer);
+      if (refusal !== undefined && (statusCode === 400 || isOfMethod)) return { json: refusal.json };
+      const what = `${name} answered ${message}`;
+      throw new (REFUSALS.has(statusCode) ? RefusedFault : Fault)('unavailable', what);
     } catch (error) {
       const isLate = error instanceof Fault && error === timeout.signal.reason && !signal.aborted;
       if (isLate) throw new Fault('unavailable', `${name}: ${error.message}`);
@@ -340,10 +347,14 @@ function parseJson(text: string, name: string): unknown {
 }
 
 /** The JSON-RPC error in the body of an HTTP error. Undefined for any other body. */
-function parseRefusal(text: string): unknown {
+function parseRefusal(
+  text: string,
+  redact: (text: string) => string,
+): { json: unknown; answer: RpcAnswer } | undefined {
   try {
-    const answer: unknown = JSON.parse(text);
-    return isRecord(answer) && errorIn(answer) !== undefined ? answer : undefined;
+    const json: unknown = JSON.parse(text);
+    const isError = isRecord(json) && errorIn(json) !== undefined;
+    return isError ? { json, answer: parseAnswer(json, redact) } : undefined;
   } catch {
     return undefined;
   }

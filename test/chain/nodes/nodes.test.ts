@@ -4,6 +4,7 @@ import { Fault } from '../../../src/core/fault.ts';
 import { blocks, complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
 import {
   chainMethods,
+  HttpRefusal,
   type Method,
   makeHash,
   makeNodeBlock,
@@ -57,6 +58,33 @@ test('a node without eth_getBlockReceipts is asked for the receipt of each trans
     );
   });
 });
+
+for (const status of [403, 404, 405])
+  test(`a node behind a gateway that refuses methods with HTTP ${status} serves without them`, () => {
+    const refuse: Method = () => {
+      throw new HttpRefusal(status);
+    };
+    const refused = {
+      ...{ web3_clientVersion: refuse, eth_getBlockReceipts: refuse, trace_block: refuse },
+      ...{ debug_traceBlockByHash: refuse, debug_traceBlockByNumber: refuse },
+    };
+    return withNodes([{ ...complete(), ...refused }], async ({ scripted, nodes, clock }) => {
+      const callsOf = async () =>
+        (await nodes.bundles([headHash], signal))[0]?.transactions.map(({ calls }) => calls.length);
+      assert.deepEqual(await callsOf(), [0, 0]);
+      const [node] = nodes.status();
+      assert.deepEqual([node?.state, node?.capabilities?.blockReceipts], ['ok', false]);
+      only(scripted).methods = complete();
+      clock.advance(60_000);
+      assert.deepEqual(await callsOf(), [1, 1], 'it is probed again');
+    });
+  });
+
+test('a node that refuses every call with HTTP 403 is unavailable', () =>
+  withNodes([complete()], async ({ scripted, nodes }) => {
+    only(scripted).setHttp({ status: 403 });
+    await assert.rejects(nodes.bundles([headHash], signal), { code: 'unavailable', message: /HTTP 403/ });
+  }));
 
 for (const method of ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'trace_block'] as const) {
   test(`traces come by ${method} if the node has no better method`, () => {

@@ -376,16 +376,32 @@ test('an aborted request does not count as a failure of the node', () =>
     assert.equal(rpc.throttle.status().inFlight, 0);
   }));
 
-test('a JSON-RPC error in an HTTP 400 that refuses a method is understood', () =>
-  withNode(async ({ node, rpc }) => {
-    const error = { code: -32_601, message: 'Unsupported method: trace_block' };
-    node.setHttp(({ json }) => ({
-      status: 400,
-      body: JSON.stringify({ jsonrpc: '2.0', id: (json as Json).id, error }),
+for (const status of [400, 403, 404, 405])
+  test(`a JSON-RPC error in an HTTP ${status} that refuses a method is understood`, () =>
+    withNode(async ({ node, rpc }) => {
+      const error = { code: -32_601, message: 'Unsupported method: trace_block' };
+      node.setHttp(({ json }) => ({
+        status,
+        body: JSON.stringify({ jsonrpc: '2.0', id: (json as Json).id, error }),
+      }));
+      const [answer] = await rpc.batch([{ method: 'trace_block', params: [] }], signal);
+      assert.deepEqual(answer, { ok: false, ...error });
+      assert.ok(lacksMethod(answer));
     }));
-    const [answer] = await rpc.batch([{ method: 'trace_block', params: [] }], signal);
-    assert.deepEqual(answer, { ok: false, ...error });
-    assert.ok(lacksMethod(answer));
+
+test('an HTTP error that is not about a method stays one, whatever its body', () =>
+  withNode(async ({ node, rpc }) => {
+    for (const [status, error] of [
+      [401, { code: -32_000, message: 'unknown method of authentication' }],
+      [403, { code: -32_000, message: 'access denied' }],
+      [404, 'Not Found'],
+      [500, { code: -32_601, message: 'method not found' }],
+    ] as const) {
+      node.setHttp({ status, body: JSON.stringify({ id: null, error }) });
+      const fault = await faultOf(rpc.batch([{ method: 'eth_chainId', params: [] }], signal));
+      assert.equal(fault.code, 'unavailable');
+      assert.match(fault.message, new RegExp(` answered HTTP ${status}$`));
+    }
   }));
 
 test('providers say in many words that they do not serve a method', () => {
