@@ -3,11 +3,10 @@
  */
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import { type Fault, messageOf } from '../core/fault.ts';
-import type { QuorumStatus } from '../domain/quorum.ts';
 import type { Trouble } from './deployment-status.ts';
 
 /** Consecutive troubles of one kind count as one, even if their messages differ. */
-type Kind = 'stopped' | 'ahead' | 'silent';
+type Kind = 'stopped' | 'ahead' | 'silent' | 'untraced';
 type KindOfTrouble = Trouble & { kind: Kind };
 
 type FollowingTrouble = {
@@ -24,7 +23,7 @@ export function createFollowingTrouble(
 ): FollowingTrouble {
   let failed: { fault: Fault; since: Date } | undefined;
   let shown: { kind: Kind; since: Date } | undefined;
-  const own = () => heldUp(heldUpSince(), isEmbedded) ?? troubleOf(failed, nodes?.quorum());
+  const own = () => heldUp(heldUpSince(), isEmbedded) ?? troubleOf(failed, nodes);
 
   return {
     noteStep(fault, now) {
@@ -61,8 +60,9 @@ function heldUp(since: Date | undefined, isEmbedded: boolean): KindOfTrouble | u
 
 function troubleOf(
   failed: { fault: Fault; since: Date } | undefined,
-  quorum: QuorumStatus | undefined,
+  nodes: ChainNodes | undefined,
 ): KindOfTrouble | undefined {
+  const quorum = nodes?.quorum();
   if (failed !== undefined) {
     const isHolding = failed.fault.code === 'inconsistent' || quorum?.isHeld === true;
     const state = isHolding ? 'holding' : 'degraded';
@@ -71,7 +71,10 @@ function troubleOf(
   const held = quorum?.dispute ?? quorum?.stalled;
   if (held !== undefined) return { kind: 'stopped', state: 'holding', ...held };
   if (quorum?.ahead !== undefined) return { kind: 'ahead', state: 'degraded', ...quorum.ahead };
-  if (quorum?.silent === undefined) return undefined;
+  if (quorum?.silent === undefined) {
+    const untraced = nodes?.untraced();
+    return untraced && { kind: 'untraced', state: 'degraded', ...untraced };
+  }
   const { name, since } = quorum.silent;
   return {
     kind: 'silent',

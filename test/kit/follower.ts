@@ -81,7 +81,7 @@ export function followMadeUp(
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,
-    belowSince: () => undefined,
+    ...{ belowSince: () => undefined, untraced: () => undefined },
     sockets: () => [],
     close: async () => {},
   };

@@ -123,7 +123,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,
-    belowSince: () => undefined,
+    ...{ belowSince: () => undefined, untraced: () => undefined },
     sockets: () => [],
     close: async () => {},
   };

@@ -13,6 +13,7 @@ import type { createFirstNode } from './first-node.ts';
 import { attempt, byReadiness, canTrace, isOverdue, type Node } from './node.ts';
 import type { NodeReader } from './node-reader.ts';
 import { sampleOf } from './sampling.ts';
+import { createTraceGap } from './trace-gap.ts';
 import type { createVoting } from './unhashed-data.ts';
 
 type BlockFetcherOptions = {
@@ -41,11 +42,14 @@ type BlockFetcher = {
   bundles: FetchBundles;
   /** Like `bundles`, but a quorum must name the last block. */
   anchoredBy(anchor: Anchor): FetchBundles;
+  /** Set while blocks come without traces although earlier ones had them. */
+  untraced: ReturnType<typeof createTraceGap>['problem'];
 };
 
 export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
   const { nodes, clock, verifier, reader, firstNode, confirmed } = options;
   const fetch = createFetch({ ...options, prepare: reader.prepare, blockNodes });
+  const traceGap = createTraceGap(options);
 
   /**
    * The nodes to ask for whole blocks. If some node can trace, this leaves out nodes that can't, because their
@@ -76,7 +80,7 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
       await calibrate(references, bundleOptions, signal);
       const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
       const candidates = parts === undefined ? blockNodes() : nodes;
-      return firstNode(
+      const bundles = await firstNode(
         signal,
         (node, rpc, abort) =>
           confirmed(node, { references, ...bundleOptions }, abort, () =>
@@ -84,6 +88,8 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
           ),
         { hedgeBy: isUrgent ? 'bundleTimes' : undefined, candidates },
       );
+      if (parts === undefined) traceGap.note(bundles);
+      return bundles;
     };
   }
 
@@ -94,5 +100,6 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
       ),
     bundles: anchoredBy((_node, _references, _signal, fetchBundles) => fetchBundles()),
     anchoredBy,
+    untraced: traceGap.problem,
   };
 }

@@ -55,6 +55,8 @@ type NodeReaderOptions = {
 };
 
 const UNTRACED_MS = { min: 60_000, max: 3_600_000 };
+/** Meanwhile blocks lack internal transfers that they could have. */
+const LOST_TRACES_MS = { min: 60_000, max: 300_000 };
 
 export function createNodeReader(options: NodeReaderOptions): NodeReader {
   const { nodes, clock, verifier } = options;
@@ -116,14 +118,15 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
 }
 
 /**
- * A node whose traces failed is probed again after a minute, and after twice as long each time that they fail again. Its capabilities serve
- * meanwhile, and after a probe that failed.
+ * A node whose traces failed, or that lost its trace method, is probed again after a minute, and after twice as long each time that it still
+ * can't trace. Its capabilities serve meanwhile, and after a probe that failed.
  */
 function createPrepare(
   { clock, log, internalTransfers }: Pick<NodeReaderOptions, 'clock' | 'log' | 'internalTransfers'>,
   pinned: () => ChainIdentity,
 ): NodeReader['prepare'] {
-  const failures = new Map<Node, { count: number; error: string }>();
+  /** `traced`: the method with which the node could trace. It may do so again, whatever it says now. */
+  const failures = new Map<Node, { count: number; error: string; traced: Capabilities['traces'] }>();
 
   async function probeNode(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities> {
     const { isCertain, untraced, ...found } = await probe(rpc, pinned(), internalTransfers !== 'off', signal);
@@ -134,17 +137,20 @@ function createPrepare(
     if (isCertain) node.capabilities = capabilities;
     node.traceMethod = traces;
     const last = failures.get(node);
+    const traced = known === 'none' ? (last?.traced ?? 'none') : known;
+    const hasLost = isCertain && traces === 'none' && traced !== 'none';
+    const error = untraced?.error ?? (hasLost ? `it no longer has ${traced}` : undefined);
     const fields = { node: node.rpc.name, ...capabilities };
-    if (untraced === undefined || !isCertain) {
+    if (error === undefined || !isCertain) {
       failures.delete(node);
       node.probeAt = Number.POSITIVE_INFINITY;
       log.info(fields, 'node.probed');
       return capabilities;
     }
     const count = last === undefined ? 0 : last.count + 1;
-    failures.set(node, { count, error: untraced.error });
-    node.probeAt = clock.now().getTime() + backOffMs(UNTRACED_MS, count);
-    if (last?.error !== untraced.error) log.warn({ ...fields, traceError: untraced.error }, 'node.probed');
+    failures.set(node, { count, error, traced });
+    node.probeAt = clock.now().getTime() + backOffMs(hasLost ? LOST_TRACES_MS : UNTRACED_MS, count);
+    if (last?.error !== error) log.warn({ ...fields, traceError: error }, 'node.probed');
     return capabilities;
   }
 

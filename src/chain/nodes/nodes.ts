@@ -19,6 +19,7 @@ import { createBlockFetcher } from './block-fetcher.ts';
 import { compareNode, isComparable, type StoredChain } from './dissent.ts';
 import type { BundleOptions } from './fetch.ts';
 import { createFirstNode } from './first-node.ts';
+import type { HeadProblem } from './head-problems.ts';
 import { openSockets, type PushedHead, type SocketStatus } from './head-subscription.ts';
 import { countVotes, isLinked, isNamedBy } from './head-votes.ts';
 import { createNode, isSound, type Node, type NodeStatus, statusOf } from './node.ts';
@@ -110,6 +111,8 @@ export type ChainNodes = {
   headNumber(): number | undefined;
   /** Since when every head has been below this height. Undefined unless that has lasted for half a minute. */
   belowSince(number: number): Date | undefined;
+  /** Set while blocks come without traces although earlier ones had them. */
+  untraced(): HeadProblem | undefined;
   quorum(): QuorumStatus;
   status(): NodeStatus[];
   sockets(): SocketStatus[];
@@ -151,7 +154,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       const pushed = countPushedHeads({ nodes, heads, reader }, sockets.takeHeads());
       return pushed?.newHead ?? heads.read(signal, pushed?.highest);
     },
-    bundles: blocks.bundles,
+    ...{ bundles: blocks.bundles, untraced: blocks.untraced },
     anchored: blocks.anchoredBy(anchors.anchor),
     corroborated: anchors.corroborated,
     async parentOf({ number, parentHash }, signal) {

@@ -116,7 +116,7 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
         silent: undefined,
       },
     }),
-    belowSince: () => undefined,
+    ...{ belowSince: () => undefined, untraced: () => undefined },
     findHeader: unused,
     ask: unused,
     finalized: unused,

@@ -177,12 +177,18 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'info',
     fields: 'node, its capabilities, traceError',
     meaning:
-      'A node answered for the first time, or again after its capabilities were in doubt. A warning with `traceError` if it answered with an error to a trace: it is asked again after 1, 2, 4 … minutes, at most an hour.',
+      'A node answered for the first time, or again after its capabilities were in doubt. A warning with `traceError` if it answered with an error to a trace, or can no longer trace: it is asked again after 1, 2, 4 … minutes, at most an hour, or 5 minutes if it could trace before.',
   },
   'node.lost_method': {
     level: 'warn',
     fields: 'node, error',
     meaning: 'A node no longer supports a method that it had.',
+  },
+  'traces.back': {
+    level: 'warn',
+    fields: 'from, to',
+    meaning:
+      'A node can trace again. Blocks from `from` to `to` were read without traces, so they lack internal transfers: run `chainbell repair` over them.',
   },
   'node.websocket': {
     level: 'debug',
