@@ -110,12 +110,12 @@ function describeCursor(status: StatusBody): string {
 function describeQueue(queue: StatusBody['queue']): string {
   if (queue === null) return 'unknown';
   // Those at the limit of counting are the highest.
-  const most = queue.is_complete ? Number.POSITIVE_INFINITY : Math.max(queue.held, queue.waiting, queue.due);
+  const { deferred, held, waiting, due } = queue;
+  const most = queue.is_complete ? Number.POSITIVE_INFINITY : Math.max(deferred, held, waiting, due);
   const shown = (count: number) => `${count.toLocaleString('en-US')}${count === most ? '+' : ''}`;
-  const deferred =
-    queue.deferred === 0 ? '' : `, ${queue.deferred.toLocaleString('en-US')} yet to be written`;
-  const oldest = queue.due === 0 ? '' : ` (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s)`;
-  return `${shown(queue.waiting)} waiting, ${shown(queue.due)} due${oldest}, ${shown(queue.held)} held${queue.held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}${deferred}`;
+  const unwritten = deferred === 0 ? '' : `, ${shown(deferred)} yet to be written`;
+  const oldest = due === 0 ? '' : ` (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s)`;
+  return `${shown(waiting)} waiting, ${shown(due)} due${oldest}, ${shown(held)} held${held === 0 ? '' : ' until their block is confirmed or earlier ones in strict order are delivered'}${unwritten}`;
 }
 
 function priceTables({ prices }: StatusBody): string[] {

@@ -128,7 +128,7 @@ const deliveryMetrics = ({ counter, gauge, histogram }: Factory) => ({
   ),
   webhookWaiting: gauge(
     'webhook_waiting',
-    'Notifications that wait for an attempt. Waiting and held ones are each counted up to 100,000.',
+    'Notifications that wait for an attempt. Waiting, held and deferred ones are each counted up to 100,000.',
   ),
   webhookDue: gauge('webhook_due', 'Notifications whose attempt is due, counted up to 100,000.'),
   webhookOldestDueSeconds: gauge(

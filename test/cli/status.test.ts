@@ -160,6 +160,15 @@ describe('status without a service', () => {
     await using service = await startReceiver({ answer: { body } });
     const { out } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
     assert.match(out, /^queue +100,000\+ waiting, 7 due \(the oldest for 60 s\), 0 held$/m);
+    const deferring = { ...queue, waiting: 9, deferred: 100_000 };
+    await using other = await startReceiver({
+      answer: { body: JSON.stringify({ ...STATUS_EXAMPLE, queue: deferring }) },
+    });
+    const { out: unwritten } = await run({}, '--url', `http://127.0.0.1:${other.port}`);
+    assert.match(
+      unwritten,
+      /^queue +9 waiting, 7 due \(the oldest for 60 s\), 0 held, 100,000\+ yet to be written$/m,
+    );
   });
 
   test('a queue in which nothing is due has no oldest notification', async () => {

@@ -10,6 +10,7 @@ import { formatAmount, formatDecimal, groupDigits, parseAmount } from '../../con
 import { csvCell, parseCsv, reportOf } from '../../console/src/format/csv.ts';
 import { compare, sumOf } from '../../console/src/format/decimal.ts';
 import { formatAge, formatAttempt, formatDuration, formatShare } from '../../console/src/format/number.ts';
+import { formatQueued } from '../../console/src/format/queue.ts';
 import { hostOf, shortAddress, visible, withoutScheme } from '../../console/src/format/short.ts';
 import { formatCountdown, formatInstant, shiftMonth } from '../../console/src/format/time.ts';
 
@@ -325,4 +326,12 @@ test('an event has its data whatever line breaks of Unicode it contains', () => 
   assert.deepEqual(createEventReader()(`id: 7\nevent: attempt\ndata: ${data}\n\n`), [
     { id: '7', type: 'attempt', data },
   ]);
+});
+
+test('counts of the queue that stopped at their maximum have a plus, and others have none', () => {
+  const queue = { deferred: 100, held: 7, waiting: 100, due: 3 };
+  const shown = (counts: number[], isComplete = false) =>
+    formatQueued({ ...queue, is_complete: isComplete }, counts);
+  assert.deepEqual([shown([100]), shown([7]), shown([7, 100]), shown([3])], ['100+', '7', '107+', '3']);
+  assert.equal(shown([7, 100], true), '107');
 });

@@ -11,6 +11,7 @@ import { useTail } from '../api/tail.ts';
 import type { Receiver, Statistics } from '../api/types.ts';
 import { groupDigits } from '../format/amount.ts';
 import { formatAge, formatCount, formatDuration, formatShare, splitUnit } from '../format/number.ts';
+import { areExact, formatQueued } from '../format/queue.ts';
 import { formatInstant, formatLong } from '../format/time.ts';
 import { Attention, isTroubled } from '../parts/attention.tsx';
 import { DeliveryChart } from '../parts/delivery-chart.tsx';
@@ -201,7 +202,7 @@ function Waiting({
   const isExact =
     queue === undefined
       ? areAll && known.every((one) => one.waiting_is_complete !== false)
-      : queue.is_complete !== false || queue.waiting < Math.max(queue.held, queue.due);
+      : areExact(queue, [queue.waiting, queue.deferred]);
   const isBad = count > 0 && known.some(isTroubled);
   return (
     <Figure
@@ -214,7 +215,7 @@ function Waiting({
             ? oldestNote(known)
             : queue === undefined
               ? texts.overview.notAllCounted
-              : texts.overview.due(`${formatCount(queue.due)}${isExact ? '' : '+'}`)
+              : texts.overview.due(formatQueued(queue, [queue.due]))
       }
       noteIcon={isBad ? 'alert' : undefined}
       tone={isBad ? 'is-warn' : ''}

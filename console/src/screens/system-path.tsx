@@ -5,7 +5,8 @@ import type { ComponentChildren } from 'preact';
 import { chain } from '../api/chain.ts';
 import type { Status } from '../api/types.ts';
 import { groupDigits } from '../format/amount.ts';
-import { formatAge, formatCount, formatDuration } from '../format/number.ts';
+import { formatAge, formatDuration } from '../format/number.ts';
+import { formatQueued } from '../format/queue.ts';
 import { Icon } from '../parts/icon.tsx';
 import { Time } from '../parts/values.tsx';
 import { systemTexts } from '../system-texts.ts';
@@ -70,11 +71,11 @@ export function Path({ status }: { status: Status }) {
         />
         <Station
           name={systemTexts.database}
-          value={queue === null ? texts.none : systemTexts.waiting(formatCount(queue.waiting))}
-          note={queue === null ? BLANK : systemTexts.held(formatCount(queue.held + queue.deferred))}
+          value={queue === null ? texts.none : systemTexts.waiting(formatQueued(queue, [queue.waiting]))}
+          note={queue === null ? BLANK : systemTexts.held(formatQueued(queue, [queue.held, queue.deferred]))}
         />
         <Arrow
-          value={queue === null ? texts.none : systemTexts.due(formatCount(queue.due))}
+          value={queue === null ? texts.none : systemTexts.due(formatQueued(queue, [queue.due]))}
           note={
             queue === null
               ? BLANK

@@ -237,15 +237,14 @@ export const StatusBody = Type.Object(
       Type.Object(
         {
           deferred: Type.Integer({
-            description:
-              'Notifications of watchers with many watched addresses for one chain address that have yet to be written.',
+            description: `Notifications of watchers with many watched addresses for one chain address that have yet to be written. ${counted.description}`,
           }),
           held: Type.Integer(counted),
           waiting: Type.Integer(counted),
           due: Type.Integer(counted),
           oldest_due_age_seconds: Type.Number(),
           is_complete: Type.Boolean({
-            description: `False if more than ${PENDING_COUNTED_MAX} are held or waiting. A count of ${PENDING_COUNTED_MAX} then means at least that many.`,
+            description: `False if more than ${PENDING_COUNTED_MAX} are deferred, held or waiting. A count of ${PENDING_COUNTED_MAX} then means at least that many.`,
           }),
         },
         {

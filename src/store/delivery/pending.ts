@@ -45,7 +45,7 @@ export async function listPendingAbove(
 
 /**
  * Counts of the queue, each up to PENDING_COUNTED_MAX. Nothing of a suspended watcher is due. `deferred` counts notifications whose rows
- * have not been written yet, without that limit.
+ * have not been written yet.
  */
 export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
   oldestDueAt: Date | undefined;
@@ -61,14 +61,15 @@ export async function queueStatistics(
   const counted =
     db.isDistributed === true ? await countInShards(db, now) : await countQueue(db, now, countedMax + 1);
   const { held, waiting, due, oldest } = counted;
+  const deferred = await countDeferred(db, countedMax);
   return {
-    deferred: await countDeferred(db),
+    deferred: Math.min(deferred, countedMax),
     held: Math.min(held, countedMax),
     waiting: Math.min(waiting, countedMax),
     due: Math.min(due, countedMax),
     oldestDueAt:
       due > countedMax && db.isDistributed !== true ? await findOldestDue(db, now) : (oldest ?? undefined),
-    isComplete: held <= countedMax && waiting <= countedMax,
+    isComplete: [deferred, held, waiting].every((count) => count <= countedMax),
   };
 }
 
@@ -113,9 +114,25 @@ async function countInShards(db: Db, now: Date): Promise<Counted> {
   return row ?? nothing;
 }
 
-/** Upper bound of the deferred notifications. A watched address whose flags exclude a transfer gets none for it. */
-export async function countDeferred(db: Db): Promise<number> {
+/** Rows of `deferred_match` that are read at a time. A row of 2 KB can stand for 160,000 notifications, or for one. */
+const DEFERRED_PAGE = 1_000;
+
+/**
+ * Upper bound of the deferred notifications; more than `countedMax` if there are more. A watched address whose flags exclude a transfer gets
+ * none for it. Reads the newest rows, until they are enough, because the oldest are being deleted.
+ */
+export async function countDeferred(db: Db, countedMax = PENDING_COUNTED_MAX): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
-    select coalesce(sum(records_left::bigint * match_count), 0)::bigint as count from deferred_match`);
+    with recursive page as (
+      select max(id) + 1 as first, 0::bigint as count from deferred_match
+      union all
+      select next.first, page.count + next.count from page cross join lateral (
+        select min(id) as first, sum(records_left::bigint * match_count)::bigint as count from (
+          select id, records_left, match_count from deferred_match where id < page.first
+          order by id desc limit ${DEFERRED_PAGE}) as rows
+      ) as next
+      where next.first is not null and page.count <= ${countedMax}
+    )
+    select max(count) as count from page`);
   return row?.count ?? 0;
 }

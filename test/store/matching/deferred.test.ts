@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import type { Address } from '../../../src/core/hex.ts';
 import type { Transfer } from '../../../src/domain/block.ts';
 import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
-import type { Database } from '../../../src/store/db/db.ts';
+import type { Database, Db } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { countDeferred, queueStatistics } from '../../../src/store/delivery/pending.ts';
 import {
@@ -33,6 +33,7 @@ import {
 } from '../../kit/chain-story.ts';
 import { citusUrl } from '../../kit/citus.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { countRead } from '../../kit/many-notifications.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 /** Defers groups of more than one record once a commit has written `rowsAtOnce` rows of such groups. */
@@ -351,7 +352,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(database(), headerOf(1), transfers, { deferral: tight(0) });
       const grown = (await size()) - before;
       assert.ok(grown < 300_000, `the tables grew by ${grown} bytes`);
-      assert.equal(await countDeferred(database()), 2_000 * 320);
+      assert.equal(await countDeferred(database(), 1_000_000), 2_000 * 320);
     });
 
     test('transfers of a transaction that had notifications are stored together, because one may replace what another was', async () => {
@@ -472,9 +473,31 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         deferral: tight(0),
       });
       assert.ok(reads.rows < 20, `a commit reads ${reads.rows} rows`);
-      assert.equal(await countDeferred(database()), 2_000 * 60 + 2);
-      assert.equal(await counted.transaction(countDeferred), 2_000 * 60 + 2);
+      const all = 2_000 * 60 + 2;
+      assert.equal(await counted.transaction((tx) => countDeferred(tx, all)), all);
       assert.equal(reads.parts, 0);
+    });
+
+    test('of a backlog, the statistics count 100,000 notifications, say that there are more, and read no further', async () => {
+      await database().query(sql`
+        insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
+        select 1, 1, ${Buffer.alloc(20)}, id, 50, '[]', 2, false from generate_series(1, 20000) as id`);
+      let read = 0;
+      const counting: Db = {
+        isDistributed: database().isDistributed === true,
+        async query(statement) {
+          if (statement.text.includes('deferred_match'))
+            read += await countRead(database(), statement, 'deferred_match');
+          return database().query(statement);
+        },
+      };
+      const { deferred, isComplete } = await queueStatistics(counting, noon);
+      assert.deepEqual([deferred, isComplete], [100_000, false]);
+      assert.ok(read > 0 && read < 5_000, `${read} rows`);
+      const all = 20_000 * 100;
+      assert.equal(await countDeferred(database(), all), all);
+      const { deferred: exact, isComplete: isExact } = await queueStatistics(database(), noon, all);
+      assert.deepEqual([exact, isExact], [all, true]);
     });
 
     test('watched addresses that are deleted or created meanwhile get no notification', async () => {
