@@ -44,6 +44,7 @@ export function createPruner(options: {
   const { database, clock, attemptsMs, notificationsMs, observationsMs, mayPrune = () => true } = options;
   const crowded: Crowded = new Map();
   const pruneCrowded = createCrowdedPruner(database);
+  const pruneDefault = createDefaultPruner(database, clock);
   const pruneEnded = createEndedPruner(database, clock);
   return async () => {
     if ((await listLost(database)).length > 0) return 'idle';
@@ -58,15 +59,14 @@ export function createPruner(options: {
     await raisePruneMark(database, 'notification', before.notification);
     const isDropped = await dropOldPartitions(database, { before, crowded, clock });
     const attempts = await pruneAttempts(database, before.delivery_attempt, STEP_ROWS);
-    const notifications = await pruneNotifications(database, before.notification, STEP_ROWS);
+    const hasOld = await pruneDefault(before.notification);
     const hasEnded = await pruneEnded(before.notification, isDropped);
     const answers = await pruneAnswers(database, new Date(now - ANSWER_RETENTION_MS), STEP_ANSWERS);
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
     const sums = await pruneDeliverySums(database, before.record_delivery_sum, STEP_ROWS);
-    const isMore =
-      [attempts, notifications, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+    const isMore = [attempts, observations, sums].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     const hasPages = await pruneCrowded(crowded);
-    return isMore || isDropped || hasEnded || hasPages ? 'worked' : 'idle';
+    return isMore || isDropped || hasOld || hasEnded || hasPages ? 'worked' : 'idle';
   };
 }
 
@@ -108,14 +108,34 @@ const isFinal = sql`n.block_number <= coalesce(${finalNumber}, n.block_number)`;
 /** A scalar subquery probes the index for each row, where `not exists` would read the whole queue. */
 const isSettled = sql`(select q.id from queue q where q.shard_id = n.shard_id and q.id = n.id) is null`;
 
-/** Deletes up to `limit` finished notifications of final blocks that were created before `before`, in the default partition. */
-function pruneNotifications(database: Database, before: Date, limit: number): Promise<number> {
-  if (database.isDistributed === true) return pruneNotificationsInShards(database, before, limit);
-  const chosen = sql`n.created_at < ${before}`;
-  return deleteFinished(database, sql`notification_default`, {
-    chosen,
-    order: sql`order by n.created_at limit ${limit}`,
-  });
+/** When to look again at old notifications that had to be kept, if they are more than one step looks at. */
+const KEPT_LOOK_MS = 3_600_000;
+
+/**
+ * Deletes the finished notifications of final blocks that were created before `before`, in the default partition, and returns whether there
+ * may be more. Each step looks at the STEP_ROWS oldest ones after those of the step before, because those of receivers that have failed for
+ * long stay there.
+ */
+function createDefaultPruner(database: Database, clock: Clock): (before: Date) => Promise<boolean> {
+  const first = { at: new Date(0), place: '(0,0)' };
+  let [last, kept, nextMs] = [first, 0, Number.NEGATIVE_INFINITY];
+  return async (before) => {
+    if (database.isDistributed === true)
+      return (await pruneNotificationsInShards(database, before, STEP_ROWS)) === STEP_ROWS;
+    if (clock.steadyMs() < nextMs) return false;
+    // Those of one block have the same time.
+    const old = await database.query<typeof first>(sql`
+      select n.created_at as at, n.ctid::text as place from notification_default n
+      where n.created_at >= ${last.at} and n.created_at < ${before} and (n.created_at > ${last.at} or n.ctid > ${last.place}::tid)
+      order by n.created_at, n.ctid limit ${STEP_ROWS}`);
+    const chosen = sql`n.ctid = any(${old.map(({ place }) => place)}::tid[]) and n.created_at < ${before}`;
+    kept += old.length - (await deleteFinished(database, sql`notification_default`, chosen));
+    last = old.at(-1) ?? last;
+    if (old.length === STEP_ROWS) return true;
+    if (kept > STEP_ROWS) nextMs = clock.steadyMs() + KEPT_LOOK_MS;
+    [last, kept] = [first, 0];
+    return false;
+  };
 }
 
 /**
@@ -123,15 +143,11 @@ function pruneNotifications(database: Database, before: Date, limit: number): Pr
  * separate statement. The delete then sees the redeliveries of every transaction that held them before, and a later one finds its
  * notification deleted.
  */
-function deleteFinished(
-  database: Database,
-  table: Sql,
-  { chosen, order }: { chosen: Sql; order: Sql },
-): Promise<number> {
+function deleteFinished(database: Database, table: Sql, chosen: Sql): Promise<number> {
   const isFinished = sql`${chosen} and ${isFinal} and ${isSettled}`;
   return database.transaction(async (tx) => {
     const locked = await tx.query<{ place: string }>(sql`
-      select n.ctid::text as place from ${table} n where ${isFinished} ${order} for update skip locked`);
+      select n.ctid::text as place from ${table} n where ${isFinished} order by n.ctid for update skip locked`);
     if (locked.length === 0) return 0;
     const rows = await tx.query<{ shard_id: number; id: number }>(sql`
       delete from ${table} n
@@ -169,7 +185,7 @@ function createCrowdedPruner(database: Database): (crowded: Crowded) => Promise<
       }
       const [from, until] = [pass.page, pass.page + STEP_PAGES].map((page) => sql`${`(${page},0)`}::tid`);
       const chosen = sql`n.ctid >= ${from} and n.ctid < ${until}`;
-      await unlessGone(deleteFinished(database, raw(name), { chosen, order: sql`order by n.ctid` }));
+      await unlessGone(deleteFinished(database, raw(name), chosen));
       pass.page += STEP_PAGES;
       return true;
     }
@@ -240,7 +256,7 @@ async function deleteInShards(db: Db, { from, where, order, limit }: Deletion): 
   return gone.length;
 }
 
-/** The locks are separate statements, as in `pruneNotifications`. */
+/** The locks are separate statements, as in `deleteFinished`. */
 async function pruneNotificationsInShards(database: Database, before: Date, limit: number): Promise<number> {
   const [chain] = await database.query<{ number: number | null }>(sql`select ${finalNumber} as number`);
   const isFinished = sql`n.created_at < ${before} and n.block_number <= coalesce(${chain?.number ?? null}::bigint, n.block_number)

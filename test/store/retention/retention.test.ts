@@ -468,6 +468,60 @@ onPostgres(({ database }) => {
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on (?!pg_|(chain|prune_mark) )/);
   });
 
+  test(
+    'a step looks at a bounded number of old notifications in the default partition, however many of them wait',
+    planTest,
+    async () => {
+      const record = await watchAddress(database());
+      await insertNotifications(database(), { records: [record], count: 5_000 });
+      await insertNotifications(database(), { records: [record], count: 1_500, state: 'processed' });
+      // Those of a block have the same time.
+      await database().query(sql`
+      update notification set created_at = ${noon}::timestamptz + block_number / 100 * interval '1 second'`);
+      await database().query(sql`analyze`);
+      let read = 0;
+      const counting: Database = {
+        ...database(),
+        async query(statement) {
+          if (statement.text.includes('from notification_default n'))
+            read += await countRead(database(), statement, 'notification');
+          return database().query(statement);
+        },
+        transaction: (work) =>
+          database().transaction((tx) =>
+            work({
+              ...tx,
+              async query(statement) {
+                if (/^\s*select n\.ctid/.test(statement.text))
+                  read += await countRead(tx, statement, 'queue');
+                return tx.query(statement);
+              },
+            }),
+          ),
+      };
+      const { clock } = createStory(database());
+      clock.advance(30 * 24 * HOUR_MS);
+      const timing = { clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS, observationsMs: HOUR_MS };
+      const prune = createPruner({ database: counting, ...timing });
+      const step = async () => {
+        read = 0;
+        const outcome = await prune(signal);
+        // The notifications themselves with others of the same time, and the rows of `queue`.
+        assert.ok(read <= 4_000, `${read} rows`);
+        return outcome;
+      };
+      while ((await step()) === 'worked');
+      const countLeft = async () => (await listStates(database())).length;
+      assert.equal(await countLeft(), 5_000);
+      await database().query(sql`delete from queue where id <= 1500`);
+      assert.equal(await step(), 'idle', 'those that waited are looked at once an hour');
+      assert.equal(await countLeft(), 5_000);
+      clock.advance(HOUR_MS);
+      while ((await step()) === 'worked');
+      assert.equal(await countLeft(), 3_500);
+    },
+  );
+
   test('a step looks at no notification of a partition that is dropped later', planTest, async () => {
     const { clock, prune } = createStory(database());
     await prune(signal);
