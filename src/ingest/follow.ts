@@ -76,7 +76,7 @@ export function createFollower(options: FollowerOptions): Follower {
     ...(unhashedProof && {
       scrutinyOf: unhashedProof.fullChecks.scrutinyOf,
       onLie: unhashedProof.fullChecks.lied,
-      onDispute: unhashedProof.fullChecks.disputed,
+      onUnconfirmed: unhashedProof.fullChecks.unconfirmed,
     }),
   });
   const { commitProved, forget } = createProvedCommit({ ...options, readAhead });

@@ -6,8 +6,9 @@
 import { randomInt } from 'node:crypto';
 import type { OutvotedAnswer } from '../chain/nodes/poll-report.ts';
 import type { AgreementStatus } from '../chain/nodes/unhashed-data.ts';
-import type { Lie } from '../chain/proof/false-answer.ts';
+import { DisputeFault, type Lie } from '../chain/proof/false-answer.ts';
 import type { Clock } from '../core/clock.ts';
+import type { Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { ReadBlock } from './read-block.ts';
 
@@ -23,8 +24,11 @@ export type FullChecks = {
    * gave before are reported as doubtful. Reports leave out blocks that were stored before the start.
    */
   lied(lie: Lie): void;
-  /** Nodes disagree about this block: it is checked in full until it is stored, however far the head moves on. */
-  disputed(block: number): void;
+  /**
+   * A full check of this block failed. If nodes disagree about it or it is near the head, it is checked in full until it is
+   * stored, however far the head moves on. A backfill goes on, because many nodes can't trace old blocks.
+   */
+  unconfirmed(block: number, fault: Fault): void;
   /**
    * For each node that lied after it gave blocks that weren't checked in full: the range of these blocks, and the command.
    */
@@ -64,7 +68,9 @@ export function createFullChecks({
   isSampled = () => randomInt(SAMPLE_REQUESTS) === 0,
 }: FullChecksOptions): FullChecks {
   let suspected = none;
-  let disputed = none;
+  let unconfirmed = none;
+  /** Blocks above it are near the head. */
+  let oldNumber = Number.POSITIVE_INFINITY;
   /** All blocks are checked in full until one is stored, or until this time. */
   let beginsUntilMs = Number.NEGATIVE_INFINITY;
   /** For each node, the range of blocks in which it gave some that weren't checked in full. One entry per node. */
@@ -86,14 +92,15 @@ export function createFullChecks({
       beginsUntilMs = clock.steadyMs() + BEGIN_MS_MAX;
     },
     scrutinyOf({ from, to, head }) {
-      const isLive = to > head - LIVE_BLOCKS;
-      const isSuspect = [suspected, disputed].some((range) => to >= range.from && from <= range.to);
+      oldNumber = head - LIVE_BLOCKS;
+      const isLive = to > oldNumber;
+      const isSuspect = [suspected, unconfirmed].some((range) => to >= range.from && from <= range.to);
       const isBeginning = clock.steadyMs() < beginsUntilMs;
       return isLive || isSuspect || isBeginning || isSampled() ? 'full' : undefined;
     },
     stored(blocks) {
       beginsUntilMs = Number.NEGATIVE_INFINITY;
-      if (blocks.some(({ header }) => header.number >= disputed.to)) disputed = none;
+      if (blocks.some(({ header }) => header.number >= unconfirmed.to)) unconfirmed = none;
       const grown = new Set<string>();
       for (const { believed: node, header } of blocks) {
         if (node === undefined) continue;
@@ -107,8 +114,8 @@ export function createFullChecks({
       lies.set(node, { block, at: clock.now() });
       report(node);
     },
-    disputed(block) {
-      disputed = including(disputed, block);
+    unconfirmed(block, fault) {
+      if (fault instanceof DisputeFault || block > oldNumber) unconfirmed = including(unconfirmed, block);
     },
     doubts: () =>
       [...lies].flatMap(([node, { block, at }]) => {

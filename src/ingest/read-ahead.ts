@@ -25,7 +25,7 @@ type ReadAheadOptions = {
   /** How closely to check these blocks. By default, all data that no hash covers is checked later. */
   scrutinyOf?: (blocks: { from: number; to: number; head: number }) => BundleOptions['scrutiny'];
   onLie?: BundleOptions['onLie'];
-  onDispute?: BundleOptions['onDispute'];
+  onUnconfirmed?: BundleOptions['onUnconfirmed'];
 };
 
 export type ReadAhead = {
@@ -77,8 +77,8 @@ const SMALLEST: RequestSize = { blocks: 1, requests: 1 };
 /** Keeps a queue of requests for successive blocks. `next` hands out the blocks of the first requests. */
 // oxlint-disable-next-line max-lines-per-function -- all parts share one queue of requests, which any of them may cut short
 export function createReadAhead(options: ReadAheadOptions): ReadAhead {
-  const { nodes, clock, extract, patienceMs = 0, onLie, onDispute } = options;
-  const callbacks = { ...(onLie && { onLie }), ...(onDispute && { onDispute }) };
+  const { nodes, clock, extract, patienceMs = 0, onLie, onUnconfirmed } = options;
+  const callbacks = { ...(onLie && { onLie }), ...(onUnconfirmed && { onUnconfirmed }) };
   let requests: Request[] = [];
   let size = SMALLEST;
   /** Counts requests that were too large: the sizes of requests begun before the last one no longer apply. */

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { DisputeFault } from '../../src/chain/proof/false-answer.ts';
+import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createFullChecks } from '../../src/ingest/full-checks.ts';
 import { headerOf, noon } from '../kit/chain-story.ts';
@@ -34,7 +36,7 @@ test('after a lie, the block and the next 1,000 are checked in full', () => {
 
 test('a block about which nodes disagree is checked in full until it is stored, however far the head moves on', () => {
   const checks = checksWith(never);
-  for (const block of [501, 500, 502]) checks.disputed(block);
+  for (const block of [501, 500, 502]) checks.unconfirmed(block, new DisputeFault('they differ'));
   const looks = () =>
     [499, 500, 502, 503].map((number) => checks.scrutinyOf({ from: number, to: number, head: 9_999 }));
   assert.deepEqual(looks(), [undefined, 'full', 'full', undefined]);
@@ -43,6 +45,18 @@ test('a block about which nodes disagree is checked in full until it is stored, 
   assert.deepEqual(looks(), [undefined, 'full', 'full', undefined]);
   checks.stored(givenBy(undefined, 502));
   assert.deepEqual(looks(), [undefined, undefined, undefined, undefined]);
+});
+
+test('a block near the head that too few nodes can trace is checked in full until it is stored, an old one is not', () => {
+  const checks = checksWith(never);
+  checks.scrutinyOf({ from: 90, to: 91, head: 100 });
+  for (const block of [90, 91]) checks.unconfirmed(block, new Fault('unavailable', 'no traces'));
+  const looks = () => [90, 91].map((number) => checks.scrutinyOf({ from: number, to: number, head: 9_999 }));
+  assert.deepEqual(looks(), [undefined, 'full']);
+  checks.stored(givenBy(undefined, 90));
+  assert.deepEqual(looks(), [undefined, 'full']);
+  checks.stored(givenBy(undefined, 91));
+  assert.deepEqual(looks(), [undefined, undefined]);
 });
 
 test('a process that begins to follow checks in full until a block is stored, for a minute at most', () => {

@@ -22,7 +22,7 @@ import type { Capabilities } from './probe.ts';
  * - `needsSenders` names the transactions whose senders are always recovered, also without a value.
  * - `onBytes` counts the bytes of the answers of every node.
  * - `onLie` is called for each node that such a check exposes, even if another node then gives the blocks.
- * - `onDispute` is called with a block about which nodes disagree.
+ * - `onUnconfirmed` is called with a block that such a check could not confirm, and why.
  */
 export type BundleOptions = {
   parts?: 'without traces';
@@ -30,7 +30,7 @@ export type BundleOptions = {
   needsSenders?: ((bundle: Bundle) => readonly Hash[]) | undefined;
   onBytes?: OnBytes;
   onLie?: (lie: Lie) => void;
-  onDispute?: (block: number) => void;
+  onUnconfirmed?: (block: number, fault: Fault) => void;
 };
 
 /** The most blocks in an urgent request, such as those of following near the head. */

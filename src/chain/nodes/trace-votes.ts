@@ -16,7 +16,7 @@ import type { NodeReader } from './node-reader.ts';
 import { describeDisagreement, namesOf, type OutvotedAnswers } from './poll-report.ts';
 
 /** Traces of one block that were requested before its transactions were known. */
-type EarlyTraces = {
+export type EarlyTraces = {
   hash: Hash | undefined;
   answers: Map<Node, Promise<RpcAnswer | undefined>>;
   /** Aborts the requests that are still under way. */
@@ -34,14 +34,14 @@ type TraceVotes = {
    */
   startEarly(node: Node, hash: Hash | undefined, signal: AbortSignal): EarlyTraces;
   /**
-   * The digest on which the tracing nodes agree, and their names. `cast` holds votes that are already known.
+   * The digest on which the tracing nodes agree, their names, and how many they are. `cast` holds votes that are already known.
    * @throws Fault that names the block and the nodes if they don't agree
    */
   decide(
     block: ListedBlock,
     known: { cast?: readonly TraceVote[]; early?: EarlyTraces },
     signal: AbortSignal,
-  ): Promise<{ key: string; names: string }>;
+  ): Promise<{ key: string; names: string; count: number }>;
 };
 
 type TraceVotesOptions = {
@@ -108,9 +108,10 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
       const isLone = silences.isOtherGone(outcome);
       const decided = outcome.agreed ?? (isLone ? outcome.votes : undefined);
       const [first] = decided ?? [];
-      if (decided !== undefined && first !== undefined) return { key: first.key, names: namesOf(decided) };
+      if (decided !== undefined && first !== undefined)
+        return { key: first.key, names: namesOf(decided), count: decided.length };
       const message = `${what}: ${describeDisagreement(outcome, needed())}`;
-      if (outcome.votes.length > 1) throw new DisputeFault(block.number, message);
+      if (outcome.votes.length > 1) throw new DisputeFault(message);
       throw new Fault('unavailable', message);
     },
   };

@@ -3,6 +3,7 @@
  * signature.
  */
 import type { Clock } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockReference } from '../../domain/block.ts';
@@ -10,14 +11,14 @@ import type { Quorum } from '../../domain/quorum.ts';
 import type { Bundle } from '../blocks/bundle.ts';
 import { digestOf, type InternalTransfer, type ListedBlock } from '../blocks/internal-transfers.ts';
 import { createGasCheck, type GasCheck } from '../blocks/traced-gas.ts';
-import { DisputeFault, LieFault } from '../proof/false-answer.ts';
+import { LieFault } from '../proof/false-answer.ts';
 import { gather } from './ask-several.ts';
 import { type Agree, createAgree } from './call-votes.ts';
 import type { BundleOptions } from './fetch.ts';
 import type { Node } from './node.ts';
 import type { NodeReader } from './node-reader.ts';
 import { createOutvotedAnswers, type OutvotedAnswer } from './poll-report.ts';
-import { createTraceVotes } from './trace-votes.ts';
+import { createTraceVotes, type EarlyTraces } from './trace-votes.ts';
 
 export type AgreementStatus = {
   quorum: number;
@@ -72,10 +73,10 @@ export function createVoting({ nodes, quorum, clock, log, read }: VotingOptions)
   const gasChecks = new Map<Node, GasCheck>();
   const probed = new Set<Node>();
 
-  function checkGas(node: Node, bundle: Bundle): void {
+  function checkGas(node: Node, bundle: Bundle, confirmedBy: number): void {
     const check = gasChecks.get(node) ?? createGasCheck();
     gasChecks.set(node, check);
-    check.check(bundle, node.rpc.name);
+    check.check(bundle, { name: node.rpc.name, isConfirmed: confirmedBy > 1 });
   }
 
   /**
@@ -90,25 +91,20 @@ export function createVoting({ nodes, quorum, clock, log, read }: VotingOptions)
     for (const node of unprobed) probed.add(node);
   }
 
-  const confirm: Voting['confirmed'] = async (node, { references, parts, scrutiny }, signal, fetch) => {
+  const confirm: Voting['confirmed'] = async (node, asked, signal, fetch) => {
+    const { references, parts, scrutiny, onUnconfirmed } = asked;
     if (scrutiny !== 'full' || parts !== undefined) return fetch();
     await probeOthers(signal);
     const early = traces.startEarly(node, references.find(isHash), signal);
     try {
       const bundles = await fetch();
       for (const bundle of bundles) {
-        checkGas(node, bundle);
-        const { header, traced, transactions } = bundle;
-        if (!traced || transactions.length === 0 || traces.tracers().length < 2) continue;
-        const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
-        const own = digestOf(internalTransfersOf(bundle));
-        const cast = [{ voter: node, key: own, answer: undefined }];
-        const { key, names } = await traces.decide(block, { cast, early }, signal);
-        if (key !== own)
-          throw new LieFault(
-            header.number,
-            `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
-          );
+        try {
+          checkGas(node, bundle, await confirmTransfers({ traces, early }, node, bundle, signal));
+        } catch (error) {
+          if (error instanceof Fault && !signal.aborted) onUnconfirmed?.(bundle.header.number, error);
+          throw error;
+        }
       }
       return bundles;
     } finally {
@@ -123,7 +119,6 @@ export function createVoting({ nodes, quorum, clock, log, read }: VotingOptions)
         return await confirm(node, asked, signal, fetch);
       } catch (error) {
         if (error instanceof LieFault) asked.onLie?.({ node: node.rpc.name, block: error.block });
-        if (error instanceof DisputeFault) asked.onDispute?.(error.block);
         throw error;
       }
     },
@@ -138,6 +133,26 @@ export function createVoting({ nodes, quorum, clock, log, read }: VotingOptions)
       outvoted: outvoted.list(),
     }),
   };
+}
+
+/** Returns how many nodes, including this one, have these internal transfers. @throws Fault */
+async function confirmTransfers(
+  { traces, early }: { traces: ReturnType<typeof createTraceVotes>; early: EarlyTraces },
+  node: Node,
+  bundle: Bundle,
+  signal: AbortSignal,
+): Promise<number> {
+  const { header, traced, transactions } = bundle;
+  if (!traced || transactions.length === 0 || traces.tracers().length < 2) return 1;
+  const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
+  const own = digestOf(internalTransfersOf(bundle));
+  const cast = [{ voter: node, key: own, answer: undefined }];
+  const { key, names, count } = await traces.decide(block, { cast, early }, signal);
+  if (key === own) return count;
+  throw new LieFault(
+    header.number,
+    `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
+  );
 }
 
 const isHash = (reference: BlockReference): reference is Hash => typeof reference === 'string';

@@ -28,10 +28,7 @@ export class UnprovedFault extends Fault {
 
 /** Nodes gave different answers about this block, and no quorum agrees. */
 export class DisputeFault extends Fault {
-  readonly block: number;
-
-  constructor(block: number, message: string) {
+  constructor(message: string) {
     super('inconsistent', message);
-    this.block = block;
   }
 }

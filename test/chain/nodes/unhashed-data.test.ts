@@ -8,6 +8,8 @@ import { createGasCheck } from '../../../src/chain/blocks/traced-gas.ts';
 import type { Lie } from '../../../src/chain/proof/false-answer.ts';
 import { parseHeader } from '../../../src/chain/rpc/parse.ts';
 import type { Hash } from '../../../src/core/hex.ts';
+import { silentLog } from '../../../src/core/log.ts';
+import { createFullChecks } from '../../../src/ingest/full-checks.ts';
 import type { TestClock } from '../../kit/clock.ts';
 import { blocks, complete, countOf, type NodesStage, nodeAt, withNodes } from '../../kit/nodes.ts';
 import {
@@ -459,21 +461,103 @@ test('if chain.quorum is set, one of two tracing nodes is never enough', () =>
     { quorum: 2 },
   ));
 
+/** Reads block 7 with the scrutiny that the follower asks for while the head is at this height. Nothing is sampled. */
+function createReader({ nodes, clock }: NodesStage) {
+  const checks = createFullChecks({ clock, log: silentLog(), isSampled: () => false });
+  return async (head: number) => {
+    const scrutiny = checks.scrutinyOf({ from: 7, to: 7, head });
+    const [bundle] = await nodes.bundles([7], signal, {
+      ...(scrutiny && { scrutiny }),
+      onUnconfirmed: checks.unconfirmed,
+    });
+    return bundle?.transactions.map(({ calls }) => calls.length);
+  };
+}
+
+for (const [count, options] of [
+  [3, {}],
+  [2, { quorum: 2 }],
+] as const)
+  test(`one of ${count} tracing nodes is not followed alone when the head has moved on`, async () => {
+    const failures = Array.from({ length: count - 1 }, () => failing(complete(), { message: 'timeout' }));
+    for (const { down } of failures) down.isDown = false;
+    await withNodes(
+      [omitting(), ...failures.map(({ methods }) => methods)],
+      async (stage) => {
+        const readAt = createReader(stage);
+        assert.deepEqual(await read(stage, 8).catch(() => 'held'), count === 2 ? 'held' : [1, 1]);
+        for (const { down } of failures) down.isDown = true;
+        for (const head of [9, 30]) await assert.rejects(readAt(head), { code: 'unavailable' });
+        for (const { down } of failures) down.isDown = false;
+        if (count === 3) assert.deepEqual(await readAt(40), [1, 1]);
+        else await assert.rejects(readAt(40), { code: 'inconsistent' });
+      },
+      options,
+    );
+  });
+
+/** Blocks whose traces add up to this much of the 100 gas that each block used. */
+const using = (methods: Methods, tracedGas: () => number): Methods => {
+  const spent =
+    (method: string): Method =>
+    (params) => {
+      const block = methods[method]?.(params);
+      return block && { ...block, gasUsed: '0x64' };
+    };
+  return {
+    ...methods,
+    eth_getBlockByNumber: spent('eth_getBlockByNumber'),
+    eth_getBlockByHash: spent('eth_getBlockByHash'),
+    [TRACE]: (params) => {
+      const traces = methods[TRACE]?.(params);
+      const gasUsed = `0x${(tracedGas() / 2).toString(16)}`;
+      return Array.isArray(traces)
+        ? traces.map((trace) => ({ ...trace, result: { ...trace.result, gasUsed } }))
+        : traces;
+    },
+  };
+};
+
+test('traces with too little gas are used if several nodes agree on them', () => {
+  let gas = 100;
+  const node = () => using(complete(), () => gas);
+  return withNodes([node(), node()], async (stage) => {
+    for (let count = 0; count < 20; count += 1) await read(stage);
+    gas = 60;
+    assert.deepEqual(await read(stage), [1, 1]);
+    assert.equal(stage.nodes.status()[0]?.disproved.count, 0);
+  });
+});
+
+test('a lone node whose traces have too little gas is not believed when the head has moved on', () => {
+  let gas = 100;
+  return withNodes([using(complete(), () => gas), blind()], async (stage) => {
+    for (let count = 0; count < 20; count += 1) await read(stage);
+    const readAt = createReader(stage);
+    gas = 60;
+    const refused = { code: 'inconsistent', message: /add up to 60 gas of 100, .* restart Chainbell/ };
+    for (const head of [9, 30]) await assert.rejects(readAt(head), refused);
+  });
+});
+
 test('traces with too little gas are refused once the check has held, and never before', () => {
   const header = parseHeader(makeNodeBlock(7).block);
   const bundle = (traced: bigint) => ({
     ...{ header, transactions: [], proved: true, traced: true },
     gas: { used: 100n, traced },
   });
+  const node = { name: 'node', isConfirmed: false };
   const observed = createGasCheck();
-  for (let count = 0; count < 20; count += 1) observed.check(bundle(100n), 'node');
-  assert.throws(() => observed.check(bundle(99n), 'node'), {
+  for (let count = 0; count < 20; count += 1) observed.check(bundle(100n), node);
+  assert.throws(() => observed.check(bundle(99n), node), {
     code: 'inconsistent',
     message: /add up to 99 gas of 100/,
   });
   const odd = createGasCheck();
-  odd.check(bundle(100n), 'node');
-  odd.check(bundle(50n), 'node');
-  for (let count = 0; count < 30; count += 1) odd.check(bundle(100n), 'node');
-  odd.check(bundle(50n), 'node');
+  odd.check(bundle(100n), node);
+  odd.check(bundle(50n), node);
+  for (let count = 0; count < 30; count += 1) odd.check(bundle(100n), node);
+  odd.check(bundle(50n), node);
+  observed.check(bundle(99n), { ...node, isConfirmed: true });
+  observed.check(bundle(99n), node);
 });
