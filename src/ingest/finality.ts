@@ -14,7 +14,7 @@ type FinalityOptions = {
   nodes: Pick<ChainNodes, 'finalized' | 'corroborated'>;
   clock: Clock;
   metrics: Pick<Metrics, 'chainBlockNumber'>;
-  /** Blocks this deep below the tip are final where the nodes have no `finalized` tag. */
+  /** Blocks this deep below the tip are final as long as no quorum of the nodes has named a `finalized` block. */
   finalityDepth: number;
 };
 
@@ -45,25 +45,32 @@ export function createFinality({
 }: FinalityOptions): Finality {
   let [askedMs, refreshedMs] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
   let finalizedNumber = 0;
-
-  /** Whether a quorum of the nodes has the stored block at this height, or the parent of the first stored one. */
-  async function isStored({ number, hash }: Finalized, signal: AbortSignal): Promise<boolean> {
-    const known = await findKnownHash(database, number);
-    return known !== undefined && known === (hash ?? (await nodes.corroborated(number, signal))?.hash);
-  }
+  /** Whether a quorum has named a final block since the start. */
+  let hasTag = false;
 
   /**
-   * The final block never moves back, even if a node's tag does, and is always a stored block. If the tagged block
-   * is not stored yet, `finalityDepth` below the tip is a safe substitute, because it is older than the tagged block.
+   * The newest block that is final by what the nodes name, or 0. A block that they tag must be stored; `finalityDepth` below the
+   * tip is a safe substitute for one that is newer than the tip. If the nodes have no tag, the depth decides. It doesn't if the
+   * tag is only missing at the moment, and finalizes nothing above the tag of a node that has one.
    */
+  async function findFinal(named: Finalized | undefined, tip: BlockId, signal: AbortSignal): Promise<number> {
+    const deep = { number: tip.number - finalityDepth, hash: undefined };
+    if (named === undefined || named.byFew === true)
+      return hasTag ? 0 : Math.min(deep.number, named?.number ?? deep.number);
+    hasTag = true;
+    const { number, hash } = named.number > tip.number ? deep : named;
+    const known = await findKnownHash(database, number);
+    const isStored =
+      known !== undefined && known === (hash ?? (await nodes.corroborated(number, signal))?.hash);
+    return isStored ? number : 0;
+  }
+
+  /** The final block never moves back, even if a node's tag does. */
   async function refresh(tip: BlockId, signal: AbortSignal, patienceMs?: number): Promise<void> {
     const nowMs = clock.steadyMs();
     if (nowMs - refreshedMs < REFRESH_MS) return;
     askedMs = nowMs;
-    const tagged = await nodes.finalized(signal, patienceMs);
-    const deep = { number: tip.number - finalityDepth, hash: undefined };
-    const named = tagged === undefined || tagged.number > tip.number ? deep : tagged;
-    const found = tagged === undefined || (await isStored(named, signal)) ? named.number : 0;
+    const found = await findFinal(await nodes.finalized(signal, patienceMs), tip, signal);
     // Another process may have found a newer one while this process stood by.
     const stored = (await findChain(database))?.finalizedNumber ?? 0;
     finalizedNumber = Math.max(finalizedNumber, stored, found);

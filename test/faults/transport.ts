@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { findChain } from '../../src/store/blocks/blocks.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { farAhead } from './spoil.ts';
@@ -250,14 +251,26 @@ export const transportStories: readonly Story[] = [
     name: 'a head far ahead in the answer about the final block, and then a reorg',
     isPolled: true,
     chain: { finalityDepth: 3 },
-    async tell({ chain, nodes: [node], payUntil, settled, service, oracle }) {
-      node.inject({
-        answer: async (call, ask) =>
-          call.params[0] === 'finalized' ? { result: null } : farAhead.answer?.(call, ask),
+    async tell(stage) {
+      const { chain, payBlock, payUntil, settled, oracle } = stage;
+      const [node] = stage.nodes;
+      const untagged: NodeFault['answer'] = async (call) =>
+        call.params[0] === 'finalized' ? { result: null } : undefined;
+      const finalNumber = async () => (await findChain(stage.service.database))?.finalizedNumber ?? 0;
+      // A process that has seen the tag doesn't use the depth.
+      await stage.service.stop();
+      node.inject({ answer: untagged });
+      await stage.restart();
+      await payBlock();
+      await settled();
+      const before = await waitUntil(async () => {
+        const number = await finalNumber();
+        return number > 0 && number;
       });
-      const isAsked = async () =>
-        (await service.metric('chainbell_chain_block_number{stage="finalized"}')) > 0;
-      await payUntil(isAsked, 'it to be asked for again');
+      node.inject({
+        answer: async (call, ask) => (await untagged(call, ask)) ?? farAhead.answer?.(call, ask),
+      });
+      await payUntil(async () => (await finalNumber()) > before, 'it to be asked for again');
       node.mend();
       await settled();
       await oracle.look();

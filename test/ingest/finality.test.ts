@@ -16,6 +16,8 @@ const { signal } = new AbortController();
 
 type Chain = {
   tagged: number | undefined;
+  /** Whether too few nodes for a quorum have the tag. */
+  isByFew?: boolean;
   branchOf(number: number): number;
   startBlock?: number;
   headNumber?: number;
@@ -27,7 +29,7 @@ type Chain = {
  */
 async function follow(
   database: Database,
-  { tagged, branchOf, startBlock = 1, headNumber = HEAD }: Chain,
+  { tagged, isByFew = false, branchOf, startBlock = 1, headNumber = HEAD }: Chain,
   until: number,
 ): Promise<number[]> {
   const asked: number[] = [];
@@ -39,7 +41,7 @@ async function follow(
       asked.push(number);
       return headerOf(number, branchOf(number));
     },
-    ...{ finalized: tagged, startBlock },
+    ...{ finalized: tagged, isByFew, startBlock },
   };
   const follower = followMadeUp(database, chain, { clock, finalityDepth: DEPTH });
   while (((await findTip(database))?.number ?? 0) < until) {
@@ -98,6 +100,41 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     clock.advance(10_000);
     await follower.step(signal);
     assert.equal(await readFinal(), 16, 'a clock that was set back does not hold up finality');
+  });
+
+  test('nodes that lack the tag for a moment make no block final, until they name a newer one', async () => {
+    const clock = createTestClock();
+    let tag: number | undefined = 5;
+    const chain = {
+      ...{
+        head: () => headerOf(HEAD),
+        at: (number: number) => headerOf(number),
+        asked: headerOf,
+        startBlock: 1,
+      },
+      get finalized() {
+        return tag;
+      },
+    };
+    const follower = followMadeUp(database(), chain, { clock, finalityDepth: DEPTH });
+    while (((await findTip(database()))?.number ?? 0) < HEAD) await follower.step(signal);
+    const refresh = async () => {
+      clock.advance(10_000);
+      await follower.step(signal);
+      return readFinal();
+    };
+    assert.equal(await refresh(), 5);
+    tag = undefined;
+    assert.deepEqual([await refresh(), await refresh()], [5, 5]);
+    tag = 7;
+    assert.equal(await refresh(), 7);
+  });
+
+  test('without a tag, the depth decides; if only some nodes have one, no block above theirs is final', async () => {
+    await follow(database(), { tagged: 100, isByFew: true, branchOf: () => 0 }, 200);
+    assert.equal(await readFinal(), 100);
+    await follow(database(), { tagged: undefined, branchOf: () => 0 }, HEAD);
+    assert.equal(await readFinal(), HEAD - DEPTH);
   });
 
   test('nodes that do not answer which block is final hold up blocks once in ten seconds', async () => {

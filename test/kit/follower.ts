@@ -18,6 +18,8 @@ type MadeUpChain = {
   /** The block at this height when only its header is checked; the same as `at` by default. */
   asked?(number: number): BlockHeader;
   finalized?: number | undefined;
+  /** Whether the nodes that call a block final are too few for a quorum; false by default. */
+  isByFew?: boolean;
   /** The number of nodes; 1 by default. */
   nodeCount?: number;
   /** 1 by default. */
@@ -77,7 +79,9 @@ export function followMadeUp(
       typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,
     ask: () => Promise.reject(new Error('this follower reads no contracts')),
     finalized: async () =>
-      chain.finalized === undefined ? undefined : { number: chain.finalized, hash: undefined },
+      chain.finalized === undefined
+        ? undefined
+        : { number: chain.finalized, hash: undefined, ...(chain.isByFew === true && { byFew: true }) },
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,

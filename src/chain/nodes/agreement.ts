@@ -11,8 +11,11 @@ import { mostNamed } from './head-votes.ts';
 import { isOverdue, type Node } from './node.ts';
 import type { ChainIdentity } from './probe.ts';
 
-/** The newest height that a quorum calls final. It has a hash if the quorum names the same block. */
-export type Finalized = { number: number; hash: Hash | undefined };
+/**
+ * The newest height that a quorum calls final. It has a hash if the quorum names the same block. `byFew`: too few nodes support the
+ * tag for a quorum, and this is the lowest height that one of them calls final.
+ */
+export type Finalized = { number: number; hash: Hash | undefined; byFew?: true };
 
 const silence = new Fault('unavailable', 'no answer');
 
@@ -73,9 +76,10 @@ export async function agreeOnGenesis(
 }
 
 /**
- * The newest block that a quorum calls final. Undefined if too few nodes support the `finalized` tag; `ask`
- * returns undefined for a node that doesn't support it. `patienceMs`: how long it waits for a quorum.
- * @throws Fault `unavailable` if too few of the nodes that may support the tag answer
+ * The newest block that a quorum calls final, or the lowest one that a node names if too few nodes support the `finalized`
+ * tag. Undefined if none names one; `ask` returns undefined for a node that doesn't support the tag. `patienceMs`: how long it
+ * waits for a quorum.
+ * @throws Fault `unavailable` if too few nodes answer
  */
 export async function agreeOnFinalized(
   { nodes, quorum, clock, ask }: Options<BlockHeader | undefined>,
@@ -92,7 +96,9 @@ export async function agreeOnFinalized(
     const faults = answers.filter((answer) => answer instanceof Fault);
     const headers = answers.flatMap((answer) => (answer instanceof Fault ? [] : (answer ?? [])));
     const lackingCount = answers.length - faults.length - headers.length;
-    return { faults, headers, isLacking: voters.length - lackingCount < needed };
+    // As many must answer as blocks need, because a single node may lack the tag for a moment.
+    const isLacking = voters.length - lackingCount < needed && headers.length + lackingCount >= needed;
+    return { faults, headers, isLacking };
   };
   const atLeast = {
     ms: patienceMs,
@@ -104,12 +110,14 @@ export async function agreeOnFinalized(
   const { faults, headers, isLacking } = readAnswers(
     await gather({ clock, signal, voters, ask, ms: FINALIZED_MS_MAX, atLeast }),
   );
-  const lowest = headers.sort((one, other) => other.number - one.number)[needed - 1];
-  if (lowest !== undefined) {
-    const sameCount = headers.filter(({ hash }) => hash === lowest.hash).length;
-    return { number: lowest.number, hash: sameCount >= needed ? lowest.hash : undefined };
+  headers.sort((one, other) => other.number - one.number);
+  const agreed = headers[needed - 1];
+  if (agreed !== undefined) {
+    const sameCount = headers.filter(({ hash }) => hash === agreed.hash).length;
+    return { number: agreed.number, hash: sameCount >= needed ? agreed.hash : undefined };
   }
-  if (isLacking) return undefined;
+  const lowest = headers.at(-1);
+  if (isLacking) return lowest && { number: lowest.number, hash: undefined, byFew: true };
   const why = faults.length === 0 ? 'no answer in time' : faults.map(messageOf).join('; ');
   throw new Fault('unavailable', `too few nodes say what is final: ${why}`);
 }

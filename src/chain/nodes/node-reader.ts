@@ -37,7 +37,7 @@ export type NodeReader = {
   head(node: Node, signal: AbortSignal): Promise<BlockHeader>;
   /** One header. Undefined if the node doesn't know the block. */
   header(node: Node, reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
-  /** The block that the node calls finalized. Undefined if it doesn't support the tag. */
+  /** The block that the node calls finalized. Undefined if it names none, or has never named one and answers with an error. */
   finalized(node: Node, signal: AbortSignal): Promise<BlockHeader | undefined>;
   identity(node: Node, signal: AbortSignal): Promise<ChainIdentity>;
   /** The identity that every node must have. The genesis hash is undefined until `pin`. */
@@ -102,11 +102,15 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
         );
       }),
     finalized: (node, signal) =>
-      read(node, signal, async (rpc, { finalizedTag }) => {
-        if (!finalizedTag) return undefined;
+      read(node, signal, async (rpc, capabilities) => {
         const call = { method: 'eth_getBlockByNumber', params: ['finalized', false] };
-        const json = resultOf(rpc, call.method, (await rpc.batch([call], signal))[0]);
-        return json === null ? undefined : parse(rpc.name, json);
+        const [answer] = await rpc.batch([call], signal);
+        // The probe may have met a node that knew no final block yet, so each request decides.
+        if (answer?.ok !== true && !capabilities.finalizedTag) return undefined;
+        const json = resultOf(rpc, call.method, answer);
+        if (json === null) return undefined;
+        capabilities.finalizedTag = true;
+        return parse(rpc.name, json);
       }),
     identity: (node, signal) =>
       attempt(node, clock, signal, () => readIdentity(rpcFor(node), pinned, signal)),

@@ -101,8 +101,8 @@ export type ChainNodes = {
     signal: AbortSignal,
   ): Promise<T>;
   /**
-   * The newest height that a quorum reports as finalized, with the hash if its nodes name the same block.
-   * Undefined if too few nodes support the `finalized` tag. `patienceMs`: how long it waits for a quorum; 3 s unless given.
+   * The newest height that a quorum reports as finalized, with the hash if its nodes name the same block. `byFew` if too few
+   * nodes support the `finalized` tag; undefined if none does. `patienceMs`: how long it waits for a quorum; 3 s unless given.
    */
   finalized(signal: AbortSignal, patienceMs?: number): Promise<Finalized | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */

@@ -6,6 +6,7 @@ import {
   chainMethods,
   HttpRefusal,
   type Method,
+  type Methods,
   makeHash,
   makeNodeBlock,
   RpcError,
@@ -13,6 +14,7 @@ import {
   SECRET_PATH,
   traceMethod,
 } from '../../kit/scripted-node.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 const { signal } = new AbortController();
 const headHash = makeHash(0, 9, 0);
@@ -295,18 +297,65 @@ test('dead nodes have no vote: without a quorum of live nodes there is no head, 
     assert.equal((await nodes.head(signal)).number, 9, 'nodes that rest are asked where a quorum needs them');
   }));
 
+/** A node that answers this to a request of the final block. */
+const naming = (answer: () => unknown): Methods => {
+  const { eth_getBlockByNumber, ...others } = complete();
+  const byTag: Method = (params) => (params[0] === 'finalized' ? answer() : eth_getBlockByNumber?.(params));
+  return { ...others, eth_getBlockByNumber: byTag };
+};
+const tagged = () => blocks[4]?.block;
+const refusing = () => {
+  throw new RpcError(-32_000, 'finalized block not found');
+};
+const final = { number: 4, hash: makeHash(0, 4, 0) };
+
 test('the final block is the block of the finalized tag, and unknown if the node lacks the tag', async () => {
-  const byTag: Method = ([reference]) => {
-    const found = reference === 'finalized' ? blocks[4] : reference === 'latest' ? blocks.at(-1) : undefined;
-    return found?.block ?? null;
-  };
-  await withNodes([{ ...complete(), eth_getBlockByNumber: byTag }], async ({ nodes }) => {
-    assert.deepEqual(await nodes.finalized(signal), { number: 4, hash: makeHash(0, 4, 0) });
+  await withNodes([naming(tagged)], async ({ nodes }) => {
+    assert.deepEqual(await nodes.finalized(signal), final);
   });
-  await withNodes([complete()], async ({ nodes }) => {
-    assert.equal(await nodes.finalized(signal), undefined);
-  });
+  for (const lacking of [() => null, refusing])
+    await withNodes([naming(lacking)], async ({ nodes }) => {
+      for (let count = 0; count < 2; count += 1) assert.equal(await nodes.finalized(signal), undefined);
+    });
 });
+
+test('a node that lacked the finalized tag when it was probed is asked again', async () => {
+  for (const lacking of [() => null, refusing]) {
+    let answer: () => unknown = lacking;
+    await withNodes([naming(() => answer())], async ({ nodes }) => {
+      await nodes.head(signal);
+      assert.equal(nodes.status()[0]?.capabilities?.finalizedTag, false);
+      answer = tagged;
+      assert.deepEqual(await nodes.finalized(signal), final);
+      assert.equal(nodes.status()[0]?.capabilities?.finalizedTag, true);
+      answer = refusing;
+      await assert.rejects(nodes.finalized(signal), { code: 'unavailable' });
+    });
+  }
+});
+
+test('if too few nodes have the finalized tag, the block that one of them names is known', () =>
+  withNodes([naming(tagged), complete()], async ({ nodes }) => {
+    assert.deepEqual(await nodes.finalized(signal), { number: 4, hash: undefined, byFew: true });
+  }));
+
+test('one of three nodes without the finalized tag does not speak for the others while they owe their heads', () =>
+  withNodes([complete(), naming(tagged), naming(tagged)], async ({ nodes, scripted, clock }) => {
+    await nodes.head(signal);
+    await waitUntil(() => nodes.status().every(({ vote }) => vote !== undefined));
+    for (const node of scripted.slice(1)) node.setHttp('hang');
+    let isDone = false;
+    const end = () => {
+      isDone = true;
+    };
+    nodes.head(signal).then(end, end);
+    await waitUntil(() => {
+      for (const ms of clock.waits()) clock.advance(ms);
+      return isDone;
+    });
+    clock.advance(1_000);
+    await assert.rejects(nodes.finalized(signal), { code: 'unavailable', message: /too few nodes/ });
+  }));
 
 test('faults, status and metrics name nodes without their paths', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, metrics }) => {
