@@ -78,7 +78,7 @@ export function planAll(database: Database): { plans: string[]; database: Databa
   return { plans, database: planned };
 }
 
-/** Executes the statement, and returns how many rows it reads from this table and its partitions. */
+/** Executes the statement, and returns how many rows it reads from this table and its partitions, including those that don't match. */
 export async function countRead(db: Db, { text, values }: Sql, table: string): Promise<number> {
   type Node = { [name: string]: unknown; Plans?: Node[] };
   const [row] = await db.query<{ 'QUERY PLAN': { Plan: Node }[] }>({
@@ -89,5 +89,13 @@ export async function countRead(db: Db, { text, values }: Sql, table: string): P
   return (row?.['QUERY PLAN'] ?? [])
     .flatMap(({ Plan }) => nodesOf(Plan))
     .filter((node) => String(node['Relation Name']).startsWith(table))
-    .reduce((sum, node) => sum + Number(node['Actual Rows']) * Number(node['Actual Loops']), 0);
+    .map((node) => {
+      const rows = [
+        node['Actual Rows'],
+        node['Rows Removed by Filter'],
+        node['Rows Removed by Index Recheck'],
+      ];
+      return rows.reduce((sum: number, count) => sum + Number(count ?? 0), 0) * Number(node['Actual Loops']);
+    })
+    .reduce((sum, count) => sum + count, 0);
 }

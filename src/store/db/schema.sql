@@ -351,6 +351,7 @@ create table notification (
 CREATE INDEX notification_block ON ONLY public.notification USING brin (block_number) WITH (autosummarize='on');
 CREATE INDEX notification_created ON ONLY public.notification USING brin (created_at) WITH (autosummarize='on');
 CREATE INDEX notification_id ON ONLY public.notification USING btree (shard_id, id);
+CREATE INDEX notification_order ON ONLY public.notification USING brin (((id + 0))) WITH (pages_per_range='32', autosummarize='on');
 CREATE INDEX notification_record ON ONLY public.notification USING btree (watched_address_id, shard_id, id);
 CREATE INDEX notification_transaction ON ONLY public.notification USING btree (substr(tx_hash, 29));
 comment on table notification is 'Transfers of watched addresses. Partitioned by time of creation';

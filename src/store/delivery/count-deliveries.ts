@@ -26,8 +26,13 @@ import { isInShards, watcherOf } from './shards.ts';
 const STATISTICS_LOCK = 0x6362_0009;
 /** Ids of one transaction, which takes some tenths of a second on a server. All other statements of an embedded database wait for it. */
 const BATCH_IDS = { postgres: 10_000, embedded: 250 };
-/** How often the index of the ids is brought up to date in an embedded database. */
+/** How often these indexes are brought up to date in an embedded database. */
 const SUMMARIZED_IDS = 2_000;
+const BRIN_INDEXES = raw(
+  ['delivery_attempt_order', 'notification_order', 'notification_block', 'notification_created']
+    .map((name) => `'${name}'::regclass`)
+    .join(', '),
+);
 const IDLE_MS = 5_000;
 /** How soon to look again for attempts that wait for other transactions. */
 const PENDING_MS = 250;
@@ -62,11 +67,12 @@ export function createDeliveryCount({
   let nextMs = IDLE_MS;
   let summarizedId = 0;
 
-  /** On a server autovacuum does this. Without it, each step would read the whole table. */
+  /** On a server autovacuum does this. Without it, each step would read all attempts, and the log all notifications for a range. */
   async function summarize(safeId: number): Promise<void> {
     if (database.kind !== 'embedded' || safeId - summarizedId < SUMMARIZED_IDS) return;
     await database.query(sql`
-      select brin_summarize_new_values(inhrelid) from pg_inherits where inhparent = 'delivery_attempt_order'::regclass`);
+      select brin_summarize_new_values(inhrelid) from pg_inherits
+      where inhparent in (${BRIN_INDEXES})`);
     summarizedId = safeId;
   }
 

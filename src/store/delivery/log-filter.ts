@@ -5,7 +5,7 @@ import { type Address, type Hash, toBytes } from '../../core/hex.ts';
 import { type NotificationState, type StoredStatus, statusRules } from '../../domain/delivery-status.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { raw, type Sql, sql } from '../db/sql.ts';
 import type { NotificationType } from './due.ts';
 import { isTransferMessage } from './message-kind.ts';
 import { isOfTransaction } from './notification-rows.ts';
@@ -46,32 +46,33 @@ export async function toShardFilter(db: Db, filter: LogFilter): Promise<ShardFil
   return { ...rest, laneIds: rows.map(({ id }) => id) };
 }
 
-/** Conditions on rows `n` of a page. */
-export function innerConditions({ hash, from, until, fromBlock, toBlock }: LogFilter): Sql[] {
-  const conditions: Sql[] = [];
-  if (hash !== undefined) conditions.push(isOfTransaction(sql`${toBytes(hash)}::bytea`));
-  if (from !== undefined) conditions.push(sql`n.created_at >= ${from}`);
-  if (until !== undefined) conditions.push(sql`n.created_at < ${until}`);
-  if (fromBlock !== undefined) conditions.push(sql`n.block_number >= ${fromBlock}`);
-  if (toBlock !== undefined) conditions.push(sql`n.block_number <= ${toBlock}`);
-  return conditions;
-}
+/** Conditions on rows `n` of a page that have an index in which few rows fulfill them. */
+export const innerConditions = ({ hash }: LogFilter): Sql[] =>
+  hash === undefined ? [] : [isOfTransaction(sql`${toBytes(hash)}::bytea`)];
 
 /** Conditions on the examined rows `n` of a page. `shardId`: a constant if they have the same, so that Citus asks only that shard. */
 export const outerConditions = (filter: ShardFilter, shardId = sql`n.shard_id`): Sql[] =>
   listOuter(filter, shardId).map(({ is }) => is);
 
-/** The columns of the view that those conditions need. */
-export const outerColumns = (filter: LogFilter): string[] =>
-  listOuter(filter, sql`n.shard_id`).flatMap(({ of }) => of);
+/** The columns of examined rows `n` of the view: only those that are needed, because the view joins a table for some of them. */
+export function examinedColumns(filter: LogFilter): Sql {
+  const needed = listOuter(filter, sql`n.shard_id`).flatMap(({ of }) => of);
+  const names = new Set(['shard_id', 'id', ...needed]);
+  return raw([...names].map((name) => `n.${name}`).join(', '));
+}
 
 /** A condition on examined rows `n`, and the columns of the view that it needs. */
 type OuterCondition = { is: Sql; of: string[] };
 
 function listOuter(filter: ShardFilter, shardId: Sql): OuterCondition[] {
   const { state, type, status, token, minAmount, maxAmount, direction, origin, lastAnswer } = filter;
+  const { from, until, fromBlock, toBlock } = filter;
   const conditions: OuterCondition[] = [];
   const add = (is: Sql, ...of: string[]) => conditions.push({ is, of });
+  if (from !== undefined) add(sql`n.created_at >= ${from}`, 'created_at');
+  if (until !== undefined) add(sql`n.created_at < ${until}`, 'created_at');
+  if (fromBlock !== undefined) add(sql`n.block_number >= ${fromBlock}`, 'block_number');
+  if (toBlock !== undefined) add(sql`n.block_number <= ${toBlock}`, 'block_number');
   if (state !== undefined) add(sql`n.state = ${state}`, 'state');
   if (type !== undefined)
     add(type === 'TOKEN_TRANSFER' ? sql`n.kind = 'token'` : sql`n.kind <> 'token'`, 'kind');

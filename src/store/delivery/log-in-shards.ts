@@ -8,6 +8,7 @@ import { readJsonOfEach, recordsOf, rowsFrom } from '../db/shard-rows.ts';
 import { raw, type Sql, sql } from '../db/sql.ts';
 import { all, innerConditions, type LogFilter, outerConditions, toShardFilter } from './log-filter.ts';
 import { isPendingOnly, queueCondition } from './log-pending.ts';
+import { inRange } from './log-range.ts';
 import { isOfTransactions, readStatuses, storedColumns, watchesOf } from './notification-rows.ts';
 import { isInShards, type ShardKey } from './shards.ts';
 
@@ -19,32 +20,32 @@ type Page = { order: 'newest first' | 'oldest first'; after: number | undefined;
 export async function findInShards(
   db: Db,
   filter: LogFilter,
-  { isOwn, order, after, limit, examinedMax }: Page & { isOwn: Sql; examinedMax: number },
+  { isOwn, order, after: given, limit, examinedMax }: Page & { isOwn: Sql; examinedMax: number },
 ): Promise<Matches> {
-  const pending = isPendingOnly(filter) ? queueCondition(filter) : undefined;
   const isDown = order === 'newest first';
   const direction = isDown ? sql`desc` : sql`asc`;
-  const isAfter = after === undefined ? sql`true` : isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`;
-  const { recordIds } = filter;
-  const isOfRecord =
-    recordIds === undefined ? sql`true` : sql`n.watched_address_id = any(${listOf(recordIds)}::uuid[])`;
-  const isExamined = all([
-    isOwn,
-    isAfter,
-    isOfRecord,
-    ...(pending === undefined ? innerConditions(filter) : []),
-  ]);
-  const examined = await db.query<KeyRow>(sql`
-    select n.shard_id, n.id from ${pending === undefined ? sql`notification n` : sql`queue n`}
-    where ${isExamined} and ${pending ?? sql`true`} order by n.id ${direction} limit ${examinedMax}`);
   const shardFilter = await toShardFilter(db, filter);
   const conditionsIn = (shardId: Sql) => [
     ...innerConditions(filter),
     ...outerConditions(shardFilter, shardId),
   ];
-  const found = await filterKeys(db, examined, { conditionsIn, direction, limit });
-  const last = examined.length < examinedMax ? undefined : examined.at(-1)?.id;
-  return { keys: found, next: found.length === limit ? found.at(-1)?.id : last };
+  const examine = async (source: Sql, conditions: readonly Sql[], after: number | undefined) => {
+    const isAfter = after === undefined ? sql`true` : isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`;
+    const examined = await db.query<KeyRow>(sql`
+      select n.shard_id, n.id from ${source} n where ${all([isOwn, isAfter, ...conditions])}
+      order by n.id ${direction} limit ${examinedMax}`);
+    const keys = await filterKeys(db, examined, { conditionsIn, direction, limit });
+    return { keys, last: examined.length < examinedMax ? undefined : examined.at(-1)?.id };
+  };
+  if (isPendingOnly(filter)) {
+    const { keys, last } = await examine(sql`queue`, [queueCondition(filter) ?? sql`true`], given);
+    return { keys, next: keys.length === limit ? keys.at(-1)?.id : last };
+  }
+  const { recordIds } = filter;
+  const conditions = innerConditions(filter);
+  if (recordIds !== undefined) conditions.push(sql`n.watched_address_id = any(${listOf(recordIds)}::uuid[])`);
+  const start = { order, after: given, limit, stepIds: examinedMax, isOwn };
+  return inRange(db, filter, start, (after) => examine(sql`notification`, conditions, after));
 }
 
 async function filterKeys(

@@ -4,10 +4,11 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
-import { type Sql, sql } from '../db/sql.ts';
+import { sql } from '../db/sql.ts';
 import {
   countPages,
   examinedMaxOf,
+  findExamined,
   findMatches,
   type LoggedNotification,
   type LogPage,
@@ -15,9 +16,10 @@ import {
   type MatchCount,
   readLogged,
 } from './log.ts';
-import { all, innerConditions, type LogFilter, outerConditions } from './log-filter.ts';
+import { all, examinedColumns, innerConditions, type LogFilter, outerConditions } from './log-filter.ts';
 import { findInShards } from './log-in-shards.ts';
 import { findPending, isPendingOnly } from './log-pending.ts';
+import { hasRange, type Span, skipToRange } from './log-range.ts';
 import { type ShardKey, shardsOfWatcher, watcherOf } from './shards.ts';
 
 /** One watcher, or undefined for all of them. */
@@ -59,9 +61,6 @@ export async function findWatcherOfNotification(db: Db, id: number): Promise<num
   return row?.watcher_id;
 }
 
-/** Ids from `low` on and below `high`. */
-type Span = { low: number; high: number };
-
 async function findMatchesOfAll(
   db: Db,
   filter: LogFilter,
@@ -70,10 +69,12 @@ async function findMatchesOfAll(
   const examinedMax = examinedMaxOf(filter);
   if (db.isDistributed === true) return findInShards(db, filter, { ...page, isOwn: sql`true`, examinedMax });
   if (isPendingOnly(filter)) return findPending(db, eachShard, filter, { ...page, examinedMax });
-  if (filter.recordIds !== undefined || filter.hash !== undefined) return findByIndex(db, filter, page);
-  const isDown = page.order === 'newest first';
-  const end = isDown ? { below: Number.MAX_SAFE_INTEGER } : { from: 0 };
-  let edge = page.after ?? beside(await findNearest(db, filter, end), isDown);
+  if (filter.recordIds !== undefined) return findOfRecords(db, filter.recordIds, filter, page);
+  if (filter.hash !== undefined) return findOfTransaction(db, filter, page);
+  const { order, after } = page;
+  const isDown = order === 'newest first';
+  const isKnown = after !== undefined && !hasRange(filter);
+  let edge = isKnown ? after : await findEdge(db, filter, { order, after, stepIds: examinedMax });
   // The first span after the cursor may be empty, because ids have gaps and old rows are deleted.
   for (let time = 0; time < 2 && edge !== undefined; time += 1) {
     const span: Span = isDown
@@ -81,16 +82,11 @@ async function findMatchesOfAll(
       : { low: edge + 1, high: edge + 1 + examinedMax };
     const keys = await findInSpan(db, filter, { ...page, span });
     if (keys.length === page.limit) return { keys, next: keys.at(-1)?.id };
-    edge = beside(await findNearest(db, filter, isDown ? { below: span.low } : { from: span.high }), isDown);
+    const end = isDown ? span.low : span.high - 1;
+    edge = await findEdge(db, filter, { order, after: end, stepIds: examinedMax });
     if (keys.length > 0) return { keys, next: edge };
   }
   return { keys: [], next: edge };
-}
-
-/** The cursor whose next page begins with this id. */
-function beside(id: number | undefined, isDown: boolean): number | undefined {
-  if (id === undefined) return undefined;
-  return isDown ? id + 1 : id - 1;
 }
 
 async function findInSpan(
@@ -99,68 +95,68 @@ async function findInSpan(
   { order, limit, span: { low, high } }: LogPage & { span: Span },
 ): Promise<ShardKey<number>[]> {
   const page = sql`order by n.id ${order === 'newest first' ? sql`desc` : sql`asc`} limit ${limit}`;
-  const conditions = [
-    sql`n.shard_id = s.id`,
-    sql`n.id >= ${low}`,
-    sql`n.id < ${high}`,
-    ...conditionsOf(filter),
-  ];
+  // Otherwise each shard could be looked for in the range's rows of all shards.
+  const fence = hasRange(filter) ? sql`offset 0` : sql``;
   const rows = await db.query<{ shard_id: number; id: number }>(sql`
     select n.shard_id, n.id from ${eachShard} cross join lateral (
-      select n.shard_id, n.id from notification_status n where ${all(conditions)} ${page}) as n
+      select n.shard_id, n.id from (
+        select ${examinedColumns(filter)} from notification_status n
+        where n.shard_id = s.id and n.id >= ${low} and n.id < ${high} ${fence}
+      ) as n where ${all(outerConditions(filter))} ${page}) as n
     ${page}`);
   return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
 }
 
-/** The nearest id outside of a span. */
-async function findNearest(
-  db: Db,
-  filter: LogFilter,
-  edge: { below: number } | { from: number },
-): Promise<number | undefined> {
-  const isBelow = 'below' in edge;
-  const conditions = [
-    isBelow ? sql`n.id < ${edge.below}` : sql`n.id >= ${edge.from}`,
-    ...innerConditions({ ...filter, recordIds: undefined, hash: undefined }),
-  ];
-  const nearest = isBelow ? sql`max(n.id)` : sql`min(n.id)`;
-  // Conditions on times and blocks have indexes over all shards. Without one, the ends of the shards' indexes are read.
-  const [row] = await db.query<{ id: number | null }>(
-    conditions.length > 1
-      ? sql`select ${nearest} as id from notification n where ${all(conditions)}`
-      : sql`
-        select ${nearest} as id from ${eachShard} cross join lateral (
-          select ${nearest} as id from notification n where n.shard_id = s.id and ${all(conditions)}) as n`,
-  );
-  return row?.id ?? undefined;
+type Edge = { order: LogPage['order']; after: number | undefined; stepIds: number };
+
+/** The cursor after which the next ids have a notification, one in the filter's range if it has one. Undefined at the end. */
+async function findEdge(db: Db, filter: LogFilter, edge: Edge): Promise<number | undefined> {
+  if (hasRange(filter)) return skipToRange(db, filter, edge);
+  const { order, after } = edge;
+  const isDown = order === 'newest first';
+  const nearest = isDown ? sql`max(n.id)` : sql`min(n.id)`;
+  const isAfter = after === undefined ? sql`true` : isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`;
+  const [row] = await db.query<{ id: number | null }>(sql`
+    select ${nearest} as id from ${eachShard} cross join lateral (
+      select ${nearest} as id from notification n where n.shard_id = s.id and ${isAfter}) as n`);
+  const id = row?.id ?? undefined;
+  if (id === undefined) return undefined;
+  return isDown ? id + 1 : id - 1;
 }
 
-/** The matches for a transaction or for watched addresses, which have indexes. */
-async function findByIndex(
+/** The matches for watched addresses. The notifications of each one are in one shard, and an index finds that. */
+async function findOfRecords(
+  db: Db,
+  recordIds: readonly string[],
+  filter: LogFilter,
+  page: LogPage,
+): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
+  const rows = await db.query<{ shard_id: number; id: string }>(sql`
+    select n.shard_id, r.id from unnest(${listOf(recordIds)}::uuid[]) as r (id)
+    cross join lateral (
+      select n.shard_id from notification n where n.watched_address_id = r.id order by n.shard_id limit 1) as n
+    order by r.id limit ${recordIds.length}`);
+  if (rows.length === 0) return { keys: [], next: undefined };
+  const records = rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+  const shards = [...new Set(records.map(({ shardId }) => shardId))];
+  return findExamined(db, { shards, records }, filter, page);
+}
+
+/** The matches for a transaction, of which an index finds the few notifications. */
+async function findOfTransaction(
   db: Db,
   filter: LogFilter,
   { order, after, limit }: LogPage,
 ): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
   const isDown = order === 'newest first';
-  const page = sql`order by n.id ${isDown ? sql`desc` : sql`asc`} limit ${limit}`;
-  const conditions = conditionsOf(filter);
+  const conditions = [...innerConditions(filter), ...outerConditions(filter)];
   if (after !== undefined) conditions.push(isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`);
-  const { recordIds } = filter;
-  const rows = await db.query<{ shard_id: number; id: number }>(
-    recordIds === undefined
-      ? sql`select n.shard_id, n.id from notification_status n where ${all(conditions)} ${page}`
-      : sql`
-        select n.shard_id, n.id from unnest(${listOf(recordIds)}::uuid[]) as r (id)
-        cross join lateral (
-          select n.shard_id, n.id from notification_status n
-          where n.watched_address_id = r.id and ${all(conditions)} ${page}) as n
-        ${page}`,
-  );
+  const rows = await db.query<{ shard_id: number; id: number }>(sql`
+    select n.shard_id, n.id from notification_status n where ${all(conditions)}
+    order by n.id ${isDown ? sql`desc` : sql`asc`} limit ${limit}`);
   const keys = rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
   return { keys, next: keys.length === limit ? keys.at(-1)?.id : undefined };
 }
-
-const conditionsOf = (filter: LogFilter): Sql[] => [...innerConditions(filter), ...outerConditions(filter)];
 
 /** Every shard `s`, with its watcher `w`. */
 const eachShard = sql`watcher w cross join lateral unnest(${shardsOfWatcher}) as s (id)`;

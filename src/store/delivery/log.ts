@@ -6,18 +6,19 @@ import type { NotificationState } from '../../domain/delivery-status.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
-import { raw, type Sql, sql } from '../db/sql.ts';
+import { type Sql, sql } from '../db/sql.ts';
 import type { NotificationType } from './due.ts';
 import {
   all,
+  examinedColumns,
   innerConditions,
   type LogFilter,
   lastAttemptOf,
-  outerColumns,
   outerConditions,
 } from './log-filter.ts';
 import { findInShards, type LogSources, readSources } from './log-in-shards.ts';
 import { findPending, isPendingOnly } from './log-pending.ts';
+import { inRange } from './log-range.ts';
 import {
   type LoggedBlock,
   type LoggedBlockRow,
@@ -148,6 +149,7 @@ export const countMatches = (db: Db, watcherId: number, filter: LogFilter): Prom
 
 /** `isComplete` is false if there are or may be more. */
 export type MatchCount = { count: number; isComplete: boolean };
+/** The notifications of a page, and the cursor of the next one. */
 type Matches = { keys: ShardKey<number>[]; next: number | undefined };
 
 /** Counts the matches of pages, newest first. */
@@ -175,71 +177,83 @@ export async function findKey(db: Db, watcherId: number, id: number): Promise<Sh
   return row && { shardId: row.shard_id, id };
 }
 
-/**
- * The notifications of a page. Each shard examines an equal part of the rows. Beyond the row at which a shard with more rows
- * stopped, the page has nothing, because that shard's next row may come first.
- */
+/** The notifications of a page. */
 export async function findMatches(
   db: Db,
   watcherId: number,
   filter: LogFilter,
-  { order, after, limit }: LogPage,
-): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
-  const isDown = order === 'newest first';
-  const direction = isDown ? sql`desc` : sql`asc`;
+  page: LogPage,
+): Promise<Matches> {
   const shards = await listShards(db, watcherId);
   const examinedMax = examinedMaxOf(filter);
   if (db.isDistributed === true)
-    return findInShards(db, filter, {
-      ...{ isOwn: isInShards(sql`n.shard_id`, shards), order, after, limit, examinedMax },
-    });
+    return findInShards(db, filter, { ...page, isOwn: isInShards(sql`n.shard_id`, shards), examinedMax });
   if (isPendingOnly(filter)) {
     const own = sql`unnest(${listOf(shards)}::bigint[]) as s (id)`;
-    return findPending(db, own, filter, { order, after, limit, examinedMax });
+    return findPending(db, own, filter, { ...page, examinedMax });
   }
-  const partMax = filter.recordIds === undefined ? Math.ceil(examinedMax / shards.length) : examinedMax;
+  const { recordIds } = filter;
+  const records = recordIds === undefined ? undefined : recordKeys(watcherId, recordIds);
+  return findExamined(db, { shards, records }, filter, page);
+}
+
+/** All notifications of the shards, or those of records that are in them. */
+type Examined = { shards: readonly number[]; records: readonly ShardKey<string>[] | undefined };
+
+/**
+ * The notifications of a page. Each shard examines an equal part of the rows. Beyond the row at which a shard with more rows
+ * stopped, the page has nothing, because that shard's next row may come first.
+ */
+export async function findExamined(
+  db: Db,
+  { shards, records }: Examined,
+  filter: LogFilter,
+  { order, after, limit }: LogPage,
+): Promise<Matches> {
+  const isDown = order === 'newest first';
+  const direction = isDown ? sql`desc` : sql`asc`;
+  const examinedMax = examinedMaxOf(filter);
+  const partMax = records === undefined ? Math.ceil(examinedMax / shards.length) : examinedMax;
   const isInside =
     shards.length === 1 ? sql`true` : isDown ? sql`id >= coalesce(last, 0)` : sql`(id <= last) is not false`;
-  const rows = await db.query<{ shard_id: number; id: number | null; last: number | null }>(sql`
-    with examined as materialized (${selectExamined({ watcherId, shards }, filter, { isDown, after, partMax })}),
-    stop as materialized (
-      select ${isDown ? sql`max(last)` : sql`min(last)`} as last from (
-        select ${isDown ? sql`min(id)` : sql`max(id)`} as last from examined
-        ${shards.length === 1 || filter.recordIds !== undefined ? sql`` : sql`group by shard_id`}
-        having count(*) >= ${partMax}) as stopped
-    )
-    select m.shard_id, m.id, stop.last
-    from stop left join lateral (
-      select shard_id, id from examined n where ${all(outerConditions(filter))} and ${isInside}
-      order by id ${direction} limit ${limit}
-    ) m on true
-    order by m.id ${direction}`);
-  const keys = rows.flatMap(({ shard_id: shardId, id }) => (id === null ? [] : [{ shardId, id }]));
-  return { keys, next: keys.length === limit ? keys.at(-1)?.id : (rows[0]?.last ?? undefined) };
+  return inRange(db, filter, { order, after, limit, stepIds: examinedMax }, async (from) => {
+    const rows = await db.query<{ shard_id: number; id: number | null; last: number | null }>(sql`
+      with examined as materialized (${selectExamined({ shards, records }, filter, { isDown, after: from, partMax })}),
+      stop as materialized (
+        select ${isDown ? sql`max(last)` : sql`min(last)`} as last from (
+          select ${isDown ? sql`min(id)` : sql`max(id)`} as last from examined
+          ${shards.length === 1 || records !== undefined ? sql`` : sql`group by shard_id`}
+          having count(*) >= ${partMax}) as stopped
+      )
+      select m.shard_id, m.id, stop.last
+      from stop left join lateral (
+        select shard_id, id from examined n where ${all(outerConditions(filter))} and ${isInside}
+        order by id ${direction} limit ${limit}
+      ) m on true
+      order by m.id ${direction}`);
+    const keys = rows.flatMap(({ shard_id: shardId, id }) => (id === null ? [] : [{ shardId, id }]));
+    return { keys, last: rows[0]?.last ?? undefined };
+  });
 }
 
 /** The rows that a page examines. These conditions use an index; `outerConditions` filters the examined rows. */
 function selectExamined(
-  { watcherId, shards }: { watcherId: number; shards: readonly number[] },
+  { shards, records }: Examined,
   filter: LogFilter,
   { isDown, after, partMax }: { isDown: boolean; after: number | undefined; partMax: number },
 ): Sql {
-  const { recordIds } = filter;
   const direction = isDown ? sql`desc` : sql`asc`;
   const conditions = innerConditions(filter);
   if (after !== undefined) conditions.push(isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`);
   const page = sql`order by id ${direction} limit ${partMax}`;
-  // Only what is needed, because the view joins a table for some of its columns.
-  const names = new Set(['shard_id', 'id', ...outerColumns(filter)]);
-  const examined = raw([...names].map((name) => `n.${name}`).join(', '));
   const select = (shardId: Sql) => sql`
-    select ${examined} from notification_status n where ${all([sql`n.shard_id = ${shardId}`, ...conditions])}`;
-  if (recordIds === undefined) return partsOfShards(shards, select, page);
-  const keys = recordKeys(watcherId, recordIds);
+    select ${examinedColumns(filter)} from notification_status n
+    where ${all([sql`n.shard_id = ${shardId}`, ...conditions])}`;
+  if (records === undefined) return partsOfShards(shards, select, page);
   const ofRecord = shards.length === 1 ? select(sql`${shards[0]}`) : select(sql`r.shard_id`);
   return sql`
     select n.* from unnest(
-      ${listOf(keys.map(({ shardId }) => shardId))}::bigint[], ${listOf(recordIds)}::uuid[]) as r (shard_id, id)
+      ${listOf(records.map(({ shardId }) => shardId))}::bigint[], ${listOf(records.map(({ id }) => id))}::uuid[]) as r (shard_id, id)
     cross join lateral (${ofRecord} and n.watched_address_id = r.id ${page}) n ${page}`;
 }
 

@@ -44,6 +44,7 @@ const calls: Record<string, (database: Database, story: Story) => Promise<unknow
       { origin: 'https://receiver.example' },
       { lastAnswer: 'success' },
       { direction: 'in' },
+      { fromBlock: 1, until: later(1) },
     ] as LogFilter[])
       await log(filter)(database);
   },

@@ -18,6 +18,7 @@ import { createTestClock } from '../../kit/clock.ts';
 import { countAll, countOf } from '../../kit/count.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { emptyDatabase } from '../../kit/empty-tables.ts';
+import { insertNotifications } from '../../kit/many-notifications.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 import {
   type Attempt,
@@ -454,18 +455,21 @@ onEachDatabase(({ database, kind }) => {
     assert.deepEqual(await counts(), [[1], [1]]);
   });
 
-  test('an embedded database, which has no autovacuum, keeps the index of ids up to date', async () => {
+  test('an embedded database, which has no autovacuum, keeps its summaries of ids, blocks and times up to date', async () => {
     const insert = (count: number) =>
       database().query(sql`
         insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
         select 1, n, ${noon}, 1, 'timeout' from generate_series(1, ${count}::int) as n`);
+    const record = await watchAddress(database());
     const unsummarized = async () => {
       const [row] = await database().query<{ count: number }>(sql`
-        select sum(brin_summarize_new_values(inhrelid))::int as count from pg_inherits
-        where inhparent = 'delivery_attempt_order'::regclass`);
+        select sum(brin_summarize_new_values(indexrelid::regclass))::int as count
+        from pg_index i join pg_class c on c.oid = i.indexrelid join pg_am a on a.oid = c.relam
+        where a.amname = 'brin' and c.relkind = 'i'`);
       return row?.count;
     };
     await unsummarized();
+    await insertNotifications(database(), { records: [record], count: 20_000 });
     await insert(6_000);
     const count = countOf(database(), { batchIds: 4_000 });
     for (let round = 0; round < 4; round += 1) await count.step();
