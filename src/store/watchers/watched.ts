@@ -148,8 +148,8 @@ export async function listRecordIds(
 type ChangeOptions = { now: ChangeTime; limits?: Limits; align?: typeof alignNotifications };
 
 /**
- * Changes the fields that the patch contains. If all of them have these values already, `updatedAt` stays. If the URL changes,
- * waiting notifications move to its lane (record-changes.ts). `origin` is the origin of the patch's URL, undefined without one.
+ * Changes the fields that the patch contains. If all of them have these values already, `updatedAt` stays. If the URL gets
+ * another origin, waiting notifications move to its lane (record-changes.ts). `origin` is that of the patch's URL, undefined without one.
  * @throws Fault `conflict` above a limit.
  */
 export async function updateWatchedAddress(
@@ -200,10 +200,10 @@ export async function updateWatchedAddress(
     const record = toRecord(row);
     const change = { from: toPlace(old), to: { laneId: row.lane_id, address: record.address } };
     await noteChanges(tx, watcherId, [change], row);
-    return record;
+    return { record, isMoved: row.lane_id !== old.lane_id };
   });
-  if (updated !== undefined && origin !== undefined) await align(database, watcherId, [id], timeOf(now));
-  return updated;
+  if (updated?.isMoved === true) await align(database, watcherId, [id], timeOf(now));
+  return updated?.record;
 }
 
 /** Deletes the record and cancels its waiting notifications. Returns whether the record existed. */

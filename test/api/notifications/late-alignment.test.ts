@@ -30,7 +30,7 @@ async function createStory(t: TestContext, database: Database, count: number) {
   const slow: Database = {
     ...database,
     async query(statement) {
-      if (/^\s*select n.id from queue n/.test(statement.text)) await gate.promise;
+      if (/with page as materialized \(\s*select id, lane_id/.test(statement.text)) await gate.promise;
       return database.query(statement);
     },
   };
