@@ -17,11 +17,12 @@ import { advanceSequences } from './sequence.ts';
 
 /** Rows that one transaction changes. */
 const ROWS_MAX = 500;
-/** Rows that one query reads, and watched addresses for which the queue is read. */
-const PAGE_ROWS = 10 * ROWS_MAX;
+/** Watched addresses for which the queue is read. */
 const PAGE_RECORDS = 10_000;
-/** Watched addresses of which one query reads notifications. */
-const READ_RECORDS = 100;
+/** Rows that one query reads. More for many watched addresses, because each query is sent the whole list of them. */
+const rowsOfPage = ({ length }: readonly string[]): number => Math.max(5_000, 5 * length);
+/** Notifications of each watched address that one query reads, if there are enough watched addresses for a page. */
+const RECORD_ROWS = 50;
 
 /** Cancels or moves the waiting notifications of changed watched addresses. Call it after the transaction that changed them. */
 export async function alignNotifications(
@@ -130,17 +131,18 @@ const isMisplaced = (shardId: number, laneId: Sql, recordId: Sql): Sql => sql`
 const upTo = (rows: number): Sql => sql`limit (select ${rows}::bigint)`;
 
 async function* readQueue(db: Db, { shardId, recordIds }: Search): Pages {
+  const limit = rowsOfPage(recordIds);
   for (let after = -1; ; ) {
     const rows = await db.query<{ id: number; is_last: boolean }>(sql`
       with page as materialized (
         select id, lane_id, watched_address_id from queue where shard_id = ${shardId} and id > ${after}
-        order by id ${upTo(PAGE_ROWS)}
+        order by id ${upTo(limit)}
       )
       select n.id, false as is_last from page n
       where n.watched_address_id = any(${listOf(recordIds)}::uuid[])
         and ${isMisplaced(shardId, sql`n.lane_id`, sql`n.watched_address_id`)}
       union all
-      select max(id), true from page having count(*) = ${PAGE_ROWS}
+      select max(id), true from page having count(*) = ${limit}
       order by is_last, id`);
     const ids = rows.flatMap(({ id, is_last }) => (is_last ? [] : id));
     const last = rows.at(-1);
@@ -152,9 +154,11 @@ async function* readQueue(db: Db, { shardId, recordIds }: Search): Pages {
 
 /** Reads an equal number of notifications of each of some watched addresses, until there are no more of it. */
 async function* readRecords(db: Db, { shardId, recordIds }: Search): Pages {
+  const rowsMax = rowsOfPage(recordIds);
+  const recordsMax = Math.floor(rowsMax / RECORD_ROWS);
   for (let left = recordIds.map((id) => ({ id, after: -1 })); ; ) {
-    const records = left.slice(0, READ_RECORDS);
-    const limit = Math.floor(PAGE_ROWS / records.length);
+    const records = left.slice(0, recordsMax);
+    const limit = Math.floor(rowsMax / records.length);
     // A scalar subquery probes the index for each row, where a join could read the whole queue. With an array, only the index of watched
     // addresses has the order. Otherwise the planner may go through all notifications of the shard in the order of their ids.
     const laneId = sql`(select q.lane_id from queue q where q.shard_id = ${shardId} and q.id = n.id)`;
@@ -172,7 +176,7 @@ async function* readRecords(db: Db, { shardId, recordIds }: Search): Pages {
     const further = [...Map.groupBy(rows, ({ record_id }) => record_id)].flatMap(([id, own]) =>
       own.length < limit ? [] : own.slice(-1).map((last) => ({ id, after: last.id })),
     );
-    left = [...further, ...left.slice(READ_RECORDS)];
+    left = [...further, ...left.slice(recordsMax)];
     if (left.length === 0) return ids;
     yield ids;
   }
