@@ -2,7 +2,7 @@
  * Reads a node's answers within limits, because the node decides what it sends: of each answer, of all that are under way, and of the
  * time and memory that its values take when they are parsed.
  */
-import { createValueCounter } from '../../core/json-values.ts';
+import { createStringCutter, createValueCounter } from '../../core/json-values.ts';
 
 const MEBIBYTE = 1024 * 1024;
 
@@ -11,13 +11,21 @@ const UNDER_WAY_BYTES_MAX = 512 * MEBIBYTE;
 /** Up to this size, the values of an answer don't matter: 128 KiB of `[],` hold the event loop for 0.04 s, and of `[` for 0.15 s. */
 const UNCOUNTED_BYTES_MAX = 128 * 1024;
 /**
- * Traces list each call's place in the tree as numbers: 1,024 for the deepest call. Beyond this size, a number counts like any
- * other value, because it needs four times the memory of its text.
+ * Traces list each call's place in the tree as numbers: 1,024 for the deepest call. So many hold the event loop for a second when the
+ * calls are read.
  */
-const CHEAP_NUMBERS_BYTES_MAX = 16 * MEBIBYTE;
+const NUMBERS_MAX = 8 * 1024 * 1024;
 const NUMBER_BYTES_MIN = 2;
+/**
+ * Traces repeat the input of each call, so a cheap transaction can make them gigabytes long. Chainbell needs no more of a string in a
+ * trace than a hash or the beginning of an error.
+ */
+const TRACE_STRING_BYTES_MAX = 512;
+/** A node in the same network (1 Gbit/s) sends so much of a trace in the 30 s after which a request fails. */
+const READ_BYTES_MAX = 4 * 1024 * MEBIBYTE;
 
 type Allowance = {
+  /** Bytes that are kept. */
   bytesMax: number;
   /** With fewer bytes than this per value, as in `[[],[]]`, an answer takes many times the time and memory of its text. */
   valueBytesMin: number;
@@ -35,6 +43,7 @@ const QUANTITY_BYTES_MAX = 128 * 1024;
 
 const BLOCK_METHOD = /^eth_getBlockBy/;
 const BULKY_METHOD = /^eth_get(Block|Transaction)Receipt|trace/;
+const TRACE_METHOD = /trace/;
 const QUANTITY_METHOD = /^(eth_(chainId|blockNumber|getBalance)|web3_clientVersion)$/;
 
 /** Thrown while an answer is read. */
@@ -42,7 +51,7 @@ export class TooLarge extends Error {}
 
 type Call = { method: string; params: readonly unknown[] };
 
-/** Called with the size of each piece of an answer as it arrives. */
+/** Called with the size of each piece of an answer as it arrives, without the part of a trace that isn't kept. */
 export type OnBytes = (bytes: number) => void;
 
 /** Reads the answers of one node. */
@@ -51,14 +60,18 @@ type AnswerReader = (
   options: { calls: readonly Call[]; onBytes: OnBytes },
 ) => Promise<string>;
 
-/** @returns a reader that throws TooLarge, and then reads no further */
+/**
+ * @returns a reader that throws TooLarge, and then reads no further. In an answer that has only traces, it keeps only the beginning
+ * of long strings.
+ */
 export function createAnswerReader(): AnswerReader {
   let underWay = 0;
   return async (answer, { calls, onBytes }) => {
     const { bytesMax, valueBytesMin } = allowanceOf(calls);
+    const shorten = calls.every(isTrace) ? createStringCutter(TRACE_STRING_BYTES_MAX) : undefined;
     const pieces: Uint8Array[] = [];
     const count = createValueCounter();
-    let [bytes, counted, numbers, others] = [0, 0, 0, 0];
+    let [readBytes, bytes, counted, numbers, others] = [0, 0, 0, 0, 0];
     const release = () => {
       underWay -= bytes;
       bytes = 0;
@@ -69,7 +82,10 @@ export function createAnswerReader(): AnswerReader {
       throw tooLarge(how);
     };
     try {
-      for await (const piece of answer) {
+      for await (const given of answer) {
+        readBytes += given.length;
+        if (readBytes > READ_BYTES_MAX) refuse(`is larger than ${sizeText(READ_BYTES_MAX)}`);
+        const piece = shorten?.(given) ?? given;
         pieces.push(piece);
         bytes += piece.length;
         underWay += piece.length;
@@ -84,8 +100,8 @@ export function createAnswerReader(): AnswerReader {
           others += values.others;
         }
         counted = pieces.length;
-        const numberBytesMin = bytes > CHEAP_NUMBERS_BYTES_MAX ? valueBytesMin : NUMBER_BYTES_MIN;
-        if (others * valueBytesMin + numbers * numberBytesMin > bytes)
+        if (numbers > NUMBERS_MAX) refuse(`has more than ${NUMBERS_MAX} numbers in lists`);
+        if (others * valueBytesMin + numbers * NUMBER_BYTES_MIN > bytes)
           refuse(`has more than one value in ${valueBytesMin} bytes`);
       }
       return new TextDecoder().decode(Buffer.concat(pieces));
@@ -105,9 +121,10 @@ function allowanceOf(calls: readonly Call[]): Allowance {
 const isBulky = ({ method, params }: Call) =>
   BULKY_METHOD.test(method) || (BLOCK_METHOD.test(method) && params[1] !== false);
 
+const isTrace = ({ method }: Call) => TRACE_METHOD.test(method);
+
 const sizeText = (bytes: number) => (bytes < MEBIBYTE ? `${bytes / 1024} KiB` : `${bytes / MEBIBYTE} MiB`);
 
-/** A contract can make its traces large: each call repeats its input. */
 const tooLarge = (how: string) =>
   new TooLarge(
     `the answer ${how}. If it is a trace, Chainbell goes on without traces with chain.internalTransfers: off`,

@@ -6,6 +6,7 @@ const MEBIBYTE = 1024 * 1024;
 const onBytes = () => {};
 const callsOf = (...methods: string[]) => methods.map((method) => ({ method, params: [] }));
 const ofBlocks = { calls: callsOf('eth_chainId', 'debug_traceBlockByHash'), onBytes };
+const ofTraceBlock = { calls: callsOf('trace_block'), onBytes };
 const ofOthers = { calls: callsOf('eth_chainId', 'eth_call'), onBytes };
 const ofBlock = { calls: [{ method: 'eth_getBlockByNumber', params: ['0x1', true] }], onBytes };
 const ofHeader = { calls: [{ method: 'eth_getBlockByNumber', params: ['latest', false] }], onBytes };
@@ -98,9 +99,45 @@ test('traces of calls that are nested 1,024 deep are read, which list the place 
     ...{ traceAddress: Array(depth).fill(0), transactionHash: HASH, transactionPosition: 3, type: 'call' },
   }));
   const text = JSON.stringify(traces);
-  assert.equal(await read(piecesOf(text), { calls: callsOf('trace_block'), onBytes }), text);
-  // So many numbers need more memory than other values.
-  await assert.rejects(read(answerOf(17, '0,'), ofBlocks), TooLarge);
+  assert.equal(await read(piecesOf(text), ofTraceBlock), text);
+});
+
+test('traces of 32,000 calls at depth 40 are read, and lists of more than 8 million numbers are refused', async () => {
+  const read = createAnswerReader();
+  const trace = JSON.stringify({
+    action: { callType: 'call', from: OWNER, gas: '0x5208', input: '0x', to: OWNER, value: '0x0' },
+    ...{ blockHash: HASH, blockNumber: 17_000_000, result: { gasUsed: '0x0', output: '0x' }, subtraces: 0 },
+    ...{ traceAddress: Array(40).fill(0), transactionHash: HASH, transactionPosition: 3, type: 'call' },
+  });
+  const text = `[${Array(32_000).fill(trace).join(',')}]`;
+  assert.ok(text.length > 16 * MEBIBYTE);
+  assert.equal(await read(piecesOf(text), ofTraceBlock), text);
+  await assert.rejects(
+    read(answerOf(26, '10,'), ofBlocks),
+    (error) => error instanceof TooLarge && error.message.includes('more than 8388608 numbers in lists'),
+  );
+});
+
+test('of a trace, only the beginning of a long string is kept, so one whose calls repeat their input is read at any size', async () => {
+  const read = createAnswerReader();
+  const input = `0x${'ab'.repeat(128 * 1024)}`;
+  const frame = { type: 'CALL', from: OWNER, to: OWNER, value: '0x1', input, output: input };
+  const { input: _input, output: _output, ...rest } = frame;
+  const more = Buffer.from(`${JSON.stringify(frame)},`);
+  let bytes = 0;
+  async function* huge() {
+    yield Buffer.from('{"result":[');
+    for (let call = 0; call < 600; call += 1) yield more;
+    yield Buffer.from('{}]}');
+  }
+  const text = await read(huge(), { ...ofTraceBlock, onBytes: (size) => (bytes += size) });
+  assert.equal(text.length, bytes);
+  const { result } = JSON.parse(text);
+  assert.equal(result.length, 601);
+  const begin = input.slice(0, 512);
+  assert.deepEqual(result[599], { ...rest, input: begin, output: begin });
+  // A block's strings are needed: with traces in one batch, the answer is refused, and each call is repeated alone.
+  await assert.rejects(read(huge(), ofBlocks), TooLarge);
 });
 
 test('a text that a contract fills with commas, quotes and brackets is one value', async () => {
