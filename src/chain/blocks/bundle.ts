@@ -7,6 +7,7 @@ import type { Hash } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { checkBlock, type RawBlock, type SenderEvidence } from '../proof/block-checks.ts';
+import { UNSIGNED, unencodableType } from '../proof/roots.ts';
 import { notVerified } from '../proof/verifier.ts';
 import {
   amount,
@@ -106,7 +107,8 @@ async function assemble(
   const receiptsJson = await fillReceipts(rpc, block, given, plan, signal);
   const receipts = checkBlock(reference, block, receiptsJson.map(parseReceipt));
   const traceAnswer = answers[plan.blockReceipts ? 2 : 1];
-  const traces = await readTraces(rpc, block, plan.traces, traceAnswer, signal);
+  const unsigned = unsignedIn(block, blockJson);
+  const traces = await readTraces(rpc, { ...block, unsigned }, plan.traces, traceAnswer, signal);
   const bundle: Bundle = {
     header: block.header,
     proved: false,
@@ -116,7 +118,8 @@ async function assemble(
     transactions: block.transactions.map((transaction, index) => {
       const receipt = receipts[index];
       const trace = traces?.byTransaction.get(transaction.hash);
-      if (receipt === undefined || (traces !== undefined && trace === undefined)) {
+      const isMissing = traces !== undefined && trace === undefined && !unsigned.has(transaction.hash);
+      if (receipt === undefined || isMissing) {
         throw new Fault('inconsistent', `${rpc.name} gave no trace of ${transaction.hash}`);
       }
       if (receipt.status === 1 && trace?.succeeded === false) {
@@ -193,13 +196,13 @@ function readSingleReceipt(
 
 async function readTraces(
   rpc: Rpc,
-  block: ChainBlock,
+  block: ChainBlock & { unsigned: ReadonlySet<Hash> },
   method: FetchPlan['traces'],
   given: RpcAnswer | undefined,
   signal: AbortSignal,
 ): Promise<{ byTransaction: Map<Hash, TransactionTrace>; gas: bigint | undefined } | undefined> {
   if (method === 'none') return undefined;
-  const { header, transactions } = block;
+  const { header, transactions, unsigned } = block;
   if (transactions.length === 0) return { byTransaction: new Map(), gas: undefined };
   const id = method === 'debug_traceBlockByHash' ? header.hash : quantityOf(header.number);
   const json =
@@ -208,20 +211,38 @@ async function readTraces(
       : resultOf(rpc, method, given);
   const hashes = transactions.map(({ hash }) => hash);
   const gas = method === 'trace_block' ? undefined : sumOfGas(json);
-  return { byTransaction: parseTraces(rpc, { method, hashes, blockHash: header.hash }, json), gas };
+  return { byTransaction: parseTraces(rpc, { method, hashes, unsigned, blockHash: header.hash }, json), gas };
 }
 
 /** Parses a node's traces of this block, which has these transactions. @throws Fault `inconsistent`, `unavailable`. */
 export function parseTraces(
   rpc: Rpc,
-  { method, hashes, blockHash }: { method: TraceMethod; hashes: readonly Hash[]; blockHash: Hash },
+  {
+    method,
+    hashes,
+    unsigned,
+    blockHash,
+  }: { method: TraceMethod; hashes: readonly Hash[]; unsigned: ReadonlySet<Hash>; blockHash: Hash },
   json: unknown,
 ): Map<Hash, TransactionTrace> {
-  if (method !== 'trace_block') return parseCallTracer(json, hashes);
+  if (method !== 'trace_block') return parseCallTracer(json, hashes, unsigned);
   const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, blockHash));
   if (foreign !== undefined) throw disproof(`${rpc.name} gave traces of another block than ${blockHash}`);
   return parseTraceBlock(json);
 }
+
+/**
+ * The transactions without a signature. They may lack a trace: Polygon's nodes list the state-sync transaction of a block, but don't
+ * trace it.
+ */
+export function unsignedIn({ transactions }: ChainBlock, json: unknown): ReadonlySet<Hash> {
+  const raw = transactionsIn(json);
+  const isUnsigned = (index: number) => unencodableType(raw[index] ?? {}) === UNSIGNED;
+  return new Set(transactions.filter((_, index) => isUnsigned(index)).map(({ hash }) => hash));
+}
+
+const transactionsIn = (block: unknown) =>
+  list(record(block, 'block').transactions, 'block.transactions').map((one) => record(one, 'transaction'));
 
 function gasOf(block: unknown, traced: bigint | undefined): Bundle['gas'] {
   const { gasUsed } = record(block, 'block');

@@ -21,20 +21,27 @@ const HASH_CHARACTERS = 66;
 
 /**
  * Parses the answer of debug_traceBlockByHash or debug_traceBlockByNumber with callTracer, by transaction. Some
- * nodes leave out `txHash`; then the position identifies the transaction, and the traces must be as many as the transactions.
+ * nodes leave out `txHash`; then the position identifies the transaction, and the traces must be as many as the transactions. The
+ * `unsigned` ones may be missing.
  * @throws Fault `inconsistent`, or `unavailable` if the node could not trace a transaction.
  */
-export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Hash, TransactionTrace> {
+export function parseCallTracer(
+  json: unknown,
+  hashes: readonly Hash[],
+  unsigned: ReadonlySet<Hash> = new Set(),
+): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, TransactionTrace>();
   const entries = list(json, 'traces');
+  const traced = entries.length === hashes.length ? hashes : hashes.filter((hash) => !unsigned.has(hash));
   entries.forEach((entry, index) => {
     const { txHash, result, error } = record(entry, 'trace');
-    if (typeof txHash !== 'string' && entries.length !== hashes.length)
+    const isNamed = typeof txHash === 'string';
+    if (!isNamed && entries.length !== traced.length)
       throw new Fault(
         'inconsistent',
         `the node gave ${entries.length} traces, some without txHash, of a block with ${hashes.length} transactions`,
       );
-    const hash = typeof txHash === 'string' ? txHash.toLowerCase() : hashes[index];
+    const hash = isNamed ? txHash.toLowerCase() : traced[index];
     if (result === undefined && typeof error === 'string')
       throw new Fault(
         'unavailable',

@@ -322,6 +322,28 @@ test('a block with a transaction that has no trace is refused', async () => {
   assert.equal(refusal.code, 'inconsistent');
 });
 
+/** A block of two transactions whose second one is as Polygon's state-sync transaction: without a signature, and not traced. */
+function stateSyncBlock(): NodeBlock & { traces: Json[] } {
+  const block = makeNodeBlock(7) as NodeBlock & Draft & { traces: Json[] };
+  Object.assign(block.block.transactions[0] ?? {}, { r: '0x1', s: '0x1' });
+  Object.assign(block.block.transactions[1] ?? {}, { r: '0x0', s: '0x0', value: '0x0' });
+  block.traces.pop();
+  return block;
+}
+
+for (const isNamed of [true, false])
+  test(`a transaction without a signature may lack a trace, ${isNamed ? 'with' : 'without'} txHash`, async () => {
+    const block = stateSyncBlock();
+    if (!isNamed) block.traces = block.traces.map(({ result }) => ({ result }));
+    const methods = { ...chainMethods(1, [block]), debug_traceBlockByHash: traceMethod([block]) };
+    await using node = await startScriptedNode(methods);
+    const [bundle] = await fetchFrom(node, [7], { ...plain, traces: 'debug_traceBlockByHash' });
+    assert.deepEqual(
+      bundle?.transactions.map(({ calls }) => calls.length),
+      [1, 0],
+    );
+  });
+
 test('a transaction that failed by its receipt has no internal transfers, whatever the trace says', async () => {
   const block = makeNodeBlock(7, { transactions: 2 });
   Object.assign(block.receipts[0] ?? {}, { status: '0x0' });

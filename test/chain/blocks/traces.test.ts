@@ -251,6 +251,22 @@ test('traces without transaction hashes belong to the transactions in their orde
   );
 });
 
+test('transactions without a signature may lack a trace, also where only the position says whose a trace is', () => {
+  const hashes = [makeHash(0, 1, 1), makeHash(0, 1, 2), makeHash(0, 1, 3)] as const;
+  const result = call(alice, bob, '0x0', [call(bob, carol, '0x1')]);
+  const read = (traced: unknown[], unsigned: (typeof hashes)[number][]) => [
+    ...parseCallTracer(traced, hashes, new Set(unsigned)).keys(),
+  ];
+  const named = [
+    { txHash: hashes[0], result },
+    { txHash: hashes[2], result },
+  ];
+  assert.deepEqual(read(named, [hashes[1]]), [hashes[0], hashes[2]]);
+  assert.deepEqual(read([{ result }, { result }], [hashes[1]]), [hashes[0], hashes[2]]);
+  assert.deepEqual(read([{ result }, { result }, { result }], [hashes[1]]), hashes);
+  assert.throws(() => read([{ result }], [hashes[1]]), { code: 'inconsistent' });
+});
+
 test('a self-destruct is recognized as suicide or selfdestruct in trace_block', () => {
   const root = call(alice, bob, '0x0', [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x7' }]);
   const told = flatten([{ txHash: hash, result: root }]);

@@ -43,6 +43,17 @@ const blind = (): Methods => {
   const { [TRACE]: _trace, ...rest } = complete();
   return rest;
 };
+/** A node of Polygon: the second transaction of each block has no signature, and the trace leaves it out. */
+const ofPolygon = (traceOf: (traces: Json[]) => Json[] = (traces) => traces): Methods => ({
+  ...complete(),
+  eth_getBlockByHash: ([hash]) => {
+    const block = blocks.find((one) => one.block.hash === hash)?.block;
+    if (block === undefined) return null;
+    const [first, second] = block.transactions as [Json, Json];
+    return { ...block, transactions: [first, { ...second, r: '0x0', s: '0x0' }] };
+  },
+  [TRACE]: (params) => traceOf((traceMethod(blocks)(params) as Json[]).slice(0, 1)),
+});
 /** A block as it is after its proof. */
 const listed = (number: number): ListedBlock => {
   const { block } = makeNodeBlock(number);
@@ -105,6 +116,20 @@ test('internal transfers that the preferred node omits come from the nodes that 
     assert.match(first?.error ?? '', /http:\S+ have other internal transfers in block 7/);
     assert.deepEqual(stage.nodes.agreement().tracingNodes, 3);
   }));
+
+test('nodes that do not trace a transaction without a signature still confirm the other transfers', async () => {
+  await withNodes([ofPolygon(), ofPolygon()], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 0]);
+    assert.equal(stage.nodes.agreement().tracingNodes, 2);
+  });
+  const withoutHash = () => ofPolygon((traces) => traces.map(({ result }) => ({ result })));
+  await withNodes([withoutHash(), withoutHash()], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 0]);
+  });
+  await withNodes([ofPolygon(), complete(), complete()], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 1], 'a node cannot hide transfers that the others trace');
+  });
+});
 
 test('the caller learns which node lied even if another one gives the block', () =>
   withNodes([omitting(), complete(), complete()], async ({ nodes, scripted: [liar] }) => {
