@@ -73,11 +73,14 @@ export function createFetch({
       verifier &&
       ((bundle: Bundle, raw: RawBlock) => verifier.verify(bundle.header, raw, scope, needsSenders?.(bundle)));
     const counted = onBytes === undefined ? rpc : rpc.counted(onBytes);
-    const planOf = (known: Capabilities): Capabilities =>
-      parts === undefined ? known : { ...known, traces: 'none' };
-    const plan = planOf(await prepare(node, rpc, signal));
-    if (internalTransfers === 'required' && parts === undefined && plan.traces === 'none')
-      throw new Fault('unavailable', `${rpc.name} cannot trace, and chain.internalTransfers is required`);
+    const planNow = async (): Promise<Capabilities> => {
+      const known = await prepare(node, rpc, signal);
+      if (parts !== undefined) return { ...known, traces: 'none' };
+      if (internalTransfers === 'required' && known.traces === 'none')
+        throw new Fault('unavailable', `${rpc.name} cannot trace, and chain.internalTransfers is required`);
+      return known;
+    };
+    const plan = await planNow();
     const isAble = () => parts !== undefined || blockNodes().includes(node);
     if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
@@ -90,7 +93,7 @@ export function createFetch({
       if (!(error instanceof Fault) || signal.aborted || !hasLostMethod(node)) throw error;
       log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
       node.capabilities = undefined;
-      const next = planOf(await prepare(node, rpc, signal));
+      const next = await planNow();
       if (!isAble()) throw error;
       return fetchBundles(counted, references, next, signal, verify);
     }

@@ -140,6 +140,17 @@ test('a node that loses a method is probed at once, and serves in the same step'
     },
   ));
 
+test('if traces are required, a node that loses its trace method gives no block without them', () =>
+  withNodes(
+    [complete()],
+    async ({ scripted, nodes }) => {
+      await nodes.bundles([headHash], signal);
+      delete nodeAt(scripted, 0).methods.debug_traceBlockByHash;
+      await assert.rejects(nodes.bundles([headHash], signal), /internalTransfers is required/);
+    },
+    { internalTransfers: 'required' },
+  ));
+
 /** Makes a node take this long for each full block. */
 function delay(node: ScriptedNode, work: () => void): void {
   const { eth_getBlockByHash: original } = node.methods;
