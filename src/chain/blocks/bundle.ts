@@ -7,7 +7,7 @@ import type { Hash } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { checkBlock, type RawBlock, type SenderEvidence } from '../proof/block-checks.ts';
-import { UNSIGNED, unencodableType } from '../proof/roots.ts';
+import { isDeposit, UNSIGNED, unencodableType } from '../proof/roots.ts';
 import { notVerified } from '../proof/verifier.ts';
 import {
   amount,
@@ -20,7 +20,7 @@ import {
   record,
 } from '../rpc/parse.ts';
 import { lacksMethod, type Rpc, type RpcAnswer, type RpcCall, resultOf } from '../rpc/rpc.ts';
-import { parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } from './traces.ts';
+import { isSame, parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } from './traces.ts';
 
 export type TraceMethod = 'debug_traceBlockByHash' | 'debug_traceBlockByNumber' | 'trace_block';
 
@@ -109,6 +109,7 @@ async function assemble(
   const traceAnswer = answers[plan.blockReceipts ? 2 : 1];
   const unsigned = unsignedIn(block, blockJson);
   const traces = await readTraces(rpc, { ...block, unsigned }, plan.traces, traceAnswer, signal);
+  if (traces !== undefined) checkPositions(rpc, block, blockJson, traces.byTransaction);
   const bundle: Bundle = {
     header: block.header,
     proved: false,
@@ -239,6 +240,31 @@ export function unsignedIn({ transactions }: ChainBlock, json: unknown): Readonl
   const raw = transactionsIn(json);
   const isUnsigned = (index: number) => unencodableType(raw[index] ?? {}) === UNSIGNED;
   return new Set(transactions.filter((_, index) => isUnsigned(index)).map(({ hash }) => hash));
+}
+
+/**
+ * Checks by their accounts whether traces that only their position assigns to transactions are theirs. A chain may trace the
+ * transactions that it makes itself with other accounts.
+ * @throws Fault `inconsistent`.
+ */
+function checkPositions(
+  rpc: Rpc,
+  { transactions }: ChainBlock,
+  json: unknown,
+  traces: ReadonlyMap<Hash, TransactionTrace>,
+): void {
+  const raw = transactionsIn(json);
+  for (const [index, { hash, from, to }] of transactions.entries()) {
+    const { root, calls = [] } = traces.get(hash) ?? {};
+    const transaction = raw[index] ?? {};
+    if (root === undefined || calls.length === 0) continue;
+    if (isDeposit(transaction) || unencodableType(transaction) !== undefined) continue;
+    if (isSame(root.from, from) && (to === 'creation' || isSame(root.to, to))) continue;
+    throw new Fault(
+      'inconsistent',
+      `${rpc.name} gave the trace of another transaction at the position of ${hash}. If this lasts, set chain.internalTransfers to off`,
+    );
+  }
 }
 
 const transactionsIn = (block: unknown) =>

@@ -3,7 +3,7 @@
  * the same transfers in the same order. Frames that move nothing are left out, because not every tracer shows them.
  */
 import { Fault } from '../../core/fault.ts';
-import type { Address, Hash } from '../../core/hex.ts';
+import { type Address, type Hash, zeroAddress } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';
 import { address, amount, excerptOf, list, quantity, record } from '../rpc/parse.ts';
 
@@ -11,7 +11,22 @@ import { address, amount, excerptOf, list, quantity, record } from '../rpc/parse
 type ValueCall = { sender: Address; receiver: Address; amount: bigint };
 
 /** One transaction's outcome and internal transfers by its trace. */
-export type TransactionTrace = { succeeded: boolean; calls: ValueCall[] };
+export type TransactionTrace = {
+  succeeded: boolean;
+  calls: ValueCall[];
+  /** The transaction's own frame, if only the position says whose trace it is. */
+  root?: Record<string, unknown>;
+};
+
+/** The node has the trace method, but what it answers doesn't show the calls of transactions. */
+export class UnfitTracesFault extends Fault {
+  constructor(why: string) {
+    super(
+      'inconsistent',
+      `the node's traces can't be used: ${why}. If this lasts, set chain.internalTransfers to off`,
+    );
+  }
+}
 
 /** The EVM's limit of the call depth (yellow paper, section 9.1). */
 const DEPTH_MAX = 1_024;
@@ -48,13 +63,35 @@ export function parseCallTracer(
         `the node could not trace ${hash === undefined ? 'a transaction' : excerptOf(hash, HASH_CHARACTERS)}: ${excerptOf(error, ERROR_CHARACTERS_MAX)}`,
       );
     const root = record(result, 'trace.result');
+    const flaw = flawOf(root);
+    if (flaw !== undefined) throw new UnfitTracesFault(flaw);
     const calls: ValueCall[] = [];
     const succeeded = !hasFailed(root);
     if (succeeded) collectFrames(root, 1, calls);
-    if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls });
+    if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls, ...(!isNamed && { root }) });
   });
   return traces;
 }
+
+/** Why the answer doesn't show the calls of transactions. Undefined if nothing speaks against it. */
+export function flawOfCallTracer(json: unknown): string | undefined {
+  for (const entry of list(json, 'traces')) {
+    const flaw = isRecord(entry) && isRecord(entry.result) ? flawOf(entry.result) : undefined;
+    if (flaw !== undefined) return flaw;
+  }
+  return undefined;
+}
+
+function flawOf({ from, to }: Record<string, unknown>): string | undefined {
+  if (typeof from !== 'string')
+    return 'they are not those of callTracer, because that of a transaction names no sender';
+  if (isSame(from, zeroAddress) && isSame(to, BOOTLOADER))
+    return 'they begin at the bootloader of ZKsync, under which transactions and their fees are calls like any other';
+  return undefined;
+}
+
+/** Runs every transaction of a ZKsync chain. On other chains there is no code at this address. */
+const BOOTLOADER = '0x0000000000000000000000000000000000008001';
 
 /**
  * The gas of all transactions of the block by callTracer. Undefined if a trace doesn't name its gas.
@@ -89,7 +126,9 @@ function requireDepth(depth: number): void {
     throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
 }
 
-const hasFailed = ({ error }: Record<string, unknown>) => error !== undefined && error !== null;
+/** ZKsync nodes leave `error` null in a call that reverted. */
+const hasFailed = ({ error, revertReason }: Record<string, unknown>) =>
+  (error !== undefined && error !== null) || (typeof revertReason === 'string' && revertReason !== '');
 
 const typeOf = ({ type }: Record<string, unknown>) => (typeof type === 'string' ? type.toUpperCase() : '');
 
@@ -192,7 +231,8 @@ function pushDestruction(
   push(calls, from, to, value);
 }
 
-const isSame = (one: unknown, other: unknown) =>
+/** Whether both are the same account. */
+export const isSame = (one: unknown, other: unknown) =>
   typeof one === 'string' && typeof other === 'string' && one.toLowerCase() === other.toLowerCase();
 
 function push(calls: ValueCall[], from: unknown, to: unknown, value: unknown): void {

@@ -7,6 +7,7 @@ import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockReference } from '../../domain/block.ts';
 import { type Bundle, fetchBundles } from '../blocks/bundle.ts';
+import { UnfitTracesFault } from '../blocks/traces.ts';
 import type { RawBlock } from '../proof/block-checks.ts';
 import type { Lie } from '../proof/false-answer.ts';
 import type { Verifier } from '../proof/verifier.ts';
@@ -90,7 +91,8 @@ export function createFetch({
         noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
       return bundles;
     } catch (error) {
-      if (!(error instanceof Fault) || signal.aborted || !hasLostMethod(node)) throw error;
+      if (!(error instanceof Fault) || signal.aborted) throw error;
+      if (!hasLostMethod(node) && !(error instanceof UnfitTracesFault)) throw error;
       log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
       node.capabilities = undefined;
       const next = await planNow();

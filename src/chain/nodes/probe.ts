@@ -5,6 +5,7 @@ import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { type FetchPlan, quantityOf, type TraceMethod } from '../blocks/bundle.ts';
+import { flawOfCallTracer } from '../blocks/traces.ts';
 import { parseHeader, quantity } from '../rpc/parse.ts';
 import { lacksMethod, type ObservedRpc, RefusedFault, type Rpc, type RpcAnswer } from '../rpc/rpc.ts';
 
@@ -16,7 +17,8 @@ export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
 /**
  * Checks that the node is on the expected chain, and finds its capabilities. They are uncertain while the chain
  * has only the genesis block, because no node can trace that one. `untraced` is set if the node may have
- * a trace method, but answered with an error, for example because it doesn't have its newest block yet; `traces` is `none` then.
+ * a trace method, but answered with an error, for example because it doesn't have its newest block yet, or with traces that can't be
+ * used; `traces` is `none` then.
  * @throws Fault, `conflict` for another chain
  */
 export async function probe(
@@ -105,26 +107,43 @@ async function canBatch(rpc: ObservedRpc, signal: AbortSignal): Promise<boolean>
   }
 }
 
-/** `lacking`: the methods that the node says it lacks. */
+/** `lacking`: the methods that the node says it lacks, and those whose answers can't be used. */
 type Untraced = { error: string; lacking: ReadonlySet<TraceMethod | 'none'> };
 type FoundTraces = { method: TraceMethod | 'none'; untraced: Untraced | undefined };
 const ABSENT: FoundTraces = { method: 'none', untraced: undefined };
 
-/** Traces the newest block, and its parent if the node may lack the newest one. */
+/**
+ * Traces the newest block, and its parent if the node may lack the newest one, or if that is empty and shows nothing of the traces.
+ */
 async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal): Promise<FoundTraces> {
   const isUnsafe = await hangsWhenTraced(rpc, signal);
   const parent = { hash: head.parentHash, number: head.number - 1 };
   const lacking = new Set<TraceMethod>();
+  let empty: TraceMethod | undefined;
+  let flaw: string | undefined;
   let error: string | undefined;
   for (const block of parent.number > 0 ? [head, parent] : [head]) {
     for (const [method, params] of candidatesFor(block, isUnsafe)) {
       if (lacking.has(method)) continue;
       const { answer } = await ask(rpc, method, params, signal);
-      if (answer?.ok === true && Array.isArray(answer.result)) return { method, untraced: undefined };
-      if (lacksMethod(answer)) lacking.add(method);
-      else error = `${method}: ${answer?.ok === false ? answer.message : 'no traces'}`;
+      if (answer?.ok !== true || !Array.isArray(answer.result)) {
+        if (lacksMethod(answer)) lacking.add(method);
+        else error = `${method}: ${answer?.ok === false ? answer.message : 'no traces'}`;
+        continue;
+      }
+      const found = method === 'trace_block' ? undefined : flawOfCallTracer(answer.result);
+      if (found === undefined) {
+        const isShown = method === 'trace_block' || answer.result.length > 0 || block === parent;
+        if (isShown) return { method, untraced: undefined };
+        empty = method;
+        break;
+      }
+      lacking.add(method);
+      flaw = `${method}: ${found}`;
     }
   }
+  if (empty !== undefined && !lacking.has(empty)) return { method: empty, untraced: undefined };
+  if (flaw !== undefined) return { method: 'none', untraced: { error: flaw, lacking } };
   const isSure = lacking.size === candidatesFor(head, isUnsafe).length;
   return isSure || error === undefined ? ABSENT : { method: 'none', untraced: { error, lacking } };
 }

@@ -344,6 +344,55 @@ for (const isNamed of [true, false])
     );
   });
 
+test('a trace without txHash must begin with the sender and the receiver of the transaction at its position', async () => {
+  const plan: FetchPlan = { ...plain, traces: 'debug_traceBlockByHash' };
+  const fetchWith = async (spoil: (transaction: Json, root: Json) => void) => {
+    const block = makeNodeBlock(7) as NodeBlock & Draft & { traces: { result: Json }[] };
+    for (const [index, { result }] of block.traces.entries())
+      spoil(block.block.transactions[index] ?? {}, result);
+    block.traces = block.traces.map(({ result }) => ({ result }));
+    await using node = await startScriptedNode({
+      ...chainMethods(1, [block]),
+      debug_traceBlockByHash: traceMethod([block]),
+    });
+    const [bundle] = await fetchFrom(node, [7], plan);
+    return bundle?.transactions.map(({ calls }) => calls.length);
+  };
+  assert.deepEqual(await fetchWith(() => {}), [1, 1]);
+  assert.deepEqual(
+    await fetchWith((transaction, root) => {
+      transaction.to = null;
+      root.to = makeAddress(8);
+    }),
+    [1, 1],
+    'a created contract has an address in the trace alone',
+  );
+  assert.deepEqual(
+    await fetchWith((transaction, root) => {
+      transaction.type = '0x7f';
+      root.from = makeAddress(9);
+    }),
+    [1, 1],
+    'a chain may trace its own transactions with other accounts',
+  );
+  assert.deepEqual(
+    await fetchWith((_, root) => {
+      root.from = makeAddress(9);
+      root.calls = [];
+    }),
+    [0, 0],
+    'nothing is assigned to a wrong transaction',
+  );
+  for (const party of ['from', 'to'])
+    await assert.rejects(
+      fetchWith((_, root) => (root[party] = makeAddress(9))),
+      {
+        code: 'inconsistent',
+        message: /gave the trace of another transaction at the position of 0x.*internalTransfers to off$/,
+      },
+    );
+});
+
 test('a transaction that failed by its receipt has no internal transfers, whatever the trace says', async () => {
   const block = makeNodeBlock(7, { transactions: 2 });
   Object.assign(block.receipts[0] ?? {}, { status: '0x0' });

@@ -13,6 +13,7 @@ type Frame = {
   to?: string;
   value?: string;
   error?: string | null;
+  revertReason?: string;
   calls?: Frame[] | null;
 };
 type Traced = { txHash: string; result: Frame };
@@ -249,6 +250,31 @@ test('traces without transaction hashes belong to the transactions in their orde
       [hashes[1], 0],
     ],
   );
+});
+
+test('a call with a revertReason has failed, although ZKsync nodes leave its error null', () => {
+  const reverted = {
+    ...call(bob, carol, '0x1', [call(carol, dave, '0x2')]),
+    error: null,
+    revertReason: 'no',
+  };
+  const root = call(alice, bob, '0x0', [reverted, call(bob, dave, '0x3')]);
+  const { calls } = parseCallTracer([{ txHash: hash, result: root }], [hash]).get(hash) ?? {};
+  assert.deepEqual(
+    calls?.map(({ amount }) => amount),
+    [3n],
+  );
+});
+
+test('traces that begin at the bootloader of ZKsync, or name no sender, are refused', () => {
+  const transfer = call(alice, bob, '0x5');
+  const ofBootloader = call(zeroAddress, '0x0000000000000000000000000000000000008001', '0x0', [transfer]);
+  const ofOpcodes = { gas: 21_000, failed: false, returnValue: '', structLogs: [] };
+  for (const result of [ofBootloader, ofOpcodes])
+    assert.throws(() => parseCallTracer([{ result }], [hash]), {
+      ...{ name: 'Fault', code: 'inconsistent' },
+      message: /^the node's traces can't be used: .* If this lasts, set chain\.internalTransfers to off$/,
+    });
 });
 
 test('transactions without a signature may lack a trace, also where only the position says whose a trace is', () => {

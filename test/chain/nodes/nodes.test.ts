@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
-import { blocks, complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
+import { blocks, complete, countOf, type NodesStage, nodeAt, withNodes } from '../../kit/nodes.ts';
 import {
   chainMethods,
   HttpRefusal,
   type Method,
   type Methods,
+  makeAddress,
   makeHash,
   makeNodeBlock,
   RpcError,
@@ -168,6 +169,76 @@ test('a node that cannot trace gives blocks without internal transfers, unless t
     },
     { internalTransfers: 'required' },
   );
+});
+
+/** Traces as ZKsync nodes give them: the bootloader calls, and the transaction is one of its calls. */
+const bootloaderTraces: Method = (params) =>
+  (traceMethod(blocks)(params) as { result: object }[]).map(({ result }) => ({
+    result: {
+      ...{ type: 'Call', from: makeAddress(0), to: makeAddress(0x8001), value: '0x0', revertReason: null },
+      calls: [result],
+    },
+  }));
+
+test('a node whose traces begin at the bootloader of ZKsync counts as unable to trace', async () => {
+  const methods = { ...chainMethods(1, blocks), debug_traceBlockByHash: bootloaderTraces };
+  await withNodes([methods], async ({ nodes }) => {
+    const [bundle] = await nodes.bundles([headHash], signal);
+    assert.deepEqual([bundle?.traced, nodes.status()[0]?.capabilities?.traces], [false, 'none']);
+  });
+  await withNodes([methods, complete()], async ({ nodes }) => {
+    await nodes.head(signal);
+    await waitUntil(() => nodes.status().every(({ capabilities }) => capabilities !== undefined));
+    const [bundle] = await nodes.bundles([headHash], signal);
+    assert.deepEqual(
+      bundle?.transactions.map(({ calls }) => calls.length),
+      [1, 1],
+    );
+  });
+});
+
+test('a node that answers with opcodes instead of calls is asked for trace_block', () => {
+  const opcodes = () => [{ result: { gas: 21_000, failed: false, returnValue: '', structLogs: [] } }];
+  const methods = { ...chainMethods(1, blocks), trace_block: () => [] };
+  return withNodes(
+    [{ ...methods, debug_traceBlockByHash: opcodes, debug_traceBlockByNumber: opcodes }],
+    async ({ nodes }) => {
+      await nodes.head(signal);
+      assert.equal(nodes.status()[0]?.capabilities?.traces, 'trace_block');
+    },
+  );
+});
+
+test('an empty block does not show what traces are like, so the probe looks at its parent, and the first block that shows it counts', async () => {
+  const emptyFrom = (first: number) => {
+    const mined = blocks.map(({ block }) =>
+      makeNodeBlock(Number(block.number), { transactions: Number(block.number) < first ? 2 : 0 }),
+    );
+    const methods = chainMethods(1, mined);
+    const trace: Method = ([hash]) =>
+      mined.find(({ block }) => block.hash === hash)?.receipts.length === 0 ? [] : bootloaderTraces([hash]);
+    return { ...methods, debug_traceBlockByHash: trace };
+  };
+  const traceMethodOf = (nodes: NodesStage['nodes']) => nodes.status()[0]?.capabilities?.traces;
+  await withNodes([emptyFrom(9)], async ({ nodes }) => {
+    await nodes.head(signal);
+    assert.equal(traceMethodOf(nodes), 'none');
+  });
+  for (const internalTransfers of ['auto', 'required'] as const)
+    await withNodes(
+      [emptyFrom(8)],
+      async ({ nodes, scripted }) => {
+        await nodes.head(signal);
+        assert.equal(traceMethodOf(nodes), 'debug_traceBlockByHash');
+        await assert.rejects(nodes.bundles([7], signal), /set chain\.internalTransfers to off/);
+        Object.assign(only(scripted).methods, chainMethods(1, blocks.slice(0, 8)));
+        const read = nodes.bundles([7], signal);
+        if (internalTransfers === 'required') return assert.rejects(read, /internalTransfers is required/);
+        const [bundle] = await read;
+        assert.deepEqual([bundle?.traced, traceMethodOf(nodes)], [false, 'none']);
+      },
+      { internalTransfers },
+    );
 });
 
 test('a node is not asked for traces if internal transfers are off', () =>

@@ -177,12 +177,12 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'info',
     fields: 'node, its capabilities, traceError',
     meaning:
-      'A node answered for the first time, or again after its capabilities were in doubt. A warning with `traceError` if it answered with an error to a trace, or can no longer trace: it is asked again after 1, 2, 4 … minutes, at most an hour, or 5 minutes if it could trace before.',
+      'A node answered for the first time, or again after its capabilities were in doubt. A warning with `traceError` if it answered with an error to a trace or with traces that cannot be used, or can no longer trace: it is asked again after 1, 2, 4 … minutes, at most an hour, or 5 minutes if it could trace before.',
   },
   'node.lost_method': {
     level: 'warn',
     fields: 'node, error',
-    meaning: 'A node no longer supports a method that it had.',
+    meaning: 'A node no longer supports a method that it had, or its traces turned out to be of no use.',
   },
   'traces.back': {
     level: 'warn',
