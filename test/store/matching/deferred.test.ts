@@ -260,13 +260,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test('a transaction writes at most 16 groups, however small they are', async () => {
       const addresses = Array.from({ length: 20 }, (_, index) => addressOf(0x100 + index));
       for (const address of addresses) await watchAddress(database(), { address });
-      const limits = {
-        recordsMin: 0,
-        ownRowsMax: 1_000_000,
-        allRowsMax: 1_000_000,
-        rowsAtOnce: 0,
-        rowsMax: 250,
-      };
+      const limits = { ...tight(0), recordsMin: 0, rowsMax: 250 };
       await mine(
         database(),
         headerOf(1),
@@ -295,13 +289,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test('many transfers of an address and its many records are each stored once, and keep their order', async () => {
       await watchTimes(database(), 30, { settings: { strictOrder: true } });
       const transfers = Array.from({ length: 40 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
-      const limits = {
-        recordsMin: 1,
-        ownRowsMax: 1_000_000,
-        allRowsMax: 1_000_000,
-        rowsAtOnce: 0,
-        rowsMax: 250,
-      };
+      const limits = { ...tight(0), rowsMax: 250 };
       await mine(database(), headerOf(1), transfers, { deferral: limits });
       const rows = await database().query(sql`
         select match_count as matches, jsonb_array_length(matches) as counted, records_left as left from deferred_match order by id`);
@@ -369,13 +357,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ),
       );
       await mine(database(), headerOf(1), transfers, {
-        deferral: {
-          recordsMin: 1,
-          ownRowsMax: 1_000_000,
-          allRowsMax: 1_000_000,
-          rowsAtOnce: 0,
-          rowsMax: 250,
-        },
+        deferral: { ...tight(0), rowsMax: 250 },
       });
       const rows = await database().query<{ matches: number }>(sql`
         select jsonb_array_length(matches) as matches from deferred_match order by id`);
