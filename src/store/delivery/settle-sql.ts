@@ -60,7 +60,7 @@ export function validOf(settlements: readonly Settlement[]): Sql {
       order by id
       -- Transactions that change notifications lock the lanes first. Skipping those keeps them from holding up other lanes. A key share
       -- excludes them, but neither renewals of the lease nor the probe of writes, which a busy lane's settlements would keep out for long.
-      -- It may return the version before a renewal. So transactions that change an epoch or the steps lock their row for update first.
+      -- It may return the version before a renewal. So transactions that change an epoch or the steps first lock their row (for update).
       for key share skip locked
     ), valid as materialized (
       select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
