@@ -23,8 +23,8 @@ type Start = {
 };
 
 /**
- * A page that begins at the nearest notification in the filter's range, and whose next page does so too. `examine` gets the cursor, and
- * returns the matches among the rows that it examines and the last one of these, undefined at the end.
+ * A page that examines rows after the cursor, and if none of them matches, those from the nearest notification in the filter's range on.
+ * `examine` gets the cursor, and returns the matches among the rows that it examines and the last one of these, undefined at the end.
  */
 export async function inRange(
   db: Db,
@@ -32,14 +32,16 @@ export async function inRange(
   { limit, ...start }: Start & { limit: number },
   examine: (after: number | undefined) => Promise<{ keys: ShardKey<number>[]; last: number | undefined }>,
 ): Promise<{ keys: ShardKey<number>[]; next: number | undefined }> {
+  const read = async (from: number | undefined) => {
+    const { keys, last } = await examine(from);
+    return { keys, next: keys.length === limit ? keys.at(-1)?.id : last };
+  };
+  const first = await read(start.after);
   // An index finds the few notifications of a transaction.
   const isSkipping = filter.hash === undefined && hasRange(filter);
-  const after = isSkipping ? await skipToRange(db, filter, start) : start.after;
-  if (isSkipping && after === undefined) return { keys: [], next: undefined };
-  const { keys, last } = await examine(after);
-  if (keys.length === limit) return { keys, next: keys.at(-1)?.id };
-  if (!isSkipping || last === undefined) return { keys, next: last };
-  return { keys, next: await skipToRange(db, filter, { ...start, after: last }) };
+  if (!isSkipping || first.keys.length > 0 || first.next === undefined) return first;
+  const after = await skipToRange(db, filter, { ...start, after: first.next });
+  return after === undefined ? { keys: [], next: undefined } : read(after);
 }
 
 /**
