@@ -14,7 +14,7 @@ import { findLateWatchers, hasWaiting, type Lateness } from '../store/delivery/l
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { FailingWork, ReportedFailure } from '../store/deployment/processes.ts';
 import { createPartReader } from './part-reader.ts';
-import { type FeedRound, findLeastOverdue } from './price-status.ts';
+import { findNewestRound, type NewestRound } from './price-status.ts';
 import type { Absence, ProcessRegistry, Silence } from './process-registry.ts';
 import { LOST_MS, type SeenProcess } from './process-watch.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
@@ -115,7 +115,7 @@ async function readDeployment(
     parts.read(
       present.then((shards) => findLateWatchers(shards, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX })),
     ),
-    parts.read(findLeastOverdue(config, database, now)),
+    parts.read(findNewestRound(config, database, now)),
     parts.read(deployment.look().then(deployment.processes)),
   ]);
   known.isWaiting = isWaiting;
@@ -205,7 +205,7 @@ const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', pr
 function describeAbsence(
   role: keyof typeof verbs,
   { last, standby, unstarted }: Absence,
-  overdue: FeedRound | undefined,
+  overdue: NewestRound | undefined,
 ): string {
   const nothing = `no process ${verbs[role]}`;
   if (standby !== undefined && (last?.state === 'stopped' || last?.state === 'failed'))

@@ -37,27 +37,30 @@ export function describePrices(config: Config, database: Db, now: Date) {
   );
 }
 
-/** The newest round of a feed. */
-export type FeedRound = NewestWork & { asset: string };
+/** The newest round of any feed. `asset` is that of the feed whose rounds are the most frequent. */
+export type NewestRound = NewestWork & { asset: string };
 
 /**
- * The feed whose next round is the least overdue: if it is overdue, so are all of them. A feed without a round doesn't count, because it
- * may be new, and the process that reads prices may get it later than this one.
+ * The newest round of any feed, which is overdue once the most frequent feed should have had one. A feed without a round doesn't count,
+ * because it may be new, and the process that reads prices may get it later than this one.
  */
-export async function findLeastOverdue(
+export async function findNewestRound(
   config: Config,
   database: Db,
   now: Date,
-): Promise<FeedRound | undefined> {
+): Promise<NewestRound | undefined> {
   const rounds = await Promise.all(
-    listFeeds(config).map(async ({ asset: { asset }, feed: { everySeconds } }): Promise<FeedRound[]> => {
+    listFeeds(config).map(async ({ asset: { asset }, feed: { everySeconds } }) => {
       const at = await findLastRoundAt(database, asset);
-      if (at === undefined) return [];
-      const ageMs = now.getTime() - at.getTime();
-      return [{ asset, ageMs, overdueMs: ageMs - everySeconds * 1000 }];
+      return at === undefined
+        ? []
+        : [{ asset, everyMs: everySeconds * 1000, ageMs: now.getTime() - at.getTime() }];
     }),
   );
-  return rounds.flat().toSorted((one, other) => one.overdueMs - other.overdueMs)[0];
+  const [mostFrequent] = rounds.flat().toSorted((one, other) => one.everyMs - other.everyMs);
+  if (mostFrequent === undefined) return undefined;
+  const ageMs = Math.min(...rounds.flat().map((round) => round.ageMs));
+  return { asset: mostFrequent.asset, ageMs, overdueMs: ageMs - mostFrequent.everyMs };
 }
 
 /** Sets the gauges that depend on the time. */

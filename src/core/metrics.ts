@@ -197,7 +197,7 @@ const deploymentMetrics = ({ counter, gauge }: Factory) => ({
   ),
   roleMissing: gauge(
     'role_missing',
-    '1 while this role (follower, delivery or prices) is needed and no process has had it for 10 s. For prices also while the rounds of all feeds are overdue by 35 s (not with the embedded database).',
+    '1 while this role (follower, delivery or prices) is needed and no process has had it for 10 s. For prices also while the next round of any feed is overdue by 35 s (not with the embedded database).',
     ['role'],
   ),
 });

@@ -49,7 +49,7 @@ export const deploymentFields = {
       }),
       {
         description:
-          'Roles that no process has had for 10 s. `follower` is always required, `delivery` while webhooks wait, and `prices` if price feeds are configured. `prices` is also listed while the rounds of all feeds are overdue by 35 s (not with the embedded database). Null while it is unknown.',
+          'Roles that no process has had for 10 s. `follower` is always required, `delivery` while webhooks wait, and `prices` if price feeds are configured. `prices` is also listed while the next round of any feed is overdue by 35 s (not with the embedded database). Null while it is unknown.',
       },
     ),
   ),
