@@ -40,10 +40,11 @@ export function createValueCounter(): (piece: Uint8Array) => ValueCount {
 const ESCAPE_BEGUN = -1;
 /** A backslash and `u` are followed by this many digits. */
 const ESCAPE_DIGITS = 4;
+const ELLIPSIS = Buffer.from('…');
 
 /**
- * Returns a function that takes the next piece of the text and returns it with only the first `bytesMax` bytes of each string. An escape
- * sequence is never split, so the text remains JSON.
+ * Returns a function that takes the next piece of the text and returns it with only the first `bytesMax` bytes of each string, and an
+ * ellipsis after a shortened one. An escape sequence is never split, so the text remains JSON.
  */
 export function createStringCutter(bytesMax: number): (piece: Uint8Array) => Uint8Array {
   let isInString = false;
@@ -86,7 +87,7 @@ export function createStringCutter(bytesMax: number): (piece: Uint8Array) => Uin
       }
       if (!isCut && room <= 0) {
         isCut = true;
-        kept.push(piece.subarray(from, at));
+        kept.push(piece.subarray(from, at), ELLIPSIS);
       }
       if (piece[at] === BACKSLASH) escapeBytes = ESCAPE_BEGUN;
       room -= 1;

@@ -30,7 +30,7 @@ export type FollowerOptions = CommitOptions & {
   metrics: Metrics;
   chainId: number;
   startBlock: 'latest' | number;
-  /** Blocks this deep below the tip are final where the nodes have no `finalized` tag. */
+  /** Blocks this deep below the tip are final as long as no quorum of the nodes has named a `finalized` block. */
   finalityDepth: number;
   backfill: Backfill;
   extract: Extract;

@@ -62,9 +62,9 @@ export function parseCallTracer(
         'unavailable',
         `the node could not trace ${hash === undefined ? 'a transaction' : excerptOf(hash, HASH_CHARACTERS)}: ${excerptOf(error, ERROR_CHARACTERS_MAX)}`,
       );
-    const root = record(result, 'trace.result');
-    const flaw = flawOf(root);
+    const flaw = flawOfEntry({ result, error });
     if (flaw !== undefined) throw new UnfitTracesFault(flaw);
+    const root = record(result, 'trace.result');
     const calls: ValueCall[] = [];
     const succeeded = !hasFailed(root);
     if (succeeded) collectFrames(root, 1, calls);
@@ -76,15 +76,22 @@ export function parseCallTracer(
 /** Why the answer doesn't show the calls of transactions. Undefined if nothing speaks against it. */
 export function flawOfCallTracer(json: unknown): string | undefined {
   for (const entry of list(json, 'traces')) {
-    const flaw = isRecord(entry) && isRecord(entry.result) ? flawOf(entry.result) : undefined;
+    const flaw = isRecord(entry) ? flawOfEntry(entry) : undefined;
     if (flaw !== undefined) return flaw;
   }
   return undefined;
 }
 
+function flawOfEntry({ result, error }: Record<string, unknown>): string | undefined {
+  if (isRecord(result)) return flawOf(result);
+  // A text says why this transaction could not be traced.
+  return typeof error === 'string' ? undefined : NOT_CALL_TRACER;
+}
+
+const NOT_CALL_TRACER = 'they are not those of callTracer, because that of a transaction names no sender';
+
 function flawOf({ from, to }: Record<string, unknown>): string | undefined {
-  if (typeof from !== 'string')
-    return 'they are not those of callTracer, because that of a transaction names no sender';
+  if (typeof from !== 'string') return NOT_CALL_TRACER;
   if (isSame(from, zeroAddress) && isSame(to, BOOTLOADER))
     return 'they begin at the bootloader of ZKsync, under which transactions and their fees are calls like any other';
   return undefined;
@@ -162,32 +169,17 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     requireDepth(steps.length);
     const path = steps.join('');
     const isRoot = path === '';
-    if (hasFailed(item)) {
-      trace.voided.add(path);
-      if (isRoot) trace.succeeded = false;
-    }
-    collectTrace(item, trace, {
-      path,
-      parent: steps.slice(0, -1).join(''),
-      counts: !isRoot && !isVoided(trace, steps),
-    });
+    const parent = steps.slice(0, -1).join('');
+    const isVoided = hasFailed(item) || (!isRoot && trace.voided.has(parent));
+    if (isVoided) trace.voided.add(path);
+    if (isVoided && isRoot) trace.succeeded = false;
+    collectTrace(item, trace, { path, parent, counts: !isRoot && !isVoided });
   }
   return traces;
 }
 
-/** `voided` has the paths of failed frames. `accounts` has, by path, the account whose balance the code there can spend. */
+/** `voided` has the paths of frames that failed, and of those below them. `accounts` has, by path, the account whose balance the code there can spend. */
 type FlatTrace = TransactionTrace & { voided: Set<string>; accounts: Map<string, unknown> };
-
-/** Whether the frame or one above it failed. */
-function isVoided({ voided }: FlatTrace, steps: readonly string[]): boolean {
-  let path = '';
-  if (voided.has(path)) return true;
-  for (const step of voided.size === 0 ? [] : steps) {
-    path += step;
-    if (voided.has(path)) return true;
-  }
-  return false;
-}
 
 function collectTrace(
   item: Record<string, unknown>,

@@ -12,7 +12,7 @@ import type { RawBlock } from '../proof/block-checks.ts';
 import type { Lie } from '../proof/false-answer.ts';
 import type { Verifier } from '../proof/verifier.ts';
 import type { OnBytes } from '../rpc/answer-text.ts';
-import type { ObservedRpc } from '../rpc/rpc.ts';
+import { type ObservedRpc, RefusedFault } from '../rpc/rpc.ts';
 import { hasLostMethod, type Node, noteBundleTime } from './node.ts';
 import type { Capabilities } from './probe.ts';
 
@@ -92,7 +92,8 @@ export function createFetch({
       return bundles;
     } catch (error) {
       if (!(error instanceof Fault) || signal.aborted) throw error;
-      if (!hasLostMethod(node) && !(error instanceof UnfitTracesFault)) throw error;
+      if (error instanceof UnfitTracesFault) node.unfitTraces.add(plan.traces);
+      else if (!hasLostMethod(node) && !(error instanceof RefusedFault)) throw error;
       log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
       node.capabilities = undefined;
       const next = await planNow();

@@ -133,7 +133,8 @@ function createPrepare(
   const failures = new Map<Node, { count: number; error: string; traced: Capabilities['traces'] }>();
 
   async function probeNode(node: Node, rpc: ObservedRpc, signal: AbortSignal): Promise<Capabilities> {
-    const { isCertain, untraced, ...found } = await probe(rpc, pinned(), internalTransfers !== 'off', signal);
+    const unfit = internalTransfers === 'off' ? undefined : node.unfitTraces;
+    const { isCertain, untraced, ...found } = await probe(rpc, { expected: pinned(), unfit }, signal);
     // An error doesn't say that a node which could trace before no longer can.
     const { traceMethod: known = 'none' } = node;
     const traces = untraced?.lacking.has(known) === false ? known : found.capabilities.traces;

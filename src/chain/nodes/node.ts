@@ -25,6 +25,8 @@ export type Node = {
   probeAt: number;
   /** The trace method that the last probe without an error found. It stays while `capabilities` are in doubt. */
   traceMethod: Capabilities['traces'] | undefined;
+  /** Methods whose traces can't be used, as a block with transactions has shown. Empty blocks don't show it again. */
+  unfitTraces: Set<Capabilities['traces']>;
   /** The head that it named last, even if that no longer counts as a vote. */
   head: BlockHeader | undefined;
   /** The blocks that it votes for. Undefined after an error. */
@@ -134,6 +136,7 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
     capabilities: undefined,
     probeAt: Number.POSITIVE_INFINITY,
     traceMethod: undefined,
+    unfitTraces: new Set(),
     head: undefined,
     vote: undefined,
     disagreement: undefined,

@@ -18,13 +18,12 @@ export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
  * Checks that the node is on the expected chain, and finds its capabilities. They are uncertain while the chain
  * has only the genesis block, because no node can trace that one. `untraced` is set if the node may have
  * a trace method, but answered with an error, for example because it doesn't have its newest block yet, or with traces that can't be
- * used; `traces` is `none` then.
+ * used; `traces` is `none` then. `unfit`: the methods that have given such traces, which it keeps up to date; undefined to look for none.
  * @throws Fault, `conflict` for another chain
  */
 export async function probe(
   rpc: ObservedRpc,
-  expected: ChainIdentity,
-  wantTraces: boolean,
+  { expected, unfit }: { expected: ChainIdentity; unfit: Set<Capabilities['traces']> | undefined },
   signal: AbortSignal,
 ): Promise<{ capabilities: Capabilities; isCertain: boolean; untraced: Untraced | undefined }> {
   await readIdentity(rpc, expected, signal);
@@ -34,14 +33,14 @@ export async function probe(
     [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
     signal,
   );
-  const traces = wantTraces ? await findTraceMethod(rpc, head, signal) : ABSENT;
+  const traces = unfit === undefined ? ABSENT : await findTraceMethod(rpc, { head, unfit }, signal);
   const capabilities: Capabilities = {
     batch: await canBatch(rpc, signal),
     blockReceipts: !receipts.isRefused && !lacksMethod(receipts.answer),
     finalizedTag: finalized?.ok === true && finalized.result !== null,
     traces: traces.method,
   };
-  const isCertain = head.number > 0 || !wantTraces || traces.method !== 'none';
+  const isCertain = head.number > 0 || unfit === undefined || traces.method !== 'none';
   return { capabilities, isCertain, untraced: traces.untraced };
 }
 
@@ -115,7 +114,11 @@ const ABSENT: FoundTraces = { method: 'none', untraced: undefined };
 /**
  * Traces the newest block, and its parent if the node may lack the newest one, or if that is empty and shows nothing of the traces.
  */
-async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal): Promise<FoundTraces> {
+async function findTraceMethod(
+  rpc: Rpc,
+  { head, unfit }: { head: BlockHeader; unfit: Set<Capabilities['traces']> },
+  signal: AbortSignal,
+): Promise<FoundTraces> {
   const isUnsafe = await hangsWhenTraced(rpc, signal);
   const parent = { hash: head.parentHash, number: head.number - 1 };
   const lacking = new Set<TraceMethod>();
@@ -132,14 +135,19 @@ async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal)
         continue;
       }
       const found = method === 'trace_block' ? undefined : flawOfCallTracer(answer.result);
-      if (found === undefined) {
-        const isShown = method === 'trace_block' || answer.result.length > 0 || block === parent;
-        if (isShown) return { method, untraced: undefined };
+      const isEmpty = method !== 'trace_block' && answer.result.length === 0;
+      if (found === undefined && !isEmpty) {
+        unfit.delete(method);
+        return { method, untraced: undefined };
+      }
+      if (found === undefined && !unfit.has(method)) {
+        if (block === parent) return { method, untraced: undefined };
         empty = method;
         break;
       }
+      if (found !== undefined) unfit.add(method);
       lacking.add(method);
-      flaw = `${method}: ${found}`;
+      flaw = `${method}: ${found ?? 'its traces of an earlier block could not be used'}`;
     }
   }
   if (empty !== undefined && !lacking.has(empty)) return { method: empty, untraced: undefined };

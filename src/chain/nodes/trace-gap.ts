@@ -7,7 +7,7 @@ import type { Bundle } from '../blocks/bundle.ts';
 import type { HeadProblem } from './head-problems.ts';
 
 type TraceGap = {
-  note(bundles: readonly Pick<Bundle, 'header' | 'traced'>[]): void;
+  note(bundles: readonly Pick<Bundle, 'header' | 'traced' | 'transactions'>[]): void;
   /** Undefined while blocks come with traces, and if none did since the start. */
   problem(): HeadProblem | undefined;
 };
@@ -18,8 +18,10 @@ export function createTraceGap({ clock, log }: { clock: Clock; log: Log }): Trac
 
   return {
     note(bundles) {
-      for (const { header, traced } of bundles) {
+      for (const { header, traced, transactions } of bundles) {
         const { number } = header;
+        // An empty block shows nothing, and requests for older blocks may end later.
+        if (transactions.length === 0 || (traced && gap !== undefined && number < gap.to)) continue;
         if (!traced && hasTraced) {
           const { from, to, since } = gap ?? { from: number, to: number, since: clock.now() };
           gap = { from: Math.min(from, number), to: Math.max(to, number), since };

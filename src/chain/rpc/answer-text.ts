@@ -20,7 +20,7 @@ const NUMBER_BYTES_MIN = 2;
  * Traces repeat the input of each call, so a cheap transaction can make them gigabytes long. Chainbell needs no more of a string in a
  * trace than a hash or the beginning of an error.
  */
-const TRACE_STRING_BYTES_MAX = 512;
+export const TRACE_STRING_BYTES_MAX = 128;
 /** A node in the same network (1 Gbit/s) sends so much of a trace in the 30 s after which a request fails. */
 const READ_BYTES_MAX = 4 * 1024 * MEBIBYTE;
 

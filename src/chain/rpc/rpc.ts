@@ -327,9 +327,13 @@ function parseAnswer(answer: Record<string, unknown>, redact: (text: string) => 
   const error = { code: typeof code === 'number' ? code : 0, message: text.slice(0, MESSAGE_CHARACTERS_MAX) };
   const limit = limitOfError({ ...error, data });
   // Nodes repeat paths and keys of their URL here. Redact before cutting, because a cut key would not be recognized.
-  const shown = redact(text).slice(0, MESSAGE_CHARACTERS_MAX);
+  // The same holds for a text that was cut while it was read: its last word goes.
+  const shown = redact(text.replace(CUT_WORD, '…')).slice(0, MESSAGE_CHARACTERS_MAX);
   return { ok: false, code: error.code, message: shown, ...(limit !== undefined && { limit }) };
 }
+
+/** What is left of the word in which the text was cut (`createStringCutter`). */
+const CUT_WORD = /[^\s/?&=:@]*…$/;
 
 /** The error of an answer, which some gateways give as a text. */
 function errorIn({ error }: Record<string, unknown>): Record<string, unknown> | undefined {

@@ -80,6 +80,8 @@ for (const status of [403, 404, 405])
       only(scripted).methods = complete();
       clock.advance(60_000);
       assert.deepEqual(await callsOf(), [1, 1], 'it is probed again');
+      only(scripted).methods = { ...complete(), eth_getBlockReceipts: refuse };
+      assert.deepEqual(await callsOf(), [1, 1], 'a method can be refused later');
     });
   });
 
@@ -197,16 +199,17 @@ test('a node whose traces begin at the bootloader of ZKsync counts as unable to 
   });
 });
 
-test('a node that answers with opcodes instead of calls is asked for trace_block', () => {
-  const opcodes = () => [{ result: { gas: 21_000, failed: false, returnValue: '', structLogs: [] } }];
+test('a node that answers with opcodes instead of calls, or lacks the tracer, is asked for trace_block', async () => {
+  const opcodes = { gas: 21_000, failed: false, returnValue: '', structLogs: [] };
+  const lacking = { txHash: makeHash(0, 7, 1), result: null, error: { code: -32_000, message: 'no tracer' } };
   const methods = { ...chainMethods(1, blocks), trace_block: () => [] };
-  return withNodes(
-    [{ ...methods, debug_traceBlockByHash: opcodes, debug_traceBlockByNumber: opcodes }],
-    async ({ nodes }) => {
+  for (const entry of [{ result: opcodes }, opcodes, lacking]) {
+    const traces = { debug_traceBlockByHash: () => [entry], debug_traceBlockByNumber: () => [entry] };
+    await withNodes([{ ...methods, ...traces }], async ({ nodes }) => {
       await nodes.head(signal);
       assert.equal(nodes.status()[0]?.capabilities?.traces, 'trace_block');
-    },
-  );
+    });
+  }
 });
 
 test('an empty block does not show what traces are like, so the probe looks at its parent, and the first block that shows it counts', async () => {
@@ -227,15 +230,21 @@ test('an empty block does not show what traces are like, so the probe looks at i
   for (const internalTransfers of ['auto', 'required'] as const)
     await withNodes(
       [emptyFrom(8)],
-      async ({ nodes, scripted }) => {
+      async ({ nodes, scripted, clock }) => {
         await nodes.head(signal);
         assert.equal(traceMethodOf(nodes), 'debug_traceBlockByHash');
-        await assert.rejects(nodes.bundles([7], signal), /set chain\.internalTransfers to off/);
-        Object.assign(only(scripted).methods, chainMethods(1, blocks.slice(0, 8)));
         const read = nodes.bundles([7], signal);
         if (internalTransfers === 'required') return assert.rejects(read, /internalTransfers is required/);
         const [bundle] = await read;
         assert.deepEqual([bundle?.traced, traceMethodOf(nodes)], [false, 'none']);
+        // Its empty blocks show nothing new, and don't make it look like a node that lost its traces.
+        clock.advance(3_600_000);
+        const [empty] = await nodes.bundles([9], signal);
+        assert.deepEqual([empty?.traced, nodes.untraced()], [false, undefined]);
+        Object.assign(only(scripted).methods, complete());
+        clock.advance(3_600_000);
+        const [again] = await nodes.bundles([7], signal);
+        assert.deepEqual([again?.traced, traceMethodOf(nodes)], [true, 'debug_traceBlockByHash']);
       },
       { internalTransfers },
     );

@@ -224,6 +224,11 @@ test('an error of a node that repeats its URL reveals no secret of the URL', () 
         assert.ok(shown.startsWith(url.origin), shown);
       }
     }
+    // The text of a trace is cut in the middle of the key while it is read.
+    const message = `${'x'.repeat(100)} ${url.origin}/${key}`.slice(0, 125 + url.origin.length);
+    node.setHttp({ body: JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32_000, message } }) });
+    const shown = messageOf(await faultOf(rpc.call('trace_block', ['0x1'], signal)));
+    assert.ok(!shown.includes(key?.slice(0, 3) ?? ''), shown);
     const known = JSON.stringify([rpc.health.list(), rpc.throttle.status()]);
     for (const secret of secrets) assert.ok(!known.includes(secret), known);
     await rpc.close();

@@ -91,11 +91,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
     await database().transaction((tx) => changeWatchedAddresses(tx, 1, changes, { now: noon }));
     await alignChanged(database(), 1, changes, later(1));
-    const rows = await database().query<{ record: string; place: string; count: number }>(sql`
-      select n.watched_address_id as record, n.state || coalesce(' ' || l.origin, '') as place, count(*) as count
-      from notification_status n left join lane l on l.id = n.lane_id group by 1, 2`);
+    const lanes = await database().query<{ id: number; origin: string }>(sql`select id, origin from lane`);
+    const originOf = new Map(lanes.map(({ id, origin }) => [id, ` ${origin}`]));
+    const rows = await database().query<{
+      record: string;
+      state: string;
+      lane: number | null;
+      count: number;
+    }>(sql`
+      select watched_address_id as record, state, lane_id as lane, count(*) as count from notification_status group by 1, 2, 3`);
     assert.deepEqual(
-      new Map(rows.map(({ record, place, count }) => [record, `${count} ${place}`])),
+      new Map(
+        rows.map(({ record, state, lane, count }) => [
+          record,
+          `${count} ${state}${lane === null ? '' : originOf.get(lane)}`,
+        ]),
+      ),
       new Map([
         [other.id, `${3 * PAGE_ROWS} waiting https://one.example:443`],
         ...records.map(({ id }, index): [string, string] => [
