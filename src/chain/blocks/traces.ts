@@ -57,13 +57,14 @@ export function parseCallTracer(
         `the node gave ${entries.length} traces, some without txHash, of a block with ${hashes.length} transactions`,
       );
     const hash = isNamed ? txHash.toLowerCase() : traced[index];
-    if (result === undefined && typeof error === 'string')
+    const flaw = flawOfEntry(record(entry, 'trace'));
+    if (flaw !== undefined) throw new UnfitTracesFault(flaw);
+    const why = isRecord(result) ? undefined : textOf(error);
+    if (why !== undefined)
       throw new Fault(
         'unavailable',
-        `the node could not trace ${hash === undefined ? 'a transaction' : excerptOf(hash, HASH_CHARACTERS)}: ${excerptOf(error, ERROR_CHARACTERS_MAX)}`,
+        `the node could not trace ${hash === undefined ? 'a transaction' : excerptOf(hash, HASH_CHARACTERS)}: ${excerptOf(why, ERROR_CHARACTERS_MAX)}`,
       );
-    const flaw = flawOfEntry({ result, error });
-    if (flaw !== undefined) throw new UnfitTracesFault(flaw);
     const root = record(result, 'trace.result');
     const calls: ValueCall[] = [];
     const succeeded = !hasFailed(root);
@@ -82,10 +83,22 @@ export function flawOfCallTracer(json: unknown): string | undefined {
   return undefined;
 }
 
-function flawOfEntry({ result, error }: Record<string, unknown>): string | undefined {
+/** Whether the answer has the calls of a transaction. An empty block has none, and a transaction may have failed to be traced. */
+export const hasCallTrace = (json: unknown): boolean =>
+  list(json, 'traces').some((entry) => isRecord(entry) && isRecord(entry.result));
+
+/** An error only says why a transaction could not be traced, unless it names the tracer. Besu gave opcodes without a `result` until 2025. */
+function flawOfEntry({ result, error, structLogs }: Record<string, unknown>): string | undefined {
   if (isRecord(result)) return flawOf(result);
-  // A text says why this transaction could not be traced.
-  return typeof error === 'string' ? undefined : NOT_CALL_TRACER;
+  return structLogs !== undefined || LACKS_TRACER.test(textOf(error) ?? '') ? NOT_CALL_TRACER : undefined;
+}
+
+const LACKS_TRACER = /tracer not found|(no|unknown|unsupported) tracer/i;
+
+/** The text of an error, which Erigon gives as an object. */
+function textOf(error: unknown): string | undefined {
+  if (isRecord(error)) return typeof error.message === 'string' ? error.message : undefined;
+  return typeof error === 'string' ? error : undefined;
 }
 
 const NOT_CALL_TRACER = 'they are not those of callTracer, because that of a transaction names no sender';

@@ -5,7 +5,7 @@ import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { type FetchPlan, quantityOf, type TraceMethod } from '../blocks/bundle.ts';
-import { flawOfCallTracer } from '../blocks/traces.ts';
+import { flawOfCallTracer, hasCallTrace } from '../blocks/traces.ts';
 import { parseHeader, quantity } from '../rpc/parse.ts';
 import { lacksMethod, type ObservedRpc, RefusedFault, type Rpc, type RpcAnswer } from '../rpc/rpc.ts';
 
@@ -135,8 +135,8 @@ async function findTraceMethod(
         continue;
       }
       const found = method === 'trace_block' ? undefined : flawOfCallTracer(answer.result);
-      const isEmpty = method !== 'trace_block' && answer.result.length === 0;
-      if (found === undefined && !isEmpty) {
+      const isShown = method === 'trace_block' || hasCallTrace(answer.result);
+      if (found === undefined && isShown) {
         unfit.delete(method);
         return { method, untraced: undefined };
       }

@@ -20,8 +20,9 @@ export function createTraceGap({ clock, log }: { clock: Clock; log: Log }): Trac
     note(bundles) {
       for (const { header, traced, transactions } of bundles) {
         const { number } = header;
-        // An empty block shows nothing, and requests for older blocks may end later.
-        if (transactions.length === 0 || (traced && gap !== undefined && number < gap.to)) continue;
+        if (transactions.length === 0 && gap === undefined) continue;
+        // Requests for older blocks may end later.
+        if (traced && gap !== undefined && number < gap.to) continue;
         if (!traced && hasTraced) {
           const { from, to, since } = gap ?? { from: number, to: number, since: clock.now() };
           gap = { from: Math.min(from, number), to: Math.max(to, number), since };

@@ -10,7 +10,7 @@ import { Fault, messageOf } from '../../core/fault.ts';
 import { isRecord } from '../../core/json.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import { redactorOf } from '../../core/redact.ts';
-import { createAnswerReader, type OnBytes, TooLarge } from './answer-text.ts';
+import { createAnswerReader, type OnBytes, TooLarge, TRACE_STRING_BYTES_MAX } from './answer-text.ts';
 import { type CallOutcome, createHealth, type Health } from './health.ts';
 import { type Limit, limitOfError, limitOfHttp } from './node-limits.ts';
 import { CONCURRENCY_MAX, createThrottle, type Throttle } from './throttle.ts';
@@ -328,12 +328,13 @@ function parseAnswer(answer: Record<string, unknown>, redact: (text: string) => 
   const limit = limitOfError({ ...error, data });
   // Nodes repeat paths and keys of their URL here. Redact before cutting, because a cut key would not be recognized.
   // The same holds for a text that was cut while it was read: its last word goes.
-  const shown = redact(text.replace(CUT_WORD, '…')).slice(0, MESSAGE_CHARACTERS_MAX);
+  const shown = redact(withoutCutWord(text)).slice(0, MESSAGE_CHARACTERS_MAX);
   return { ok: false, code: error.code, message: shown, ...(limit !== undefined && { limit }) };
 }
 
-/** What is left of the word in which the text was cut (`createStringCutter`). */
-const CUT_WORD = /[^\s/?&=:@]*…$/;
+/** Drops what is left of the word in which a text was cut (`createStringCutter`). A longer text wasn't. */
+const withoutCutWord = (text: string): string =>
+  text.length > TRACE_STRING_BYTES_MAX + 1 ? text : text.replace(/[^\s/?&=:@]*…$/, '…');
 
 /** The error of an answer, which some gateways give as a text. */
 function errorIn({ error }: Record<string, unknown>): Record<string, unknown> | undefined {

@@ -372,6 +372,11 @@ test('if a node cannot trace a transaction, its reason is reported, and the bloc
     ...{ name: 'Fault', code: 'unavailable' },
     message: `the node could not trace ${hash}: Resource not found`,
   });
+  const error = { code: -32_000, message: 'tracing failed: timeout' };
+  assert.throws(() => parseCallTracer([{ txHash: hash, result: null, error }], [hash]), {
+    ...{ name: 'Fault', code: 'unavailable' },
+    message: `the node could not trace ${hash}: tracing failed: timeout`,
+  });
 });
 
 testWithRealchain('a real trace_block of 799 entries is read completely', (folder) => {

@@ -201,7 +201,11 @@ test('a node whose traces begin at the bootloader of ZKsync counts as unable to 
 
 test('a node that answers with opcodes instead of calls, or lacks the tracer, is asked for trace_block', async () => {
   const opcodes = { gas: 21_000, failed: false, returnValue: '', structLogs: [] };
-  const lacking = { txHash: makeHash(0, 7, 1), result: null, error: { code: -32_000, message: 'no tracer' } };
+  const lacking = {
+    txHash: makeHash(0, 7, 1),
+    result: null,
+    error: { code: -32_000, message: 'tracer not found' },
+  };
   const methods = { ...chainMethods(1, blocks), trace_block: () => [] };
   for (const entry of [{ result: opcodes }, opcodes, lacking]) {
     const traces = { debug_traceBlockByHash: () => [entry], debug_traceBlockByNumber: () => [entry] };
@@ -210,6 +214,26 @@ test('a node that answers with opcodes instead of calls, or lacks the tracer, is
       assert.equal(nodes.status()[0]?.capabilities?.traces, 'trace_block');
     });
   }
+});
+
+test('a transaction that could not be traced, as Erigon says it, holds its block and does not make the node unable to trace', async () => {
+  const failed = {
+    txHash: makeHash(0, 8, 1),
+    result: null,
+    error: { code: -32_000, message: 'tracing failed: timeout' },
+  };
+  for (const entry of [failed, { error: failed.error }, {}])
+    await withNodes([complete()], async ({ nodes, scripted }) => {
+      await nodes.head(signal);
+      const { capabilities } = nodes.status()[0] ?? {};
+      const real = only(scripted).methods;
+      only(scripted).methods = { ...real, debug_traceBlockByHash: () => [entry] };
+      await assert.rejects(nodes.bundles([headHash], signal), { name: 'Fault' });
+      assert.equal(nodes.status()[0]?.capabilities?.traces, capabilities?.traces);
+      only(scripted).methods = real;
+      const [bundle] = await nodes.bundles([headHash], signal);
+      assert.equal(bundle?.traced, true);
+    });
 });
 
 test('an empty block does not show what traces are like, so the probe looks at its parent, and the first block that shows it counts', async () => {

@@ -229,6 +229,10 @@ test('an error of a node that repeats its URL reveals no secret of the URL', () 
     node.setHttp({ body: JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32_000, message } }) });
     const shown = messageOf(await faultOf(rpc.call('trace_block', ['0x1'], signal)));
     assert.ok(!shown.includes(key?.slice(0, 3) ?? ''), shown);
+    // Looking for such a cut takes no time that grows with the square of a long message.
+    const long = { code: -32_000, message: `€${'x'.repeat(2_000_000)} …` };
+    node.setHttp({ body: JSON.stringify({ jsonrpc: '2.0', id: null, error: long }) });
+    assert.match(messageOf(await faultOf(rpc.call('eth_call', [], signal))), /€xxx/);
     const known = JSON.stringify([rpc.health.list(), rpc.throttle.status()]);
     for (const secret of secrets) assert.ok(!known.includes(secret), known);
     await rpc.close();
