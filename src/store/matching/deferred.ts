@@ -79,6 +79,7 @@ export async function listDeferrable(
     watcher_id: number;
     address: Uint8Array;
     records: number;
+    count: number;
     watchers: number;
     is_strict: boolean;
     follows: boolean;
@@ -86,7 +87,7 @@ export async function listDeferrable(
     is_crowded: boolean;
   }>(sql`
     with recursive deferred as (${deferredOf(addresses)}), sized as (
-      select watcher_id, address, records, is_strict, count(*) over (partition by address) as watchers,
+      select watcher_id, address, records, (records * matches)::bigint as count, is_strict, count(*) over (partition by address) as watchers,
         (watcher_id, address) in (select watcher_id, address from deferred) as follows,
         records between 2 and ${recordsMin} and sum(records * matches) filter (where records <= ${recordsMin})
           over (partition by watcher_id order by records, records * matches, address) > ${limits.ownRowsMax} as is_beyond,
@@ -96,24 +97,22 @@ export async function listDeferrable(
     )
     select * from sized where records > ${recordsMin} or follows or is_beyond or is_crowded
     order by records, watcher_id, address`);
-  const countOf = (row: (typeof rows)[number]) => row.records * (counts.get(fromBytes(row.address)) ?? 0);
   const tooMany = beyond(
     rows.filter((row) => row.is_crowded && !row.follows && !row.is_beyond),
-    { countOf, max: limits.allRowsMax },
+    limits.allRowsMax,
   );
   let left = limits.rowsAtOnce;
   let strictLeft = isReorg ? REORG_ROWS_MAX : 0;
   const deferred = rows.flatMap((row) => {
     const group = { watcherId: row.watcher_id, address: fromBytes(row.address), watchers: row.watchers };
     if (row.follows) return [group];
-    const count = countOf(row);
-    if (row.is_strict && count <= strictLeft) {
-      strictLeft -= count;
+    if (row.is_strict && row.count <= strictLeft) {
+      strictLeft -= row.count;
       return [];
     }
     if (row.is_beyond || tooMany.has(row)) return [group];
     if (row.is_crowded) return [];
-    left -= count;
+    left -= row.count;
     return left < 0 ? [group] : [];
   });
   const byAddress = Map.groupBy(deferred, ({ address }) => address);
@@ -122,18 +121,14 @@ export async function listDeferrable(
 }
 
 /** The largest groups, without which the others have at most `max` rows. */
-function beyond<Group>(
-  groups: readonly Group[],
-  { countOf, max }: { countOf(group: Group): number; max: number },
-): ReadonlySet<Group> {
+function beyond<Group extends { count: number }>(groups: readonly Group[], max: number): ReadonlySet<Group> {
   let sum = 0;
+  const bySize = groups.toSorted((one, other) => one.count - other.count);
   return new Set(
-    groups
-      .toSorted((one, other) => countOf(one) - countOf(other))
-      .filter((group) => {
-        sum += countOf(group);
-        return sum > max;
-      }),
+    bySize.filter(({ count }) => {
+      sum += count;
+      return sum > max;
+    }),
   );
 }
 
