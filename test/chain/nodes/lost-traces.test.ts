@@ -35,7 +35,7 @@ test('a node that lost its trace method is asked for traces again after 1, 2, 4 
     stage.clock.advance(300_000);
     assert.deepEqual(await callsOf(stage, 7), [1]);
     node.methods = blind();
-    assert.equal(await probesAfter(0), 1, 'it is lost anew');
+    assert.equal(await probesAfter(0), 1, 'it is lost again');
     assert.equal(await probesAfter(60_000), 1);
   }));
 

@@ -114,6 +114,18 @@ async function startFailover() {
   return story;
 }
 
+/** Each pair is a heartbeat on the primary and the one that the replica shows. */
+async function passUnused(
+  story: ReturnType<typeof startStory>,
+  pairs: readonly [beat: number, shown: number][],
+) {
+  for (const [beat, shown] of pairs) {
+    Object.assign(story, { beat, shown });
+    await story.probe();
+    assert.equal(story.state().isUsed, false, `${shown}, with ${beat} on the primary`);
+  }
+}
+
 test('a replica that has more than a promoted server is not used until it shows what that one has written since', async () => {
   const story = await startFailover();
   for (let probes = 0; probes < 10; probes += 1) {
@@ -129,16 +141,12 @@ test('a replica that replays late what a promoted server lacks is not used', asy
   const story = await startFailover();
   const newest = story.shown;
   // The former primary wrote one more, which neither this process nor the replica has shown, and the new one the one after it.
-  for (const [beat, shown] of [
+  await passUnused(story, [
     [newest - 2, newest - 1],
     [newest + 2, newest - 1],
     [newest + 2, newest + 1],
     [newest + 3, newest + 1],
-  ] as const) {
-    Object.assign(story, { beat, shown });
-    await story.probe();
-    assert.equal(story.state().isUsed, false, `${shown}, with ${beat} on the primary`);
-  }
+  ]);
   story.shown = newest + 3;
   await story.probe();
   assert.equal(story.state().isUsed, true);
@@ -150,16 +158,12 @@ test('a replica that still replays what a promoted server lacks is not used', as
   story.shown = story.beat - 1;
   await story.probe();
   // The former primary wrote one more, which this process never read.
-  for (const [beat, shown] of [
+  await passUnused(story, [
     [newest - 1, newest],
     [newest, newest + 1],
     [newest + 1, newest + 1],
     [newest + 2, newest + 1],
-  ] as const) {
-    Object.assign(story, { beat, shown });
-    await story.probe();
-    assert.equal(story.state().isUsed, false, `${shown}, with ${beat} on the primary`);
-  }
+  ]);
   story.shown = newest + 2;
   await story.probe();
   assert.equal(story.state().isUsed, true);
