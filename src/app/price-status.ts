@@ -49,7 +49,7 @@ export async function findNewestRound(
   database: Db,
   now: Date,
 ): Promise<NewestRound | undefined> {
-  const rounds = await Promise.all(
+  const found = await Promise.all(
     listFeeds(config).map(async ({ asset: { asset }, feed: { everySeconds } }) => {
       const at = await findLastRoundAt(database, asset);
       return at === undefined
@@ -57,9 +57,10 @@ export async function findNewestRound(
         : [{ asset, everyMs: everySeconds * 1000, ageMs: now.getTime() - at.getTime() }];
     }),
   );
-  const [mostFrequent] = rounds.flat().toSorted((one, other) => one.everyMs - other.everyMs);
+  const rounds = found.flat();
+  const [mostFrequent] = rounds.toSorted((one, other) => one.everyMs - other.everyMs);
   if (mostFrequent === undefined) return undefined;
-  const ageMs = Math.min(...rounds.flat().map((round) => round.ageMs));
+  const ageMs = Math.min(...rounds.map((round) => round.ageMs));
   return { asset: mostFrequent.asset, ageMs, overdueMs: ageMs - mostFrequent.everyMs };
 }
 

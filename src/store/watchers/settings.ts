@@ -80,7 +80,7 @@ export async function replaceSettings(
         strict_order = ${wanted.strictOrder},
         updated_at = ${updateTimeIf(isChange, sql`w.updated_at`, timeOf(now))}
       where ${isRecord(watcherId, id)}
-    returning ${settingsColumns}`);
+      returning ${settingsColumns}`);
   });
   return row && toSettings(row);
 }
