@@ -74,7 +74,12 @@ const writes: ReadonlySet<string> = new Set([
   ...['delete from pair_reading', 'update pair', 'delete from block'],
   ...['insert into watcher_queue', 'update watcher_queue'],
   // These stories defer nothing. A reorg only checks.
-  ...['delete from deferred_match', 'update deferred_match', 'delete from deferred_records'],
+  ...[
+    'delete from deferred_match',
+    'update deferred_match',
+    'delete from deferred_records',
+    'delete from deferred_transfers',
+  ],
   ...['update lane', 'insert into delivery_attempt', 'insert into reorg', 'insert into orphaned_block'],
   // Separate statements prune old data, after they have noted how far.
   ...[

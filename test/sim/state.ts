@@ -71,10 +71,11 @@ export async function readState(database: Database, afterAttempt: number): Promi
         from notification_status
       ) as n) as notifications,
       (select coalesce(json_agg(d order by d.id), '[]') from (
-        select id, block_number as block, array(
+        select d.id, d.block_number as block, array(
           select r.id from deferred_records g cross join lateral unnest(g.record_ids) with ordinality as r (id, place)
-          where g.group_id = d.group_id order by part, place limit records_left) as records
-        from deferred_match d
+          where g.group_id = d.id order by g.part, place
+          limit case when notifications_left > records_left * match_count then d.records else records_left end) as records
+        from deferred_match d join deferred_transfers t on t.set_id = d.set_id and t.part = d.part
       ) as d) as deferred,
       (select coalesce(json_agg(a order by a.id), '[]') from (
         select id, notification_id as notification, ${millisecondsOf(sql`started_at`)} as started_ms, outcome

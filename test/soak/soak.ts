@@ -86,7 +86,7 @@ const hotTables: Record<string, { absolute: number; part: number }> = {
     [
       ...['lane', 'process', 'watcher_queue', 'watcher_usage', 'origin_usage', 'receiver_failure', 'chain'],
       ...['watched_address', 'address_change', 'last_success', 'statistics_state'],
-      ...['deferred_match', 'deferred_records'],
+      ...['deferred_match', 'deferred_records', 'deferred_transfers'],
     ].map((table) => [table, { absolute: 512, part: 0.25 }]),
   ),
 };

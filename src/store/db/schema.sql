@@ -130,27 +130,29 @@ comment on column clock_state.pausing_step_ms is 'The last of the large steps; l
 comment on column clock_state.probed_at is 'Written by the probe of /readyz';
 
 create table deferred_match (
-  id bigint not null generated always as identity,
+  id bigint not null,
   watcher_id bigint not null,
   block_number bigint not null,
   address bytea not null,
-  group_id bigint not null,
+  set_id bigint not null,
+  records integer not null,
+  part integer not null default 0,
   records_left integer not null,
-  matches jsonb not null,
-  match_count integer not null,
+  notifications_left bigint not null,
   has_earlier boolean not null,
   constraint deferred_match_pkey PRIMARY KEY (id),
   constraint deferred_match_address_check CHECK ((octet_length(address) = 20))
 );
 CREATE INDEX deferred_match_address ON public.deferred_match USING btree (address, watcher_id);
 CREATE INDEX deferred_match_block ON public.deferred_match USING btree (block_number);
-CREATE INDEX deferred_match_group ON public.deferred_match USING btree (group_id);
+CREATE INDEX deferred_match_set ON public.deferred_match USING btree (set_id);
 CREATE INDEX deferred_match_watcher ON public.deferred_match USING btree (watcher_id, id);
 comment on table deferred_match is 'Matches whose notifications are written after their block: of one watcher and one address';
-comment on column deferred_match.group_id is 'Its records, in deferred_records';
-comment on column deferred_match.records_left is 'Number of these, counted from the first, without notifications';
-comment on column deferred_match.matches is 'Transfers of the address';
-comment on column deferred_match.match_count is 'Number of matches';
+comment on column deferred_match.set_id is 'Its transfers, in deferred_transfers';
+comment on column deferred_match.records is 'Number of its records, in deferred_records';
+comment on column deferred_match.part is 'Part of the transfers whose notifications are written next; those before it have theirs';
+comment on column deferred_match.records_left is 'Number of records, counted from the first, without notifications of this part';
+comment on column deferred_match.notifications_left is 'Upper bound of the notifications that are not written yet';
 comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
 
 create table deferred_records (
@@ -163,8 +165,22 @@ create table deferred_records (
 );
 CREATE INDEX deferred_records_block ON public.deferred_records USING btree (block_number);
 CREATE INDEX deferred_records_watcher ON public.deferred_records USING btree (watcher_id);
-comment on table deferred_records is 'Records that the deferred matches of one watcher, address and block are for, once for all of these matches';
+comment on table deferred_records is 'Records that a deferred match is for';
+comment on column deferred_records.group_id is 'The deferred match';
 comment on column deferred_records.part is 'From 0. Each part but the last has 10,000 records';
+
+create table deferred_transfers (
+  set_id bigint not null,
+  part integer not null,
+  block_number bigint not null,
+  matches jsonb not null,
+  match_count integer not null,
+  constraint deferred_transfers_pkey PRIMARY KEY (set_id, part)
+);
+CREATE INDEX deferred_transfers_block ON public.deferred_transfers USING btree (block_number);
+comment on table deferred_transfers is 'Transfers of one address in one block, once for the deferred matches of all watchers';
+comment on column deferred_transfers.part is 'From 0. Each has at least one transfer, and usually at most 16';
+comment on column deferred_transfers.match_count is 'Number of transfers';
 
 create table delivery_attempt (
   shard_id bigint not null,

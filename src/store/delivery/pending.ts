@@ -114,7 +114,7 @@ async function countInShards(db: Db, now: Date): Promise<Counted> {
   return row ?? nothing;
 }
 
-/** Rows of `deferred_match` that are read at a time. A row of 2 KB can stand for 160,000 notifications, or for one. */
+/** Rows of `deferred_match` that are read at a time. A row can stand for millions of notifications, or for one. */
 const DEFERRED_PAGE = 1_000;
 
 /**
@@ -127,8 +127,8 @@ export async function countDeferred(db: Db, countedMax = PENDING_COUNTED_MAX): P
       select max(id) + 1 as first, 0::bigint as count from deferred_match
       union all
       select next.first, page.count + next.count from page cross join lateral (
-        select min(id) as first, sum(records_left::bigint * match_count)::bigint as count from (
-          select id, records_left, match_count from deferred_match where id < page.first
+        select min(id) as first, sum(notifications_left)::bigint as count from (
+          select id, notifications_left from deferred_match where id < page.first
           order by id desc limit ${DEFERRED_PAGE}) as rows
       ) as next
       where next.first is not null and page.count <= ${countedMax}

@@ -1,7 +1,8 @@
 /**
- * Deferred notifications. A watcher can watch the same address thousands of times at no cost. One transfer can then produce
- * more rows than a block's commit should write. The commit stores only which records (watched addresses) matched
- * (`deferred_match`, `deferred_records`), and transactions of bounded size write the notifications, watcher by watcher.
+ * Deferred notifications. A watcher can watch the same address thousands of times at no cost, and thousands of watchers can watch a busy
+ * one. A block can then produce more rows than its commit should write. The commit stores only which records (watched addresses) of each
+ * watcher matched (`deferred_match`, `deferred_records`), and the transfers of each address once for all watchers (`deferred_transfers`).
+ * Transactions of bounded size write the notifications, watcher by watcher.
  *
  * Notifications of a watcher for one address keep the order of blocks: while an older match is deferred, later ones are deferred
  * too. A reorg deletes the deferred matches of orphaned blocks, and its commit defers as others do. Notifications that exist already and
@@ -213,19 +214,26 @@ export async function deferMatches(
       ) with ordinality as p (address, block, matches, match_count, position)
     ), found as materialized (
       select watcher_id, address, ids, cardinality(ids) as records from ${records} as r
+    ), transfer_set as materialized (
+      select nextval('deferred_id_seq') as id, address, block, count from (
+        select address, block, sum(match_count) as count from part group by address, block order by min(position)) as s
+      where exists (select from found f where f.address = s.address)
     ), deferred as materialized (
-      select nextval('deferred_group_id_seq') as group_id, f.watcher_id, f.address, f.records, b.block
-      from found f join (select distinct address, block from part) as b on b.address = f.address
+      select nextval('deferred_id_seq') as id, watcher_id, address, records, block, set_id, count from (
+        select f.watcher_id, f.address, f.records, s.block, s.id as set_id, s.count from found f join transfer_set s using (address)
+        order by s.block, f.watcher_id, f.address) as d
+    ), transfers_stored as (
+      insert into deferred_transfers (set_id, part, block_number, matches, match_count)
+      select s.id, row_number() over (partition by s.id order by p.position) - 1, p.block, p.matches::jsonb, p.match_count
+      from part p join transfer_set s using (address, block)
     ), records_stored as (
       insert into deferred_records (group_id, part, watcher_id, block_number, record_ids)
-      select d.group_id, part, d.watcher_id, d.block, f.ids[part * ${RECORDS_MAX} + 1 : (part + 1) * ${RECORDS_MAX}]
-      from deferred d join found f on f.watcher_id = d.watcher_id and f.address = d.address
+      select d.id, part, d.watcher_id, d.block, f.ids[part * ${RECORDS_MAX} + 1 : (part + 1) * ${RECORDS_MAX}]
+      from deferred d join found f using (watcher_id, address)
       cross join lateral generate_series(0, (d.records - 1) / ${RECORDS_MAX}) as part
     ), matches_stored as (
-      insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
-      select d.watcher_id, d.block, d.address, d.group_id, d.records, p.matches::jsonb, p.match_count, ${hasEarlier}
-      from deferred d join part p on p.address = d.address and p.block = d.block
-      order by d.block, d.watcher_id, d.address, p.position
+      insert into deferred_match (id, watcher_id, block_number, address, set_id, records, records_left, notifications_left, has_earlier)
+      select id, watcher_id, block, address, set_id, records, records, records * count, ${hasEarlier} from deferred
     )`;
   if (tx.isDistributed !== true) return storing;
   await tx.query(sql`with ${storing} select`);
@@ -234,7 +242,7 @@ export async function deferMatches(
 
 /** Records in a row of `deferred_records`. Several transactions write the notifications of one row. */
 const RECORDS_MAX = 10_000;
-/** Matches in a row of `deferred_match`: few, because a transaction writes the notifications of all of them for some of the records. */
+/** Matches in a row of `deferred_transfers`: few, because a transaction writes the notifications of all of them for some of the records. */
 const MATCHES_MAX = 16;
 
 /**
@@ -260,30 +268,46 @@ function inParts(
 /** Deletes the deferred matches of blocks that a reorg orphans. */
 export async function dropDeferred(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`delete from deferred_match where block_number > ${ancestorNumber}`);
-  await tx.query(sql`delete from deferred_records where block_number > ${ancestorNumber}`);
+  await tx.query(sql`
+    with gone as (delete from deferred_records where block_number > ${ancestorNumber})
+    delete from deferred_transfers where block_number > ${ancestorNumber}`);
 }
 
 /** Parts of groups that `dropDeferredOf` deletes at a time, because each has up to 10,000 ids. */
 const DROPPED_PARTS_MAX = 50;
 
+/** Whether something of the watcher is deferred. */
+export async function hasDeferred(tx: Tx, watcherId: number): Promise<boolean> {
+  const rows = await tx.query(sql`
+    (select from deferred_match where watcher_id = ${watcherId} limit 1)
+    union all (select from deferred_records where watcher_id = ${watcherId} limit 1)`);
+  return rows.length > 0;
+}
+
 /**
- * Deletes the watcher's next deferred matches, up to `rowsMax`, and at last their records. Returns whether there were any. It leaves out
- * those that are being written, and `takeDeferred` those that are being deleted, so neither waits.
+ * Deletes the watcher's next deferred matches, up to `rowsMax`, and at last their records. Returns whether there were any. The caller holds
+ * the commit lock, as each transaction that deletes matches, because the last of a set deletes its transfers.
  */
 export async function dropDeferredOf(tx: Tx, watcherId: number, rowsMax: number): Promise<boolean> {
-  const matches = await tx.query(sql`
+  const matches = await tx.query<{ set_id: number }>(sql`
     delete from deferred_match where id = any(array(
-      select id from deferred_match where watcher_id = ${watcherId} order by id limit ${rowsMax} for update skip locked))
-    returning id`);
-  if (matches.length > 0) return true;
+      select id from deferred_match where watcher_id = ${watcherId} order by id limit ${rowsMax}))
+    returning set_id`);
+  if (matches.length > 0) {
+    await tx.query(dropTransfers([...new Set(matches.map((row) => row.set_id))]));
+    return true;
+  }
   const parts = await tx.query(sql`
     delete from deferred_records where (group_id, part) in (
-      select group_id, part from deferred_records r
-      where watcher_id = ${watcherId} and not exists (select from deferred_match d where d.group_id = r.group_id)
-      order by group_id, part limit ${DROPPED_PARTS_MAX} for update skip locked)
+      select group_id, part from deferred_records where watcher_id = ${watcherId} order by group_id, part limit ${DROPPED_PARTS_MAX})
     returning group_id`);
   return parts.length > 0;
 }
+
+/** Deletes those of these sets of transfers of which no match is left. */
+const dropTransfers = (setIds: readonly number[]): Sql => sql`
+  delete from deferred_transfers t using unnest(${listOf(setIds)}::bigint[]) as s (id)
+  where t.set_id = s.id and not exists (select from deferred_match d where d.set_id = s.id)`;
 
 /** The oldest block with deferred matches. */
 export async function findFirstDeferred(db: Db): Promise<number | undefined> {
@@ -305,7 +329,7 @@ export async function isDeferred(
   return rows.length > 0;
 }
 
-/** One deferred match: the transfers of an address in one block, and the records of one watcher that they are for. */
+/** Transfers of an address in one block, and records of one watcher that they are for. */
 type Deferred = { block: number; recordIds: string[]; matches: Match[]; hasEarlier: boolean };
 
 /** The id of each watcher's oldest deferred match, by watcher: one probe of the index for each of them, however many are deferred. On Citus, without watchers that have lost shards. */
@@ -328,8 +352,8 @@ export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
 }
 
 /**
- * Takes records of a deferred match that with its transfers make about `rowsMax` rows, and deletes it with its last records. The same
- * transaction must write their notifications. Undefined if the watcher is being deleted, and the match with it.
+ * Takes some of a deferred match: of its next part of the transfers, so many records that they make about `rowsMax` rows. Deletes it with
+ * the last ones. The same transaction must write their notifications. Undefined if there is no such match.
  */
 export async function takeDeferred(
   tx: Tx,
@@ -338,29 +362,32 @@ export async function takeDeferred(
 ): Promise<Deferred | undefined> {
   const [row] = await tx.query<{
     block_number: number;
-    group_id: number;
+    set_id: number;
     record_ids: string[];
     is_last: boolean;
     matches: (Omit<Match, 'transfer'> & { transfer: StoredTransfer })[];
     has_earlier: boolean;
   }>(sql`
-    select d.block_number, d.group_id, record_ids[greatest(1, last - most + 1) : last] as record_ids, records_left <= least(last, most) as is_last,
-      matches, has_earlier
+    select d.block_number, d.set_id, record_ids[greatest(1, last - most + 1) : last] as record_ids,
+      notifications_left <= least(last, most) * t.match_count as is_last, matches, has_earlier
     from deferred_match d
+    join deferred_transfers t on t.set_id = d.set_id and t.part = d.part
     cross join lateral (
       select (records_left - 1) / ${RECORDS_MAX} as part, (records_left - 1) % ${RECORDS_MAX} + 1 as last,
-        greatest(1, ${rowsMax} / match_count) as most) as turn
-    join deferred_records r on r.group_id = d.group_id and r.part = turn.part
-    where d.id = ${id} for update of d skip locked`);
+        greatest(1, ${rowsMax} / t.match_count) as most) as turn
+    join deferred_records r on r.group_id = d.id and r.part = turn.part
+    where d.id = ${id}`);
   if (row === undefined) return undefined;
   if (row.is_last) {
     await tx.query(sql`delete from deferred_match where id = ${id}`);
     await tx.query(sql`
-      delete from deferred_records
-      where group_id = ${row.group_id} and not exists (select from deferred_match where group_id = ${row.group_id})`);
+      with gone as (delete from deferred_records where group_id = ${id})
+      ${dropTransfers([row.set_id])}`);
   } else {
+    const taken = row.record_ids.length;
+    const isPartTaken = sql`records_left <= ${taken}`;
     await tx.query(
-      sql`update deferred_match set records_left = records_left - ${row.record_ids.length} where id = ${id}`,
+      sql`update deferred_match set records_left = case when ${isPartTaken} then records else records_left - ${taken} end, part = part + case when ${isPartTaken} then 1 else 0 end, notifications_left = notifications_left - ${taken * row.matches.length} where id = ${id}`,
     );
   }
   const matches = row.matches.map(

@@ -9,7 +9,7 @@ import { hasUncounted, tryLockSums } from '../delivery/count-deliveries.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { runningWorkers } from '../delivery/workers.ts';
-import { dropDeferredOf } from '../matching/deferred.ts';
+import { dropDeferredOf, hasDeferred } from '../matching/deferred.ts';
 import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
 import { markSuspended } from './watchers.ts';
 
@@ -40,14 +40,27 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
  * is left.
  */
 export async function removeBatch(database: Database, id: number): Promise<Wait | 'more' | 'gone'> {
-  const step = await database.transaction(async (tx) => {
-    if (!(await lockWatcher(tx, id))) return 'gone';
-    const shards = await listShards(tx, id);
-    const wait = await findWait(tx, shards);
-    if (wait !== undefined) return wait;
-    return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
-  });
+  const step = await database.transaction(
+    async (tx): Promise<Wait | 'deferred' | 'more' | 'last' | 'gone'> => {
+      if (!(await lockWatcher(tx, id))) return 'gone';
+      const shards = await listShards(tx, id);
+      const wait = await findWait(tx, shards);
+      if (wait !== undefined) return wait;
+      // First of all, but under the commit lock, and blocks must not wait for the looks above.
+      if (await hasDeferred(tx, id)) return 'deferred';
+      return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
+    },
+  );
+  if (step === 'deferred') return dropDeferredBatch(database, id);
   return step === 'last' ? finishRemoval(database, id) : step;
+}
+
+async function dropDeferredBatch(database: Database, id: number): Promise<'more'> {
+  await database.transaction(async (tx) => {
+    await lockCommits(tx);
+    await dropDeferredOf(tx, id, BATCH_ROWS);
+  });
+  return 'more';
 }
 
 /** Transactions that create something for the watcher lock its row too, so they have ended when this lock is granted. */
@@ -86,9 +99,8 @@ const keyed = {
 /** Tables with rows for each of the watcher's receivers, of which it may have had a million, and their order. */
 const keyedByWatcher = { receiver_failure: sql`origin, shard_id`, origin_usage: sql`origin` };
 
-/** Deletes deferred matches, or else rows of the first table that has some. Returns whether there were any. */
+/** Deletes rows of the first table that has some. Returns whether there were any. */
 async function deleteBatch(tx: Tx, id: number, shards: readonly number[]): Promise<boolean> {
-  if (await dropDeferredOf(tx, id, BATCH_ROWS)) return true;
   // On Citus, a limited number of rows can be deleted from one shard only.
   const parts = tx.isDistributed === true ? shards.map((shard) => [shard]) : [shards];
   for (const [table, key] of Object.entries(keyed)) {
@@ -145,6 +157,7 @@ async function finishRemoval(database: Database, id: number): Promise<Wait | 'mo
     if (!(await lockWatcher(tx, id))) return 'gone';
     const shards = await listShards(tx, id);
     if (await isSending(tx, shards)) return 'sending';
+    if (await dropDeferredOf(tx, id, BATCH_ROWS)) return 'more';
     if (await deleteBatch(tx, id, shards)) return 'more';
     const lanes = sql`select id from lane where ${isInShards(sql`shard_id`, shards)} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';

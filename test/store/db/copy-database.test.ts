@@ -31,8 +31,11 @@ test('a copy has every row and column of every table, and ids go on after it', a
   const counting = createDeliveryCount({ database: source, clock, attemptsMs });
   for (let round = 0; round < 3; round += 1) await counting.step();
   await source.query(sql`
-    insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
-    values (1, 2, ${Buffer.alloc(20, 9)}, 1, 2, ${odd.text}::jsonb, 1, false)`);
+    insert into deferred_match (id, watcher_id, block_number, address, set_id, records, records_left, notifications_left, has_earlier)
+    values (1, 1, 2, ${Buffer.alloc(20, 9)}, 1, 2, 2, 2, false)`);
+  await source.query(sql`
+    insert into deferred_transfers (set_id, part, block_number, matches, match_count)
+    values (1, 0, 2, ${odd.text}::jsonb, 1)`);
   await source.query(sql`
     insert into deferred_records (group_id, part, watcher_id, block_number, record_ids)
     values (1, 0, 1, 2, ${['a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', null]}::uuid[])`);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Address } from '../../../src/core/hex.ts';
 import type { Transfer } from '../../../src/domain/block.ts';
+import { lockCommits } from '../../../src/store/blocks/commit-lock.ts';
 import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database, Db } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
@@ -9,12 +10,12 @@ import { countDeferred, queueStatistics } from '../../../src/store/delivery/pend
 import {
   type DeferralLimits,
   deferralLimits,
-  dropDeferredOf,
   findFirstDeferred,
   listDeferred,
   takeDeferred,
 } from '../../../src/store/matching/deferred.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { beginRemoval, removeBatch } from '../../../src/store/watchers/watcher-removal.ts';
 import {
   addressOf,
   addWatchers,
@@ -33,6 +34,7 @@ import {
 } from '../../kit/chain-story.ts';
 import { citusUrl } from '../../kit/citus.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { countWaiting } from '../../kit/in-line.ts';
 import { countRead } from '../../kit/many-notifications.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
@@ -87,18 +89,24 @@ const listParts = (database: Database) =>
     sql`select part, cardinality(record_ids) as records from deferred_records order by group_id, part`,
   );
 
-/** A database that counts which rows of `deferred_match`, and parts of rows stored apart from it, each transaction reads. */
-function countReads(database: Database): { counted: Database; reads: { rows: number; parts: number } } {
-  const reads = { rows: 0, parts: 0 };
+/** How many transfers each row of `deferred_transfers` has. */
+const listTransfers = (database: Database) =>
+  database.query<{ part: number; matches: number }>(sql`
+    select part, match_count as matches from deferred_transfers
+    where match_count = jsonb_array_length(matches) order by set_id, part`);
+
+/** A database that counts which rows of the deferred matches, and of their transfers, each transaction reads. */
+function countReads(database: Database): { counted: Database; reads: { rows: number; transfers: number } } {
+  const reads = { rows: 0, transfers: 0 };
   const counted: Database = {
     ...database,
     transaction: (work) =>
       database.transaction(async (tx) => {
         const result = await work(tx);
         const [row] = await tx.query<typeof reads>(sql`
-          with read as (select relid, seq_tup_read + coalesce(idx_tup_fetch, 0) as tuples from pg_stat_xact_all_tables)
-          select r.tuples as rows, coalesce(p.tuples, 0) as parts from pg_class c
-          join read r on r.relid = c.oid left join read p on p.relid = c.reltoastrelid where c.relname = 'deferred_match'`);
+          with read as (select relname, seq_tup_read + coalesce(idx_tup_fetch, 0) as tuples from pg_stat_xact_user_tables)
+          select (select tuples from read where relname = 'deferred_match') as rows,
+            (select tuples from read where relname = 'deferred_transfers') as transfers`);
         Object.assign(reads, row);
         return result;
       }),
@@ -291,15 +299,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const transfers = Array.from({ length: 40 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
       const limits = { ...tight(0), rowsMax: 250 };
       await mine(database(), headerOf(1), transfers, { deferral: limits });
-      const rows = await database().query(sql`
-        select match_count as matches, jsonb_array_length(matches) as counted, records_left as left from deferred_match order by id`);
-      assert.deepEqual(
-        rows,
-        [16, 16, 8].map((matches) => ({ matches, counted: matches, left: 30 })),
-      );
+      assert.deepEqual(await listTransfers(database()), [
+        { part: 0, matches: 16 },
+        { part: 1, matches: 16 },
+        { part: 2, matches: 8 },
+      ]);
       assert.deepEqual(await listParts(database()), [{ part: 0, records: 30 }]);
       assert.equal(await countDeferred(database()), 40 * 30);
-      while ((await write(database(), { limits })) !== undefined);
+      for (let left = 40 * 30; left > 0; ) {
+        left -= (await write(database(), { limits }))?.notificationCount ?? 0;
+        assert.equal(await countDeferred(database()), left);
+      }
+      assert.deepEqual(await listTransfers(database()), []);
       const order = await database().query<{ amounts: string }>(sql`
         select distinct string_agg(amount::text, ',' order by sequence) as amounts
         from notification_status group by watched_address_id`);
@@ -328,8 +339,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(written, { rows: 10_001, records: 10_001 });
     });
 
-    test('what a commit defers takes space by its records and its transfers, not by their product', async () => {
+    test('what a commit defers takes space by its records, its watchers and its transfers, not by their product', async () => {
       await watchMany(database(), 2_000);
+      const watchers = Array.from({ length: 20 }, (_, index) => index + 2);
+      await addWatchers(database(), ...watchers);
+      for (const watcherId of watchers) await watchTimes(database(), 2, { watcherId });
       const size = async () => {
         const [row] = await database().query<{ bytes: number }>(sql`
           select sum(pg_total_relation_size(oid))::bigint as bytes from pg_class where relkind = 'r' and relname like 'deferred%'`);
@@ -340,7 +354,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(database(), headerOf(1), transfers, { deferral: tight(0) });
       const grown = (await size()) - before;
       assert.ok(grown < 300_000, `the tables grew by ${grown} bytes`);
-      assert.equal(await countDeferred(database(), 1_000_000), 2_000 * 320);
+      assert.equal(await countDeferred(database(), 1_000_000), (2_000 + 20 * 2) * 320);
     });
 
     test('transfers of a transaction that had notifications are stored together, because one may replace what another was', async () => {
@@ -359,10 +373,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(database(), headerOf(1), transfers, {
         deferral: { ...tight(0), rowsMax: 250 },
       });
-      const rows = await database().query<{ matches: number }>(sql`
-        select jsonb_array_length(matches) as matches from deferred_match order by id`);
+      const ofFirst = await listTransfers(database());
       assert.deepEqual(
-        rows.map(({ matches }) => matches),
+        ofFirst.map(({ matches }) => matches),
         [20, 10],
       );
       await mine(
@@ -370,11 +383,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         headerOf(2),
         [...transfers].map((one) => ({ ...one, txHash: hashOf(9) })),
       );
-      const others = await database().query<{ matches: number }>(sql`
-        select jsonb_array_length(matches) as matches from deferred_match where block_number = 2 order by id`);
+      const ofBoth = await listTransfers(database());
       assert.deepEqual(
-        others.map(({ matches }) => matches),
-        [16, 14],
+        ofBoth.map(({ matches }) => matches),
+        [20, 10, 16, 14],
       );
     });
 
@@ -444,12 +456,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test('a commit and the count read a few rows of a backlog, and the count no transfers', async () => {
       await watchTimes(database(), 2);
       await watchAddress(database(), { watcherId: 2, address: carol });
-      // The transfers of each take 4 KB, which can't be compressed to less than 2 KB.
       await database().query(sql`
-        insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
-        select 1, 1, ${Buffer.from(bob.slice(2), 'hex')}, id, 1,
-          (select jsonb_agg(sha256(int4send(100 * id + part))) from generate_series(1, 60) as part), 60, false
+        insert into deferred_match (id, watcher_id, block_number, address, set_id, records, records_left, notifications_left, has_earlier)
+        select nextval('deferred_id_seq'), 1, 1, ${Buffer.from(bob.slice(2), 'hex')}, id, 1, 1, 60, false
         from generate_series(1, 2000) as id`);
+      await database().query(sql`
+        insert into deferred_transfers (set_id, part, block_number, matches, match_count)
+        select id, part, 1, '[]', 15 from generate_series(1, 2000) as id, generate_series(0, 3) as part`);
       const { counted, reads } = countReads(database());
       await mine(counted, headerOf(1), [transferOf({ sender: carol, receiver: bob })], {
         deferral: tight(0),
@@ -457,13 +470,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.ok(reads.rows < 20, `a commit reads ${reads.rows} rows`);
       const all = 2_000 * 60 + 2;
       assert.equal(await counted.transaction((tx) => countDeferred(tx, all)), all);
-      assert.equal(reads.parts, 0);
+      assert.equal(reads.transfers, 0);
     });
 
     test('of a backlog, the statistics count 100,000 notifications, say that there are more, and read no further', async () => {
       await database().query(sql`
-        insert into deferred_match (watcher_id, block_number, address, group_id, records_left, matches, match_count, has_earlier)
-        select 1, 1, ${Buffer.alloc(20)}, id, 50, '[]', 2, false from generate_series(1, 20000) as id`);
+        insert into deferred_match (id, watcher_id, block_number, address, set_id, records, records_left, notifications_left, has_earlier)
+        select id, 1, 1, ${Buffer.alloc(20)}, id, 50, 50, 100, false from generate_series(1, 20000) as id`);
       let read = 0;
       const counting: Db = {
         isDistributed: database().isDistributed === true,
@@ -494,7 +507,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 });
 
-onPostgres(({ database }) => {
+onPostgres(({ database, place }) => {
   // On Citus two statements read the records, one after the other.
   const skip = citusUrl() !== undefined && 'not yet so on Citus';
   test('a record that moves between the addresses of a transfer during its commit gets one notification, whenever it moves', {
@@ -576,22 +589,25 @@ onPostgres(({ database }) => {
     assert.equal((await listNotifications(database())).length, 6);
   });
 
-  test('deferred matches are written while those of a deleted watcher are deleted, and neither waits for the other', async () => {
+  test('the last deferred matches of an address, written for one watcher and deleted for another at the same time, leave no transfers', async () => {
+    await addWatchers(database(), 1, 2);
     for (const watcherId of [1, 2]) await watchTimes(database(), 2, { watcherId });
     await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
+    await beginRemoval(database(), 1, noon);
+    const other = await place().open();
+    const isWaiting = async () => (await countWaiting(other)) > 0;
+    let removal: ReturnType<typeof removeBatch> | undefined;
     await database().transaction(async (tx) => {
-      assert.equal(await dropDeferredOf(tx, 1, 10), true);
-      assert.deepEqual(await write(database()), { notificationCount: 2, watcherIds: [2] });
-      assert.equal(await write(database()), undefined);
-    });
-    const drop = () => database().transaction((tx) => dropDeferredOf(tx, 1, 10));
-    assert.deepEqual([await drop(), await drop()], [true, false]);
-    assert.deepEqual(await listParts(database()), []);
-    await mine(database(), headerOf(2), [transferOf()], { deferral: tight(0) });
-    await database().transaction(async (tx) => {
-      const [id = 0] = (await listDeferred(tx)).values();
+      await lockCommits(tx);
+      const id = (await listDeferred(tx)).get(2) ?? 0;
       assert.equal((await takeDeferred(tx, id, { rowsMax: 2 }))?.recordIds.length, 2);
-      assert.equal(await drop(), false);
+      removal = removeBatch(database(), 1);
+      await waitUntil(isWaiting, { describe: 'the removal to wait for the notifications' });
     });
+    assert.equal(await removal, 'more');
+    assert.deepEqual(await listTransfers(database()), []);
+    while ((await removeBatch(database(), 1)) !== 'gone');
+    assert.deepEqual(await listParts(database()), []);
+    await other.close();
   });
 });

@@ -504,30 +504,48 @@ left join ended e on e.shard_id = n.shard_id and e.id = n.id
 left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id;
 comment on view notification_status is 'Transfers of watched addresses, and how far each has been delivered';
 
-create sequence deferred_group_id_seq;
+-- Ids of deferred matches and of sets of transfers.
+create sequence deferred_id_seq;
 
 create table deferred_match (
-  id bigint generated always as identity primary key,
+  id bigint primary key,
   watcher_id bigint not null,
   block_number bigint not null,
   address bytea not null check (octet_length(address) = 20),
-  group_id bigint not null,
+  set_id bigint not null,
+  records integer not null,
+  part integer not null default 0,
   records_left integer not null,
-  matches jsonb not null,
-  match_count integer not null,
+  notifications_left bigint not null,
   has_earlier boolean not null
 );
+alter sequence deferred_id_seq owned by deferred_match.id;
 create index deferred_match_watcher on deferred_match (watcher_id, id);
 create index deferred_match_address on deferred_match (address, watcher_id);
 create index deferred_match_block on deferred_match (block_number);
-create index deferred_match_group on deferred_match (group_id);
+create index deferred_match_set on deferred_match (set_id);
 comment on table deferred_match is
   'Matches whose notifications are written after their block: of one watcher and one address';
-comment on column deferred_match.group_id is 'Its records, in deferred_records';
-comment on column deferred_match.records_left is 'Number of these, counted from the first, without notifications';
-comment on column deferred_match.matches is 'Transfers of the address';
-comment on column deferred_match.match_count is 'Number of matches';
+comment on column deferred_match.set_id is 'Its transfers, in deferred_transfers';
+comment on column deferred_match.records is 'Number of its records, in deferred_records';
+comment on column deferred_match.part is 'Part of the transfers whose notifications are written next; those before it have theirs';
+comment on column deferred_match.records_left is 'Number of records, counted from the first, without notifications of this part';
+comment on column deferred_match.notifications_left is 'Upper bound of the notifications that are not written yet';
 comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
+
+create table deferred_transfers (
+  set_id bigint not null,
+  part integer not null,
+  block_number bigint not null,
+  matches jsonb not null,
+  match_count integer not null,
+  primary key (set_id, part)
+);
+create index deferred_transfers_block on deferred_transfers (block_number);
+comment on table deferred_transfers is
+  'Transfers of one address in one block, once for the deferred matches of all watchers';
+comment on column deferred_transfers.part is 'From 0. Each has at least one transfer, and usually at most 16';
+comment on column deferred_transfers.match_count is 'Number of transfers';
 
 create table deferred_records (
   group_id bigint not null,
@@ -540,7 +558,8 @@ create table deferred_records (
 create index deferred_records_watcher on deferred_records (watcher_id);
 create index deferred_records_block on deferred_records (block_number);
 comment on table deferred_records is
-  'Records that the deferred matches of one watcher, address and block are for, once for all of these matches';
+  'Records that a deferred match is for';
+comment on column deferred_records.group_id is 'The deferred match';
 comment on column deferred_records.part is 'From 0. Each part but the last has 10,000 records';
 
 create table lost_shards (
