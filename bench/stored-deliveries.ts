@@ -77,7 +77,7 @@ export async function commitBlock(
     blocks: [
       { header: headerOf(number), proved: true, transfers: Array.from({ length: count }, randomTransfer) },
     ],
-    ...{ releasedNumber: number, releasedBefore: number - 1, finalizedNumber: number, now },
+    ...{ confirmations: 0, releasedBefore: number - 1, finalizedNumber: number, now },
     deferral: {
       recordsMin: 1e6,
       ownRowsMax: Number.MAX_SAFE_INTEGER,

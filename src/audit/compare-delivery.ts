@@ -12,6 +12,8 @@ import { CONFIRMATIONS_MAX } from '../store/watchers/settings.ts';
 export type DeliverySide = {
   /** The database's time when it was read. */
   now: Date;
+  /** The service's setting. */
+  confirmations: number;
   /** Notifications that are held until this block, or an older one, should have been released. */
   releasedNumber: number;
   /** The delay from failure number n (the first is 1) to the next attempt. */
@@ -104,14 +106,15 @@ function findSleepingLane(
 function findHeldFault(
   { id, releaseNumber, blockNumber, sequence, createdAt, watchedAddressId }: StoredNotification,
   watch: StoredWatch,
-  { releasedNumber, firstInSequence }: DeliverySide,
+  { confirmations, releasedNumber, firstInSequence }: DeliverySide,
 ): DeliveryFault | undefined {
   if (releaseNumber !== undefined) {
     // If the record was changed since then, its former settings are unknown.
-    const asked = mayHaveChangedSince(watch, createdAt) ? CONFIRMATIONS_MAX : watch.settings.confirmations;
+    const own = mayHaveChangedSince(watch, createdAt) ? CONFIRMATIONS_MAX : watch.settings.confirmations;
+    const asked = Math.max(own, confirmations);
     if (releaseNumber > blockNumber + asked)
       return fault(
-        `it is held until block ${releaseNumber}, but its watched address asks for ${asked} confirmations`,
+        `it is held until block ${releaseNumber}, but ${own < confirmations ? 'chain.confirmations' : 'its watched address'} asks for ${asked} confirmations`,
       );
     return releaseNumber > releasedNumber
       ? undefined

@@ -167,8 +167,10 @@ async function readDelivery(
   const lanes = await listLanesById(snapshot, [...laneIds], { now, primary });
   return {
     ...{ now, retryDelayMs },
-    releasedNumber:
-      (await findStoredBefore(snapshot, new Date(now.getTime() - RELEASE_MS_MAX))) - confirmations,
+    ...{
+      confirmations,
+      releasedNumber: await findStoredBefore(snapshot, new Date(now.getTime() - RELEASE_MS_MAX)),
+    },
     lanes: new Map(lanes.map((lane) => [lane.id, lane])),
     firstInSequence: await listFirstInSequence(snapshot, ordered),
   };

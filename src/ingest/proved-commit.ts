@@ -92,8 +92,6 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
   }
 
   const commitProved: ProvedCommit = async (blocks, { tip, newest, ancestor, finalizedNumber }, signal) => {
-    // Only stored blocks count as confirmations, because the head is a node's claim.
-    const releasedNumber = newest.number - options.confirmations;
     // After a reorg or another process's commit, notifications that were released may be held again.
     const isKnown = ancestor === undefined && tip !== undefined && tip.hash === released?.tip;
     const commit: Omit<BlockCommit, 'blocks' | 'now'> = {
@@ -103,7 +101,7 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
         undo: (tx) => undo(tx, ancestor.number),
         readNow: () => clock.now(),
       },
-      releasedNumber,
+      confirmations: options.confirmations,
       releasedBefore: isKnown ? released?.number : undefined,
       finalizedNumber,
       corroboratedNumber: newest.number,
@@ -116,7 +114,7 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
       },
     };
     const committed = await commitUntilProved(commit, blocks, signal);
-    if (committed.outcome === 'committed') released = { tip: newest.hash, number: releasedNumber };
+    if (committed.outcome === 'committed') released = { tip: newest.hash, number: newest.number };
     return committed;
   };
 

@@ -64,7 +64,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   async function follow(): Promise<void> {
     const processor = createMarketProcessor([fed, fixed], createTestClock());
     await commitBlocks(database(), {
-      ...{ expectedTip: undefined, blocks, releasedNumber: BLOCKS, finalizedNumber: 0, now: stored },
+      ...{ expectedTip: undefined, blocks, confirmations: 0, finalizedNumber: 0, now: stored },
       also: (tx) => processor.write(tx, blocks),
     });
   }

@@ -45,7 +45,7 @@ type Change = {
 function faultOf(change: Change) {
   const own = { ...lane, ...change.lane };
   const side: DeliverySide = {
-    ...{ now: noon, releasedNumber: TIP, retryDelayMs: (count) => count * MINUTE_MS },
+    ...{ now: noon, confirmations: 0, releasedNumber: TIP, retryDelayMs: (count) => count * MINUTE_MS },
     ...{ lanes: new Map([[own.id, own]]), firstInSequence: new Map() },
     ...change.side,
   };

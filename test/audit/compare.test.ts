@@ -75,7 +75,13 @@ function noticeOf(
 
 /** At noon with block 9 stored, after a failure it is tried again a minute later; the queue of bob's webhook is due. */
 const delivery: DeliverySide = {
-  ...{ now: noon, releasedNumber: 9, retryDelayMs: () => 60_000, firstInSequence: new Map() },
+  ...{
+    now: noon,
+    confirmations: 0,
+    releasedNumber: 9,
+    retryDelayMs: () => 60_000,
+    firstInSequence: new Map(),
+  },
   lanes: new Map([
     [1, { id: 1, shardId: SHARD, origin: 'https://one.example:443', nextDue: noon, isLeased: false }],
   ]),

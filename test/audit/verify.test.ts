@@ -66,7 +66,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await commitBlocks(database(), {
       expectedTip: undefined,
       blocks: headers.map((header) => ({ header, proved: true, transfers: [] })),
-      releasedNumber: BLOCKS,
+      confirmations: 0,
       finalizedNumber: FINAL,
       now: later(60_000),
     });
@@ -218,7 +218,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       commitBlocks(database(), {
         expectedTip: await findTip(database()),
         blocks: headers.map((header) => ({ header, proved: true, transfers: [] })),
-        ...{ releasedNumber: BLOCKS, finalizedNumber: FINAL, now, reorg: { ancestorNumber: 0 } },
+        ...{ confirmations: 0, finalizedNumber: FINAL, now, reorg: { ancestorNumber: 0 } },
       });
     assert.deepEqual(await judge(), [0, ['missing in 1']]);
     await mineAgain(later(120_000));

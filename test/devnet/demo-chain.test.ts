@@ -47,7 +47,7 @@ async function leaveDatabase(folder: DemoFolder, tip: BlockId): Promise<void> {
   const database = await openDatabase({ url: '', dataDir: folder.serviceFolder });
   const now = new Date();
   const header = { ...tip, parentHash: tip.hash, minedAt: now };
-  const commit = { expectedTip: undefined, releasedNumber: tip.number, finalizedNumber: 0, now };
+  const commit = { expectedTip: undefined, confirmations: 0, finalizedNumber: 0, now };
   await commitBlocks(database, { ...commit, blocks: [{ header, proved: true, transfers: [] }] });
   await database.close();
 }

@@ -148,7 +148,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('notifications held on the old branch are withdrawn with the switch', async () => {
     const { state, follow } = await tell(database(), 4);
     await watchAddress(database());
-    await mine(database(), headerOf(5), [transferOf()], { releasedNumber: 0 });
+    await mine(database(), headerOf(5), [transferOf()], { confirmations: 5 });
     assert.deepEqual(await listStates(database()), ['held']);
     Object.assign(state, { branch: 1, leavesAt: 4, height: 5 });
     await follow();

@@ -108,7 +108,7 @@ async function commit(database: Parameters<typeof commitBlocks>[0], block: ReadB
   const proof = proverOf([block]);
   const store = async () =>
     commitBlocks(database, {
-      ...{ expectedTip: await findTip(database), blocks: [block], releasedNumber: 1, finalizedNumber: 0 },
+      ...{ expectedTip: await findTip(database), blocks: [block], confirmations: 0, finalizedNumber: 0 },
       now: noon,
       findUnproved: proof.findUnproved,
     });

@@ -35,7 +35,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const dead = await findTip(database());
     assert.ok(dead !== undefined);
     await rollbackTo(database(), { ancestorNumber: LEAVES_AT, expectedTip: dead, now: noon });
-    await mine(database(), at(6), [transferOf()], { releasedNumber: 4 });
+    await mine(database(), at(6), [transferOf()], { confirmations: 2 });
     assert.deepEqual(await listStates(database()), ['held']);
 
     head = 9;
@@ -45,7 +45,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a leader with a new session releases what the database has lost the release of', async () => {
     await watchAddress(database());
-    await mine(database(), headerOf(1), [transferOf()], { releasedNumber: 1 });
+    await mine(database(), headerOf(1), [transferOf()], { confirmations: 0 });
     let head = 8;
     let session = {};
     const follower = followMadeUp(

@@ -32,7 +32,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await insertChain(database(), 1, headerOf(0).hash);
     const committed = await commitBlocks(database(), {
       ...{ expectedTip: undefined, blocks: [{ header: headerOf(1), proved: true, transfers: [] }] },
-      ...{ releasedNumber: 1, finalizedNumber: 0, enforcedChecks: ['receiptsRoot'], now: noon },
+      ...{ confirmations: 0, finalizedNumber: 0, enforcedChecks: ['receiptsRoot'], now: noon },
       unprovedTypes: ['0x7e'],
     });
     assert.equal(committed.outcome, 'committed');

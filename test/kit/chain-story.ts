@@ -98,7 +98,7 @@ export async function mine(
   return commitBlocks(database, {
     expectedTip: await findTip(database),
     blocks: [{ header, proved: true, transfers }],
-    releasedNumber: header.number,
+    confirmations: 0,
     finalizedNumber: 0,
     now: noon,
     ...parts,

@@ -79,7 +79,7 @@ export function createPaidChain(
         blocks: numbers.map((number) => ({
           ...{ header: headerOf(number), proved: true, transfers: transfersIn(number) },
         })),
-        ...{ releasedNumber: BLOCKS - confirmations, finalizedNumber: 0, now: stored },
+        ...{ confirmations, finalizedNumber: 0, now: stored },
       });
     },
     /** Leaves the notifications of this block for bob's records to the deferred writer, as a reorg can. */

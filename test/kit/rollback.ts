@@ -16,7 +16,7 @@ export async function rollbackTo(
   }: { ancestorNumber: number; expectedTip: BlockId; now: Date; also?(tx: Tx): Promise<void> },
 ): Promise<number | 'lost'> {
   const reorg = { ancestorNumber, ...(undo !== undefined && { undo }) };
-  const nothing = { blocks: [], releasedNumber: -1, finalizedNumber: 0 };
+  const nothing = { blocks: [], confirmations: 0, finalizedNumber: 0 };
   const committed = await commitBlocks(database, { expectedTip, reorg, ...nothing, now });
   return committed.outcome === 'committed' ? committed.orphanedCount : 'lost';
 }

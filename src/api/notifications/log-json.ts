@@ -203,7 +203,7 @@ export function notificationJson(
 function confirmationsNeeded(one: LoggedNotification, service: number): number | undefined {
   if (one.confirmations === undefined) return undefined;
   // The number that counted when the block was stored.
-  if (one.releaseNumber !== undefined) return one.releaseNumber - one.blockNumber + service;
+  if (one.releaseNumber !== undefined) return one.releaseNumber - one.blockNumber;
   if (one.webhookUrl === undefined) return undefined;
   return Math.max(one.recordConfirmations ?? 0, service);
 }

@@ -93,7 +93,7 @@ export async function applyRepairs(
       (repair) => !('block' in repair) || hashes.get(repair.block.number) === repair.block.hash,
     );
     const ordered: OrderedRecord[] = [];
-    const moment = { confirmations, mayCreditTwice, releasedNumber: (tip?.number ?? 0) - confirmations, now };
+    const moment = { confirmations, mayCreditTwice, tipNumber: tip?.number ?? 0, now };
     // Mark wrong notifications first, as a reorg does, so that the right ones can refer to what they replace.
     const wrong = current.filter((repair) => repair.action === 'orphan');
     const orphaned = tip && (await orphan(tx, wrong, { tip, now }));
@@ -166,7 +166,7 @@ async function listHashes(tx: Tx, repairs: readonly Repair[]): Promise<Map<numbe
 
 type Moment = {
   confirmations: number;
-  releasedNumber: number;
+  tipNumber: number;
   mayCreditTwice: boolean;
   now: Date;
   /** Collects watched addresses in strict order for `advanceSequences`. */
@@ -218,7 +218,7 @@ async function create(
   const matches = (await listMatches(tx, blocks))
     .filter((match) => addressOf(match) === address)
     .map((match) => ({ ...match, occurrence, position }));
-  const made = await insertNotifications(tx, { blocks, matches, records, ...moment }, undefined);
+  const made = await insertNotifications(tx, { matches, records, ...moment }, undefined);
   await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
   moment.ordered.push(...made.flatMap((one) => one.ordered ?? []));
   return made.length > 0;
@@ -260,7 +260,7 @@ async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }
 async function reschedule(
   tx: Tx,
   repair: Extract<Repair, { action: 'update' }>,
-  { confirmations, releasedNumber, now, ordered }: Moment,
+  { confirmations, tipNumber, now, ordered }: Moment,
 ): Promise<boolean> {
   const { shardId, block, isLate } = repair;
   const [found] = await tx.query<{ lane_id: number; record_id: string }>(sql`
@@ -280,8 +280,8 @@ async function reschedule(
         case when n.lane_id = ${found.lane_id} and n.state in ('held', 'waiting') then n.unsent_epoch
           else ${lane?.unsent_epoch ?? 0}::bigint end as unsent_epoch,
         case when n.state = 'waiting' and ${isTransferMessage} then 'waiting'
-          when release.number > ${releasedNumber} or n.sequence is not null then 'held' else 'waiting' end as state,
-        case when (n.state <> 'waiting' or ${isRemovalNotice}) and release.number > ${releasedNumber}
+          when release.number > ${tipNumber} or n.sequence is not null then 'held' else 'waiting' end as state,
+        case when (n.state <> 'waiting' or ${isRemovalNotice}) and release.number > ${tipNumber}
           then release.number end as release_number,
         ${transferSequence} as sequence, ${transferRevision} as revision,
         case when ${isRemovalNotice} then 0 else n.retry_count end as retry_count,
@@ -294,7 +294,7 @@ async function reschedule(
       from notification_status n
       join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
       cross join lateral (
-        select ${block.number}::bigint + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
+        select ${block.number}::bigint + greatest(w.confirmations, ${confirmations}::integer) as number) as release
       where ${isAsCompared(repair)}`;
   const changed = recordsOf(await readJson(tx, select), CHANGED_COLUMNS);
   await tx.query(sql`

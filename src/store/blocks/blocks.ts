@@ -44,9 +44,9 @@ export type BlockCommit = {
   /** Set if `blocks` replace stored ones. The same transaction orphans the stored blocks above the ancestor. */
   reorg?: Reorg | undefined;
   blocks: readonly { header: BlockHeader; proved: boolean; transfers: readonly Transfer[] }[];
-  /** Notifications of blocks up to this number may be sent (the newest stored minus confirmations). */
-  releasedNumber: number;
-  /** All notifications up to this block are released already; undefined if the caller does not know. */
+  /** How many blocks must be stored above that of a notification before it is sent, unless its record asks for more. */
+  confirmations: number;
+  /** All that are held until this block, or an older one, are released already; undefined if the caller does not know. */
   releasedBefore?: number | undefined;
   finalizedNumber: number;
   /** The newest block that a quorum of the nodes was seen to have; undefined keeps what is stored. */
@@ -238,6 +238,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     if (lost.length > 0) await storeMissed(tx, { blocks: commit.blocks, transfers: missed }, orphaned);
     const { notificationCount, hasDeferred } = await writeNotifications(tx, {
       ...commit,
+      tipNumber: tipNumberOf(commit),
       matches,
       kept,
       reorgIds: orphaned === undefined ? [] : [orphaned.reorgId],
@@ -277,6 +278,10 @@ async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   const readNow = () => reorg.readNow?.() ?? now;
   return { ancestorNumber, ...(await beginReorg(tx, { ancestorNumber, tip: expectedTip, now, readNow })) };
 }
+
+/** The newest block that is stored after the commit. */
+const tipNumberOf = ({ blocks, reorg, expectedTip }: BlockCommit): number =>
+  blocks.at(-1)?.header.number ?? reorg?.ancestorNumber ?? expectedTip?.number ?? -1;
 
 /** The comparison of the compare-and-set, under the commit lock. */
 async function isTip(tx: Tx, expected: BlockId | undefined): Promise<boolean> {

@@ -101,7 +101,7 @@ export async function catchUp(
         kept.set(placeOf(match.transfer), match);
     const { notificationCount } = await writeNotifications(tx, {
       ...{ blocks, reorgIds, now, confirmations, matches, kept: [...kept.values()] },
-      releasedNumber: (tip?.number ?? -1) - confirmations,
+      tipNumber: tip?.number ?? -1,
       // The blocks may be final by now, so the usual check would look at too few.
       hasEarlier: true,
     });

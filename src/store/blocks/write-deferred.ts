@@ -16,7 +16,7 @@ import { findTip } from './blocks.ts';
 import { lockForIds } from './commit-lock.ts';
 import { lanesToWake } from './write-notifications.ts';
 
-/** All held notifications up to `number` are released, unless a reorg came after `reorgId`. `last`: where the last transaction stopped. */
+/** All that are held until block `number`, or an older one, are released, unless a reorg came after `reorgId`. `last`: where the last transaction stopped. */
 type ReleaseMark = { reorgId: number; number: number; last: GroupKey | undefined };
 export const noMark = (): ReleaseMark => ({ reorgId: -1, number: -1, last: undefined });
 
@@ -51,18 +51,17 @@ export async function writeDeferred(
     const tx = await withoutLost(all, await listLost(all));
     const tip = await findTip(tx);
     if (tip === undefined) return undefined;
-    const releasedNumber = tip.number - confirmations;
-    const moment = { now, confirmations, releasedNumber };
+    const moment = { now, confirmations, tipNumber: tip.number };
     const { made, watcherIds } = await writeInTurns(tx, moment, { sortWatchers, limits });
     const reorgId = await findLastReorg(tx);
     const from = reorgId === mark.reorgId ? mark : { ...noMark(), reorgId };
     const released = await releaseHeld(tx, {
-      ...{ releasedNumber, now, laneIds: lanesToWake(made), limits: limits.release },
+      ...{ ...moment, laneIds: lanesToWake(made), limits: limits.release },
       ...{ releasedBefore: from.number, after: from.last },
     });
     // On Citus, shards that catch up hold notifications of older blocks.
     const areAllReleased = !released.hasMore && tx.isDistributed !== true;
-    next = { ...from, ...(areAllReleased && { number: releasedNumber }), last: released.last };
+    next = { ...from, ...(areAllReleased && { number: tip.number }), last: released.last };
     const stored = [...made, ...released.counts];
     if (stored.length === 0 && watcherIds.length === 0) return undefined;
     await wakeLanes(tx, lanesToWake(stored), now);
@@ -85,7 +84,7 @@ const TURNS_MAX = 16;
  */
 async function writeInTurns(
   tx: Tx,
-  moment: Moment & { confirmations: number },
+  moment: Moment,
   { sortWatchers, limits }: Turns,
 ): Promise<{ made: StoredCount[]; watcherIds: number[] }> {
   const made: StoredCount[] = [];
@@ -95,10 +94,9 @@ async function writeInTurns(
     for (const watcherId of sortWatchers([...heads.keys()])) {
       const deferred = await takeDeferred(tx, heads.get(watcherId) ?? 0, { rowsMax: rowsLeft });
       if (deferred !== undefined) {
-        const { block, recordIds, matches, hasEarlier } = deferred;
-        const blocks = [{ header: { number: block }, transfers: [] }];
+        const { recordIds, matches, hasEarlier } = deferred;
         const records = recordKeys(watcherId, recordIds);
-        made.push(...(await insertNotifications(tx, { ...moment, blocks, matches, records, hasEarlier })));
+        made.push(...(await insertNotifications(tx, { ...moment, matches, records, hasEarlier })));
         watcherIds.add(watcherId);
         rowsLeft -= recordIds.length * matches.length;
       }

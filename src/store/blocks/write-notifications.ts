@@ -19,6 +19,7 @@ import {
   insertNotifications,
   type Match,
   type MatchedBlock,
+  type Moment,
   notAmong,
 } from '../matching/matching.ts';
 import { releaseHeld } from '../matching/release-held.ts';
@@ -33,14 +34,11 @@ type NewNotifications = {
   kept?: readonly Match[];
   /** The reorgs whose notifications are marked. */
   reorgIds: readonly number[];
-  releasedNumber: number;
   releasedBefore?: number | undefined;
-  confirmations?: number;
   /** Whether transactions of the matches may have notifications already. Queried if undefined. */
   hasEarlier?: boolean;
   deferral?: DeferralLimits;
-  now: Date;
-};
+} & Moment;
 
 /** Inserts, includes again, withdraws and releases notifications, and wakes their lanes. `hasDeferred`: `writeDeferred` has work left. */
 export async function writeNotifications(

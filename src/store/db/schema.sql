@@ -621,7 +621,7 @@ comment on table queue is 'Notifications that are not finished';
 comment on column queue.created_at is 'As notification.created_at: finds its partition';
 comment on column queue.due_at is 'When its next attempt is due';
 comment on column queue.state is 'held: waits for confirmations or for its sequence. waiting: an attempt is due or scheduled';
-comment on column queue.release_number is 'Held until this block is released; null once it is';
+comment on column queue.release_number is 'Held until this block is stored; null once that was noticed';
 comment on column queue.sequence is 'Position in the sequence of a record with strict_order';
 comment on column queue.next_retry_at is 'When the retry schedule has its next attempt';
 comment on column queue.redelivery_count is 'Redeliveries of its message that its watcher requested. The outcome of an earlier delivery does not count for a later one';

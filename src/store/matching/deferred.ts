@@ -330,7 +330,7 @@ export async function isDeferred(
 }
 
 /** Transfers of an address in one block, and records of one watcher that they are for. */
-type Deferred = { block: number; recordIds: string[]; matches: Match[]; hasEarlier: boolean };
+type Deferred = { recordIds: string[]; matches: Match[]; hasEarlier: boolean };
 
 /** The id of each watcher's oldest deferred match, by watcher: one probe of the index for each of them, however many are deferred. On Citus, without watchers that have lost shards. */
 export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
@@ -361,14 +361,13 @@ export async function takeDeferred(
   { rowsMax }: Pick<DeferralLimits, 'rowsMax'>,
 ): Promise<Deferred | undefined> {
   const [row] = await tx.query<{
-    block_number: number;
     set_id: number;
     record_ids: string[];
     is_last: boolean;
     matches: (Omit<Match, 'transfer'> & { transfer: StoredTransfer })[];
     has_earlier: boolean;
   }>(sql`
-    select d.block_number, d.set_id, record_ids[greatest(1, last - most + 1) : last] as record_ids,
+    select d.set_id, record_ids[greatest(1, last - most + 1) : last] as record_ids,
       notifications_left <= least(last, most) * t.match_count as is_last, matches, has_earlier
     from deferred_match d
     join deferred_transfers t on t.set_id = d.set_id and t.part = d.part
@@ -393,7 +392,7 @@ export async function takeDeferred(
   const matches = row.matches.map(
     ({ transfer, ...match }): Match => ({ ...match, transfer: toTransfer(transfer) }),
   );
-  return { block: row.block_number, recordIds: row.record_ids, matches, hasEarlier: row.has_earlier };
+  return { recordIds: row.record_ids, matches, hasEarlier: row.has_earlier };
 }
 
 /** A transfer in a column of type jsonb, written with `amountAsText`. */

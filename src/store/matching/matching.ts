@@ -30,8 +30,11 @@ import {
 const BLOCK_POSITIONS = 2 ** 20;
 
 export type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
-/** Notifications of blocks up to `releasedNumber` may be sent. */
-export type Moment = { releasedNumber: number; now: Date };
+/**
+ * A notification is held until the block whose number is that of its own block plus `confirmations`, the service's setting, or what its record
+ * asks for, if that is more. `tipNumber`: the newest stored block.
+ */
+export type Moment = { tipNumber: number; confirmations: number; now: Date };
 
 /** All records of one watcher with the same address. */
 export type RecordGroup = { watcherId: number; address: Address };
@@ -43,29 +46,25 @@ export type RecordGroup = { watcherId: number; address: Address };
 export async function insertNotifications(
   tx: Tx,
   {
-    blocks,
     matches,
-    releasedNumber,
+    tipNumber,
+    confirmations,
     now,
-    confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
     records,
     without = [],
     storing,
     kept = [],
     hasEarlier: hasKnownEarlier,
   }: Moment & {
-    blocks: readonly MatchedBlock[];
-    /** The matches of these blocks, as `listMatches` returns them. */
+    /** As `listMatches` returns them. */
     matches: readonly Match[];
-    /** The service's setting. By default it is derived from a commit at the tip. */
-    confirmations?: number;
     /** Insert only for these records. They matched when the block was committed, even if they have changed since. */
     records?: readonly ShardKey<string>[];
     /** Groups whose notifications are deferred. */
     without?: readonly RecordGroup[];
     /** CTEs that store what is deferred, in the same statement (`deferMatches`). */
     storing?: Sql | undefined;
-    /** Further transfers of these blocks, of which these reorgs have orphaned notifications (`listKept`). */
+    /** Further transfers of the same blocks, of which these reorgs have orphaned notifications (`listKept`). */
     kept?: readonly Match[];
     /** Whether transactions of the matches already have notifications. Queried if undefined. */
     hasEarlier?: boolean;
@@ -89,7 +88,7 @@ export async function insertNotifications(
   const selected = sql`
     t as (${transfersOf(all)}
     ), ${hasEarlier ? beforeAmong(statuses, isBefore) : sql``}
-    ${wantedAmong(watches, { releasedNumber, confirmations, records, without, hasEarlier, reorgIds })}
+    ${wantedAmong(watches, { tipNumber, confirmations, records, without, hasEarlier, reorgIds })}
     ${hasEarlier ? earlierAmong(reorgIds, watches) : sql``}`;
   const made = sql`
     made as materialized (
@@ -117,15 +116,13 @@ export async function insertNotifications(
 function wantedAmong(
   watches: Sql,
   {
-    releasedNumber,
+    tipNumber,
     confirmations,
     records,
     without,
     hasEarlier,
     reorgIds,
-  }: {
-    releasedNumber: number;
-    confirmations: number;
+  }: Omit<Moment, 'now'> & {
     records: readonly ShardKey<string>[] | undefined;
     without: readonly RecordGroup[];
     hasEarlier: boolean;
@@ -135,12 +132,12 @@ function wantedAmong(
   const rowFor = (isKept: Sql) => sql`
         w.shard_id, w.lane_id, w.id as watched_address_id, w.created_at as watched_at, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver,
         t.amount, t.token, t.occurrence, t.position, t.block as block_number,
-        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end as state,
-        case when release.number > ${releasedNumber} then release.number end as release_number,
+        case when release.number <= ${tipNumber} and not w.strict_order then 'waiting' else 'held' end as state,
+        case when release.number > ${tipNumber} then release.number end as release_number,
         case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end as sequence,
         ${unsentEpoch} as unsent_epoch, ${isKept} as is_kept`;
   const itsLane = sql`join lane l on l.id = w.lane_id
-      cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release`;
+      cross join lateral (select t.block + greatest(w.confirmations, ${confirmations}::integer) as number) as release`;
   const selected = sql`
       select ${rowFor(sql`false`)}
       from t

@@ -50,19 +50,19 @@ export async function releaseHeld(
   tx: Tx,
   {
     releasedBefore = -1,
-    releasedNumber,
+    tipNumber,
     now,
     laneIds,
     limits = releaseLimits,
     after,
-  }: Moment & {
+  }: Omit<Moment, 'confirmations'> & {
     releasedBefore?: number | undefined;
     laneIds: readonly number[];
     limits?: ReleaseLimits | undefined;
     after?: GroupKey | undefined;
   },
 ): Promise<Released> {
-  const isDue = sql`state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}`;
+  const isDue = sql`state = 'held' and release_number > ${releasedBefore} and release_number <= ${tipNumber}`;
   const release = (condition: Sql) => sql`
       update queue q set release_number = null, due_at = greatest(${now}, next_retry_at),
         state = case when sequence is null then 'waiting' else 'held' end

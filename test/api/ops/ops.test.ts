@@ -261,7 +261,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     await insertChain(database(), 31337, hashOf(1));
     await watchAddress(database());
     await mine(database(), headerOf(7), [transferOf()], { finalizedNumber: 3 });
-    await mine(database(), headerOf(8), [transferOf()], { releasedNumber: 7 });
+    await mine(database(), headerOf(8), [transferOf()], { confirmations: 1 });
     const { ask, clock } = createStory(database(), nodesWith([healthy, failing]));
     clock.advance(20_000);
     assert.deepEqual((await ask('GET', '/status')).json, {
@@ -474,7 +474,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
   test('/metrics shows the queue at that moment', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()], { now: later(-5_000) });
-    await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 1 });
+    await mine(database(), headerOf(2), [transferOf()], { confirmations: 1 });
     const { metrics, status } = createStory(database());
     const text = await readMetrics(metrics, status.refreshMetrics);
     assert.match(text, /^chainbell_webhook_waiting 3$/m);

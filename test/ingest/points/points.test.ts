@@ -135,7 +135,7 @@ function openStory(database: Database) {
     const committed = await commitBlocks(database, {
       expectedTip: await findTip(database),
       blocks: readBlocks,
-      releasedNumber: 0,
+      confirmations: 0,
       finalizedNumber: 0,
       now: noon,
       also: (tx) => processor.write(tx, readBlocks),

@@ -116,7 +116,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await commitBlocks(database(), {
       expectedTip: idOf(headerOf(1)),
       blocks,
-      releasedNumber: 3,
+      confirmations: 0,
       finalizedNumber: 1,
       now: noon,
     });
@@ -145,7 +145,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const committed = await commitBlocks(database(), {
       expectedTip: undefined,
       blocks,
-      releasedNumber: 2,
+      confirmations: 0,
       finalizedNumber: 0,
       now: noon,
     });
@@ -188,13 +188,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a notification is held until the block that completes its confirmations', async () => {
     await watchAddress(database());
-    await mine(database(), headerOf(1), [transferOf()], { releasedNumber: -1 });
+    await mine(database(), headerOf(1), [transferOf()], { confirmations: 2 });
     assert.deepEqual(await listStates(database()), ['held']);
     const isLaneAsleep = async () => (await listLanes(database()))[0]?.next_due === null;
     assert.equal(await isLaneAsleep(), true);
-    await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 0 });
+    await mine(database(), headerOf(2), [transferOf()], { confirmations: 2 });
     assert.deepEqual(await listStates(database()), ['held', 'held']);
-    await mine(database(), headerOf(3), [], { releasedNumber: 1, now: later(7) });
+    await mine(database(), headerOf(3), [], { confirmations: 2, now: later(7) });
     const rows = await listNotifications(database());
     assert.deepEqual(
       rows.map(({ state }) => state),
@@ -202,14 +202,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
     assert.deepEqual(rows[0]?.next_attempt_at, later(7));
     assert.equal(await isLaneAsleep(), false);
-    await mine(database(), headerOf(4), [], { releasedBefore: 1, releasedNumber: 2 });
+    await mine(database(), headerOf(4), [], { releasedBefore: 3, confirmations: 2 });
     assert.deepEqual(await listStates(database()), ['waiting', 'waiting']);
   });
 
   test('a reorg withdraws held and waiting notifications that were never attempted, only above the ancestor', async () => {
     await watchAddress(database());
     for (const number of [1, 2, 3])
-      await mine(database(), headerOf(number), [transferOf()], { releasedNumber: 2 });
+      await mine(database(), headerOf(number), [transferOf()], { confirmations: number === 3 ? 1 : 0 });
     assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'held']);
     assert.equal(
       await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(3)), now: noon }),
@@ -227,7 +227,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ...{
         expectedTip: idOf(headerOf(2)),
         blocks: [block],
-        releasedNumber: 2,
+        confirmations: 0,
         finalizedNumber: 0,
         now: noon,
       },
@@ -279,7 +279,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
     await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
-    await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
+    await mine(database(), headerOf(2, 1, 1), [payment], { confirmations: 1 });
     assert.deepEqual(await listStates(database()), ['held']);
   });
 
@@ -330,7 +330,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await attemptDue(database(), succeeds);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     await commitBlocks(database(), {
-      ...{ expectedTip: idOf(headerOf(2)), releasedNumber: 3, finalizedNumber: 0, now: noon },
+      ...{ expectedTip: idOf(headerOf(2)), confirmations: 0, finalizedNumber: 0, now: noon },
       reorg: { ancestorNumber: 1 },
       blocks: [
         { header: headerOf(2, 1, 1), proved: true, transfers: [stays] },

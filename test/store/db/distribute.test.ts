@@ -67,11 +67,11 @@ async function fill(database: Database): Promise<void> {
   await attemptDue(database, { now: later(DAY_MS), succeeds: true });
   assert.ok(first !== undefined);
   assert.equal(await redeliverOne(database, 1, first.id, later(DAY_MS + 1)), true);
-  await mine(database, headerOf(3), special(3n), { releasedNumber: 3 });
+  await mine(database, headerOf(3), special(3n), { confirmations: 0 });
   await attemptDue(database, { now: later(DAY_MS + 2), succeeds: false });
-  await mine(database, headerOf(4), [...special(4n), ...pay(4n)], { releasedNumber: 4 });
+  await mine(database, headerOf(4), [...special(4n), ...pay(4n)], { confirmations: 0 });
   await mine(database, headerOf(4, 1, 3), [...special(5n), ...pay(5n)], {
-    releasedNumber: 4,
+    confirmations: 0,
     expectedTip: headerOf(4),
     reorg: { ancestorNumber: 3 },
   });

@@ -54,7 +54,7 @@ onPostgres(({ database, place }) => {
       const height = 3 * round;
       await mine(database(), headerOf(height + 1), [transferOf()], atOnce);
       // Held until the next block.
-      await mine(database(), headerOf(height + 2), [transferOf()], { ...atOnce, releasedNumber: height + 1 });
+      await mine(database(), headerOf(height + 2), [transferOf()], { ...atOnce, confirmations: 1 });
       const lanes = await leaseDue(settling, { owner: 1, now: noon });
       const outcomes: Settlement[] = [];
       for (const lane of lanes)
@@ -78,7 +78,7 @@ onPostgres(({ database, place }) => {
           moving,
           ids.slice(half).map((id) => ({ operation: 'update', id, patch: { webhookUrl: `${origin}/hook` } })),
         ),
-        mine(following, headerOf(height + 3), [transferOf()], { ...atOnce, releasedNumber: height + 3 }),
+        mine(following, headerOf(height + 3), [transferOf()], { ...atOnce, confirmations: 0 }),
       ]);
       await database().query(sql`truncate watched_address, notification, queue, ended, lane`);
     }

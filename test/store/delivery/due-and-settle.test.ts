@@ -317,7 +317,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const payments = [transferOf(), transferOf()];
     const { lane, due } = await leaseWith(database(), payments);
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: noon });
-    await mine(database(), headerOf(1, 1), payments, { releasedNumber: 0 });
+    await mine(database(), headerOf(1, 1), payments, { confirmations: 1 });
     assert.deepEqual(await listStates(database()), ['held', 'held']);
     await settle(database(), [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))]);
     assert.deepEqual(await listStates(database()), ['processed', 'held']);
@@ -411,7 +411,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()], { now: later(1) });
     await mine(database(), headerOf(2), [transferOf()], { now: later(9) });
-    await mine(database(), headerOf(3), [transferOf()], { releasedNumber: 2, now: later(9) });
+    await mine(database(), headerOf(3), [transferOf()], { confirmations: 1, now: later(9) });
     assert.deepEqual(await queueStatistics(database(), later(5)), {
       deferred: 0,
       held: 1,

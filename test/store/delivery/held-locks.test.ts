@@ -325,7 +325,7 @@ onPostgres(({ database, place }) => {
     assert.ok(moved !== undefined && gone !== undefined && ofSet !== undefined);
     await mine(database(), headerOf(1), [transferOf()]);
     // Held until the next block.
-    await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 1 });
+    await mine(database(), headerOf(2), [transferOf()], { confirmations: 1 });
     const changes: Change[] = [
       { operation: 'update', id: moved.id, patch: { webhookUrl: 'https://1.3.example/new' } },
       { operation: 'delete', id: gone.id },

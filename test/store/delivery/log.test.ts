@@ -154,7 +154,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
     ];
     await mine(database(), headerOf(1), [a, b], { now: noon });
     await mine(database(), headerOf(2), [c], { now: later(5) });
-    await mine(database(), headerOf(3), [transferOf()], { now: later(9), releasedNumber: 2 });
+    await mine(database(), headerOf(3), [transferOf()], { now: later(9), confirmations: 1 });
     const all = (await readAll(database(), {}, 10)).ids;
     assert.equal(all.length, 4);
     const [heldId, cId, bId, aId] = all;

@@ -212,7 +212,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await begin([payment]);
       const end = await startAttempt(database(), arrives);
       await orphanBlocks();
-      await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
+      await mine(database(), headerOf(2, 1, 1), [payment], { confirmations: 1 });
       const before = await onlyRow();
       assert.deepEqual([before.state, before.revision], ['held', 2]);
       await end();
@@ -231,7 +231,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await attempt(1, true);
     await orphanBlocks();
     await attempt(10, true);
-    const again = await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20), releasedNumber: 1 });
+    const again = await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20), confirmations: 1 });
     assert.deepEqual(again, {
       outcome: 'committed',
       notificationCount: 0,

@@ -443,12 +443,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
     test('confirmations count from the block, not from when its notifications are written', async () => {
       await watchTimes(database(), 2);
-      const held = { deferral: tight(0), releasedNumber: 0 };
+      const held = { deferral: tight(0), confirmations: 1 };
       await mine(database(), headerOf(1), [transferOf()], held);
       await write(database(), { confirmations: 1 });
       assert.deepEqual(await listStates(database()), ['held', 'held']);
-      await mine(database(), headerOf(2), [transferOf()], { ...held, releasedNumber: 1, releasedBefore: 0 });
-      await mine(database(), headerOf(3), [], { releasedNumber: 2, releasedBefore: 1 });
+      await mine(database(), headerOf(2), [transferOf()], { ...held, releasedBefore: 1 });
+      await mine(database(), headerOf(3), [], { confirmations: 1, releasedBefore: 2 });
       await write(database(), { confirmations: 1 });
       assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'waiting', 'waiting']);
     });
@@ -470,7 +470,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.ok(reads.rows < 20, `a commit reads ${reads.rows} rows`);
       const all = 2_000 * 60 + 2;
       assert.equal(await counted.transaction((tx) => countDeferred(tx, all)), all);
-      assert.equal(reads.transfers, 0);
+      assert.ok(reads.transfers < 20, `the count reads ${reads.transfers} rows of transfers`);
     });
 
     test('of a backlog, the statistics count 100,000 notifications, say that there are more, and read no further', async () => {

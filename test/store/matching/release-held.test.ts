@@ -66,13 +66,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await addWatchers(database(), 2);
       await watchTimes(database(), 7, { watcherId: 1 });
       await watchTimes(database(), 2, { watcherId: 2 });
-      const held = { deferral, releasedNumber: -2 };
+      const held = { deferral, confirmations: 3 };
       await mine(database(), headerOf(1), [transferOf()], held);
       assert.deepEqual(await countStates(database()), ['1 held 7', '2 held 2']);
       const committed = await mine(database(), headerOf(4), [], {
         deferral,
-        releasedNumber: 1,
-        releasedBefore: 0,
+        confirmations: 3,
+        releasedBefore: 3,
       });
       assert.equal(committed.outcome === 'committed' && committed.hasDeferred, true);
       assert.deepEqual(await countStates(database()), ['1 held 5', '1 waiting 2', '2 waiting 2']);
@@ -85,8 +85,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     test('the share of a watcher is of its oldest notifications', async () => {
       for (const confirmations of [4, 3, 5, 6, 7])
         await watchAddress(database(), { settings: { confirmations } });
-      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
-      await mine(database(), headerOf(9), [], { deferral, releasedNumber: 6 });
+      await mine(database(), headerOf(1), [transferOf()], { deferral, confirmations: 3 });
+      await mine(database(), headerOf(9), [], { deferral, confirmations: 3 });
       assert.deepEqual(await countStates(database()), ['1 held 3', '1 waiting 2']);
       const late = await database().query(sql`
         with one as (
@@ -102,8 +102,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
     test('one that changes between its choice and its release is released with the next share', async () => {
       await watchTimes(database(), 5, {});
-      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
-      await mine(database(), headerOf(4), [], { deferral: atOnce.deferral, releasedNumber: -2 });
+      await mine(database(), headerOf(1), [transferOf()], { deferral, confirmations: 3 });
+      await mine(database(), headerOf(4), [], { deferral: atOnce.deferral, releasedBefore: 4 });
       const options = { mark: noMark(), limits: { ...limits, release: { ...release, shareMax: 5 } } };
       await write(withChangedRows(database(), 3), options);
       await write(database(), options);
@@ -118,11 +118,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       for (let confirmations = 3; confirmations < 9; confirmations++)
         await watchTimes(database(), 3, { watcherId: 1, settings: { confirmations } });
       await watchTimes(database(), 3, { watcherId: 2, settings: { confirmations: 8 } });
-      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
+      await mine(database(), headerOf(1), [transferOf()], { deferral, confirmations: 3 });
       const few = { ...release, groupsMax: 3 };
       const committed = await mine(database(), headerOf(9), [], {
         deferral: { ...deferral, release: few },
-        releasedNumber: 6,
+        confirmations: 3,
       });
       assert.equal(committed.outcome === 'committed' && committed.hasDeferred, true);
       assert.deepEqual(await countStates(database()), ['1 held 16', '1 waiting 2', '2 held 3']);
@@ -156,10 +156,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
     test('in strict order, shares keep the order of each watched address', async () => {
       await watchTimes(database(), 2, { settings: { strictOrder: true } });
-      const held = { deferral, releasedNumber: -2 };
+      const held = { deferral, confirmations: 3 };
       const transfers = Array.from({ length: 3 }, (_, index) => transferOf({ amount: BigInt(index + 1) }));
       await mine(database(), headerOf(1), transfers, held);
-      await mine(database(), headerOf(4), [], { deferral, releasedNumber: 1 });
+      await mine(database(), headerOf(4), [], { deferral, confirmations: 3 });
       await writeAll(database());
       const order = await database().query<{ rows: string }>(sql`
         select distinct string_agg(amount || ' ' || state, ', ' order by sequence) as rows
@@ -172,8 +172,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
     test('as many as may be released at once are released with the block', async () => {
       await watchTimes(database(), 4, {});
-      await mine(database(), headerOf(1), [transferOf()], { deferral, releasedNumber: -2 });
-      const committed = await mine(database(), headerOf(4), [], { deferral, releasedNumber: 1 });
+      await mine(database(), headerOf(1), [transferOf()], { deferral, confirmations: 3 });
+      const committed = await mine(database(), headerOf(4), [], { deferral, confirmations: 3 });
       assert.equal(committed.outcome === 'committed' && committed.hasDeferred, false);
       assert.deepEqual(await countStates(database()), ['1 waiting 4']);
     });

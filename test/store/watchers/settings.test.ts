@@ -4,7 +4,10 @@ import { test } from 'node:test';
 import { eventsOf, listExpected } from '../../../src/audit/compare.ts';
 import type { Address } from '../../../src/core/hex.ts';
 import type { Transfer } from '../../../src/domain/block.ts';
+
 import { listStoredBlocks, listWatchesOf } from '../../../src/store/audit/comparison.ts';
+import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
+import { deferralLimits } from '../../../src/store/matching/deferred.ts';
 import { defaultSettings, findSettings, replaceSettings } from '../../../src/store/watchers/settings.ts';
 import { findWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue } from '../../kit/attempts.ts';
@@ -192,8 +195,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await watchAddress(database());
     const statesAfter = async (number: number, transfers: Transfer[]) => {
       await mine(database(), headerOf(number), transfers, {
-        releasedBefore: number - 2,
-        releasedNumber: number - 1,
+        releasedBefore: number - 1,
+        confirmations: 1,
         now: later(number),
       });
       return (await listStates(database())).sort();
@@ -208,12 +211,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await attemptDue(database(), { now: later(4), succeeds: true })).length, 2);
   });
 
+  test('a notification keeps the confirmations that it was stored with when the service’s setting is lowered', async () => {
+    for (const confirmations of [12, 20]) await watchAddress(database(), { settings: { confirmations } });
+    await mine(database(), headerOf(1), [transferOf()], { confirmations: 12 });
+    const release = () =>
+      writeDeferred(database(), {
+        ...{ confirmations: 0, now: later(1), sortWatchers: (ids) => ids, limits: deferralLimits },
+      });
+    assert.equal(await release(), undefined);
+    assert.deepEqual(await listStates(database()), ['held', 'held']);
+    await mine(database(), headerOf(12), [], {});
+    await release();
+    assert.deepEqual(await listStates(database()), ['held', 'held']);
+    await mine(database(), headerOf(13), [], {});
+    assert.deepEqual((await listStates(database())).sort(), ['held', 'waiting']);
+    await mine(database(), headerOf(20), [], {});
+    assert.deepEqual((await listStates(database())).sort(), ['held', 'waiting']);
+    await mine(database(), headerOf(21), [], {});
+    assert.deepEqual(await listStates(database()), ['waiting', 'waiting']);
+  });
+
   test('fewer confirmations than those of the service change nothing', async () => {
     await watchAddress(database(), { settings: { confirmations: 1 } });
-    await mine(database(), headerOf(1), [transferOf()], { releasedNumber: -2 });
-    await mine(database(), headerOf(3), [], { releasedNumber: 0 });
+    await mine(database(), headerOf(1), [transferOf()], { confirmations: 3 });
+    await mine(database(), headerOf(3), [], { confirmations: 3 });
     assert.deepEqual(await listStates(database()), ['held']);
-    await mine(database(), headerOf(4), [], { releasedNumber: 1 });
+    await mine(database(), headerOf(4), [], { confirmations: 3 });
     assert.deepEqual(await listStates(database()), ['waiting']);
   });
 

@@ -89,7 +89,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const record = await watchAddress(database());
     const other = await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
-    await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 1 });
+    await mine(database(), headerOf(2), [transferOf()], { confirmations: 1 });
     const at = { origin: 'https://two.example:443', now: later(10) };
     await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/' }, at);
     const [oldLane, newLane] = await listLanes(database());
