@@ -131,10 +131,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       rows.map(({ block_number, state, release_number }) => [block_number, state, release_number]),
       [
         [1, 'waiting', null],
-        [2, 'held', 5],
-        [3, 'held', 6],
-        [4, 'held', 7],
-        [5, 'held', 8],
+        [2, 'held', 6],
+        [3, 'held', 7],
+        [4, 'held', 8],
+        [5, 'held', 9],
       ],
     );
     assert.equal((await plan(1)).report.outcome, 'equal');
