@@ -5,7 +5,7 @@ import type { Step } from '../core/loop.ts';
 import type { Db } from '../store/db/db.ts';
 import { listPendingAbove } from '../store/delivery/pending.ts';
 
-/** How often to check; each check reads the index of all waiting notifications. */
+/** How often to check; each check counts what waits. */
 export const PENDING_ALARM_MS = 30_000;
 
 /** The step checks once, if there is a limit. It logs each watcher that rises above the limit, and that falls below it again. */

@@ -30,18 +30,31 @@ export async function countPending(db: Db, watcherId: number): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** The watchers with more than `limit` pending notifications, most first. */
+/** The watchers with more than `limit` pending notifications, most first. Of each it counts up to PENDING_COUNTED_MAX above the limit. */
 export async function listPendingAbove(
   db: Db,
   limit: number,
+  countedMax = limit + PENDING_COUNTED_MAX,
 ): Promise<{ watcherId: number; pending: number }[]> {
+  const few = (waiting: Sql) =>
+    sql`select id from queue where shard_id = any(${shardsOfWatcher}) and ${waiting} limit ${countedMax}`;
+  const counts =
+    db.isDistributed === true
+      ? countAllByWatcher(db)
+      : sql`
+        select w.id as watcher_id, own.pending from watcher w
+        cross join lateral (select count(*) as pending from (${parts(few)} limit ${countedMax}) as p) as own`;
   const rows = await db.query<{ watcher_id: number; pending: number }>(sql`
-    select watcher_id, count(*) as pending
-    from (${parts((waiting) => sql`select ${watcherOf(sql`shard_id`)} as watcher_id from queue where ${waiting}${inReach(db, sql`shard_id`)}`)}) as pending
-    group by watcher_id having count(*) > ${limit}
+    select watcher_id, pending from (${counts}) as counts where pending > ${limit}
     order by pending desc, watcher_id limit ${WATCHERS_MAX}`);
   return rows.map(({ watcher_id: watcherId, pending }) => ({ watcherId, pending }));
 }
+
+/** On Citus: the shards count all their rows side by side. */
+const countAllByWatcher = (db: Db): Sql => sql`
+  select watcher_id, count(*) as pending
+  from (${parts((waiting) => sql`select ${watcherOf(sql`shard_id`)} as watcher_id from queue where ${waiting}${inReach(db, sql`shard_id`)}`)}) as pending
+  group by watcher_id`;
 
 /**
  * Counts of the queue, each up to PENDING_COUNTED_MAX. Nothing of a suspended watcher is due. `deferred` counts notifications whose rows
