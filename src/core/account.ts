@@ -10,6 +10,8 @@ const present = new AsyncLocalStorage<number>();
 export const HEALTH = -2;
 /** For /readyz and the newest block, which are read even while other statements of status and metrics wait for locks. */
 export const PROBE = -3;
+/** For public responses to parameters that clients can make up. They leave room for those that the configuration names. */
+export const MADE_UP = -4;
 
 /** Runs `work`, and everything that it starts, for this account. */
 export const actFor = <T>(account: number, work: () => T): T => present.run(account, work);

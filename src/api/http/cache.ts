@@ -3,6 +3,7 @@
  * the old response to be served while a new one is computed. Memory is bounded.
  */
 import { LRUCache } from 'lru-cache';
+import { actFor, MADE_UP } from '../../core/account.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
@@ -83,7 +84,8 @@ export function createCache(
     if (limitedCount + counted > COMPUTATIONS_MAX)
       return Promise.reject(new Fault('unavailable', `${COMPUTATIONS_MAX} responses are being computed`));
     limitedCount += counted;
-    const started = store(key, lifetime, compute).finally(() => {
+    const work = () => store(key, lifetime, compute);
+    const started = (counted === 0 ? work() : actFor(MADE_UP, work)).finally(() => {
       limitedCount -= counted;
       underWay.delete(key);
     });

@@ -27,6 +27,10 @@ const WAITING_MAX: Record<Share, number> = {
 };
 /** One account may have this part of them. The work of a share that is for no account has no such limit. */
 const ACCOUNT_PART = 1 / 4;
+/** However many wait for others, an account may have this many, which `/status` or a few requests need at once. */
+const ACCOUNT_MIN = 50;
+/** With those, this many times the limit may wait. It bounds the memory if hundreds of watchers fill their places. */
+const TIMES_MAX = 10;
 /** An operator's millisecond costs this many of another share's, so that the service's own work goes first. */
 const OPERATOR_COST = 4;
 /** The embedded database runs in this thread. Without a pause a long queue would block requests, timers and signals. */
@@ -89,10 +93,9 @@ export function createFairQueue(steadyMs: () => number): FairQueue {
       const flow = flows[share];
       const account = presentAccount();
       const own: AccountFlow = flow.accounts.get(account) ?? { usedMs: 0, waiting: [] };
-      const ownMax = account === undefined ? WAITING_MAX[share] : WAITING_MAX[share] * ACCOUNT_PART;
-      if (waitingIn(flow) >= WAITING_MAX[share])
-        return refuse(`${WAITING_MAX[share]} statements of ${share}`);
-      if (own.waiting.length >= ownMax) return refuse(`${ownMax} statements of this watcher`);
+      const tooMany = findTooMany(share, waitingIn(flow), { account, waiting: own.waiting.length });
+      if (tooMany !== undefined)
+        return Promise.reject(new Fault('unavailable', `database: ${tooMany} are already waiting`));
       const { promise, resolve, reject } = Promise.withResolvers<T>();
       if (waitingIn(flow) === 0) flow.usedMs = Math.max(flow.usedMs, presentMs);
       if (own.waiting.length === 0) own.usedMs = Math.max(own.usedMs, flow.presentMs);
@@ -115,8 +118,18 @@ const startFlow = (share: Share): ShareFlow => ({
 const waitingIn = ({ accounts }: ShareFlow): number =>
   accounts.values().reduce((sum, { waiting }) => sum + waiting.length, 0);
 
-const refuse = (waiting: string) =>
-  Promise.reject(new Fault('unavailable', `database: ${waiting} are already waiting`));
+/** The limit that keeps one more piece of work from waiting, if one does. */
+function findTooMany(
+  share: Share,
+  waiting: number,
+  own: { account: number | undefined; waiting: number },
+): string | undefined {
+  const max = WAITING_MAX[share];
+  const mayExceed = own.account !== undefined && own.waiting < ACCOUNT_MIN;
+  if (waiting >= max * (mayExceed ? TIMES_MAX : 1)) return `${max} statements of ${share}`;
+  const ownMax = own.account === undefined ? max : max * ACCOUNT_PART;
+  return own.waiting >= ownMax ? `${ownMax} statements of this watcher` : undefined;
+}
 
 function leastUsed<F extends Flow>(flows: Iterable<F>): F | undefined {
   let least: F | undefined;

@@ -3,7 +3,7 @@
  * that only another request of their own watcher releases, so no account may take the last connections.
  */
 import { never, onAbort, startAbort } from '../../core/abort.ts';
-import { presentAccount } from '../../core/account.ts';
+import { MADE_UP, presentAccount } from '../../core/account.ts';
 import { Fault } from '../../core/fault.ts';
 
 type FairTurns<Connection extends object> = {
@@ -74,7 +74,8 @@ export function createFairTurns<Connection extends object>(
 
   return {
     async lend(connect) {
-      const account = presentAccount();
+      const present = presentAccount();
+      const account = present === MADE_UP ? undefined : present;
       const flow = flows.get(account) ?? { held: 0, waiting: new Set() };
       if (flow.waiting.size === 0 && mayTake(account, flow)) begin(account, flow);
       else {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { actFor } from '../../../src/core/account.ts';
+import { actFor, PROBE } from '../../../src/core/account.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { type Share, shares } from '../../../src/store/db/db.ts';
 import { createFairQueue } from '../../../src/store/db/fair-queue.ts';
@@ -134,6 +134,23 @@ test('one watcher may not take all waiting places of the API', async () => {
   gate.resolve();
   await Promise.all([blocked, other, ...own]);
   assert.match(await extra, /^unavailable: .* 250 .* watcher/);
+});
+
+test('accounts get a few places however many others have filled, until ten times the limit wait', async () => {
+  const { queue, ask } = startStory();
+  const gate = Promise.withResolvers<void>();
+  const blocked = queue.run('follower', () => gate.promise);
+  const askFor = (account: number, count: number) =>
+    actFor(account, () => Array.from({ length: count }, () => ask('api', `${account}`, 1)));
+  const full = [1, 2, 3, 4].flatMap((account) => askFor(account, 250));
+  const few = Promise.all(askFor(PROBE, 50));
+  few.catch(() => gate.resolve());
+  await assert.rejects(Promise.all(askFor(PROBE, 1)), /1000 statements of api/);
+  const many = Array.from({ length: 179 }, (_, number) => askFor(5 + number, 50)).flat();
+  await assert.rejects(Promise.all(askFor(1_000, 1)), /1000 statements of api/);
+  gate.resolve();
+  await Promise.all([blocked, ...full, few, ...many]);
+  assert.deepEqual(await Promise.all(askFor(1_000, 1)), ['1000']);
 });
 
 test('each share has a limit of waiting work, and a full share does not affect others', async () => {
