@@ -3,11 +3,22 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
 import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
+import { Fault } from '../../src/core/fault.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory } from './api-story.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
+  test('no cache keeps the state of the service, nor an error in its place', async () => {
+    const { ask } = createApiStory(database(), {
+      checks: async () => ({ database: { ok: false, message: 'cannot be reached' } }),
+      status: () => Promise.reject(new Fault('unavailable', 'not now')),
+    });
+    const answers = await Promise.all(['/livez', '/readyz', '/status'].map((path) => ask('GET', path)));
+    const shown = answers.map(({ status, headers }) => `${status} ${headers['cache-control']}`);
+    assert.deepEqual(shown, ['200 no-store', '503 no-store', '503 no-store']);
+  });
+
   test('a connection without a request does not delay a stop', async () => {
     const { api } = createApiStory(database());
     const accepted = once(api.server, 'connection');

@@ -2,6 +2,7 @@
  * Routes for operators and orchestrators: liveness, readiness and status. Metrics have a separate port.
  */
 import { createServer, type Server } from 'node:http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { messageOf } from '../../core/fault.ts';
 import type { Metrics } from '../../core/metrics.ts';
@@ -57,14 +58,24 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
     answer: StatusBody,
     example: STATUS_EXAMPLE,
   };
-  api.get('/livez', { config: { operation: alive } }, async () => ({ status: 'ok' }));
-  api.get('/readyz', { config: { operation: ready } }, async (_request, reply) => {
+  api.get('/livez', { onRequest: forbidCaching, config: { operation: alive } }, async () => ({
+    status: 'ok',
+  }));
+  api.get('/readyz', { onRequest: forbidCaching, config: { operation: ready } }, async (_request, reply) => {
     const [checks, deployment] = await Promise.all([sources.checks(), sources.deployment?.()]);
     const isReady = Object.values(checks).every(({ ok }) => ok);
     const status = isReady ? 'ok' : 'unavailable';
     return reply.code(isReady ? 200 : 503).send({ status, checks, ...(deployment && { deployment }) });
   });
-  api.get('/status', { config: { operation: status } }, async () => sources.status());
+  api.get('/status', { onRequest: forbidCaching, config: { operation: status } }, async () =>
+    sources.status(),
+  );
+}
+
+/** Also on errors. A cache in front could show a state that is over, because 200 may be cached by default (RFC 9111, 4.2.2). */
+function forbidCaching(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  reply.header('cache-control', 'no-store');
+  done();
 }
 
 /** More scrapers than any installation has. */
