@@ -96,10 +96,11 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
       case 'fixed':
         return { usd: origin.usd, ageMs: undefined, isStale: false };
       case 'pair': {
-        const [rate, native, isRateCurrent] = await Promise.all([
+        // First, so that a block stored meanwhile doesn't make the rate before it current.
+        const isRateCurrent = await areStatesUpToDate(database, clock.now());
+        const [rate, native] = await Promise.all([
           findLatestPairPrice(database, origin.rate.pairId),
           findUsd(prices.native.origin),
-          areStatesUpToDate(database, clock.now()),
         ]);
         if (rate === undefined || native === undefined || rate.eq(0)) return undefined;
         const usd = origin.rate.isInverse ? native.usd.div(rate) : native.usd.times(rate);

@@ -5,7 +5,7 @@ import { type ConfigOverrides, loadConfig } from '../../../src/config/load.ts';
 import { decimal } from '../../../src/core/decimal.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { sql } from '../../../src/store/db/sql.ts';
+import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { headerOf, mine } from '../../kit/chain-story.ts';
@@ -182,6 +182,30 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await staleAt('reward', 301_001), [6, 'false'], 'the chain has no newer block');
     await head(2);
     assert.deepEqual(await staleAt('reward', 301_001), [6, 'true']);
+  });
+
+  test('a price of a pair from before a block that is stored meanwhile is not called fresh', async () => {
+    await accept(database(), 'BELL', '2');
+    await trade(database(), 1, '3');
+    const { query } = database();
+    let reading: Promise<unknown> = Promise.resolve();
+    let isStored = false;
+    const slow: Database = {
+      ...database(),
+      query<Row>(statement: Sql): Promise<Row[]> {
+        const rows = reading.then(() => query<Row>(statement));
+        // After the first reading of the rate or of the newest block.
+        reading = rows.then(async () => {
+          if (isStored || !/pair_state|is_up_to_date/.test(statement.text)) return;
+          isStored = true;
+          await trade(database(), 1, '4', 2);
+          await mine(database(), headerOf(1), []);
+        });
+        return rows;
+      },
+    };
+    const { json, headers } = await createStory(slow).ask('GET', '/api/price/reward');
+    assert.deepEqual([(json as { price: unknown }).price, headers['chainbell-price-stale']], [8, 'true']);
   });
 
   test('a 304 updates the age of the price', async () => {
