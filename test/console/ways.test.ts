@@ -10,6 +10,19 @@ import { waitUntil } from '../kit/wait.ts';
 
 /** Longer than new watchers go without their names in live rows. */
 const NAMES_MS = 61_000;
+/** As the API gives it. */
+const PAIR = {
+  ...{
+    id: 7,
+    name: 'AAA/BBB',
+    address: `0x${'1'.repeat(40)}`,
+    latestPrice: 1.5,
+    vol24h: 1,
+    updated_at: null,
+  },
+  ...{ token0: `0x${'2'.repeat(40)}`, token1: `0x${'3'.repeat(40)}`, lpPriceInUsd: null, reward_pid: 1 },
+  ...{ token0_decimals: 18, token1_decimals: 18, reserve0: null, reserve1: null, usd_value_from: 1 },
+};
 
 describe('ways', () => {
   let stage: ConsoleStage;
@@ -266,6 +279,35 @@ describe('ways', () => {
     await page.getByRole('link', { name: 'December 2019' }).waitFor();
     await page.getByRole('link', { name: 'February 2020' }).click();
     await page.getByText('No user earned points in February 2020').waitFor();
+    await page.context().close();
+  });
+
+  test('a swap with both tokens on both sides shows what the trader paid and got in the end', async () => {
+    const page = await stage.open('/supply');
+    const units = (coins: number) => `${coins}${'0'.repeat(18)}`;
+    const swap = { hash: `0x${'7'.repeat(64)}`, block_number: 9, mined_at: new Date().toISOString() };
+    const swaps = [
+      {
+        ...{ amount0_in: '1', amount1_in: units(7), amount0_out: units(3).replace(/0$/, '1') },
+        amount1_out: '0',
+      },
+      { amount0_in: units(12), amount1_in: '0', amount0_out: units(7), amount1_out: units(8) },
+    ].map((one, ordinal) => ({ ...swap, ...one, ordinal, usd_value: null }));
+    await page.route(/api\/swap\//, (route, request) =>
+      route.fulfill({
+        json: /pairs$/.test(request.url()) ? [PAIR] : request.url().includes('swaps') ? swaps : [],
+      }),
+    );
+    await page.goto(`${stage.service.apiUrl}/console/market/7`);
+    const rows = page.locator('section[aria-labelledby=swaps] tbody tr');
+    await rows.nth(1).waitFor();
+    const shown = await rows.evaluateAll((all) =>
+      all.map((row) => [...row.querySelectorAll('td')].slice(1, 4).map((cell) => cell.textContent)),
+    );
+    assert.deepEqual(shown, [
+      ['Buy AAA', '3', '7'],
+      ['Sell AAA', '5', '8'],
+    ]);
     await page.context().close();
   });
 

@@ -52,9 +52,10 @@ export function Swaps({ pair }: { pair: Pair }) {
               </thead>
               <tbody>
                 {data.map((swap) => {
-                  const buys = swap.amount0_in === '0';
-                  const amount0 = buys ? swap.amount0_out : swap.amount0_in;
-                  const amount1 = buys ? swap.amount1_in : swap.amount1_out;
+                  // Both amounts may be on both sides, such as when a flash swap gives back what it has borrowed.
+                  const paid0 = BigInt(swap.amount0_in) - BigInt(swap.amount0_out);
+                  const paid1 = BigInt(swap.amount1_in) - BigInt(swap.amount1_out);
+                  const buys = paid0 < 0n;
                   return (
                     <tr key={`${swap.hash} ${swap.ordinal}`}>
                       <td class="quiet">
@@ -67,10 +68,10 @@ export function Swaps({ pair }: { pair: Pair }) {
                         </span>
                       </td>
                       <td class="amount">
-                        {formatAmount(amount0, Number(pair.token0_decimals), LIST_DECIMALS)}
+                        {formatAmount(sizeOf(paid0), Number(pair.token0_decimals), LIST_DECIMALS)}
                       </td>
                       <td class="right medium">
-                        {formatAmount(amount1, Number(pair.token1_decimals), LIST_DECIMALS)}
+                        {formatAmount(sizeOf(paid1), Number(pair.token1_decimals), LIST_DECIMALS)}
                       </td>
                       <td class="right">
                         {swap.usd_value === null ? texts.none : `$${formatMoney(swap.usd_value)}`}
@@ -91,3 +92,5 @@ export function Swaps({ pair }: { pair: Pair }) {
     </section>
   );
 }
+
+const sizeOf = (paid: bigint): string => String(paid < 0n ? -paid : paid);
