@@ -770,7 +770,7 @@ export const texts = {
 
   supply: {
     title: 'Supply',
-    note: 'Of the native coin, read at one block.',
+    note: 'Of the native coin, read from the chain.',
     off: 'The supply is not configured. Add supply to the configuration.',
     initial: 'Initial',
     circulating: 'Circulating',
@@ -778,7 +778,8 @@ export const texts = {
     burned: 'Burned',
     readAt: 'read at',
     equation: 'Initial = circulating + locked + burned',
-    picture: (parts: string) => `The initial supply: ${parts}`,
+    excess: 'Initial < locked + burned, so circulating counts as 0',
+    picture: (parts: string) => `Shares of the initial supply: ${parts}`,
     balances: 'Balances',
     oneBlock: 'all read at the same block',
     label: 'Label',

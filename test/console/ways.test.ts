@@ -311,6 +311,36 @@ describe('ways', () => {
     await page.context().close();
   });
 
+  test('the supply names balances of an earlier reading, and locked coins that exceed the initial ones', async () => {
+    const page = await stage.open('/supply');
+    await page.getByText('Initial = circulating + locked + burned').waitFor();
+    await page.getByText('all read at the same block').waitFor();
+    const note = "Read at one block. The chain's answer left out: team (of 2026-01-01T00:00:00.000Z).";
+    await page.route(/supply-info/, async (route) => {
+      const response = await route.fetch();
+      const info = Object(await response.json());
+      const raw = {
+        ...{ initial_supply_wei: '100', locked_supply_wei: '150', burned_supply_wei: '50' },
+        circulating_supply_wei: '0',
+      };
+      const cache = { ...info.cache, note };
+      await route.fulfill({ json: { ...info, cache, raw: { ...info.raw, ...raw } } });
+    });
+    await page.reload();
+    await page.getByText(note).waitFor();
+    assert.equal(await page.getByText('all read at the same block').count(), 0);
+    await page.getByText('Initial < locked + burned, so circulating counts as 0').waitFor();
+    const [small, large, less] = ['0.0000000000000001', '0.00000000000000015', '0.00000000000000005'];
+    await page.getByText(`${small} < ${large} + ${less} `).waitFor();
+    const ends = await page
+      .locator('svg.meter rect')
+      .evaluateAll((all) =>
+        all.map((one) => Number(one.getAttribute('x')) + Number(one.getAttribute('width'))),
+      );
+    assert.ok(ends.length === 3 && ends.every((end) => end <= 100), ends.join());
+    await page.context().close();
+  });
+
   test('the command that checks the supply names the block of the figures', async () => {
     const page = await stage.open('/supply');
     const text = await page.getByText(/at block \d+ \(0x/).textContent();

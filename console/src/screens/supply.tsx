@@ -1,5 +1,6 @@
 /**
- * The supply of the native coin: initial = circulating + locked + burned, the balances behind it, and how to check it.
+ * The supply of the native coin: initial = circulating + locked + burned, the balances behind it, and how to check it. If the last two
+ * exceed the first, the API says that none circulate.
  */
 import { ApiError, callExact } from '../api/client.ts';
 import { useResource } from '../api/resource.ts';
@@ -43,7 +44,7 @@ export function Supply() {
 }
 
 function Picture({ info }: { info: Info }) {
-  const { raw, summary, timestamp, methodology } = info;
+  const { cache, raw, summary, timestamp, methodology } = info;
   const unit = raw.units.native;
   const parts = [
     {
@@ -66,8 +67,14 @@ function Picture({ info }: { info: Info }) {
     },
   ];
   const initial = BigInt(raw.initial_supply_wei);
+  const sum = parts.reduce((total, { wei }) => total + BigInt(wei), 0n);
+  const exceeds = sum > initial;
+  const whole = exceeds ? sum : initial;
+  const [sign, terms] = exceeds ? (['<', parts.slice(1)] as const) : (['=', parts] as const);
   let left = 0;
   const [, block] = / at block (\d+)/.exec(methodology.verification.how_to_verify) ?? [];
+  // The note then names each balance that is of an earlier reading.
+  const hasOlder = cache.note.includes(' left out: ');
   const rows = [...raw.locked_supply_breakdown, raw.burned_supply_breakdown];
   return (
     <>
@@ -94,7 +101,7 @@ function Picture({ info }: { info: Info }) {
       </Figures>
       <section aria-labelledby="picture">
         <div class="section-head">
-          <h2 id="picture">{texts.supply.equation}</h2>
+          <h2 id="picture">{exceeds ? texts.supply.excess : texts.supply.equation}</h2>
           <div class="actions legend">
             {parts.map(({ name, color }) => (
               <span key={name}>
@@ -114,7 +121,7 @@ function Picture({ info }: { info: Info }) {
           )}
         >
           {parts.map(({ name, wei, color }) => {
-            const width = initial === 0n ? 0 : Number((BigInt(wei) * 1_000_000n) / initial) / 10_000;
+            const width = whole === 0n ? 0 : Number((BigInt(wei) * 1_000_000n) / whole) / 10_000;
             const x = left;
             left += width;
             return (
@@ -129,14 +136,15 @@ function Picture({ info }: { info: Info }) {
           })}
         </svg>
         <p class="below num">
-          {`${formatAmount(raw.initial_supply_wei, COIN_DECIMALS)} = ${parts.map(({ wei }) => formatAmount(wei, COIN_DECIMALS)).join(' + ')} ${unit}`}
+          {`${formatAmount(raw.initial_supply_wei, COIN_DECIMALS)} ${sign} ${terms.map(({ wei }) => formatAmount(wei, COIN_DECIMALS)).join(' + ')} ${unit}`}
         </p>
       </section>
       <section aria-labelledby="balances">
         <div class="section-head">
           <h2 id="balances">{texts.supply.balances}</h2>
-          <span>{texts.supply.oneBlock}</span>
+          {!hasOlder && <span>{texts.supply.oneBlock}</span>}
         </div>
+        {hasOlder && <p class="prose is-warn">{cache.note}</p>}
         <Table caption={texts.supply.balances}>
           <thead>
             <tr>
