@@ -10,6 +10,7 @@ import { waitUntil } from '../kit/wait.ts';
 
 /** Longer than new watchers go without their names in live rows. */
 const NAMES_MS = 61_000;
+const HOUR_MS = 3_600_000;
 /** As the API gives it. */
 const PAIR = {
   ...{
@@ -279,6 +280,24 @@ describe('ways', () => {
     await page.getByRole('link', { name: 'December 2019' }).waitFor();
     await page.getByRole('link', { name: 'February 2020' }).click();
     await page.getByText('No user earned points in February 2020').waitFor();
+    await page.context().close();
+  });
+
+  test('the chart of a pair shows no price for hours at whose end the pool had none', async () => {
+    const page = await stage.open('/supply');
+    const present = Math.floor(Date.now() / HOUR_MS);
+    const prices = [1.5, null, undefined, 1.75].flatMap((price, index) =>
+      price === undefined ? [] : [{ hour: new Date((present - 4 + index) * HOUR_MS).toISOString(), price }],
+    );
+    await page.route(/api\/swap\//, (route, request) =>
+      route.fulfill({
+        json: /pairs$/.test(request.url()) ? [PAIR] : request.url().includes('price-') ? prices : [],
+      }),
+    );
+    await page.goto(`${stage.service.apiUrl}/console/market/7`);
+    await page.getByText('Show as a table').click();
+    const cells = page.locator('.as-table tbody td:nth-child(2)');
+    assert.deepEqual(await cells.allTextContents(), ['1.5', '–', '–', '1.75']);
     await page.context().close();
   });
 

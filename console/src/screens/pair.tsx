@@ -124,7 +124,9 @@ async function loadHistory(id: string, count: number, signal: AbortSignal): Prom
     const value = valueAt.get(at);
     // In an hour without swaps, the pool keeps its price as long as it is followed.
     const isFollowed = value?.reserves_known !== false;
-    price = priceAt.get(at) ?? (isFollowed ? price : null);
+    // Null is an hour at whose end the pool had no price.
+    const priced = priceAt.get(at);
+    price = priced !== undefined ? priced : isFollowed ? price : null;
     const traded = volumeAt.get(at) ?? (isFollowed ? { volume: '0', swaps: '0' } : undefined);
     return {
       hour: new Date(at).toISOString(),
