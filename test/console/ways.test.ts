@@ -301,6 +301,28 @@ describe('ways', () => {
     await page.context().close();
   });
 
+  test('public answers, which a cache may have kept, do not set the clock back', async () => {
+    const { page } = await openTab(stage.browser);
+    const present = Date.now();
+    const dateOf = (ms: number) => ({ date: new Date(present + ms).toUTCString() });
+    const answered = Promise.withResolvers<void>();
+    await page.route(/\/status$/, async (route) => {
+      await route.fulfill({ response: await route.fetch(), headers: dateOf(HOUR_MS) });
+      answered.resolve();
+      await page.unroute(/\/status$/);
+      await page.route(/\/status$/, (later) => later.fulfill({ status: 503, json: {} }));
+    });
+    const pair = { ...PAIR, updated_at: new Date(present - 2.5 * HOUR_MS).toISOString() };
+    await page.route(/api\/swap\//, async (route, request) => {
+      await answered.promise;
+      const json = /pairs$/.test(request.url()) ? [pair] : [];
+      await route.fulfill({ headers: dateOf(-HOUR_MS), json });
+    });
+    await page.goto(`${stage.service.apiUrl}/console/market/7`);
+    await page.locator('.figures', { hasText: /read\s*3 h/ }).waitFor();
+    await page.context().close();
+  });
+
   test('a swap with both tokens on both sides shows what the trader paid and got in the end', async () => {
     const page = await stage.open('/supply');
     const units = (coins: number) => `${coins}${'0'.repeat(18)}`;

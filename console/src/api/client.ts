@@ -128,7 +128,8 @@ export async function send<O extends Operation>(
     throw options.signal?.aborted === true ? error : unreachable();
   });
   unreachableSince.value = undefined;
-  noteServerTime(response.headers.get('date'));
+  // Other answers may come from a cache, with the time at which they were made.
+  if (token !== undefined || operation === 'GET /status') noteServerTime(response.headers.get('date'));
   const error = response.ok ? undefined : await errorOf(response, options);
   // The key of another session is none of this one's business.
   if (token !== undefined && token === tokenHeader()) {

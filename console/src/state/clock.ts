@@ -27,7 +27,7 @@ export const onServer = (at: number): number => at + offsetMs;
 /** The server's time right now. */
 export const serverNow = (): number => onServer(Date.now());
 
-/** Notes the `Date` header of an answer that has just arrived. */
+/** Notes the `Date` header of an answer that the server has just made. */
 export function noteServerTime(header: string | null): void {
   const startMs = Date.parse(header ?? '');
   if (Number.isNaN(startMs)) return;
