@@ -157,7 +157,13 @@ export function createApiStory(
     async ask(method, url, ask) {
       const answer = await askUndescribed(method, url, ask);
       describes ??= createDescription(await renderOpenApi());
-      describes({ method, url, ...answer, contentType: answer.headers['content-type'] });
+      describes({
+        method,
+        url,
+        ...answer,
+        contentType: answer.headers['content-type'],
+        link: answer.headers.link,
+      });
       return answer;
     },
     askUndescribed,

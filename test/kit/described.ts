@@ -12,6 +12,8 @@ export type Given = {
   url: string;
   status: number;
   contentType: string | undefined;
+  /** Undefined if it has no such header, or the headers were not read. */
+  link?: string | undefined;
   /** Undefined if the body was not read. */
   text: string | undefined;
 };
@@ -31,7 +33,7 @@ export function createDescription(text: string): Describes {
     .map((path) => ({ path, pattern: new RegExp(`^${path.replaceAll(/\{[^}]+\}/g, '[^/]+')}$`) }));
   const checks = new Map<string, ReturnType<typeof Compile>>();
 
-  return ({ method, url, status, contentType, text: body }) => {
+  return ({ method, url, status, contentType, link, text: body }) => {
     const asked = url.split('?', 1)[0] ?? '';
     if (UNDESCRIBED.test(asked)) return;
     const path = paths.find(({ pattern }) => pattern.test(asked))?.path;
@@ -48,6 +50,8 @@ export function createDescription(text: string): Describes {
     // Endless streams have no HEAD.
     if (answer === undefined && method === 'HEAD' && status === 405) return;
     if (answer === undefined) throw new Error(`${what} is not described: ${body}`);
+    if (link !== undefined && status === 200 && answer.headers?.link === undefined)
+      throw new Error(`${what} has a link header that is not described`);
     if (WITHOUT_BODY.has(status) || method === 'HEAD' || body === undefined) return;
     const type = contentType?.split(';', 1)[0] ?? 'none';
     const schema = answer.content?.[type]?.schema;

@@ -19,7 +19,7 @@ const Chain = Type.Object(
     native_decimals: Type.Integer(),
     version: Type.String({ description: 'Version of Chainbell.' }),
     block_time_ms: Type.Union([Type.Integer(), Type.Null()], {
-      description: 'Average time between the newest stored blocks. Null if it is not known yet.',
+      description: 'Median time between the newest 100 stored blocks. Null if it is not known yet.',
     }),
     has: Type.Object(
       {

@@ -70,6 +70,8 @@ const errorsOf = (parameterName: string) => ({
   404: 'Points not found',
 });
 
+const answerHeaders = { link: 'With a limit: `rel="next"` leads to the next page.' };
+
 type Options = { database: Database; clock: Clock };
 
 export function addPointRoutes(api: Api, options: Options): void {
@@ -88,6 +90,7 @@ function addLeaderboard(api: Api, { database }: Options): void {
     errors: errorsOf('month'),
     summary: 'The users with points in a month, most points first',
     answer: Type.Array(Leader),
+    answerHeaders,
     parameters: { month: MONTH, limit: LIMIT, cursor: cursorParameter(parseLeaderPlace) },
     cacheSeconds: 300,
     async compute({ month, limit: given, cursor: after }) {
@@ -118,6 +121,7 @@ function addUserAwards(api: Api, { database }: Options): void {
     errors: errorsOf('month'),
     summary: "A user's awards in a month, newest first",
     answer: Type.Array(Point),
+    answerHeaders,
     parameters: { month: MONTH, user: USER, limit: LIMIT, cursor: cursorParameter(parseAwardPlace) },
     cacheSeconds: 300,
     async compute({ month, user, limit: given, cursor: after }) {
