@@ -8,15 +8,25 @@ import { readVariable } from './read-yaml.ts';
 import { ConfigSchema } from './schema.ts';
 import type { Settings } from './value-origins.ts';
 
+type Problems = Record<'problems' | 'rounded', PointerProblem[]>;
+
 /**
  * Converts in place. Leaves a text that doesn't fit its type, because the schema check reports it. `rounded`: numbers in YAML that would be
  * rounded.
  */
-export function convertVariables(settings: Settings): Record<'problems' | 'rounded', PointerProblem[]> {
-  const read = [...settings.fromVariables].flatMap((pointer) => {
+export function convertVariables(settings: Settings): Problems {
+  const read = [...settings.fromVariables].flatMap((pointer): Problems[] => {
     const text = findAt(settings.values, pointer);
     const schema = findSchema(settings.values, pointer);
     if (typeof text !== 'string' || schema === undefined) return [];
+    if (isListWithoutEntries(schema, text)) {
+      const problem = {
+        pointer,
+        message: 'has no entries',
+        suggestion: 'list them, or write [] for an empty list',
+      };
+      return [{ problems: [problem], rounded: [] }];
+    }
     if (!isYaml(schema, text)) {
       setAt(settings.values, pointer, convert(schema, text));
       return [];
@@ -64,6 +74,10 @@ function isYaml(schema: TSchema, text: string): boolean {
   if (!Type.IsArray(schema)) return hasKeys(schema);
   return Type.IsUnknown(schema.items) || hasKeys(schema.items) || text.trimStart().startsWith('[');
 }
+
+/** Commas alone are more likely a template whose values are missing than a wish for an empty list. */
+const isListWithoutEntries = (schema: TSchema, text: string) =>
+  Type.IsArray(schema) && text.includes(',') && /^[\s,]+$/.test(text);
 
 function convert(schema: TSchema, text: string): unknown {
   const trimmed = text.trim();

@@ -14,8 +14,8 @@ import { replaceValue, type Settings } from './value-origins.ts';
 const PREFIX = 'CHAINBELL_';
 
 /**
- * Overrides values of the file with environment variables. An empty variable counts as absent. DATABASE_URL applies if
- * nothing else sets `database.url`. `names` are the variables that the file itself uses.
+ * Overrides values of the file with environment variables. An empty variable, or one of white space, counts as absent. DATABASE_URL
+ * applies if nothing else sets `database.url`. `names` are the variables that the file itself uses.
  */
 export function applyVariables(
   settings: Settings,
@@ -27,7 +27,7 @@ export function applyVariables(
   const pointerByName = new Map(variables.map(({ name, pointer }) => [squash(name), pointer]));
   const nameByPointer = new Map<string, string>();
   for (const [name, text] of Object.entries(environment)) {
-    if (!name.startsWith(PREFIX) || text === undefined || text === '') continue;
+    if (!name.startsWith(PREFIX) || text === undefined || text.trim() === '') continue;
     const pointer = pointerByName.get(squash(name));
     if (pointer === undefined) {
       if (!names.has(name)) problems.push(...misspelt(name, variables));
@@ -41,7 +41,7 @@ export function applyVariables(
   const databaseUrl = environment.DATABASE_URL;
   if (
     databaseUrl !== undefined &&
-    databaseUrl !== '' &&
+    databaseUrl.trim() !== '' &&
     findAt(settings.values, '/database/url') === undefined
   ) {
     give(settings, { pointer: '/database/url', name: 'DATABASE_URL', text: databaseUrl });

@@ -156,10 +156,10 @@ test('every key can be set in the environment, without a file', () => {
 });
 
 test('an empty variable leaves the list of the file as it is, and [] empties it', () => {
-  const text = `${MINIMAL}webhooks: { allowCidrs: [127.0.0.0/8] }\n`;
+  const text = `${MINIMAL}webhooks: { denyCidrs: [203.0.113.0/24] }\n`;
   const cidrsWith = (variable: string) =>
-    load(text, { CHAINBELL_WEBHOOKS_ALLOW_CIDRS: variable }).webhooks.allowCidrs;
-  assert.deepEqual(cidrsWith(''), ['127.0.0.0/8']);
+    load(text, { CHAINBELL_WEBHOOKS_DENY_CIDRS: variable }).webhooks.denyCidrs;
+  for (const empty of ['', ' ', '\n']) assert.deepEqual(cidrsWith(empty), ['203.0.113.0/24']);
   assert.deepEqual(cidrsWith('[]'), []);
 });
 
@@ -195,6 +195,7 @@ test('DATABASE_URL sets database.url if nothing else does', () => {
   assert.equal(load(`${MINIMAL}database: { url: "" }\n`, env).database.url, '');
   const both = { ...env, CHAINBELL_DATABASE_URL: 'postgres://db.example/two' };
   assert.equal(load(MINIMAL, both).database.url, 'postgres://db.example/two');
+  assert.equal(load(MINIMAL, { ...env, DATABASE_URL: ' ' }).database.url, '');
 });
 
 test('variables that Kubernetes sets for a service named chainbell are ignored', () => {

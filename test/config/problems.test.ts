@@ -1241,6 +1241,22 @@ CHAINBELL_WEBHOOKS_RETRY_MINUTES  webhooks.retryMinutes[1]: must be a number, no
 `,
   },
   {
+    promise:
+      'a list in a variable that has only commas, because it may be meant to leave the list of the file as it is',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+webhooks:
+  denyCidrs: [203.0.113.0/24]
+`,
+    env: { CHAINBELL_WEBHOOKS_DENY_CIDRS: ' , ,' },
+    report: `
+CHAINBELL_WEBHOOKS_DENY_CIDRS  webhooks.denyCidrs: has no entries
+      list them, or write [] for an empty list
+`,
+  },
+  {
     promise: 'a misspelled variable, with the variable that was probably meant',
     yaml: `
 chain:
