@@ -37,14 +37,20 @@ export function onAbort(signal: AbortSignal, listener: () => void): () => void {
 }
 
 /**
- * Aborts with the parent, after `timeoutMs`, or on request. The reason of a timeout is a Fault, so that code that throws the
- * reason fails in the same way as without an answer.
+ * Aborts with the parent, on request, or after `timeoutMs` if the work is still under way once everything that had arrived by then is
+ * read. The reason of a timeout is a Fault, so that code that throws the reason fails in the same way as without an answer.
  */
 export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
   const own = new AbortController();
   const onParent = () => own.abort(parent.reason);
   const onTimeout = () => own.abort(new Fault('unavailable', `no answer within ${timeoutMs} ms`));
-  const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timeoutMs);
+  // The event loop reads sockets between a timer and `setImmediate`. A process that was suspended for longer than the timeout would
+  // otherwise give up on an answer that has arrived.
+  let lastRead: NodeJS.Immediate | undefined;
+  const onTime = () => {
+    lastRead = setImmediate(onTimeout);
+  };
+  const timer = timeoutMs === undefined ? undefined : setTimeout(onTime, timeoutMs);
   if (parent.aborted) onParent();
   const leave = onAbort(parent, onParent);
   return {
@@ -52,6 +58,7 @@ export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
     abort: (reason = ENDED) => own.abort(reason),
     release() {
       clearTimeout(timer);
+      clearImmediate(lastRead);
       leave();
     },
   };

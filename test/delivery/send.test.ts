@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import { Fault } from '../../src/core/fault.ts';
 import { createSender, type SenderOptions } from '../../src/delivery/send.ts';
 import { generateApiKey } from '../../src/domain/api-key.ts';
@@ -319,6 +321,54 @@ test('an attempt that was decided before the abort counts', async (context) => {
   assert.equal(result.outcome, 'success');
   assert.equal(stop.signal.aborted, true);
 });
+
+/** Tells main when it has a request, and answers once main sets flag 0, while main may be blocked. Sets flag 1 when the answer is sent. */
+const BLOCKING_RECEIVER = `
+  const { parentPort, workerData: { tls, flags } } = require('node:worker_threads');
+  const { createServer } = require(tls === undefined ? 'node:http' : 'node:https');
+  const server = createServer(tls ?? {}, (request, response) => {
+    request.resume().on('end', () => {
+      parentPort.postMessage('received');
+      Atomics.wait(flags, 0, 0);
+      response.on('finish', () => {
+        Atomics.store(flags, 1, 1);
+        Atomics.notify(flags, 1);
+      });
+      response.end('thanks');
+    });
+  });
+  server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));
+`;
+
+for (const [name, isEncrypted] of [
+  ['without TLS', false],
+  ['with TLS', true],
+] as const) {
+  test(`an answer that arrives while the process is suspended beyond the timeout counts, ${name}`, async (context) => {
+    const authority = createAuthority();
+    const flags = new Int32Array(new SharedArrayBuffer(12));
+    const tls = isEncrypted ? authority.issue(['127.0.0.1']) : undefined;
+    const worker = new Worker(BLOCKING_RECEIVER, { eval: true, workerData: { tls, flags } });
+    context.after(() => worker.terminate());
+    const [port]: number[] = await once(worker, 'message');
+    assert.ok(port !== undefined);
+    const timeoutMs = 3_000;
+    const sender = openSender([{ port }], { caCertificates: authority.certificate, timeoutMs });
+    context.after(() => sender[Symbol.asyncDispose]());
+    const sending = sender.send(
+      messageTo(`${isEncrypted ? 'https' : 'http'}://127.0.0.1:${port}/hook`),
+      never,
+    );
+    await once(worker, 'message');
+    Atomics.store(flags, 0, 1);
+    Atomics.notify(flags, 0);
+    // Blocks this thread, first until the answer is sent, then until the time of the attempt is over.
+    Atomics.wait(flags, 1, 0);
+    Atomics.wait(flags, 2, 0, timeoutMs);
+    const { outcome, responseText } = await sending;
+    assert.deepEqual([outcome, responseText], ['success', 'thanks']);
+  });
+}
 
 test("an attempt whose time ends while the database renews its credentials rejects, and isn't the receiver's timeout", async (context) => {
   // Enough to get as far as that on a busy machine.
