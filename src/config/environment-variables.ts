@@ -28,6 +28,7 @@ export function applyVariables(
   const nameByPointer = new Map<string, string>();
   for (const [name, text] of Object.entries(environment)) {
     if (!name.startsWith(PREFIX) || text === undefined || text.trim() === '') continue;
+    if (isServiceLink(name, environment)) continue;
     const pointer = pointerByName.get(squash(name));
     if (pointer === undefined) {
       if (!names.has(name)) problems.push(...misspelt(name, variables));
@@ -89,6 +90,15 @@ function sectionsOf(pointer: string): string[] {
 
 function squash(name: string): string {
   return name.slice(PREFIX.length).replaceAll('_', '');
+}
+
+/** Whether Kubernetes sets the variable for a service, such as CHAINBELL_METRICS_PORT for one named chainbell-metrics. */
+function isServiceLink(name: string, environment: EnvironmentVariables): boolean {
+  return (
+    name.endsWith('_PORT') &&
+    /^(tcp|udp|sctp):\/\//.test(environment[name] ?? '') &&
+    environment[name.replace(/PORT$/, 'SERVICE_HOST')] !== undefined
+  );
 }
 
 /** Reports only names of sections and likely typos, because Kubernetes sets CHAINBELL_PORT and others for a service named chainbell. */

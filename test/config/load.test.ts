@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { EnvironmentVariables } from '../../src/config/environment.ts';
 import { listVariables } from '../../src/config/environment-variables.ts';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
+import { ConfigError } from '../../src/config/problem-report.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { writeConfig } from './write-config.ts';
 
@@ -198,14 +199,29 @@ test('DATABASE_URL sets database.url if nothing else does', () => {
   assert.equal(load(MINIMAL, { ...env, DATABASE_URL: ' ' }).database.url, '');
 });
 
-test('variables that Kubernetes sets for a service named chainbell are ignored', () => {
-  load(MINIMAL, {
-    CHAINBELL_PORT: 'tcp://10.0.0.1:8080',
-    CHAINBELL_PORT_8080_TCP: 'tcp://10.0.0.1:8080',
-    CHAINBELL_PORT_8080_TCP_ADDR: '10.0.0.1',
-    CHAINBELL_SERVICE_HOST: '10.0.0.1',
-    CHAINBELL_SERVICE_PORT: '8080',
-  });
+test('variables that Kubernetes sets for services named like Chainbell are ignored', () => {
+  const linksOf = (name: string, port: number, protocol = 'tcp') => {
+    const url = `${protocol}://10.0.0.1:${port}`;
+    const transport = `${name}_PORT_${port}_${protocol.toUpperCase()}`;
+    return {
+      ...{ [`${name}_SERVICE_HOST`]: '10.0.0.1', [`${name}_SERVICE_PORT`]: String(port) },
+      ...{ [`${name}_SERVICE_PORT_WEB`]: String(port), [`${name}_PORT`]: url, [transport]: url },
+      ...{ [`${transport}_PROTO`]: protocol, [`${transport}_PORT`]: String(port) },
+      [`${transport}_ADDR`]: '10.0.0.1',
+    };
+  };
+  const links = {
+    ...linksOf('CHAINBELL', 8080),
+    ...linksOf('CHAINBELL_HTTP', 8080),
+    ...linksOf('CHAINBELL_METRICS', 9465),
+    ...linksOf('CHAINBELL_WEBHOOKS', 443, 'udp'),
+  };
+  const text = `${MINIMAL}http: { port: 1 }\n`;
+  const config = load(text, links);
+  assert.deepEqual([config.http.port, config.metrics.port], [1, 9464]);
+  // A variable of the container goes before that of a service.
+  assert.equal(load(text, { ...links, CHAINBELL_HTTP_PORT: '2' }).http.port, 2);
+  assert.throws(() => load(text, { CHAINBELL_HTTP_PORT: 'tcp://10.0.0.1:8080' }), ConfigError);
 });
 
 test('every key has a distinct variable, even if underscores are left out', () => {
