@@ -87,9 +87,7 @@ export type Service = {
 export async function startService(config: Config, options: ServiceOptions = {}): Promise<Service> {
   const log = options.log ?? createProgramLog(config);
   const active: ReadonlySet<Role> = new Set(options.roles ?? roles);
-  warnOfOpenings(config, log);
-  for (const warning of [...chainWarnings(config), ...priceWarnings(config), ...networkWarnings(config)])
-    log.warn(warning, 'config.warning');
+  warnOfConfig(config, log);
   await using parts = new AsyncDisposableStack();
 
   // Parts close in reverse order, so loops end before the resources that they use.
@@ -149,6 +147,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   startLoops(base, { delivery, prices, deployment, bell, schema });
   const inFlight = active.has('delivery') ? delivery.inFlight : undefined;
   const serving = { sender, contracts, ops: status, inFlight, attemptBell: bell, replica };
+  const stopParts = (): StopParts => ({ running: parts.move(), drain, hasFailed });
   const { apiUrl, metricsUrl } = await starting(async () => {
     const api = active.has('api') ? await startApi(base, serving, parts) : '';
     const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
@@ -156,10 +155,16 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const origin = await listen(metricsServer, { section: 'metrics', ...config.metrics });
     if (follows) await unlessEnding(follower.run(status));
     return { apiUrl: api, metricsUrl: `${origin}/metrics` };
-  });
+  }, stopParts);
   logStart(base, { api: apiUrl, metrics: metricsUrl, process: deployment.id });
 
-  return serviceOf(base, { apiUrl, metricsUrl, failed }, { running: parts.move(), drain, hasFailed });
+  return serviceOf(base, { apiUrl, metricsUrl, failed }, stopParts());
+}
+
+function warnOfConfig(config: Config, log: Log): void {
+  warnOfOpenings(config, log);
+  for (const warning of [...chainWarnings(config), ...priceWarnings(config), ...networkWarnings(config)])
+    log.warn(warning, 'config.warning');
 }
 
 function logStart(
@@ -183,16 +188,18 @@ const describeStartError = (config: Config, error: unknown): string =>
 
 /** Logs why the service ends by itself, and keeps it, and an error of the start, for the record of its end. */
 function watchEnd(
-  { config, loops, log }: Foundation,
+  base: Foundation,
   { schema, signal }: { schema: SchemaWatch; signal: AbortSignal },
 ): {
   failed: Promise<Error>;
   hasFailed(): boolean;
   ending(): Ending;
-  starting<T>(work: () => Promise<T>): Promise<T>;
+  /** Stops what works already if the start fails, so that delivery ends as soon as in any other stop. */
+  starting<T>(work: () => Promise<T>, stopParts: () => StopParts): Promise<T>;
   /** Rejects as soon as the start is aborted or the service fails. The work then ends with the loops. */
   unlessEnding(work: Promise<void>): Promise<void>;
 } {
+  const { config, loops, log } = base;
   let hasFailed = false;
   let startError: string | undefined;
   const failed = loops.failed.then(schema.explain).then((error) => {
@@ -205,12 +212,13 @@ function watchEnd(
     failed,
     hasFailed: () => hasFailed,
     ending: () => ({ isFailed: hasFailed || startError !== undefined, error: startError }),
-    async starting(work) {
+    async starting(work, stopParts) {
       try {
         return await work();
       } catch (error) {
         // A start that was aborted ends as asked.
         if (!signal.aborted) startError = describeStartError(config, error);
+        await stopWithin(base, stopParts());
         throw error;
       }
     },

@@ -31,7 +31,12 @@ export function addStartCommand(program: Command): void {
 }
 
 async function start(flags: Flags): Promise<void> {
-  await untilInterrupted((signal) => withConfig(flags, (config) => runUntil(signal, config, flags.role)));
+  try {
+    await untilInterrupted((signal) => withConfig(flags, (config) => runUntil(signal, config, flags.role)));
+  } finally {
+    // A stop that was cut may leave something that keeps the process alive.
+    setTimeout(() => process.exit(), EXIT_MS).unref();
+  }
 }
 
 async function runUntil(signal: AbortSignal, config: Config, role: Role[] | undefined): Promise<void> {
@@ -49,8 +54,6 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
   if (service.database.kind === 'embedded') collectGarbage();
   const bug = await Promise.race([abortOf(signal), service.failed]);
   await service.stop();
-  // A stop that was cut may leave something that keeps the process alive.
-  setTimeout(() => process.exit(), EXIT_MS).unref();
   // Remove the progress bar of an interrupted backfill, so that the shell prompt starts on an empty line.
   terminal?.display.end();
   if (bug === undefined) return;

@@ -17,7 +17,7 @@ export type Program = {
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
-/** Starts the program on free ports. */
+/** Starts the program, on free ports by default. */
 export function startProgram(options: {
   database: { url: string; dataDir: string };
   rpc: readonly string[];
@@ -29,9 +29,11 @@ export function startProgram(options: {
   retryMinutes?: readonly number[];
   internalTransfers?: 'off';
   stopSeconds?: number;
+  /** The port of the API; a free one by default. */
+  port?: number;
 }): Program {
   const { database, rpc, startBlock, confirmations = 0, receiver, roles } = options;
-  const { retryMinutes, internalTransfers, stopSeconds } = options;
+  const { retryMinutes, internalTransfers, stopSeconds, port = 0 } = options;
   const words = roles === undefined ? [] : ['--role', roles.join(',')];
   const child = spawn(process.execPath, [MAIN, 'start', ...words], {
     cwd: database.dataDir,
@@ -45,7 +47,7 @@ export function startProgram(options: {
       CHAINBELL_DATABASE_URL: database.url,
       CHAINBELL_DATA_DIR: database.dataDir,
       CHAINBELL_SECRET: SECRET,
-      CHAINBELL_HTTP_PORT: '0',
+      CHAINBELL_HTTP_PORT: String(port),
       CHAINBELL_METRICS_PORT: '0',
       CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
       CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',

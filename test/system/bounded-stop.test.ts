@@ -2,6 +2,7 @@
  * Stops the real program while a receiver or the database hangs. Other processes continue its work.
  */
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
 import { test } from 'node:test';
 import type { Role } from '../../src/app/roles.ts';
 import { sql } from '../../src/store/db/sql.ts';
@@ -41,7 +42,9 @@ async function setUp(parts: AsyncDisposableStack) {
     await watcher.watch({ address, webhookUrl: new URL(path, receiver.url).href });
   await service.stop();
   return {
-    ...{ chain, place, receiver },
+    ...{ chain, place, receiver, key: watcher.key },
+    /** A port that nothing listens on. */
+    port: Number(new URL(service.apiUrl).port),
     database: await place.open(),
     answerSlow: answered.resolve,
     at: (path: keyof typeof addresses) => receiver.requests.filter((one) => one.path === path),
@@ -130,5 +133,46 @@ test('a database that hangs does not keep a process from stopping, and another o
   assert.match(first.log, /"left":\[[^\]]*"follower".*"service\.stop_cut"/);
   await start({});
   await pay('/fast');
+  await waitUntil(() => at('/fast').length === 2);
+});
+
+test('a stop while the start waits for nodes begins no further attempt, and is cut in time', async () => {
+  await using parts = new AsyncDisposableStack();
+  const { place, receiver, key, port, start, pay, at } = await setUp(parts);
+  await start({ roles: ['follower'] });
+  const first = startProgram({
+    ...{ database: place, rpc: ['http://127.0.0.1:1'], startBlock: 1, receiver },
+    ...{ port, stopSeconds: 5 },
+  });
+  parts.defer(async () => {
+    first.child.kill('SIGKILL');
+    await first.ended;
+  });
+  await pay('/fast');
+  await waitUntil(() => at('/fast').length === 1);
+  const isOpen = () =>
+    fetch(`http://127.0.0.1:${port}/livez`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  await waitUntil(isOpen, { describe: first.log });
+  // A request that never ends holds up the end of the API for as long as requests may take.
+  const socket = connect(port, '127.0.0.1').on('error', () => {});
+  parts.defer(() => void socket.destroy());
+  socket.write(
+    `POST /api/notifications/watched-addresses HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n` +
+      'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{',
+  );
+  // The server answers in order, so it has read the request by then.
+  assert.ok(await isOpen());
+  first.child.kill('SIGTERM');
+  await waitUntil(async () => !(await isOpen()));
+  await pay('/fast');
+  await first.ended;
+  assert.equal(first.child.exitCode, 0, first.log);
+  assert.doesNotMatch(first.log, /"service\.started"/);
+  assert.match(first.log, /"service\.stop_cut"/);
+  assert.equal(at('/fast').length, 1);
+  await start({ roles: ['delivery'] });
   await waitUntil(() => at('/fast').length === 2);
 });
