@@ -12,7 +12,7 @@ import { type Sql, sql } from './sql.ts';
 export type WriteFailure = { part: string; message: string; since: Date };
 
 export type WriteHealth = {
-  /** The database for one part of the process. After a failed write the part is failing until one of its writes succeeds. */
+  /** The database for one part of the process. After a failed write the part is failing until one of its writes changes something. */
   watch(part: string, view?: Database): Database;
   /** The parts whose last write failed. First probes on behalf of parts that have not tried to write for a while. */
   failures(): Promise<readonly WriteFailure[]>;
@@ -41,6 +41,8 @@ const ADVICE: readonly [pattern: RegExp, advice: string][] = [
 ];
 const OTHER_ADVICE = "See the database server's log.";
 
+/** `isTried`: a statement writes. `hasChanged`: a part that failed before has changed something. */
+type Write = { isTried: boolean; hasChanged: boolean };
 type Failing = { error: Error; since: Date; lastMs: number; quietMs: number };
 
 export function createWriteHealth(database: Database, clock: Clock): WriteHealth {
@@ -48,41 +50,45 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
   let probing: Promise<void> | undefined;
   let probedMs = Number.NEGATIVE_INFINITY;
 
-  /** Records whether a piece of work succeeded. It counts as a write if one of its statements writes. */
-  async function record<T>(part: string, work: (note: (statement: Sql) => void) => Promise<T>): Promise<T> {
-    let isWriting = false;
+  /** Records whether the writes of a piece of work failed, or ended a failure. */
+  async function record<T>(part: string, work: (write: Write) => Promise<T>): Promise<T> {
+    const write = { isTried: false, hasChanged: false };
     try {
-      const result = await work((statement) => {
-        isWriting ||= isWrite(statement);
-      });
-      if (isWriting) parts.noteSuccess(part);
+      const result = await work(write);
+      if (write.hasChanged) parts.noteSuccess(part);
       return result;
     } catch (error) {
-      if (isWriting && isLasting(error)) parts.noteFailure(part, error);
+      if (write.isTried && isLasting(error)) parts.noteFailure(part, error);
       throw error;
     }
   }
 
   function watch(part: string, view: Database = database): Database {
+    const transaction: Database['transaction'] = (work) =>
+      record(part, (write) =>
+        view.transaction(async (tx) => {
+          const result = await work({
+            ...tx,
+            query(statement) {
+              write.isTried ||= isWrite(statement);
+              return tx.query(statement);
+            },
+          });
+          write.hasChanged = write.isTried && parts.needsWrite(part) && (await hasChanged(tx));
+          return result;
+        }),
+      );
     return {
       ...view,
-      query: (statement) =>
-        record(part, (noteStatement) => {
-          noteStatement(statement);
+      query(statement) {
+        const isTried = isWrite(statement);
+        if (isTried && parts.needsWrite(part)) return transaction((tx) => tx.query(statement));
+        return record(part, (write) => {
+          write.isTried = isTried;
           return view.query(statement);
-        }),
-      transaction: (work) =>
-        record(part, (noteStatement) =>
-          view.transaction((tx) =>
-            work({
-              ...tx,
-              query(statement) {
-                noteStatement(statement);
-                return tx.query(statement);
-              },
-            }),
-          ),
-        ),
+        });
+      },
+      transaction,
     };
   }
 
@@ -124,6 +130,8 @@ function createFailingParts(clock: Clock) {
   const cleared = new Set<string>();
   return {
     failing,
+    /** Whether only a write of its own shows that it works again. */
+    needsWrite: (part: string) => failing.has(part) || cleared.has(part),
     noteSuccess(part: string): void {
       failing.delete(part);
       cleared.delete(part);
@@ -163,8 +171,20 @@ async function probeWrite(database: Database, now: Date): Promise<void> {
   }
 }
 
+/**
+ * A full disk doesn't keep an update of no rows from succeeding, and work such as the release of held notifications makes one each second.
+ * On Citus the coordinator doesn't know, because the workers write.
+ */
+async function hasChanged(tx: Tx): Promise<boolean> {
+  if (tx.isDistributed === true) return true;
+  const [row] = await tx.query<{ has_changed: boolean }>(
+    sql`select pg_current_xact_id_if_assigned() is not null as has_changed`,
+  );
+  return row?.has_changed === true;
+}
+
 const isWrite = ({ text }: Sql) =>
-  /\b(insert into|update|delete from)\b/.test(text.replaceAll('for update', ''));
+  /\b(insert into|update|delete from)\b/.test(text.replace(/\bfor (no key )?update\b/g, ''));
 
 function isLasting(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;

@@ -105,6 +105,34 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await parts(), []);
   });
 
+  test('a write that changes nothing clears no failure, and one that a probe cleared stays known', async () => {
+    const { health, fail, parts, clock } = startStory();
+    const follower = health.watch('follower');
+    const failOnce = async () => {
+      fail('53100');
+      await assert.rejects(follower.query(write));
+      fail(undefined);
+    };
+    const nothing = sql`with changed as (update clock_state set probed_at = null where false returning 1) select from changed`;
+    const changeNothing = async () => {
+      await follower.query(nothing);
+      await follower.transaction((tx) => tx.query(nothing));
+    };
+    await failOnce();
+    const [failure] = await health.failures();
+    clock.advance(1_000);
+    await changeNothing();
+    assert.deepEqual(await health.failures(), [failure]);
+    clock.advance(QUIET_MS);
+    assert.deepEqual(await parts(), []);
+    await changeNothing();
+    await failOnce();
+    clock.advance(QUIET_MS);
+    assert.deepEqual(await parts(), ['follower']);
+    await follower.query(write);
+    assert.deepEqual(await parts(), []);
+  });
+
   test('a probe clears the failure of a part that has nothing more to write', async () => {
     const { health, fail, parts, clock } = startStory();
     const api = health.watch('api');
