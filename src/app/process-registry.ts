@@ -48,6 +48,7 @@ type ProcessRegistryOptions = {
   clock: Clock;
   roles: readonly string[];
   version: string;
+  kekIds: readonly string[];
   /** Whether this process is the leading follower. */
   leads(): boolean;
   /** The state of following on this process; undefined without the role `follower`. */
@@ -194,10 +195,11 @@ function identify({
   clock,
   roles,
   version,
-}: Pick<ProcessRegistryOptions, 'clock' | 'roles' | 'version'>): ProcessIdentity {
+  kekIds,
+}: Pick<ProcessRegistryOptions, 'clock' | 'roles' | 'version' | 'kekIds'>): ProcessIdentity {
   return {
     id: randomUUID().slice(0, ID_CHARACTERS),
-    ...{ roles: [...roles].sort(), version, pid: process.pid, startedAt: clock.now() },
+    ...{ roles: [...roles].sort(), version, pid: process.pid, startedAt: clock.now(), kekIds },
     host: hostname().slice(0, HOST_CHARACTERS_MAX),
   };
 }

@@ -11,6 +11,7 @@ import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import { createWake } from '../core/loop.ts';
 import type { SenderOptions } from '../delivery/send.ts';
+import { kekIdsOf } from '../domain/key-ring.ts';
 import { parseCidr } from '../domain/public-address.ts';
 import type { BackfillDisplay } from '../ingest/backfill.ts';
 import { withDoubts } from '../ingest/full-checks.ts';
@@ -119,7 +120,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   const deployment = createProcessRegistry({
     ...{ database: database.for('heartbeat'), clock, roles: [...active], version },
-    leads: follower.leads,
+    ...{ kekIds: kekIdsOf(base.keyRing), leads: follower.leads },
     report: () => status.follower(),
     failures: () => writes.failures(),
     failingWork: loops.failing,

@@ -4,6 +4,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { IssuedKey, RevokedKey } from '../api/context.ts';
 import { issueKey, newNameProblem, revokeKeyNow, rotateKey } from '../app/issue-keys.ts';
+import { Fault } from '../core/fault.ts';
 import { shownText } from '../core/terminal-text.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
 import type { Db } from '../store/db/db.ts';
@@ -12,6 +13,7 @@ import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { pagesOf } from './pages.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson, writeMade } from './secret-store.ts';
+import { seeProcesses, shownProcess } from './see-processes.ts';
 import { parseSlices } from './slices.ts';
 import { table } from './table.ts';
 
@@ -81,8 +83,21 @@ function showRevoked(flags: Flags, id: string, { revokedAt, hasKey, remark }: Re
   if (remark !== undefined) process.stderr.write(`${remark}\n`);
 }
 
+/** @throws Fault `invalid` if a running process doesn't have the current secret: it could neither check keys nor sign webhooks. */
+async function requireSecretEverywhere({ database, keyRing }: SecretStore): Promise<void> {
+  const lacking = (await seeProcesses(database)).filter(
+    ({ state, kekIds }) => state === 'running' && !kekIds.includes(keyRing.kekId),
+  );
+  if (lacking.length === 0) return;
+  throw new Fault(
+    'invalid',
+    `nothing was re-encrypted, because a running process doesn't have the new secret: ${lacking.map(shownProcess).join('; ')}. Set it there as secret, or add it to formerSecrets (CHAINBELL_FORMER_SECRETS), restart the process, and run this command again. A killed process counts as running for 10 s`,
+  );
+}
+
 /** Commits each batch, so that a run after an interruption continues with the rest. */
 async function rekey(flags: Flags, store: SecretStore): Promise<void> {
+  await requireSecretEverywhere(store);
   const rowCount = await countToRekey(store);
   let doneCount = 0;
   for (;;) {

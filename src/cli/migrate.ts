@@ -11,9 +11,9 @@ import { databasePlace, openForCommand, requireDatabase } from '../store/db/comm
 import type { Database } from '../store/db/db.ts';
 import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
 import { requireNoOpenMove } from '../store/db/moved.ts';
-import { listProcesses } from '../store/deployment/processes.ts';
 import { exitCodes, withConfig } from './exit.ts';
 import { endingWhenInterrupted } from './interrupt.ts';
+import { seeProcesses, shownProcess } from './see-processes.ts';
 
 type Flags = { config?: string; check?: boolean; fromEmbedded?: boolean; citus?: boolean; json?: boolean };
 
@@ -93,15 +93,11 @@ async function run(flags: Flags, config: Config): Promise<void> {
 
 /** @throws Fault `conflict` while the service runs: its statements are those for tables that aren't distributed. */
 async function distribute(database: Database): Promise<boolean> {
-  const { LOST_MS } = await import('../app/process-watch.ts');
-  const running = (await listProcesses(database)).filter(
-    ({ isStopped, ageMs }) => !isStopped && ageMs < LOST_MS,
-  );
+  const running = (await seeProcesses(database)).filter(({ state }) => state === 'running');
   if (running.length > 0 && !(await areTablesDistributed(database))) {
-    const names = running.map(({ roles, host, pid }) => `${roles.join(',')} on ${host} (pid ${pid})`);
     throw new Fault(
       'conflict',
-      `the service runs: ${names.join('; ')}. Stop it, and run this command again. A killed process counts as running for ${LOST_MS / 1_000} s`,
+      `the service runs: ${running.map(shownProcess).join('; ')}. Stop it, and run this command again. A killed process counts as running for 10 s`,
     );
   }
   return distributeTables(database);

@@ -2,11 +2,10 @@
  * `chainbell processes`: lists the processes of a deployment, as each has reported itself to the database. It needs none to run.
  */
 import type { Command } from 'commander';
-import { systemClock } from '../core/clock.ts';
 import type { Database } from '../store/db/db.ts';
-import { listProcesses } from '../store/deployment/processes.ts';
 import { processTable } from './deployment-tables.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
+import { seeProcesses } from './see-processes.ts';
 
 const REQUIRED_ROLES = ['follower', 'delivery', 'api'];
 
@@ -17,21 +16,13 @@ export function addProcessesCommand(program: Command): void {
 }
 
 async function run(database: Database, flags: Flags): Promise<void> {
-  const [{ createProcessWatch, EMBEDDED_HEARTBEAT_MS, LOST_MS }, { describeProcess }] = await Promise.all([
-    import('../app/process-watch.ts'),
-    import('../app/deployment-status.ts'),
-  ]);
-  // If this command has opened the folder of the embedded database itself, no service runs.
-  const embeddedMs = database.isServed === true ? EMBEDDED_HEARTBEAT_MS + LOST_MS : 0;
-  const watch = createProcessWatch(systemClock(), database.kind === 'embedded' ? embeddedMs : LOST_MS);
-  watch.note(await listProcesses(database));
-  const running = watch.seen().filter(({ state }) => state === 'running');
+  const { describeProcess } = await import('../app/deployment-status.ts');
+  const seen = await seeProcesses(database);
+  const running = seen.filter(({ state }) => state === 'running');
   const leader = running
     .filter(({ follower }) => follower?.leads === true)
     .toSorted((one, other) => one.silentMs - other.silentMs)[0];
-  const processes = watch
-    .seen()
-    .map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid }));
+  const processes = seen.map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid }));
   if (flags.json === true) return writeJson(processes);
   process.stdout.write(processTable(processes, ['HOST', 'PID'], ({ host, pid }) => [host, String(pid)]));
   const absent = REQUIRED_ROLES.filter((role) => !running.some(({ roles }) => roles.includes(role)));

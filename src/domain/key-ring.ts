@@ -27,6 +27,9 @@ export function deriveKeyRing(secret: Buffer, formerSecrets: readonly Buffer[] =
   return { ...deriveKeys(secret), former: formerSecrets.map(deriveKeys) };
 }
 
+/** The ids of all key-encryption keys of the ring, the current one first. */
+export const kekIdsOf = (ring: KeyRing): string[] => [ring, ...ring.former].map(({ kekId }) => kekId);
+
 function deriveKeys(secret: Buffer): RingKeys {
   const derive = (purpose: string, bytes: number) =>
     Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `chainbell ${purpose}`, bytes));

@@ -17,7 +17,16 @@ const processOf = ({
   isStopped = false,
   isFailed = false,
 }: Parts): StoredProcess => ({
-  ...{ id: 'a', roles: ['follower'], version: '1', host: 'one', pid: 1, startedAt: noon, seenAt: noon },
+  ...{
+    id: 'a',
+    roles: ['follower'],
+    version: '1',
+    host: 'one',
+    pid: 1,
+    startedAt: noon,
+    kekIds: [],
+    seenAt: noon,
+  },
   ...{ ageMs, beat, isStopped, isFailed, error: undefined, writeFailures: [], failingWork: [] },
   follower: { leads, state: 'ok', head: 9, problem: undefined },
 });

@@ -7,6 +7,8 @@ import { issueKey, revokeKeyNow, rotateKey } from '../../src/app/issue-keys.ts';
 import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { sql } from '../../src/store/db/sql.ts';
+import { endProcess, writeHeartbeat } from '../../src/store/deployment/processes.ts';
+import { listKekIds } from '../../src/store/watchers/api-keys.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { findKeyOwner } from '../kit/key-owner.ts';
 import { sampledTest } from '../kit/sample.ts';
@@ -351,6 +353,33 @@ describe('a new secret on a server', () => {
     place = await createTestDatabase('postgres');
   });
   after(() => place[Symbol.asyncDispose]());
+
+  test('rekey changes nothing while a running process lacks the new secret, and names it', async () => {
+    const [former, ring] = [SECRET, NEW_SECRET].map((text) => deriveKeyRing(Buffer.from(text, 'base64')));
+    assert.ok(former !== undefined && ring !== undefined);
+    const database = await place.open();
+    await issueKey({ database, keyRing: former }, 'acme', new Date());
+    const one = { roles: ['delivery'], version: '1', pid: 7, startedAt: new Date() };
+    for (const [host, kekIds] of [
+      ['web-1', [former.kekId, ring.kekId]],
+      ['web-2', [former.kekId]],
+      ['web-3', [former.kekId]],
+    ] as const)
+      await writeHeartbeat(database, { ...one, id: host, host, kekIds }, undefined);
+    await endProcess(database, 'web-3', { isFailed: false, error: undefined });
+    // The command may take longer than the 10 s after which a process is lost.
+    await database.query(sql`update process set seen_at = clock_timestamp() + interval '1 hour'`);
+    const refused = await keysWith(both, 'rekey');
+    assert.deepEqual([refused.code, refused.out], [78, '']);
+    assert.match(refused.err, /new secret: delivery on web-2 \(pid 7\)\. Set it there as secret/);
+    assert.deepEqual(await listKekIds(database), [former.kekId]);
+    await endProcess(database, 'web-2', { isFailed: false, error: undefined });
+    assert.equal((await keysWith(both, 'rekey')).code, 0);
+    assert.deepEqual(await listKekIds(database), [ring.kekId]);
+    await database.query(sql`delete from api_key`);
+    await database.query(sql`delete from signing_secret`);
+    await database.query(sql`delete from watcher`);
+  });
 
   test('after rekey, everything uses the new secret, and the former one can be removed', async () => {
     const created = await keysWith({ CHAINBELL_SECRET: SECRET }, 'create', '--watcher', 'acme', '--json');

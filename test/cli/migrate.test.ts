@@ -119,7 +119,7 @@ test('a database that is newer than the program exits with 78', async () => {
 test('migrate --citus refuses to run beside the service, and names its processes', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
-  const one = { version: '0.1.0', host: 'one.example', startedAt: noon };
+  const one = { version: '0.1.0', host: 'one.example', startedAt: noon, kekIds: [] };
   await writeHeartbeat(database, { ...one, id: 'aaaa', roles: ['follower', 'api'], pid: 7 }, undefined);
   await writeHeartbeat(database, { ...one, id: 'bbbb', roles: ['delivery'], pid: 8 }, undefined);
   await endProcess(database, 'bbbb', { isFailed: false, error: undefined });

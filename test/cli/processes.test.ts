@@ -13,7 +13,7 @@ const list = (place: TestDatabase, ...words: string[]) => {
   return chainbell(place.dataDir, { ...env, CHAINBELL_DATA_DIR: place.dataDir }, 'processes', ...words);
 };
 const identity = (id: string, ...roles: string[]) => ({
-  ...{ id, roles, version: '0.1.0', host: 'one.example', pid: 7, startedAt: noon },
+  ...{ id, roles, version: '0.1.0', host: 'one.example', pid: 7, startedAt: noon, kekIds: [] },
 });
 const report = (leads: boolean): FollowerReport => ({ leads, state: 'ok', head: 12, problem: undefined });
 

@@ -557,6 +557,7 @@ create table process (
   host text not null,
   pid integer not null,
   started_at timestamp with time zone not null,
+  kek_ids text[] not null default '{}'::text[],
   seen_at timestamp with time zone not null,
   beat bigint not null,
   stopped boolean not null default false,
@@ -572,6 +573,7 @@ create table process (
   constraint process_pkey PRIMARY KEY (id)
 );
 comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
+comment on column process.kek_ids is 'Key-encryption keys that it has: those of secret and formerSecrets';
 comment on column process.beat is 'Count of heartbeats, independent of the clock';
 comment on column process.failed is 'Whether a bug stopped it, or its start failed';
 comment on column process.error is 'Why its start failed';

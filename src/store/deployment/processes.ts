@@ -29,6 +29,8 @@ export type ProcessIdentity = {
   host: string;
   pid: number;
   startedAt: Date;
+  /** The key-encryption keys of its secrets. */
+  kekIds: readonly string[];
 };
 
 export type StoredProcess = ProcessIdentity & {
@@ -64,7 +66,7 @@ type Heartbeat = {
 /** Writes the heartbeat of a process. */
 export async function writeHeartbeat(
   db: Db,
-  { id, roles, version, host, pid, startedAt }: ProcessIdentity,
+  { id, roles, version, host, pid, startedAt, kekIds }: ProcessIdentity,
   follower: FollowerReport | undefined,
   { writeFailures = [], failingWork = [], beat = 1 }: Heartbeat = {},
 ): Promise<void> {
@@ -73,9 +75,10 @@ export async function writeHeartbeat(
     ...{ part, message: storedText(message, MESSAGE_CHARACTERS_MAX), since: since.toISOString() },
   }));
   await db.query(sql`
-    insert into process as p (id, roles, version, host, pid, started_at, seen_at, beat, leads, follower_state, head, problem,
-      problem_since, write_failures, failing_work)
-    values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt}, clock_timestamp(), ${beat},
+    insert into process as p (id, roles, version, host, pid, started_at, kek_ids, seen_at, beat, leads, follower_state, head,
+      problem, problem_since, write_failures, failing_work)
+    values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt},
+      ${[...kekIds]}::text[], clock_timestamp(), ${beat},
       ${follower?.leads ?? false}, ${follower?.state ?? null}, ${follower?.head ?? null},
       ${problem === undefined ? null : storedText(problem.message, MESSAGE_CHARACTERS_MAX)}, ${problem?.since ?? null},
       ${JSON.stringify(failures)}::jsonb, ${JSON.stringify(failingWork)}::jsonb)
@@ -117,8 +120,8 @@ export async function removeFormerProcesses(
 /** All known processes, by start time. If there are more than LISTED_MAX, the ones that were seen last. */
 export async function listProcesses(db: Db): Promise<StoredProcess[]> {
   const rows = await db.query<ProcessRow>(sql`
-    select id, roles, version, host, pid, started_at, seen_at, beat, stopped, failed, error, leads, follower_state, head, problem,
-      problem_since, write_failures, failing_work, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
+    select id, roles, version, host, pid, started_at, kek_ids, seen_at, beat, stopped, failed, error, leads, follower_state, head,
+      problem, problem_since, write_failures, failing_work, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
     from process
     order by seen_at desc, id
     limit ${LISTED_MAX}`);
@@ -136,6 +139,7 @@ type ProcessRow = {
   host: string;
   pid: number;
   started_at: Date;
+  kek_ids: string[];
   seen_at: Date;
   beat: number;
   stopped: boolean;
@@ -155,7 +159,8 @@ function toProcess(row: ProcessRow): StoredProcess {
   const { problem: message, problem_since: since, follower_state: state } = row;
   return {
     ...{ id: row.id, roles: row.roles, version: row.version, host: row.host, pid: row.pid },
-    ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
+    ...{ startedAt: row.started_at, kekIds: row.kek_ids },
+    ...{ seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
     isStopped: row.stopped,
     isFailed: row.failed,
     error: row.error ?? undefined,

@@ -54,7 +54,7 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
   let failures: readonly ReportedFailure[] = [];
   let failing: readonly FailingWork[] = [];
   const deployment = createProcessRegistry({
-    ...{ database, clock, roles, version: '1' },
+    ...{ database, clock, roles, version: '1', kekIds: [] },
     failures: async () => failures,
     failingWork: () => failing,
     leads: () => follower.leads,

@@ -14,7 +14,7 @@ import { onSampledDatabase } from '../../kit/each-database.ts';
 
 const LOST_MS = 10_000;
 const processOf = (id: string, parts: Partial<ProcessIdentity> = {}): ProcessIdentity => ({
-  ...{ id, roles: ['follower'], version: '1.2.3', host: 'one', pid: 7, startedAt: noon },
+  ...{ id, roles: ['follower'], version: '1.2.3', host: 'one', pid: 7, startedAt: noon, kekIds: ['a1'] },
   ...parts,
 });
 const report: FollowerReport = {

@@ -630,6 +630,7 @@ create table process (
   host text not null,
   pid integer not null,
   started_at timestamptz not null,
+  kek_ids text[] not null default '{}',
   seen_at timestamptz not null,
   beat bigint not null,
   stopped boolean not null default false,
@@ -644,6 +645,7 @@ create table process (
   failing_work jsonb not null default '[]'
 ) with (fillfactor = 50);
 comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
+comment on column process.kek_ids is 'Key-encryption keys that it has: those of secret and formerSecrets';
 comment on column process.beat is 'Count of heartbeats, independent of the clock';
 comment on column process.failed is 'Whether a bug stopped it, or its start failed';
 comment on column process.error is 'Why its start failed';
