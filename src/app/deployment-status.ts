@@ -1,24 +1,27 @@
 /**
  * The state of the whole deployment, read from the database: the same on every process.
  */
+
 import type { DeploymentDetails } from '../api/ops/deployment-body.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';
 import { ageSeconds } from '../core/age.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { shareReading } from '../core/shared-reading.ts';
+import { lacksKek } from '../domain/key-ring.ts';
 import { countMissed } from '../store/blocks/missed-blocks.ts';
 import type { Database } from '../store/db/db.ts';
 import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import { findLateWatchers, hasWaiting, type Lateness } from '../store/delivery/lateness.ts';
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { FailingWork, ReportedFailure } from '../store/deployment/processes.ts';
+import { listKekIds } from '../store/watchers/api-keys.ts';
 import { createPartReader } from './part-reader.ts';
 import { findNewestRound, type NewestRound } from './price-status.ts';
 import type { Absence, ProcessRegistry, Silence } from './process-registry.ts';
 import { LOST_MS, type SeenProcess } from './process-watch.ts';
-import { DATABASE_MS_MAX } from './readiness.ts';
-import { shareReading } from './shared-reading.ts';
+import { DATABASE_MS_MAX, SECRET_ADVICE } from './readiness.ts';
 
 /** A problem that operators should act on. `holding`: no block is stored until it is solved. */
 export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
@@ -73,12 +76,12 @@ type Options = {
   metrics: Metrics;
 };
 
-/** Whether something waits for delivery, as last read. */
-type Known = { isWaiting: boolean };
+/** As last read: whether something waits for delivery, and since when a process lacks a secret. */
+type Known = { isWaiting: boolean; lackingSince: Date | undefined };
 
 export function createDeploymentStatus(options: Options): DeploymentStatus {
   const { deployment, clock, metrics } = options;
-  const known: Known = { isWaiting: false };
+  const known: Known = { isWaiting: false, lackingSince: undefined };
   const read = shareReading((now) => readDeployment(options, { now, known }), { clock, keepMs: KEEP_MS });
 
   return {
@@ -108,16 +111,18 @@ async function readDeployment(
   const parts = createPartReader(clock);
   const missed = countMissed(database);
   const present = missed.then((lost) => withoutLost(withLimit(database, DATABASE_MS_MAX), lost));
-  const [lost = [], isWaiting = known.isWaiting, failures, lateness, overdue, processes] = await Promise.all([
-    parts.read(missed),
-    parts.read(present.then(hasWaiting)),
-    parts.read(countFailures(database)),
-    parts.read(
-      present.then((shards) => findLateWatchers(shards, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX })),
-    ),
-    parts.read(findNewestRound(config, database, now)),
-    parts.read(deployment.look().then(deployment.processes)),
-  ]);
+  const [lost = [], isWaiting = known.isWaiting, failures, lateness, overdue, kekIds, processes] =
+    await Promise.all([
+      parts.read(missed),
+      parts.read(present.then(hasWaiting)),
+      parts.read(countFailures(database)),
+      parts.read(
+        present.then((shards) => findLateWatchers(shards, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX })),
+      ),
+      parts.read(findNewestRound(config, database, now)),
+      parts.read(listKekIds(database)),
+      parts.read(deployment.look().then(deployment.processes)),
+    ]);
   known.isWaiting = isWaiting;
   const hasFeeds = config.prices.native !== undefined || Object.keys(config.prices.tokens).length > 0;
   const isNeeded = { follower: true, delivery: isWaiting, prices: hasFeeds };
@@ -134,6 +139,7 @@ async function readDeployment(
   }));
   const [
     first = troubleOfSilence(deployment.silence(), now) ??
+      troubleOfSecrets(kekIds, processes, { now, known }) ??
       troubleOfShards(lost) ??
       (failures && outageOf(failures)),
   ] = missing;
@@ -235,6 +241,21 @@ function troubleOfSilence(silence: Silence | undefined, now: Date) {
   if (silence === undefined || now.getTime() - silence.since.getTime() < LOST_MS) return undefined;
   const message = `a process can't store its heartbeat, so it doesn't know whether the others run: ${silence.reason}`;
   return { message, since: silence.since };
+}
+
+/** Its secret was replaced (`chainbell keys rekey`), or others use a new one already. */
+function troubleOfSecrets(
+  kekIds: readonly string[] | undefined,
+  processes: readonly SeenProcess[] | undefined,
+  { now, known }: { now: Date; known: Known },
+) {
+  if (kekIds === undefined || processes === undefined) return undefined;
+  const lacking = processes.filter((one) => one.state === 'running' && lacksKek(one.kekIds, kekIds));
+  known.lackingSince = lacking.length === 0 ? undefined : (known.lackingSince ?? now);
+  if (known.lackingSince === undefined) return undefined;
+  const names = lacking.map(({ id, roles }) => `${id} (${roles.join(', ')})`).join(', ');
+  const message = `API keys or signing secrets are stored under a secret that a process doesn't have, so it can neither check these keys nor send these watchers' webhooks: ${names}. ${SECRET_ADVICE}`;
+  return { message, since: known.lackingSince };
 }
 
 /** On Citus. */

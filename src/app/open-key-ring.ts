@@ -9,7 +9,7 @@ import path from 'node:path';
 import type { Config } from '../config/schema.ts';
 import { Fault } from '../core/fault.ts';
 import { flush } from '../core/flush.ts';
-import { deriveKeyRing, type KeyRing, kekIdsOf } from '../domain/key-ring.ts';
+import { deriveKeyRing, type KeyRing, kekIdsOf, lacksKek } from '../domain/key-ring.ts';
 import { prepareDataFolder } from '../store/db/data-folder.ts';
 import type { Db } from '../store/db/db.ts';
 import { withFolderFaults } from '../store/db/folder-fault.ts';
@@ -33,8 +33,7 @@ export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
     Buffer.from(text, 'base64'),
     formerTexts.map((former) => Buffer.from(former, 'base64')),
   );
-  const known = new Set(kekIdsOf(ring));
-  if (stored.every((kekId) => known.has(kekId))) return ring;
+  if (!lacksKek(kekIdsOf(ring), stored)) return ring;
   if (isFile)
     throw new Fault(
       'invalid',

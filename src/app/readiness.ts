@@ -7,10 +7,12 @@ import { never } from '../core/abort.ts';
 import { firstOrLate } from '../core/bounded-wait.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import { lacksKek } from '../domain/key-ring.ts';
 import { findTipTimes } from '../store/blocks/blocks.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
 import type { WriteHealth } from '../store/db/write-health.ts';
+import { listKekIds } from '../store/watchers/api-keys.ts';
 
 /** A database that doesn't answer within this time is not ready. */
 export const DATABASE_MS_MAX = 2_000;
@@ -21,15 +23,20 @@ export async function checkReadiness({
   nodes,
   writes,
   clock,
+  kekIds,
 }: {
   database: Database;
   nodes: ChainNodes | undefined;
   writes: Pick<WriteHealth, 'failures'>;
   clock: Clock;
+  /** The key-encryption keys of this process's secrets. Without them, stored keys are not checked. */
+  kekIds?: readonly string[] | undefined;
 }): Promise<Record<string, Check>> {
   const checks: Record<string, Check> = { database: await checkDatabase(database, clock) };
   if (nodes !== undefined) checks.nodes = checkNodes(nodes);
   if (checks.database?.ok === true) checks.blocks = await checkTip(database, clock);
+  if (checks.database?.ok === true && kekIds !== undefined)
+    checks.secret = await checkSecret(database, kekIds, clock);
   checks.writes = await checkWrites(writes);
   return checks;
 }
@@ -62,6 +69,17 @@ async function checkWrites(writes: Pick<WriteHealth, 'failures'>): Promise<Check
     return `${part} has stored nothing since ${since.toISOString()}: ${why}`;
   });
   return failures.length === 0 ? { ok: true, message: 'ok' } : { ok: false, message: messages.join(' ') };
+}
+
+export const SECRET_ADVICE =
+  'Set the current secret there as secret, or add it to formerSecrets (CHAINBELL_FORMER_SECRETS), and restart the process';
+
+async function checkSecret(database: Database, kekIds: readonly string[], clock: Clock): Promise<Check> {
+  const ids = listKekIds(database).catch(() => 'unreadable' as const);
+  const read = await firstOrLate({ clock, signal: never }, [ids], DATABASE_MS_MAX);
+  if (read === 'late' || read === 'unreadable') return { ok: false, message: 'the keys cannot be read' };
+  const message = `API keys or signing secrets are stored under a secret that this process doesn't have. ${SECRET_ADVICE}`;
+  return lacksKek(kekIds, read) ? { ok: false, message } : { ok: true, message: 'ok' };
 }
 
 async function checkTip(database: Database, clock: Clock): Promise<Check> {

@@ -130,7 +130,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const forHealth = actingFor(HEALTH, database);
   const status = createStatus({
     ...{ version, config, database: forHealth, probes: actingFor(PROBE, database), writes, clock, metrics },
-    ...{ reports: database.for('follower'), replica: replica?.state },
+    ...{ reports: database.for('follower'), replica: replica?.state, kekIds: kekIdsOf(base.keyRing) },
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
     heldUpSince: follower.heldUpSince,

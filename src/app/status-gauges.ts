@@ -1,9 +1,11 @@
 /**
  * The gauges that are set when metrics are read.
  */
+
 import { never } from '../core/abort.ts';
 import { ageSeconds } from '../core/age.ts';
 import { firstOrLate } from '../core/bounded-wait.ts';
+import { shareReading } from '../core/shared-reading.ts';
 import { countMissed } from '../store/blocks/missed-blocks.ts';
 import { withLimit, withoutLost } from '../store/db/lost-shards.ts';
 import { queueStatistics } from '../store/delivery/pending.ts';
@@ -12,7 +14,6 @@ import { refreshNotificationMetrics, removeNotificationMetrics } from './notific
 import { refreshPairMetrics, removePairMetrics } from './pair-status.ts';
 import { refreshPriceMetrics, removePriceMetrics } from './price-status.ts';
 import { DATABASE_MS_MAX } from './readiness.ts';
-import { shareReading } from './shared-reading.ts';
 import type { StatusOptions } from './stored-status.ts';
 
 type States = {

@@ -1,12 +1,14 @@
 /**
  * The operator's view of the service: the body of /status, the checks of /readyz, and the gauges that are set when metrics are read.
  */
+
 import type { OpsSources } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import { ageSeconds } from '../core/age.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import { createLogLimit } from '../core/log-limit.ts';
 import type { Step } from '../core/loop.ts';
+import { shareReading } from '../core/shared-reading.ts';
 import { findTipTimes } from '../store/blocks/blocks.ts';
 import type { FollowerReport } from '../store/deployment/processes.ts';
 import { BUG_LOG_MS } from './background-loops.ts';
@@ -16,7 +18,6 @@ import { createFollowingTrouble } from './following-trouble.ts';
 import { createLastRead } from './last-read.ts';
 import { createOperatorView, createPublicView } from './public-view.ts';
 import { checkReadiness } from './readiness.ts';
-import { shareReading } from './shared-reading.ts';
 import { createStandstill } from './standstill.ts';
 import { createRefresh } from './status-gauges.ts';
 import { readStored, type StatusOptions, type Stored } from './stored-status.ts';

@@ -36,6 +36,8 @@ export type StatusOptions = {
   proof: Pick<Verifier, 'status'> | undefined;
   /** Since when the database has held up the follower. */
   heldUpSince?: (() => Date | undefined) | undefined;
+  /** The key-encryption keys of this process's secrets. */
+  kekIds?: readonly string[];
   writes: Pick<WriteHealth, 'failures'>;
   recentStep: CommonClock['recentStep'];
   agreement?: Voters['agreement'] | undefined;

@@ -30,6 +30,10 @@ export function deriveKeyRing(secret: Buffer, formerSecrets: readonly Buffer[] =
 /** The ids of all key-encryption keys of the ring, the current one first. */
 export const kekIdsOf = (ring: KeyRing): string[] => [ring, ...ring.former].map(({ kekId }) => kekId);
 
+/** Whether a secret is missing: stored rows are sealed under another key-encryption key than these. */
+export const lacksKek = (known: readonly string[], stored: readonly string[]): boolean =>
+  stored.some((kekId) => !known.includes(kekId));
+
 function deriveKeys(secret: Buffer): RingKeys {
   const derive = (purpose: string, bytes: number) =>
     Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `chainbell ${purpose}`, bytes));

@@ -7,11 +7,12 @@ import { LRUCache } from 'lru-cache';
 import { actFor } from '../../core/account.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
+import { shareReading } from '../../core/shared-reading.ts';
 import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
-import type { KeyRing } from '../../domain/key-ring.ts';
+import { type KeyRing, kekIdsOf, lacksKek } from '../../domain/key-ring.ts';
 import type { Database } from '../../store/db/db.ts';
 import { requireSomeShard } from '../../store/delivery/shards.ts';
-import { findKeyByLookup, type PresentedKey } from '../../store/watchers/api-keys.ts';
+import { findKeyByLookup, listKekIds, type PresentedKey } from '../../store/watchers/api-keys.ts';
 import { findWatcher } from '../../store/watchers/watchers.ts';
 import { invalid } from './errors.ts';
 import { bearerOf, createTokenCheck } from './operator-token.ts';
@@ -51,6 +52,8 @@ const watchers = new WeakMap<FastifyRequest, number>();
 const keys = new WeakMap<FastifyRequest, PresentedKey>();
 const operatorRequests = new WeakSet<FastifyRequest>();
 
+/** How long refusals of unknown keys share a reading of the stored keys' secrets. */
+const KEK_IDS_KEEP_MS = 1_000;
 /** For the check of keys that have not been accepted lately. No watcher has this id. */
 const UNKNOWN = -1;
 const KNOWN_KEYS_MAX = 10_000;
@@ -143,12 +146,17 @@ const refusalOf = (state: keyof typeof refusals): Fault =>
 
 /**
  * The watcher of a request, and the key that named it. It queries the database every time, so a revoked key stops working at once.
- * @throws Fault `unauthorized` for a missing key, and with a reason for an unknown, revoked or expired one; `forbidden` while the
+ * @throws Fault `unauthorized` for a missing key, and with a reason for an unknown, revoked or expired one; `unavailable` for an unknown
+ * one while this process lacks the secret of a stored one; `forbidden` while the
  * watcher of a key is suspended; `invalid` for the operator's token without the header, and for a key with it; `not_found` when the
  * header names no watcher, or one that is being deleted.
  */
 function createAuthenticator({ database, clock, keyRing, adminToken }: Dependencies) {
   const hasToken = createTokenCheck(adminToken);
+  const readKekIds = shareReading(() => actFor(UNKNOWN, () => listKekIds(database)), {
+    clock,
+    keepMs: KEK_IDS_KEEP_MS,
+  });
 
   async function findKey(authorization: string | undefined): Promise<PresentedKey> {
     const text = bearerOf(authorization);
@@ -159,11 +167,18 @@ function createAuthenticator({ database, clock, keyRing, adminToken }: Dependenc
     const key = await actFor(knownKeys.get(name) ?? UNKNOWN, () =>
       findKeyByLookup(database, lookups, clock.now()),
     );
-    if (key === undefined) throw refusalOf('unknown');
+    if (key === undefined) throw await unknownKey();
     knownKeys.set(name, key.watcherId);
     if (key.state !== 'valid') throw refusalOf(key.state);
     if (key.isSuspended) throw new Fault('forbidden', SUSPENDED);
     return key;
+  }
+
+  /** Without a secret, this process can't find the keys that are stored under it, and its client should not give up. */
+  async function unknownKey(): Promise<Fault> {
+    return lacksKek(kekIdsOf(keyRing), await readKekIds(clock.now()))
+      ? new Fault('unavailable', "The API key can't be checked: this process lacks a secret of the service")
+      : refusalOf('unknown');
   }
 
   /** A suspended watcher is found too, because its operator may look into what it has. */

@@ -1,7 +1,7 @@
 /**
  * Readings for requests that need no key: many clients may make them at once.
  */
-import type { Clock } from '../core/clock.ts';
+import type { Clock } from './clock.ts';
 
 /** Calls that come before a reading has ended, or within `keepMs` after it began, share it. */
 export function shareReading<T>(
