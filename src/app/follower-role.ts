@@ -53,8 +53,9 @@ type FollowerNeeds = {
   display: BackfillDisplay | undefined;
 };
 
-/** How often nodes are polled without pushed heads, and as a watchdog with them. */
+/** How often nodes are polled without pushed heads, and a standby tries to lead. */
 const POLL_MS = 500;
+/** How often nodes are polled as a watchdog beside pushed heads. */
 const POLL_PUSHED_MS = 2_000;
 /** How often to look whether the follower still reads the head. */
 const HEAD_WATCH_MS = 1_000;
@@ -131,7 +132,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       if (pairs.length > 0) runPairs(base, { access, contracts, pairs, led });
       runUpkeep(base, { filter, checkWorkers, deferredWake, led, term });
       loops.run('follower', status.watch(follower.step), {
-        idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
+        idleMs: () => (leads() && nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
         wake: headWake,
         // A hold must end with the poll after the nodes agree again. Each failing node has a separate back-off.
         retryMsMax: RESUME_MS_MAX,
