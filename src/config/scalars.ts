@@ -4,6 +4,7 @@
  * A `title` completes the sentence "must be …". A refinement returns the message of the problem, and after a line break
  * the suggestion.
  */
+import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import Type from 'typebox';
 import { databaseUrlProblem } from '../core/database-url.ts';
@@ -162,7 +163,7 @@ function isCidr(text: string): boolean {
   if (bits === undefined || rest.length > 0 || !/^\d{1,3}$/.test(bits)) return false;
   // The library also takes 10.1 and 0x7f.1 for addresses; in a list that opens networks, only the plain form counts.
   if (ipaddr.IPv4.isValidFourPartDecimal(address)) return Number(bits) <= 32;
-  return ipaddr.IPv6.isValid(address) && Number(bits) <= 128;
+  return isIP(address) === 6 && ipaddr.IPv6.isValid(address) && Number(bits) <= 128;
 }
 
 const UNIT_MS: Record<string, number> = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };

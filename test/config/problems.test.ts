@@ -752,23 +752,26 @@ chain:
   id: 1
   rpc: [http://node.example]
 webhooks:
-  allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+  allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33, "::ffff:010.0.0.1/128"]
 `,
     report: `
 chainbell.yaml:5:16  webhooks.allowCidrs[0]: must be a network such as 10.0.0.0/8
-    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33, "::ffff:010.0.0.1/128"]
       |                ^^^^^^^^
       did you mean "10.0.0.1/32"?
 chainbell.yaml:5:26  webhooks.allowCidrs[1]: must be a network such as 10.0.0.0/8
-    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33, "::ffff:010.0.0.1/128"]
       |                          ^^^^^
       did you mean "::1/128"?
 chainbell.yaml:5:33  webhooks.allowCidrs[2]: must be a network such as 10.0.0.0/8
-    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33, "::ffff:010.0.0.1/128"]
       |                                 ^^^^^^
 chainbell.yaml:5:41  webhooks.allowCidrs[3]: must be a network such as 10.0.0.0/8
-    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33, "::ffff:010.0.0.1/128"]
       |                                         ^^^^^^^^^^^
+chainbell.yaml:5:54  webhooks.allowCidrs[4]: must be a network such as 10.0.0.0/8
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33, "::ffff:010.0.0.1/128"]
+      |                                                      ^^^^^^^^^^^^^^^^^^^^^^
 `,
   },
   {

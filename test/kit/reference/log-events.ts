@@ -371,7 +371,8 @@ const EVENTS: Record<string, LogEvent> = {
   'delivery.pending_alarm': {
     level: 'warn',
     fields: 'watcher, pending, limit',
-    meaning: 'A watcher has more pending notifications than `limits.pendingNotifications`. They are counted up to 100,000 above it.',
+    meaning:
+      'A watcher has more pending notifications than `limits.pendingNotifications`. They are counted up to 100,000 above it.',
   },
   'delivery.pending_ended': {
     level: 'info',
