@@ -1,6 +1,7 @@
 /**
  * Reads the identity, capabilities and headers of a single node.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { backOffMs } from '../../core/back-off.ts';
 import type { Clock } from '../../core/clock.ts';
 import { disproof, Fault } from '../../core/fault.ts';
@@ -54,6 +55,8 @@ type NodeReaderOptions = {
   verifier?: Verifier;
 };
 
+/** After it a node is asked again for what it lacks other than traces, which a gateway may have refused for a moment. */
+const LACKING_MS = 3_600_000;
 const UNTRACED_MS = { min: 60_000, max: 3_600_000 };
 /** Meanwhile blocks lack internal transfers that they could have. */
 const LOST_TRACES_MS = { min: 60_000, max: 300_000 };
@@ -123,7 +126,7 @@ export function createNodeReader(options: NodeReaderOptions): NodeReader {
 
 /**
  * A node whose traces failed, or that lost its trace method, is probed again after a minute, and after twice as long each time that it still
- * can't trace. Its capabilities serve meanwhile, and after a probe that failed.
+ * can't trace. One that lacks something else is probed every hour. Its capabilities serve meanwhile, and after a probe that failed.
  */
 function createPrepare(
   { clock, log, internalTransfers }: Pick<NodeReaderOptions, 'clock' | 'log' | 'internalTransfers'>,
@@ -139,6 +142,7 @@ function createPrepare(
     const { traceMethod: known = 'none' } = node;
     const traces = untraced?.lacking.has(known) === false ? known : found.capabilities.traces;
     const capabilities = { ...found.capabilities, traces };
+    const hasChanged = !isDeepStrictEqual(capabilities, node.capabilities);
     if (isCertain) node.capabilities = capabilities;
     node.traceMethod = traces;
     const last = failures.get(node);
@@ -148,8 +152,9 @@ function createPrepare(
     const fields = { node: node.rpc.name, ...capabilities };
     if (error === undefined || !isCertain) {
       failures.delete(node);
-      node.probeAt = Number.POSITIVE_INFINITY;
-      log.info(fields, 'node.probed');
+      const hasAll = capabilities.batch && capabilities.blockReceipts && capabilities.finalizedTag;
+      node.probeAt = hasAll ? Number.POSITIVE_INFINITY : clock.now().getTime() + LACKING_MS;
+      if (hasChanged) log.info(fields, 'node.probed');
       return capabilities;
     }
     const count = last === undefined ? 0 : last.count + 1;

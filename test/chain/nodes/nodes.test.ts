@@ -36,6 +36,25 @@ for (const batches of ['error', 'http 400'] as const) {
     }));
 }
 
+test('a node that lacked something when it was asked is asked again after an hour', () => {
+  const { eth_getBlockReceipts: _, ...methods } = complete();
+  return withNodes([methods], async ({ scripted, nodes, clock }) => {
+    const node = only(scripted);
+    node.batches = 'http 400';
+    const lackingAfter = async (ms: number) => {
+      clock.advance(ms);
+      await nodes.bundles([7], signal);
+      const { batch, blockReceipts } = nodes.status()[0]?.capabilities ?? {};
+      return { batch, blockReceipts };
+    };
+    assert.deepEqual(await lackingAfter(0), { batch: false, blockReceipts: false });
+    node.batches = 'answer';
+    node.methods = complete();
+    assert.deepEqual(await lackingAfter(3_599_999), { batch: false, blockReceipts: false });
+    assert.deepEqual(await lackingAfter(1), { batch: true, blockReceipts: true });
+  });
+});
+
 test('a node that can batch gives block, receipts and traces in one request', () =>
   withNodes([complete()], async ({ scripted, nodes }) => {
     await nodes.bundles([headHash], signal);
