@@ -166,42 +166,36 @@ function describeUnread(error: unknown, isUnreadable: boolean): string {
   return `${message}. ${advice}`;
 }
 
-/** The state of all processes together, with the trouble of following here where no other process leads. */
+type Summary = { state: 'ok' | Trouble['state']; message: string | undefined };
+
+/** The state of all processes together, without what only /status reads: prices, pairs, and counts of notifications. */
 function createSummary(
   { deployment, clock, writes }: StatusOptions,
   findOwn: () => Promise<Trouble | undefined>,
 ) {
-  const chainTrouble = async (read: DeploymentReading) =>
-    read.leader === undefined ? await findOwn() : read.leader.trouble;
+  /** The most important problem decides it. `findOwn` is the trouble of following here, where no other process leads. */
+  async function summaryOf(read: DeploymentReading): Promise<Summary> {
+    const trouble = (read.leader === undefined ? await findOwn() : read.leader.trouble) ?? read.trouble;
+    if (trouble !== undefined) return trouble;
+    const problem = describeProblem(undefined, [...(await writes.failures()), ...read.writeFailures]);
+    if (problem !== null) return { state: 'degraded', message: problem.message };
+    const error = read.errors.find((one) => !(one instanceof Fault)) ?? read.errors[0];
+    if (error !== undefined) return { state: 'degraded', message: describeUnread(error, false) };
+    return read.sideTrouble ?? { state: 'ok', message: undefined };
+  }
+
   return {
     /** Undefined while the processes can't be read. */
-    async summarize(): Promise<{ state: 'ok' | Trouble['state']; message: string | null } | undefined> {
+    async summarize(): Promise<{ state: Summary['state']; message: string | null } | undefined> {
       const read = await deployment?.read(clock.now());
       if (read === undefined || read.body.processes === null) return undefined;
-      const { state, message } = summaryOf(read, await chainTrouble(read));
+      const { state, message } = await summaryOf(read);
       return { state, message: message ?? null };
     },
-    /** The state without what only /status reads: prices, pairs, and counts of notifications. */
-    async findState(): Promise<'ok' | Trouble['state']> {
+    async findState(): Promise<Summary['state']> {
       const read = await deployment?.read(clock.now());
-      const state =
-        read === undefined ? (await findOwn())?.state : summaryOf(read, await chainTrouble(read)).state;
-      if (state !== undefined && state !== 'ok') return state;
-      const isUncertain = (read?.errors.length ?? 0) > 0 || (await writes.failures()).length > 0;
-      return isUncertain ? 'degraded' : 'ok';
+      if (read !== undefined) return (await summaryOf(read)).state;
+      return (await findOwn())?.state ?? ((await writes.failures()).length > 0 ? 'degraded' : 'ok');
     },
   };
-}
-
-/** The deployment's state in /readyz: the most important problem decides it. */
-function summaryOf(
-  read: DeploymentReading,
-  chainTrouble: Trouble | undefined,
-): { state: 'ok' | Trouble['state']; message: string | undefined } {
-  const trouble = chainTrouble ?? read.trouble;
-  if (trouble !== undefined) return trouble;
-  const [failure] = read.writeFailures;
-  const problem = failure && describeProblem(undefined, [failure]);
-  if (problem) return { state: 'degraded', message: problem.message };
-  return read.sideTrouble ?? { state: 'ok', message: undefined };
 }

@@ -1,5 +1,6 @@
 /**
- * A process that lacks the secret under which keys are stored, as after a rotation that overlooked it.
+ * A process whose trouble is its own: it lacks the secret under which keys are stored, as after a rotation that overlooked it, or its pooler
+ * is away.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -7,6 +8,7 @@ import { createDeploymentStatus } from '../../../src/app/deployment-status.ts';
 import { createProcessRegistry } from '../../../src/app/process-registry.ts';
 import { createStatus } from '../../../src/app/status.ts';
 import { loadConfig } from '../../../src/config/load.ts';
+import { Fault } from '../../../src/core/fault.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';
 import { generateApiKey } from '../../../src/domain/api-key.ts';
 import { deriveKeyRing, type KeyRing, kekIdsOf } from '../../../src/domain/key-ring.ts';
@@ -22,7 +24,8 @@ const config = loadConfig({
 });
 const { signal } = new AbortController();
 
-function startProcess(database: Database, clock: TestClock, ring: KeyRing) {
+/** `pooled`: the database for everything but heartbeats. */
+function startProcess(database: Database, clock: TestClock, ring: KeyRing, pooled = database) {
   const metrics = createMetrics('1');
   const kekIds = kekIdsOf(ring);
   const deployment = createProcessRegistry({
@@ -32,12 +35,12 @@ function startProcess(database: Database, clock: TestClock, ring: KeyRing) {
   });
   const status = createStatus({
     onBug: assert.fail,
-    ...{ version: '1', config, database, clock, metrics, nodes: undefined, proof: undefined, kekIds },
+    ...{ version: '1', config, database: pooled, clock, metrics, nodes: undefined, proof: undefined, kekIds },
     writes: createWriteHealth(database, clock),
     recentStep: () => undefined,
-    deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),
+    deployment: createDeploymentStatus({ config, database: pooled, deployment, clock, metrics }),
   });
-  return { id: deployment.id, status, beat: () => deployment.beat(signal) };
+  return { id: deployment.id, metrics, status, beat: () => deployment.beat(signal) };
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
@@ -76,5 +79,21 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const answer = await ask('GET', PATH, { key });
     assert.equal(answer.status, 503, answer.text);
     assert.equal((await ask('GET', '/readyz')).status, 503);
+  });
+
+  test('while its pooler is away, /readyz, /status and the metrics of a process name the same state', async () => {
+    const clock = createTestClock();
+    const away = new Fault('unavailable', 'database: no connection (ECONNREFUSED)');
+    const pooled: Database = { ...database(), query: () => Promise.reject(away) };
+    const { beat, metrics, status } = startProcess(database(), clock, keyRing, pooled);
+    await beat();
+    const { ask } = createApiStory(database(), status);
+    const { state, problem } = await status.status();
+    assert.equal(state, 'degraded');
+    assert.match(problem?.message ?? '', /no connection/);
+    const { deployment } = (await ask('GET', '/readyz')).json as { deployment?: Record<string, unknown> };
+    assert.deepEqual(deployment, { state, message: problem?.message });
+    await status.refreshMetrics().catch(() => {});
+    assert.match(await metrics.registry.metrics(), /^chainbell_state\{state="degraded"\} 1$/m);
   });
 });
