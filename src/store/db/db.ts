@@ -69,7 +69,7 @@ export type SharedDatabase = Database & {
   for(share: Share): Database;
   /**
    * @throws Fault `invalid` behind a pooler that shares server sessions between clients, because locks and LISTEN break
-   * there.
+   * there, and while several of the servers that the URL names accept writes.
    */
   requireSessions(): Promise<void>;
   /** Ends all connections at once: statements under way fail as if the server were gone. Does nothing if it is embedded. */

@@ -14,6 +14,7 @@ import {
   type SharedDatabase,
 } from './db.ts';
 import { createFairTurns } from './fair-turns.ts';
+import { requireOnePrimary } from './one-primary.ts';
 import {
   answerOf,
   ask,
@@ -95,7 +96,9 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       ...shareOf('api', isDistributed),
       for: (share) => shareOf(share, isDistributed),
       async requireSessions() {
-        await requireSessions(hosts, isPooled ? 'sessionUrl' : 'url');
+        const key = isPooled ? 'sessionUrl' : 'url';
+        await requireOnePrimary(isPooled ? options.sessionUrl : url, SETTINGS, key);
+        await requireSessions(hosts, key);
         if (isPooled) await requireSameDatabase(database, hosts);
       },
       cut() {
