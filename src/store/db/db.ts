@@ -100,7 +100,7 @@ const BROKEN_TEXT =
 /** A read-only server answers all queries, so only the error of a write can give this advice. */
 const READ_ONLY = /^25006/;
 export const READ_ONLY_ADVICE =
-  'The database is read-only, as a standby is. Point database.url to the primary server';
+  'The server may be a standby. Point database.url, and database.sessionUrl if you use it, to the primary server';
 
 /** As messages about a connection name it. */
 export const URL_SETTING = 'database.url (DATABASE_URL)';

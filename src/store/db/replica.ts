@@ -101,6 +101,16 @@ export function createReplica(options: ReplicaOptions): Replica {
     return undefined;
   }
 
+  /** Why it isn't used, although it answers. */
+  function describe(): string {
+    const lagMs = lag.ms();
+    if (lagMs === undefined)
+      return 'has shown no new heartbeat since the start or the last fail-over, so its lag is unknown';
+    if (!isCompared())
+      return 'could not be compared with the primary, which did not answer, so its lag is unknown';
+    return `is ${Math.ceil(lagMs / 1_000)} s behind, and database.replicaLagMaxSeconds allows ${lagMsMax / 1_000} s`;
+  }
+
   /** Whether the replica has everything that the primary has committed until now. */
   async function isCurrent(): Promise<boolean> {
     const [present] = await primary.query<{ position: string; timeline: string }>(sql`
@@ -134,17 +144,12 @@ export function createReplica(options: ReplicaOptions): Replica {
       return {
         isUsed: used,
         lagMs: isKnown ? lagMs : undefined,
-        problem: used ? undefined : (problem ?? describe(lagMs)),
+        problem: used ? undefined : (problem ?? describe()),
       };
     },
     close: () => replica.close(),
   };
 }
-
-const describe = (lagMs: number | undefined): string =>
-  lagMs === undefined
-    ? 'has shown no new heartbeat since the start or the last fail-over, so its lag is unknown'
-    : `is ${Math.round(lagMs / 1_000)} s behind, or could not be compared with the primary`;
 
 /** The newest heartbeat that the replica has, or why it can't be read. */
 async function askReplica(

@@ -410,7 +410,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
       await assert.rejects(source.watch(() => Promise.reject(other))(signal));
       const { problem } = (await ask('GET', '/status')).json as StatusBody;
       assert.deepEqual(problem, {
-        message: `follower has stored nothing: database: ${text}. The database is read-only, as a standby is. Point database.url to the primary server.`,
+        message: `follower has stored nothing: database: ${text}. The server may be a standby. Point database.url, and database.sessionUrl if you use it, to the primary server.`,
         since,
       });
     }

@@ -54,7 +54,7 @@ onEachDatabase(({ database }) => {
     const api = health.watch('api');
     for (const [code, advice] of [
       ['53100', /disk is full/],
-      ['25006', /read-only/],
+      ['25006', /may be a standby\. Point database\.url, and database\.sessionUrl/],
       ['28P01', /user and password/],
       ['42501', /Grant the privilege to the role/],
       ['53300', /max_connections/],
