@@ -18,13 +18,12 @@ export type TransactionTrace = {
   root?: Record<string, unknown>;
 };
 
+const ADVICE = 'If this lasts, set chain.internalTransfers to off';
+
 /** The node has the trace method, but what it answers doesn't show the calls of transactions. */
 export class UnfitTracesFault extends Fault {
   constructor(why: string) {
-    super(
-      'inconsistent',
-      `the node's traces can't be used: ${why}. If this lasts, set chain.internalTransfers to off`,
-    );
+    super('inconsistent', `the node's traces can't be used: ${why}. ${ADVICE}`);
   }
 }
 
@@ -135,8 +134,10 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
     if (hasFailed(call)) continue;
     requireDepth(depth);
     const type = typeOf(call);
-    if (type === 'SELFDESTRUCT') pushDestruction(calls, call, accountOf(frame));
-    else if (MOVES_VALUE.has(type)) push(calls, call.from, call.to, call.value);
+    const { from, to } = call;
+    const value = call.value ?? '0x0';
+    if (type === 'SELFDESTRUCT') pushDestruction(calls, { from, to, value }, accountOf(frame));
+    else if (MOVES_VALUE.has(type)) push(calls, from, to, value);
     collectFrames(call, depth + 1, calls);
   }
 }
@@ -161,7 +162,8 @@ const accountOf = (frame: Record<string, unknown>) =>
 
 /**
  * Parses the answer of trace_block, by transaction. Block rewards are not transfers.
- * @throws Fault `inconsistent`.
+ * @throws Fault `inconsistent`, also if calls are listed twice or before the call that made them. `subtraces` isn't compared with
+ * the calls listed, because Nethermind counted calls that it left out until 2023, and Besu missed some until 2024.
  */
 export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, FlatTrace>();
@@ -183,6 +185,7 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const path = steps.join('');
     const isRoot = path === '';
     const parent = steps.slice(0, -1).join('');
+    requireNewPath(trace, { hash, path, parent });
     const isVoided = hasFailed(item) || (!isRoot && trace.voided.has(parent));
     if (isVoided) trace.voided.add(path);
     if (isVoided && isRoot) trace.succeeded = false;
@@ -191,8 +194,26 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
   return traces;
 }
 
-/** `voided` has the paths of frames that failed, and of those below them. `accounts` has, by path, the account whose balance the code there can spend. */
+/**
+ * `voided` has the paths of frames that failed, and of those below them. `accounts` has, by the path of each frame, the account whose
+ * balance the code there can spend.
+ */
 type FlatTrace = TransactionTrace & { voided: Set<string>; accounts: Map<string, unknown> };
+
+/** Each frame comes once and after its parent. Otherwise it would count twice, or although its parent failed. */
+function requireNewPath(
+  { accounts }: FlatTrace,
+  { hash, path, parent }: { hash: Hash; path: string; parent: string },
+): void {
+  const refuse = (how: string) =>
+    new Fault(
+      'inconsistent',
+      `the node's trace_block lists a call of ${excerptOf(hash, HASH_CHARACTERS)} ${how}. ${ADVICE}`,
+    );
+  if (accounts.has(path)) throw refuse('twice');
+  if (path !== '' && !accounts.has(parent)) throw refuse('without the call that made it before it');
+  accounts.set(path, undefined);
+}
 
 function collectTrace(
   item: Record<string, unknown>,
@@ -203,7 +224,10 @@ function collectTrace(
   switch (item.type) {
     case 'call':
       accounts.set(path, accountOf({ ...action, type: action.callType }));
-      if (counts && action.callType === 'call') push(calls, action.from, action.to, action.value);
+      if (!counts) return;
+      if (typeof action.callType !== 'string')
+        throw new Fault('inconsistent', `the node's trace.action.callType is missing. ${ADVICE}`);
+      if (action.callType === 'call') push(calls, action.from, action.to, action.value);
       return;
     case 'create': {
       const created = isRecord(item.result) ? item.result.address : undefined;
@@ -218,6 +242,12 @@ function collectTrace(
       return;
     }
     default:
+      // A call of a type that Chainbell doesn't know may have moved its value.
+      if (counts && item.type !== 'reward' && amount(action.value ?? '0x0', 'trace.value') > 0n)
+        throw new Fault(
+          'inconsistent',
+          `the node's trace.type is not known: ${typeof item.type === 'string' ? excerptOf(item.type) : 'no text'}. ${ADVICE}`,
+        );
       return;
   }
 }
@@ -241,7 +271,6 @@ export const isSame = (one: unknown, other: unknown) =>
   typeof one === 'string' && typeof other === 'string' && one.toLowerCase() === other.toLowerCase();
 
 function push(calls: ValueCall[], from: unknown, to: unknown, value: unknown): void {
-  if (value === undefined || value === null) return;
   const wei = amount(value, 'trace.value');
   if (wei === 0n) return;
   calls.push({ sender: address(from, 'trace.from'), receiver: address(to, 'trace.to'), amount: wei });
