@@ -109,7 +109,7 @@ async function assemble(
   const traceAnswer = answers[plan.blockReceipts ? 2 : 1];
   const unsigned = unsignedIn(block, blockJson);
   const traces = await readTraces(rpc, { ...block, unsigned }, plan.traces, traceAnswer, signal);
-  if (traces !== undefined) checkPositions(rpc, block, blockJson, traces.byTransaction);
+  if (traces !== undefined) checkRoots(rpc, block, blockJson, traces.byTransaction);
   const bundle: Bundle = {
     header: block.header,
     proved: false,
@@ -243,26 +243,30 @@ export function unsignedIn({ transactions }: ChainBlock, json: unknown): Readonl
 }
 
 /**
- * Checks by their accounts whether traces that only their position assigns to transactions are theirs. A chain may trace the
- * transactions that it makes itself with other accounts.
+ * Checks by their accounts whether traces are those of their transactions. A chain may trace transactions with other accounts, at least
+ * those that it makes itself. So a trace that names its transaction is only refused if it begins like that of another one of the block.
  * @throws Fault `inconsistent`.
  */
-function checkPositions(
+function checkRoots(
   rpc: Rpc,
   { transactions }: ChainBlock,
   json: unknown,
   traces: ReadonlyMap<Hash, TransactionTrace>,
 ): void {
   const raw = transactionsIn(json);
+  const partiesOf = ({ from, to }: TransactionTrace['root']) => `${from} ${to}`.toLowerCase();
+  const parties = new Set(transactions.map(partiesOf));
   for (const [index, { hash, from, to }] of transactions.entries()) {
-    const { root, calls = [] } = traces.get(hash) ?? {};
+    const trace = traces.get(hash);
     const transaction = raw[index] ?? {};
-    if (root === undefined || calls.length === 0) continue;
+    if (trace === undefined || trace.calls.length === 0) continue;
     if (isDeposit(transaction) || unencodableType(transaction) !== undefined) continue;
+    const { root, isNamed } = trace;
     if (isSame(root.from, from) && (to === 'creation' || isSame(root.to, to))) continue;
+    if (isNamed && !parties.has(partiesOf(root))) continue;
     throw new Fault(
       'inconsistent',
-      `${rpc.name} gave the trace of another transaction at the position of ${hash}. If this lasts, set chain.internalTransfers to off`,
+      `${rpc.name} gave the trace of another transaction ${isNamed ? 'as that' : 'at the position'} of ${hash}. If this lasts, set chain.internalTransfers to off`,
     );
   }
 }

@@ -14,8 +14,10 @@ type ValueCall = { sender: Address; receiver: Address; amount: bigint };
 export type TransactionTrace = {
   succeeded: boolean;
   calls: ValueCall[];
-  /** The transaction's own frame, if only the position says whose trace it is. */
-  root?: Record<string, unknown>;
+  /** The accounts of the transaction's own frame. */
+  root: { from: string | undefined; to: string | undefined };
+  /** Whether the node says whose trace it is. Otherwise only the position does. */
+  isNamed: boolean;
 };
 
 const ADVICE = 'If this lasts, set chain.internalTransfers to off';
@@ -64,11 +66,11 @@ export function parseCallTracer(
         'unavailable',
         `the node could not trace ${hash === undefined ? 'a transaction' : excerptOf(hash, HASH_CHARACTERS)}: ${excerptOf(why, ERROR_CHARACTERS_MAX)}`,
       );
-    const root = record(result, 'trace.result');
+    const frame = record(result, 'trace.result');
     const calls: ValueCall[] = [];
-    const succeeded = !hasFailed(root);
-    if (succeeded) collectFrames(root, 1, calls);
-    if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls, ...(!isNamed && { root }) });
+    const succeeded = !hasFailed(frame);
+    if (succeeded) collectFrames(frame, 1, calls);
+    if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls, root: partiesOf(frame), isNamed });
   });
   return traces;
 }
@@ -142,6 +144,11 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
   }
 }
 
+function partiesOf({ from, to }: Record<string, unknown>): TransactionTrace['root'] {
+  const text = (value: unknown) => (typeof value === 'string' ? value : undefined);
+  return { from: text(from), to: text(to) };
+}
+
 function requireDepth(depth: number): void {
   if (depth > DEPTH_MAX)
     throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
@@ -174,6 +181,8 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const trace: FlatTrace = traces.get(hash) ?? {
       succeeded: true,
       calls: [],
+      root: { from: undefined, to: undefined },
+      isNamed: true,
       voided: new Set(),
       accounts: new Map(),
     };
@@ -189,6 +198,7 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const isVoided = hasFailed(item) || (!isRoot && trace.voided.has(parent));
     if (isVoided) trace.voided.add(path);
     if (isVoided && isRoot) trace.succeeded = false;
+    if (isRoot) trace.root = partiesOf(record(item.action, 'trace.action'));
     collectTrace(item, trace, { path, parent, counts: !isRoot && !isVoided });
   }
   return traces;

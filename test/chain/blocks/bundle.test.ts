@@ -442,6 +442,37 @@ test('without a status the trace decides whether a transaction succeeded, and wi
   );
 });
 
+for (const traces of ['debug_traceBlockByHash', 'trace_block'] as const)
+  test(`a trace by ${traces} that begins like another transaction of its block is refused`, async () => {
+    const fetchWith = async (senders: [first: string, second: string]) => {
+      const block = makeNodeBlock(7) as NodeBlock & Draft & { traces: { result: Json }[] };
+      Object.assign(block.block.transactions[1] ?? {}, { from: makeAddress(5) });
+      for (const [index, { result }] of block.traces.entries()) result.from = senders[index];
+      const flat = block.traces.flatMap(({ result, ...rest }, index) => {
+        const entry = { type: 'call', transactionHash: block.receipts[index]?.transactionHash };
+        const action = { callType: 'call', from: makeAddress(2), to: makeAddress(3), value: '0x1' };
+        return [
+          { ...rest, ...entry, traceAddress: [], action: { callType: 'call', ...result } },
+          { ...entry, traceAddress: [0], action },
+        ];
+      });
+      await using node = await startScriptedNode({
+        ...chainMethods(1, [block]),
+        debug_traceBlockByHash: traceMethod([block]),
+        trace_block: () => flat,
+      });
+      const [bundle] = await fetchFrom(node, [7], { ...plain, traces });
+      return bundle?.transactions.map(({ calls }) => calls.length);
+    };
+    const [first, second] = [makeAddress(1), makeAddress(5)];
+    assert.deepEqual(await fetchWith([first, second]), [1, 1]);
+    assert.deepEqual(await fetchWith([makeAddress(9), second]), [1, 1], 'a chain may trace other accounts');
+    await assert.rejects(fetchWith([second, first]), {
+      code: 'inconsistent',
+      message: /gave the trace of another transaction as that of 0x.*internalTransfers to off$/,
+    });
+  });
+
 test('any JSON anywhere in the answers leads to a bundle or a Fault, never to another error', async () => {
   const methodNames = [
     'eth_getBlockByHash',
