@@ -49,8 +49,11 @@ export function parseCallTracer(
   const traces = new Map<Hash, TransactionTrace>();
   const entries = list(json, 'traces');
   const traced = entries.length === hashes.length ? hashes : hashes.filter((hash) => !unsigned.has(hash));
-  entries.forEach((entry, index) => {
-    const { txHash, result, error } = record(entry, 'trace');
+  const flaw = flawOfCallTracer(json);
+  if (flaw !== undefined) throw new UnfitTracesFault(flaw);
+  entries.forEach((json, index) => {
+    const entry = record(json, 'trace');
+    const { txHash, result } = entry;
     const isNamed = typeof txHash === 'string';
     if (!isNamed && entries.length !== traced.length)
       throw new Fault(
@@ -58,9 +61,7 @@ export function parseCallTracer(
         `the node gave ${entries.length} traces, some without txHash, of a block with ${hashes.length} transactions`,
       );
     const hash = isNamed ? txHash.toLowerCase() : traced[index];
-    const flaw = flawOfEntry(record(entry, 'trace'));
-    if (flaw !== undefined) throw new UnfitTracesFault(flaw);
-    const why = isRecord(result) ? undefined : textOf(error);
+    const why = isCallTrace(entry) ? undefined : whyUntraced(entry);
     if (why !== undefined)
       throw new Fault(
         'unavailable',
@@ -75,24 +76,31 @@ export function parseCallTracer(
   return traces;
 }
 
-/** Why the answer doesn't show the calls of transactions. Undefined if nothing speaks against it. */
+/**
+ * Why the answer doesn't show the calls of transactions. Undefined if nothing speaks against it. One call trace shows that the node has
+ * callTracer, so an entry beside it that is none only says that a transaction could not be traced.
+ */
 export function flawOfCallTracer(json: unknown): string | undefined {
-  for (const entry of list(json, 'traces')) {
-    const flaw = isRecord(entry) ? flawOfEntry(entry) : undefined;
-    if (flaw !== undefined) return flaw;
-  }
-  return undefined;
+  const entries = list(json, 'traces').filter(isRecord);
+  if (entries.some(beginsAtBootloader)) return BOOTLOADER_TRACES;
+  return !entries.some(isCallTrace) && entries.some(isOtherTrace) ? NOT_CALL_TRACER : undefined;
 }
 
 /** Whether the answer has the calls of a transaction. An empty block has none, and a transaction may have failed to be traced. */
 export const hasCallTrace = (json: unknown): boolean =>
-  list(json, 'traces').some((entry) => isRecord(entry) && isRecord(entry.result));
+  list(json, 'traces').some((entry) => isRecord(entry) && isCallTrace(entry));
+
+const isCallTrace = ({ result }: Record<string, unknown>) =>
+  isRecord(result) && typeof result.from === 'string';
 
 /** An error only says why a transaction could not be traced, unless it names the tracer. Besu gave opcodes without a `result` until 2025. */
-function flawOfEntry({ result, error, structLogs }: Record<string, unknown>): string | undefined {
-  if (isRecord(result)) return flawOf(result);
-  return structLogs !== undefined || LACKS_TRACER.test(textOf(error) ?? '') ? NOT_CALL_TRACER : undefined;
-}
+const isOtherTrace = (entry: Record<string, unknown>) =>
+  isRecord(entry.result)
+    ? !isCallTrace(entry)
+    : entry.structLogs !== undefined || LACKS_TRACER.test(textOf(entry.error) ?? '');
+
+const whyUntraced = (entry: Record<string, unknown>) =>
+  textOf(entry.error) ?? (isOtherTrace(entry) ? 'it gave no trace of callTracer' : undefined);
 
 const LACKS_TRACER = /tracer not found|(no|unknown|unsupported) tracer/i;
 
@@ -104,12 +112,11 @@ function textOf(error: unknown): string | undefined {
 
 const NOT_CALL_TRACER = 'they are not those of callTracer, because that of a transaction names no sender';
 
-function flawOf({ from, to }: Record<string, unknown>): string | undefined {
-  if (typeof from !== 'string') return NOT_CALL_TRACER;
-  if (isSame(from, zeroAddress) && isSame(to, BOOTLOADER))
-    return 'they begin at the bootloader of ZKsync, under which transactions and their fees are calls like any other';
-  return undefined;
-}
+const BOOTLOADER_TRACES =
+  'they begin at the bootloader of ZKsync, under which transactions and their fees are calls like any other';
+
+const beginsAtBootloader = ({ result }: Record<string, unknown>) =>
+  isRecord(result) && isSame(result.from, zeroAddress) && isSame(result.to, BOOTLOADER);
 
 /** Runs every transaction of a ZKsync chain. On other chains there is no code at this address. */
 const BOOTLOADER = '0x0000000000000000000000000000000000008001';

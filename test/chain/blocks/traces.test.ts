@@ -277,6 +277,16 @@ test('traces that begin at the bootloader of ZKsync, or name no sender, are refu
     });
 });
 
+test('opcodes beside call traces only say that a transaction could not be traced', () => {
+  const opcodes = { gas: 21_000, failed: false, returnValue: '', structLogs: [] };
+  const hashes = [hash, makeHash(0, 1, 2)];
+  for (const entry of [{ result: opcodes }, opcodes])
+    assert.throws(() => parseCallTracer([{ result: call(alice, bob, '0x5') }, entry], hashes), {
+      ...{ name: 'Fault', code: 'unavailable' },
+      message: `the node could not trace ${hashes[1]}: it gave no trace of callTracer`,
+    });
+});
+
 test('transactions without a signature may lack a trace, also where only the position says whose a trace is', () => {
   const hashes = [makeHash(0, 1, 1), makeHash(0, 1, 2), makeHash(0, 1, 3)] as const;
   const result = call(alice, bob, '0x0', [call(bob, carol, '0x1')]);

@@ -241,12 +241,23 @@ test('a transaction that could not be traced, as Erigon says it, holds its block
     result: null,
     error: { code: -32_000, message: 'tracing failed: timeout' },
   };
-  for (const entry of [failed, { error: failed.error }, {}])
+  const opcodes = { gas: 21_000, failed: false, returnValue: '', structLogs: [] };
+  const besideCalls = (entry: object) => [
+    {
+      txHash: makeHash(0, 8, 2),
+      result: { type: 'CALL', from: makeAddress(1), to: makeAddress(2), value: '0x0' },
+    },
+    { txHash: makeHash(0, 8, 1), ...entry },
+  ];
+  for (const entries of [
+    ...[[failed], [{ error: failed.error }], [{}]],
+    ...[{ result: opcodes }, opcodes, { result: {} }, { error: 'tracer not found' }].map(besideCalls),
+  ])
     await withNodes([complete()], async ({ nodes, scripted }) => {
       await nodes.head(signal);
       const { capabilities } = nodes.status()[0] ?? {};
       const real = only(scripted).methods;
-      only(scripted).methods = { ...real, debug_traceBlockByHash: () => [entry] };
+      only(scripted).methods = { ...real, debug_traceBlockByHash: () => entries };
       await assert.rejects(nodes.bundles([headHash], signal), { name: 'Fault' });
       assert.equal(nodes.status()[0]?.capabilities?.traces, capabilities?.traces);
       only(scripted).methods = real;
