@@ -108,7 +108,8 @@ export async function openFoundation(
       // Price feeds run few and small statements.
       prices: writes.watch('prices', database.for('follower')),
       delivery: writes.watch('delivery', database.for('delivery')),
-      settle: writes.watch('delivery', database.for('settle')),
+      // Leases are updates in place, which succeed on a full disk.
+      settle: writes.watch('outcomes', database.for('settle')),
     },
     loops,
     atStart: retrying(start.signal),

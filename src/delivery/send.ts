@@ -146,7 +146,11 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     let exchange: Exchange = { end: 'broken', error: undefined, isStale: false };
     let current = message;
     let requestCount = 0;
+    const isOver = () => performance.now() - startedAt >= timeoutMs;
     const isFresh = () => {
+      // An answer that has arrived is still read, but nothing is written, because the attempt counts as failed.
+      if (isOver()) limit.abort(new Fault('unavailable', `no answer within ${timeoutMs} ms`));
+      if (limit.signal.aborted) return false;
       const isSent = renewal.isFresh();
       if (isSent) requestCount += 1;
       return isSent;
@@ -155,7 +159,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       for (;;) {
         const posted = await post(connection, url, { message: current, isFresh, clock }, limit.signal);
         if (posted.end !== 'broken' || posted.error !== TOO_OLD) return posted;
-        current = await renewInTime(renewal, limit.signal, timeoutMs);
+        current = await renewInTime(renewal, isOver, timeoutMs);
       }
     };
     try {
@@ -196,10 +200,10 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
 }
 
 /** @throws Fault `unavailable` if the attempt's time ends during a renewal that took most of it, because the receiver isn't slow then. */
-async function renewInTime(renewal: Renewal, limit: AbortSignal, timeoutMs: number): Promise<Message> {
+async function renewInTime(renewal: Renewal, isOver: () => boolean, timeoutMs: number): Promise<Message> {
   const askedAt = performance.now();
   const message = await renewal.renew();
-  if (limit.aborted && performance.now() - askedAt > timeoutMs / 2) {
+  if (isOver() && performance.now() - askedAt > timeoutMs / 2) {
     throw new Fault('unavailable', `the credentials took longer than ${timeoutMs / 2} ms to read`);
   }
   return message;

@@ -370,6 +370,26 @@ for (const [name, isEncrypted] of [
   });
 }
 
+test('a request is not written once its time is over, also if nothing was read in between', async (context) => {
+  const { receiver, send } = await startPair(context, {}, { timeoutMs: 3_000 });
+  const message = messageTo(receiver.url);
+  /** Blocks this thread, so that no timer fires. */
+  const block = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+  let checks = 0;
+  const isFresh = () => {
+    checks += 1;
+    if (checks === 1) block(2_000);
+    return checks > 1;
+  };
+  const renew = async () => {
+    block(1_400);
+    return message;
+  };
+  const { outcome, requestCount, mayHaveArrived } = await send(message, never, { isFresh, renew });
+  assert.deepEqual([outcome, requestCount, mayHaveArrived], ['timeout', 0, false]);
+  assert.equal(receiver.requests.length, 0);
+});
+
 test("an attempt whose time ends while the database renews its credentials rejects, and isn't the receiver's timeout", async (context) => {
   // Enough to get as far as that on a busy machine.
   const { receiver, send } = await startPair(context, {}, { timeoutMs: 3_000 });
