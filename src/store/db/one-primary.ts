@@ -6,7 +6,7 @@ import { randomInt } from 'node:crypto';
 import pg from 'pg';
 import { parseDatabaseUrl } from '../../core/database-url.ts';
 import { Fault } from '../../core/fault.ts';
-import { bounded } from './postgres-hosts.ts';
+import { ask } from './postgres-hosts.ts';
 
 /** As long as a connection to one of several hosts may take. A host that doesn't answer is none to connect to. */
 const ASK_MS_MAX = 3_000;
@@ -42,13 +42,8 @@ export async function requireOnePrimary(
 async function takesLock(client: pg.Client, lockKey: number): Promise<boolean> {
   try {
     await client.connect();
-    const { rows } = await client.query({
-      ...bounded(
-        `select pg_try_advisory_lock($1, $2) as is_locked where current_setting('transaction_read_only') = 'off'`,
-        ASK_MS_MAX,
-      ),
-      values: [ONE_PRIMARY_LOCK_SPACE, lockKey],
-    });
+    const text = `select pg_try_advisory_lock($1, $2) as is_locked where current_setting('transaction_read_only') = 'off'`;
+    const { rows } = await ask(client, { text, values: [ONE_PRIMARY_LOCK_SPACE, lockKey] }, ASK_MS_MAX);
     return rows[0]?.is_locked === true;
   } catch {
     return false;

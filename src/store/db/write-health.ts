@@ -130,7 +130,7 @@ function createFailingParts(clock: Clock) {
   const cleared = new Set<string>();
   return {
     failing,
-    /** Whether only a write of its own shows that it works again. */
+    /** Whether it failed, and none of its writes has changed something since then. */
     needsWrite: (part: string) => failing.has(part) || cleared.has(part),
     noteSuccess(part: string): void {
       failing.delete(part);

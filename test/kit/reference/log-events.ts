@@ -350,7 +350,7 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'warn',
     fields: 'lane, error, others',
     meaning:
-      'A delivery queue could not be read and waits for the database. At most one line in 10 s; `others` counts the waits of all queues since the line before.',
+      'A delivery queue could not be read and waits: for the database, or for a secret that this process lacks (`error` says which). At most one line in 10 s; `others` counts the waits of all queues since the line before.',
   },
   'delivery.release_failed': {
     level: 'warn',
