@@ -92,7 +92,7 @@ describe('status of a running service', () => {
     assert.match(out, /^state +holding$/m);
     assert.match(
       out,
-      /^problem +.* answered HTTP 500, block 2 before\)\. .*: check that it runs, .* \(since .*\)$/m,
+      /^problem +.* answered HTTP 500; its last block was 2\)\. .*: check that it runs, .* \(since .*\)$/m,
     );
     assert.match(out, / paused until \S+Z: .* answered HTTP 500$/m);
     assert.equal((await status('--json')).code, 75);

@@ -110,10 +110,10 @@ function textOf(error: unknown): string | undefined {
   return typeof error === 'string' ? error : undefined;
 }
 
-const NOT_CALL_TRACER = 'they are not those of callTracer, because that of a transaction names no sender';
+const NOT_CALL_TRACER = 'the trace of a transaction names no sender, so it is not one of callTracer';
 
 const BOOTLOADER_TRACES =
-  'they begin at the bootloader of ZKsync, under which transactions and their fees are calls like any other';
+  'each trace begins at the bootloader of ZKsync, under which transactions and their fees are calls like any other';
 
 const beginsAtBootloader = ({ result }: Record<string, unknown>) =>
   isRecord(result) && isSame(result.from, zeroAddress) && isSame(result.to, BOOTLOADER);
@@ -243,7 +243,7 @@ function collectTrace(
       accounts.set(path, accountOf({ ...action, type: action.callType }));
       if (!counts) return;
       if (typeof action.callType !== 'string')
-        throw new Fault('inconsistent', `the node's trace.action.callType is missing. ${ADVICE}`);
+        throw new Fault('inconsistent', `the node's trace.action.callType is missing`);
       if (action.callType === 'call') push(calls, action.from, action.to, action.value);
       return;
     case 'create': {

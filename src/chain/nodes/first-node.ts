@@ -48,13 +48,18 @@ export function createFirstNode({ nodes, clock, metrics, rpcFor }: FirstNodeOpti
 
   return async (signal, work, { hedgeBy, candidates = nodes } = {}) => {
     budget.earn();
+    const names = new Map<Fault, string>();
     const found = await firstAnswer(
       { clock, signal, hedging: hedgeBy && hedgings[hedgeBy] },
       byReadiness(candidates, nowMs()),
-      (node, abort) => attempt(node, clock, abort, () => work(node, rpcFor(node), abort)),
+      (node, abort) =>
+        attempt(node, clock, abort, () => work(node, rpcFor(node), abort)).catch((error: unknown) => {
+          if (error instanceof Fault) names.set(error, node.rpc.name);
+          throw error;
+        }),
     );
     if ('answer' in found) return found.answer;
-    throw joinFaults(found.faults);
+    throw joinFaults(found.faults, names);
   };
 }
 
@@ -62,11 +67,14 @@ const UNPROVED_ADVICE =
   'No node in chain.rpc gives this block with data that proves it. If the chain has just had an upgrade, update Chainbell; until then, chain.verify: off follows it without proof. Otherwise the nodes give wrong or incomplete data: add a node of another operator to chain.rpc';
 
 /** One Fault for all nodes. `inconsistent` and `unavailable` take precedence over other codes. */
-function joinFaults(faults: readonly Fault[]): Fault {
+function joinFaults(faults: readonly Fault[], names: ReadonlyMap<Fault, string>): Fault {
   const code = (['inconsistent', 'unavailable'] as const).find((one) =>
     faults.some((fault) => fault.code === one),
   );
-  const messages = [...new Set(faults.map(messageOf))].join('; ');
+  // What parses an answer doesn't know whose it is.
+  const told = (fault: Fault) =>
+    fault.message.startsWith('the node') ? `${names.get(fault)}: ${messageOf(fault)}` : messageOf(fault);
+  const messages = [...new Set(faults.map(told))].join('; ');
   const needsAdvice = faults.some((fault) => fault instanceof UnprovedFault && !fault.isAdvised);
   return new Fault(
     code ?? faults[0]?.code ?? 'unavailable',

@@ -74,7 +74,7 @@ export function createHeadProblems({
       if (vote !== undefined && hasVote(node))
         return `${rpc.name} names block ${vote.head.number} (${vote.head.hash})`;
       const reason = faults.get(node) ?? fault;
-      const last = head === undefined ? '' : `, block ${head.number} before`;
+      const last = head === undefined ? '' : `; its last block was ${head.number}`;
       return `${rpc.name} gives no vote (${reason === undefined ? 'no answer' : messageOf(reason)}${last})`;
     });
     const answers = each.join('; ');

@@ -171,11 +171,12 @@ export function excerptOf(text: string, charactersMax = SHOWN_MAX): string {
 const isLowerHex = (text: string): text is Hex => /^0x[0-9a-f]*$/.test(text);
 
 function refuse(what: string, wanted: string, value: unknown): Fault {
+  if (value === undefined) return new Fault('inconsistent', `the node's ${what} is missing`);
   // The contents may be huge, or nested more deeply than JSON.stringify can follow.
   const shown = Array.isArray(value)
     ? 'an array'
     : isRecord(value)
       ? 'an object'
-      : excerptOf(JSON.stringify(value) ?? 'nothing');
+      : excerptOf(String(JSON.stringify(value)));
   return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown}`);
 }

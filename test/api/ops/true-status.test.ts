@@ -259,7 +259,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         const { state, problem, nodes } = await status();
         assert.deepEqual([state, problem?.since], ['holding', since]);
         for (const { name, vote } of nodes) {
-          assert.ok(problem?.message.includes(`${name} gives no vote (no answer, block 9 before)`));
+          assert.ok(problem?.message.includes(`${name} gives no vote (no answer; its last block was 9)`));
           assert.equal(vote, null);
         }
         asking.catch(() => {});
@@ -329,7 +329,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         assert.match(
           problem?.message ?? '',
           nodeCount === 1
-            ? /^chain\.rpc\[\d\] gives no vote \(.*, block 9 before\)\. Following resumes as soon as it answers: check that it runs/
+            ? /^chain\.rpc\[\d\] gives no vote \(.*; its last block was 9\)\. Following resumes as soon as it answers: check that it runs/
             : /^no 2 of 3 nodes name the same block: .*; repair or replace the nodes that are wrong or silent$/,
         );
         for (const { name } of nodes) assert.ok(problem?.message.includes(name));

@@ -36,12 +36,12 @@ for (const { what, entries, refusal } of [
   {
     what: 'leaves out a value',
     entries: [flatCall([]), flatCall([0], { action: { value: undefined } })],
-    refusal: /trace\.value is not a quantity: nothing/,
+    refusal: /trace\.value is missing/,
   },
   {
     what: 'leaves out the value given to a new contract',
     entries: [flatCall([]), flatCall([0], { type: 'create', action: { value: undefined } })],
-    refusal: /trace\.value is not a quantity: nothing/,
+    refusal: /trace\.value is missing/,
   },
   {
     what: 'leaves out the balance of a self-destruct',
@@ -49,7 +49,7 @@ for (const { what, entries, refusal } of [
       flatCall([]),
       flatCall([0], { type: 'suicide', action: { address: bob, refundAddress: carol } }),
     ],
-    refusal: /trace\.value is not a quantity: nothing/,
+    refusal: /trace\.value is missing/,
   },
   {
     what: 'leaves out the type of a call',

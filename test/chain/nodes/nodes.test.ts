@@ -266,6 +266,20 @@ test('a transaction that could not be traced, as Erigon says it, holds its block
     });
 });
 
+test('if the answers of several nodes cannot be read, the message says which node gave which', () => {
+  const broken = { ...complete(), debug_traceBlockByHash: () => [{ txHash: makeHash(0, 8, 1), result: 5 }] };
+  const unlisted = { ...complete(), eth_getBlockReceipts: () => ({}) };
+  return withNodes([broken, unlisted], async ({ nodes }) => {
+    await nodes.head(signal);
+    const [first, second] = nodes.status().map(({ name }) => name);
+    await assert.rejects(nodes.bundles([headHash], signal), ({ message }: Error) => {
+      assert.ok(message.includes(`${first}: the node's trace.result is not an object: 5`), message);
+      assert.ok(message.includes(`${second}: the node's receipts is not an array: an object`), message);
+      return true;
+    });
+  });
+});
+
 test('an empty block does not show what traces are like, so the probe looks at its parent, and the first block that shows it counts', async () => {
   const emptyFrom = (first: number) => {
     const mined = blocks.map(({ block }) =>
