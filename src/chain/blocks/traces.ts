@@ -143,10 +143,9 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
     if (hasFailed(call)) continue;
     requireDepth(depth);
     const type = typeOf(call);
-    const { from, to } = call;
-    const value = call.value ?? '0x0';
-    if (type === 'SELFDESTRUCT') pushDestruction(calls, { from, to, value }, accountOf(frame));
-    else if (MOVES_VALUE.has(type)) push(calls, from, to, value);
+    if (type === 'SELFDESTRUCT') pushDestruction(calls, call, accountOf(frame));
+    else if (MOVES_VALUE.has(type)) push(calls, call.from, call.to, call.value);
+    else if (type === '' && movesValue(call)) throw refuseType(call.type);
     collectFrames(call, depth + 1, calls);
   }
 }
@@ -166,6 +165,15 @@ const hasFailed = ({ error, revertReason }: Record<string, unknown>) =>
   (error !== undefined && error !== null) || (typeof revertReason === 'string' && revertReason !== '');
 
 const typeOf = ({ type }: Record<string, unknown>) => (typeof type === 'string' ? type.toUpperCase() : '');
+
+/** A call of a type that Chainbell doesn't know may have moved its value. */
+const movesValue = ({ value }: Record<string, unknown>) => amount(value ?? '0x0', 'trace.value') > 0n;
+
+const refuseType = (type: unknown) =>
+  new Fault(
+    'inconsistent',
+    `the node's trace.type is not known: ${typeof type === 'string' ? excerptOf(type) : 'no text'}. ${ADVICE}`,
+  );
 
 /** CALLCODE and DELEGATECALL run other code on the caller's balance, so they move nothing. */
 const MOVES_VALUE = new Set(['CALL', 'CREATE', 'CREATE2']);
@@ -259,12 +267,7 @@ function collectTrace(
       return;
     }
     default:
-      // A call of a type that Chainbell doesn't know may have moved its value.
-      if (counts && item.type !== 'reward' && amount(action.value ?? '0x0', 'trace.value') > 0n)
-        throw new Fault(
-          'inconsistent',
-          `the node's trace.type is not known: ${typeof item.type === 'string' ? excerptOf(item.type) : 'no text'}. ${ADVICE}`,
-        );
+      if (counts && item.type !== 'reward' && movesValue(action)) throw refuseType(item.type);
       return;
   }
 }

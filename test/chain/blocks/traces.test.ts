@@ -368,6 +368,40 @@ for (const [what, trace] of [
   });
 }
 
+const incomplete = (frame: object) => [
+  { txHash: hash, result: { ...call(alice, bob, '0x0'), calls: [frame, call(bob, carol, '0x1')] } },
+];
+
+for (const [what, frame, message] of [
+  ['a call without its value', { type: 'CALL', from: bob, to: carol }, /trace\.value is missing/],
+  ['a new contract without its value', { type: 'CREATE2', from: bob, to: carol }, /trace\.value is missing/],
+  [
+    'a self-destruct without its value',
+    { type: 'SELFDESTRUCT', from: bob, to: carol },
+    /trace\.value is missing/,
+  ],
+  [
+    'a call with value, but without its type',
+    { from: bob, to: carol, value: '0x1' },
+    /trace\.type is not known: no text/,
+  ],
+] as const) {
+  test(`${what} is refused in callTracer`, () => {
+    assert.throws(() => parseCallTracer(incomplete(frame), [hash]), { code: 'inconsistent', message });
+  });
+}
+
+test('callTracer may leave out what moves nothing', () => {
+  for (const frame of [
+    ...['STATICCALL', 'DELEGATECALL', 'CALLCODE'].map((type) => ({ type, from: bob, to: carol })),
+    { type: 'CALL', from: bob, to: carol, error: 'insufficient balance for transfer' },
+    { from: bob, to: carol },
+    // geth until 1.9.21
+    { type: 'SELFDESTRUCT' },
+  ])
+    assert.equal(parseCallTracer(incomplete(frame), [hash]).get(hash)?.calls.length, 1);
+});
+
 test('traces without txHash must be as many as the transactions, because only their position says whose they are', () => {
   const result = call(alice, bob, '0x0', [call(bob, alice, '0x1', [])]);
   assert.equal(parseCallTracer([{ result }], [hash]).get(hash)?.calls.length, 1);
