@@ -114,7 +114,7 @@ function findHeldFault(
     const asked = Math.max(own, confirmations);
     if (releaseNumber > blockNumber + asked)
       return fault(
-        `it is held until block ${releaseNumber}, but ${own < confirmations ? 'chain.confirmations' : 'its watched address'} asks for ${asked} confirmations`,
+        `it is held until block ${releaseNumber}, but ${own < confirmations ? 'the configuration' : 'its watched address'} asks for ${asked} confirmations`,
       );
     return releaseNumber > releasedNumber
       ? undefined

@@ -97,7 +97,7 @@ const Chain = Type.Object(
       maximum: 100_000,
       default: 0,
       description:
-        'Confirmations that a transfer needs before its webhook is sent. Indexing does not wait for them. A stored transfer keeps the number that it was stored with.',
+        'Confirmations that a transfer needs before its webhook is sent. Indexing does not wait for them. A notification that is already held keeps the number that it was written with.',
     }),
     finalityDepth: Type.Integer({
       minimum: 1,

@@ -30,24 +30,45 @@ export async function countPending(db: Db, watcherId: number): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** The watchers with more than `limit` pending notifications, most first. Of each it counts up to PENDING_COUNTED_MAX above the limit. */
+/** The watchers with more than `limit` pending notifications, most first. Of each shard it counts up to PENDING_COUNTED_MAX above the limit. */
 export async function listPendingAbove(
   db: Db,
   limit: number,
   countedMax = limit + PENDING_COUNTED_MAX,
 ): Promise<{ watcherId: number; pending: number }[]> {
-  const few = (waiting: Sql) =>
-    sql`select id from queue where shard_id = any(${shardsOfWatcher}) and ${waiting} limit ${countedMax}`;
-  const counts =
-    db.isDistributed === true
-      ? countAllByWatcher(db)
-      : sql`
-        select w.id as watcher_id, own.pending from watcher w
-        cross join lateral (select count(*) as pending from (${parts(few)} limit ${countedMax}) as p) as own`;
+  const counts = db.isDistributed === true ? countAllByWatcher(db) : countEachShard(countedMax);
   const rows = await db.query<{ watcher_id: number; pending: number }>(sql`
     select watcher_id, pending from (${counts}) as counts where pending > ${limit}
     order by pending desc, watcher_id limit ${WATCHERS_MAX}`);
   return rows.map(({ watcher_id: watcherId, pending }) => ({ watcherId, pending }));
+}
+
+/**
+ * Goes from shard to shard that has some, because most watchers have none. Without the order, and with an equation for the shard, PostgreSQL
+ * reads the whole table for each if few shards have rows.
+ */
+function countEachShard(countedMax: number): Sql {
+  const first = (attempts: Sql, condition: Sql) =>
+    sql`(select shard_id from queue where ${attempts}${condition} order by shard_id limit 1)`;
+  const next = (condition: Sql) => {
+    const [attempts, retries] = [
+      sql`state = 'waiting' and retry_count = 0`,
+      sql`state = 'waiting' and retry_count > 0`,
+    ];
+    return sql`least(${first(attempts, condition)}, ${first(retries, condition)})`;
+  };
+  const few = (waiting: Sql) => sql`
+    select id from queue where ${waiting} and shard_id >= shard.id and shard_id <= shard.id
+    order by shard_id, lane_id, due_at, id limit ${countedMax}`;
+  return sql`
+    with recursive shard as (
+      select ${next(sql``)} as id
+      union all
+      select ${next(sql` and shard_id > shard.id`)} from shard where shard.id is not null
+    )
+    select ${watcherOf(sql`shard.id`)} as watcher_id, sum(own.pending)::bigint as pending from shard
+    cross join lateral (select count(*) as pending from (${parts(few)} limit ${countedMax}) as p) as own
+    where shard.id is not null group by 1`;
 }
 
 /** On Citus: the shards count all their rows side by side. */

