@@ -21,7 +21,7 @@ export type StopParts = {
   running: AsyncDisposableStack;
   /** Ends the loops and delivery. */
   drain(): Promise<void>;
-  /** Whether a bug ends the process. */
+  /** Whether a bug ends the process, or its start failed. */
   hasFailed(): boolean;
 };
 

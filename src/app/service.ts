@@ -201,18 +201,19 @@ function watchEnd(
   unlessEnding(work: Promise<void>): Promise<void>;
 } {
   const { config, loops, log } = base;
-  let hasFailed = false;
+  let isBroken = false;
   let startError: string | undefined;
   const failed = loops.failed.then(schema.explain).then((error) => {
     // With a Fault it ends as it should: another version has changed the schema.
-    hasFailed = !(error instanceof Fault);
+    isBroken = !(error instanceof Fault);
     log.error({ err: error }, 'service.failed');
     return error;
   });
+  const hasFailed = () => isBroken || startError !== undefined;
   return {
     failed,
-    hasFailed: () => hasFailed,
-    ending: () => ({ isFailed: hasFailed || startError !== undefined, error: startError }),
+    hasFailed,
+    ending: () => ({ isFailed: hasFailed(), error: startError }),
     async starting(work, stopParts) {
       try {
         return await work();

@@ -24,9 +24,10 @@ test('a process whose start fails is listed as failed with the reason, and one t
     (await status()).processes.find(({ roles }) => roles.includes(role));
 
   const taken = testConfig({ ...common, port: Number(new URL(api.apiUrl).port) });
-  await assert.rejects(startService(taken, { log: silentLog(), roles: ['api', 'follower'] }), {
-    code: 'conflict',
-  });
+  const events: string[] = [];
+  const log = { ...silentLog(), info: (...words: unknown[]) => void events.push(String(words.at(-1))) };
+  await assert.rejects(startService(taken, { log, roles: ['api', 'follower'] }), { code: 'conflict' });
+  assert.deepEqual(events, [], 'it did not stop cleanly');
   const failed = await waitUntil(() => processOf('follower'));
   assert.equal(failed.state, 'failed');
   assert.match(failed.error ?? '', /http\.port/);
@@ -39,7 +40,7 @@ test('a process whose start fails is listed as failed with the reason, and one t
   const asked = new AbortController();
   const unreachable = testConfig({ ...common, rpc: ['http://127.0.0.1:1'] });
   const starting = startService(unreachable, {
-    ...{ log: silentLog(), roles: ['follower', 'prices'], signal: asked.signal },
+    ...{ log, roles: ['follower', 'prices'], signal: asked.signal },
   });
   await waitUntil(() => processOf('prices'));
   asked.abort();
@@ -51,6 +52,7 @@ test('a process whose start fails is listed as failed with the reason, and one t
     }),
     ['stopped', null],
   );
+  assert.equal(events.at(-1), 'service.stopped');
 });
 
 test('a start that waits for a node without an answer ends as soon as it is asked to', async () => {

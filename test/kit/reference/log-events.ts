@@ -31,7 +31,11 @@ const EVENTS: Record<string, LogEvent> = {
     meaning:
       'A bug ends the process, or another version has changed the database so that this one cannot go on. The next start continues from what is stored.',
   },
-  'service.stopped': { level: 'info', fields: '', meaning: 'The process has stopped cleanly.' },
+  'service.stopped': {
+    level: 'info',
+    fields: '',
+    meaning: 'The process has stopped cleanly. A start that fails does not log it.',
+  },
   'service.stop_cut': {
     level: 'warn',
     fields: 'left, afterMs',
