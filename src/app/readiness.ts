@@ -12,7 +12,6 @@ import { findTipTimes } from '../store/blocks/blocks.ts';
 import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
 import type { WriteHealth } from '../store/db/write-health.ts';
-import { listKekIds } from '../store/watchers/api-keys.ts';
 
 /** A database that doesn't answer within this time is not ready. */
 export const DATABASE_MS_MAX = 2_000;
@@ -24,6 +23,7 @@ export async function checkReadiness({
   writes,
   clock,
   kekIds,
+  readKekIds,
 }: {
   database: Database;
   nodes: ChainNodes | undefined;
@@ -31,12 +31,16 @@ export async function checkReadiness({
   clock: Clock;
   /** The key-encryption keys of this process's secrets. Without them, stored keys are not checked. */
   kekIds?: readonly string[] | undefined;
+  /** Those of the stored keys, as last read; undefined before the first reading. Takes little time, also while the reading is late. */
+  readKekIds(): Promise<readonly string[] | undefined>;
 }): Promise<Record<string, Check>> {
   const checks: Record<string, Check> = { database: await checkDatabase(database, clock) };
   if (nodes !== undefined) checks.nodes = checkNodes(nodes);
-  if (checks.database?.ok === true) checks.blocks = await checkTip(database, clock);
-  if (checks.database?.ok === true && kekIds !== undefined)
-    checks.secret = await checkSecret(database, kekIds, clock);
+  if (checks.database?.ok === true) {
+    const [blocks, stored] = await Promise.all([checkTip(database, clock), readKekIds()]);
+    checks.blocks = blocks;
+    if (kekIds !== undefined) checks.secret = checkSecret(kekIds, stored);
+  }
   checks.writes = await checkWrites(writes);
   return checks;
 }
@@ -74,12 +78,12 @@ async function checkWrites(writes: Pick<WriteHealth, 'failures'>): Promise<Check
 export const SECRET_ADVICE =
   'Set the current secret there as secret, or add it to formerSecrets (CHAINBELL_FORMER_SECRETS), and restart the process';
 
-async function checkSecret(database: Database, kekIds: readonly string[], clock: Clock): Promise<Check> {
-  const ids = listKekIds(database).catch(() => 'unreadable' as const);
-  const read = await firstOrLate({ clock, signal: never }, [ids], DATABASE_MS_MAX);
-  if (read === 'late' || read === 'unreadable') return { ok: false, message: 'the keys cannot be read' };
+/** The start has checked it, and that a reading is late says nothing about the secret. */
+function checkSecret(kekIds: readonly string[], stored: readonly string[] | undefined): Check {
   const message = `API keys or signing secrets are stored under a secret that this process doesn't have. ${SECRET_ADVICE}`;
-  return lacksKek(kekIds, read) ? { ok: false, message } : { ok: true, message: 'ok' };
+  return stored !== undefined && lacksKek(kekIds, stored)
+    ? { ok: false, message }
+    : { ok: true, message: 'ok' };
 }
 
 async function checkTip(database: Database, clock: Clock): Promise<Check> {

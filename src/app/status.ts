@@ -11,6 +11,7 @@ import type { Step } from '../core/loop.ts';
 import { shareReading } from '../core/shared-reading.ts';
 import { findTipTimes } from '../store/blocks/blocks.ts';
 import type { FollowerReport } from '../store/deployment/processes.ts';
+import { listKekIds } from '../store/watchers/api-keys.ts';
 import { BUG_LOG_MS } from './background-loops.ts';
 import type { DeploymentReading, Trouble } from './deployment-status.ts';
 import { bodyOf, describeProblem } from './describe-status.ts';
@@ -42,10 +43,7 @@ export function createStatus(options: StatusOptions): Status {
   // A tip that was read earlier is never above the present one.
   const readTip = createLastRead(clock, () => findTipTimes(reports), noteBug);
   const read = shareReading((now) => readStored(options, now), { clock, keepMs: 0 });
-  const readChecks = shareReading(
-    () => checkReadiness({ ...options, database: options.probes ?? database }),
-    { clock, keepMs: 0 },
-  );
+  const readChecks = createChecks(options, noteBug);
   const standstill = createStandstill(reports, { clock, onBug: noteBug });
 
   /** The trouble of following the chain here. */
@@ -105,6 +103,12 @@ export function createStatus(options: StatusOptions): Status {
       findState,
     }),
   };
+}
+
+function createChecks(options: StatusOptions, noteBug: (error: unknown) => void) {
+  const { probes: database = options.database, clock } = options;
+  const readKekIds = createLastRead(clock, () => listKekIds(database), noteBug);
+  return shareReading(() => checkReadiness({ ...options, database, readKekIds }), { clock, keepMs: 0 });
 }
 
 type Tip = Awaited<ReturnType<typeof findTipTimes>>;

@@ -68,6 +68,7 @@ create table api_key (
   constraint api_key_lookup_key UNIQUE (lookup),
   constraint api_key_watcher_id_fkey FOREIGN KEY (watcher_id) REFERENCES watcher(id)
 );
+CREATE INDEX api_key_kek ON public.api_key USING btree (kek_id);
 CREATE INDEX api_key_watcher ON public.api_key USING btree (watcher_id, created_at DESC);
 comment on table api_key is 'API keys, without their text';
 comment on column api_key.lookup is 'HMAC of the key, by which a request finds it';
@@ -711,6 +712,7 @@ create table signing_secret (
   ends_at timestamp with time zone,
   constraint signing_secret_pkey PRIMARY KEY (watcher_id, number)
 );
+CREATE INDEX signing_secret_kek ON public.signing_secret USING btree (kek_id);
 comment on table signing_secret is 'Secrets that sign the webhooks of a watcher';
 comment on column signing_secret.ciphertext is 'An HMAC key and an ed25519 private key (AES-256-GCM)';
 comment on column signing_secret.ends_at is 'Null for the newest; a rotation sets it for the others';

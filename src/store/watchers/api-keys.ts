@@ -217,10 +217,23 @@ function toKey(row: KeyRow): StoredKey {
   };
 }
 
-/** The ids of the key-encryption keys that stored API keys and signing secrets need. */
+/**
+ * The ids of the key-encryption keys that stored API keys and signing secrets need. Anyone can make a process read them, so it reads one
+ * index entry for each instead of both tables.
+ */
 export async function listKekIds(db: Db): Promise<string[]> {
-  const rows = await db.query<{ kek_id: string }>(
-    sql`select kek_id from api_key union select kek_id from signing_secret order by kek_id limit 100`,
-  );
+  const rows = await db.query<{ kek_id: string }>(sql`
+    with recursive of_keys (kek_id) as (
+      (select min(kek_id) from api_key)
+      union all
+      select (select min(k.kek_id) from api_key k where k.kek_id > o.kek_id) from of_keys o where o.kek_id is not null
+    ), of_secrets (kek_id) as (
+      (select min(kek_id) from signing_secret)
+      union all
+      select (select min(s.kek_id) from signing_secret s where s.kek_id > o.kek_id) from of_secrets o where o.kek_id is not null
+    )
+    select kek_id from of_keys where kek_id is not null
+    union select kek_id from of_secrets where kek_id is not null
+    order by kek_id limit 100`);
   return rows.map((row) => row.kek_id);
 }

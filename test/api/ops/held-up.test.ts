@@ -12,8 +12,9 @@ import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { asDistributed } from '../../kit/as-distributed.ts';
 import { addressOf, headerOf, mine, noon } from '../../kit/chain-story.ts';
-import { createTestClock, type TestClock } from '../../kit/clock.ts';
+import { createTestClock } from '../../kit/clock.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { inTime } from '../../kit/in-time.ts';
 import { addFollowedPair } from '../../kit/pair-story.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { createApiStory } from '../api-story.ts';
@@ -66,22 +67,6 @@ async function storeMarket(database: Database): Promise<void> {
 /** Those of the gauges that /metrics shows. */
 const shownGauges = (text: string): string[] =>
   STORED.filter((name) => new RegExp(`^chainbell_${name}[ {]`, 'm').test(text));
-
-/** Lets time pass until it has an outcome. */
-async function inTime<Outcome>(clock: TestClock, work: Promise<Outcome>): Promise<Outcome> {
-  let isOver = false;
-  void work.finally(() => {
-    isOver = true;
-  });
-  await waitUntil(
-    () => {
-      clock.advance(4);
-      return isOver;
-    },
-    { describe: 'an answer' },
-  );
-  return work;
-}
 
 onPostgres(({ database }) => {
   test('/readyz and /metrics answer within their time while a lock holds up the tables that they read', async () => {

@@ -17,6 +17,7 @@ import { createWriteHealth } from '../../../src/store/db/write-health.ts';
 import { rekeyBatch } from '../../../src/store/watchers/rekey.ts';
 import { createTestClock, type TestClock } from '../../kit/clock.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { inTime } from '../../kit/in-time.ts';
 import { createApiStory, keyRing, PATH } from '../api-story.ts';
 
 const config = loadConfig({
@@ -79,6 +80,24 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const answer = await ask('GET', PATH, { key });
     assert.equal(answer.status, 503, answer.text);
     assert.equal((await ask('GET', '/readyz')).status, 503);
+  });
+
+  test('a reading of the secrets of stored keys that is late does not make a process unready', async () => {
+    const clock = createTestClock();
+    let isLate = false;
+    const late: Database = {
+      ...database(),
+      query: (statement) =>
+        isLate && /from signing_secret/.test(statement.text)
+          ? new Promise<never>(() => {})
+          : database().query(statement),
+    };
+    const one = startProcess(database(), clock, keyRing, late);
+    await createApiStory(database()).issue('acme');
+    const read = async () => (await one.status.checks()).secret;
+    assert.deepEqual(await read(), { ok: true, message: 'ok' });
+    isLate = true;
+    assert.deepEqual(await inTime(clock, read()), { ok: true, message: 'ok' });
   });
 
   test('while its pooler is away, /readyz, /status and the metrics of a process name the same state', async () => {

@@ -4,7 +4,7 @@ import { endKey, issueKey, rotateKey } from '../../../src/app/issue-keys.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { decryptKey, lookupsOf } from '../../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../../src/domain/key-ring.ts';
-import type { Database } from '../../../src/store/db/db.ts';
+import type { Database, Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import {
   findDeliveryKey,
@@ -54,6 +54,25 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ],
     );
     assert.deepEqual(await listKekIds(database()), [keyRing.kekId]);
+  });
+
+  test('the secrets that stored keys need are found by an index, however many keys there are', async () => {
+    const { watcherId } = await issue('acme');
+    await database().query(sql`
+      insert into api_key (id, watcher_id, lookup, ciphertext, kek_id, created_at)
+      select 'k' || n, ${watcherId}, int8send(n), '', 'kek ' || n % 3, ${noon} from generate_series(1, 20000) n`);
+    await database().query(sql`analyze api_key`);
+    let text = '';
+    const watched: Db = {
+      query: (statement) => {
+        text = statement.text;
+        return database().query(statement);
+      },
+    };
+    assert.deepEqual(await listKekIds(watched), [keyRing.kekId, 'kek 0', 'kek 1', 'kek 2'].sort());
+    const plan = await database().query<{ 'QUERY PLAN': string }>({ text: `explain ${text}`, values: [] });
+    const lines = plan.map((row) => row['QUERY PLAN']).join('\n');
+    assert.doesNotMatch(lines, /Seq Scan on api_key/);
   });
 
   test('concurrent requests for a new name create one watcher', async () => {

@@ -85,6 +85,7 @@ create table api_key (
   expires_at timestamptz
 );
 create index api_key_watcher on api_key (watcher_id, created_at desc);
+create index api_key_kek on api_key (kek_id);
 comment on table api_key is 'API keys, without their text';
 comment on column api_key.lookup is 'HMAC of the key, by which a request finds it';
 comment on column api_key.ciphertext is 'The key for the Authorization header of webhooks (AES-256-GCM)';
@@ -102,6 +103,7 @@ create table signing_secret (
   ends_at timestamptz,
   primary key (watcher_id, number)
 );
+create index signing_secret_kek on signing_secret (kek_id);
 comment on table signing_secret is 'Secrets that sign the webhooks of a watcher';
 comment on column signing_secret.ciphertext is 'An HMAC key and an ed25519 private key (AES-256-GCM)';
 comment on column signing_secret.ends_at is 'Null for the newest; a rotation sets it for the others';
