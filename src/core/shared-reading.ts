@@ -21,3 +21,18 @@ export function shareReading<T>(
     return own.reading;
   };
 }
+
+/** Calls share the next reading that begins after them. Each begins when the one before has ended, so one runs at a time. */
+export function shareNextReading<T>(read: () => Promise<T>): () => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  let next: Promise<T> | undefined;
+  return () => {
+    if (next !== undefined) return next;
+    next = last.then(() => {
+      next = undefined;
+      return read();
+    });
+    last = next.catch(() => undefined);
+    return next;
+  };
+}

@@ -7,7 +7,7 @@ import { LRUCache } from 'lru-cache';
 import { actFor } from '../../core/account.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
-import { shareReading } from '../../core/shared-reading.ts';
+import { shareNextReading } from '../../core/shared-reading.ts';
 import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
 import { type KeyRing, kekIdsOf, lacksKek } from '../../domain/key-ring.ts';
 import type { Database } from '../../store/db/db.ts';
@@ -52,8 +52,6 @@ const watchers = new WeakMap<FastifyRequest, number>();
 const keys = new WeakMap<FastifyRequest, PresentedKey>();
 const operatorRequests = new WeakSet<FastifyRequest>();
 
-/** How long refusals of unknown keys share a reading of the stored keys' secrets. */
-const KEK_IDS_KEEP_MS = 1_000;
 /** For the check of keys that have not been accepted lately. No watcher has this id. */
 const UNKNOWN = -1;
 const KNOWN_KEYS_MAX = 10_000;
@@ -62,6 +60,18 @@ const KNOWN_KEYS_MAX = 10_000;
  * delay the checks of no other one.
  */
 const knownKeys = new LRUCache<string, number>({ max: KNOWN_KEYS_MAX });
+
+type KekIdsReader = () => Promise<readonly string[]>;
+/** One for all routes, so that requests with unknown keys make a process read one at a time. */
+const kekIdsReaders = new WeakMap<Database, KekIdsReader>();
+
+function kekIdsReaderOf(database: Database): KekIdsReader {
+  const known = kekIdsReaders.get(database);
+  if (known !== undefined) return known;
+  const reader = shareNextReading(() => actFor(UNKNOWN, () => listKekIds(database)));
+  kekIdsReaders.set(database, reader);
+  return reader;
+}
 
 /** The watcher of an authenticated request. */
 export function watcherOf(request: FastifyRequest): number {
@@ -153,10 +163,7 @@ const refusalOf = (state: keyof typeof refusals): Fault =>
  */
 function createAuthenticator({ database, clock, keyRing, adminToken }: Dependencies) {
   const hasToken = createTokenCheck(adminToken);
-  const readKekIds = shareReading(() => actFor(UNKNOWN, () => listKekIds(database)), {
-    clock,
-    keepMs: KEK_IDS_KEEP_MS,
-  });
+  const readKekIds = kekIdsReaderOf(database);
 
   async function findKey(authorization: string | undefined): Promise<PresentedKey> {
     const text = bearerOf(authorization);
@@ -174,9 +181,12 @@ function createAuthenticator({ database, clock, keyRing, adminToken }: Dependenc
     return key;
   }
 
-  /** Without a secret, this process can't find the keys that are stored under it, and its client should not give up. */
+  /**
+   * Without a secret, this process can't find the keys that are stored under it, and its client should not give up. A key may have come
+   * under another secret until it was looked up, so the secrets are read after that.
+   */
   async function unknownKey(): Promise<Fault> {
-    return lacksKek(kekIdsOf(keyRing), await readKekIds(clock.now()))
+    return lacksKek(kekIdsOf(keyRing), await readKekIds())
       ? new Fault('unavailable', "The API key can't be checked: this process lacks a secret of the service")
       : refusalOf('unknown');
   }

@@ -4,10 +4,14 @@ import { test } from 'node:test';
 import { endKey, rotateKey } from '../../../src/app/issue-keys.ts';
 import { presentAccount } from '../../../src/core/account.ts';
 import { generateApiKey } from '../../../src/domain/api-key.ts';
+import { deriveKeyRing } from '../../../src/domain/key-ring.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import type { Sql } from '../../../src/store/db/sql.ts';
 import { revokeKey } from '../../../src/store/watchers/api-keys.ts';
+import { rekeyBatch } from '../../../src/store/watchers/rekey.ts';
 import { addressOf } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
 import { createApiStory, keyRing, PATH } from '../api-story.ts';
 
 const REFUSED = { success: false, statusCode: 401, statusMessage: 'Unauthorized' };
@@ -80,6 +84,41 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const headers = { authorization: `Bearer ${adminToken}`, 'chainbell-watcher': String(watcherId) };
     assert.equal(await accountOf('/api/notifications/log', { headers }), 0);
     assert.deepEqual([...new Set(accounts)], [0]);
+  });
+
+  test('a key is unknown only by secrets that were read after it was looked up, one reading at a time', async () => {
+    const gate = Promise.withResolvers<void>();
+    const began = Promise.withResolvers<void>();
+    let [present, most, lookedUp] = [0, 0, 0];
+    const watched: Database = {
+      ...database(),
+      async query<Row>(statement: Sql) {
+        const isReading = /from signing_secret/.test(statement.text) && /from api_key/.test(statement.text);
+        if (isReading) most = Math.max(most, ++present);
+        const rows = await database().query<Row>(statement);
+        if (/where lookup = any/.test(statement.text)) lookedUp += 1;
+        if (!isReading) return rows;
+        began.resolve();
+        await gate.promise;
+        present -= 1;
+        return rows;
+      },
+    };
+    const { ask, issue } = createApiStory(watched);
+    const { key } = await issue('acme');
+    const first = ask('GET', PATH, { key: generateApiKey().text });
+    await began.promise;
+    const renewed = deriveKeyRing(Buffer.alloc(32, 9), [Buffer.alloc(32, 7)]);
+    while ((await rekeyBatch({ database: database(), keyRing: renewed })) > 0);
+    const others = [PATH, `${PATH}/5`, '/api/notifications/watcher'].map((path) => ask('GET', path, { key }));
+    await waitUntil(() => lookedUp === 4);
+    gate.resolve();
+    assert.equal((await first).status, 401);
+    assert.deepEqual(
+      (await Promise.all(others)).map(({ status }) => status),
+      [503, 503, 503],
+    );
+    assert.equal(most, 1);
   });
 
   test('a body is not even looked at before the key is checked', async () => {
