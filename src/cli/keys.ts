@@ -83,15 +83,33 @@ function showRevoked(flags: Flags, id: string, { revokedAt, hasKey, remark }: Re
   if (remark !== undefined) process.stderr.write(`${remark}\n`);
 }
 
-/** @throws Fault `invalid` if a running process doesn't have the current secret: it could neither check keys nor sign webhooks. */
-async function requireSecretEverywhere({ database, keyRing }: SecretStore): Promise<void> {
+/** The running processes that don't have the current secret, as text: they could neither check keys nor sign webhooks. */
+async function processesWithoutSecret({ database, keyRing }: SecretStore): Promise<string | undefined> {
   const lacking = (await seeProcesses(database)).filter(
     ({ state, kekIds }) => state === 'running' && !kekIds.includes(keyRing.kekId),
   );
-  if (lacking.length === 0) return;
+  return lacking.length === 0 ? undefined : lacking.map(shownProcess).join('; ');
+}
+
+const SECRET_ADVICE = 'Set it there as secret, or add it to formerSecrets (CHAINBELL_FORMER_SECRETS)';
+
+/** @throws Fault `invalid` if a running process lacks the current secret. Nothing is re-encrypted then. */
+async function requireSecretEverywhere(store: SecretStore): Promise<void> {
+  const lacking = await processesWithoutSecret(store);
+  if (lacking === undefined) return;
   throw new Fault(
     'invalid',
-    `nothing was re-encrypted, because a running process doesn't have the new secret: ${lacking.map(shownProcess).join('; ')}. Set it there as secret, or add it to formerSecrets (CHAINBELL_FORMER_SECRETS), restart the process, and run this command again. A killed process counts as running for 10 s`,
+    `nothing was re-encrypted, because a running process doesn't have the new secret: ${lacking}. ${SECRET_ADVICE}, restart the process, and run this command again. A killed process counts as running for 10 s`,
+  );
+}
+
+/** @throws Fault `invalid` if a process that lacks the current secret has started, or stored its first heartbeat, since the first look. */
+async function requireNoneStarted(store: SecretStore): Promise<void> {
+  const lacking = await processesWithoutSecret(store);
+  if (lacking === undefined) return;
+  throw new Fault(
+    'invalid',
+    `everything is encrypted under the current secret, but a process that started meanwhile doesn't have it: ${lacking}. ${SECRET_ADVICE}, and restart the process. Until then it can't check keys or sign webhooks`,
   );
 }
 
@@ -108,6 +126,7 @@ async function rekey(flags: Flags, store: SecretStore): Promise<void> {
     if (flags.json !== true)
       process.stderr.write(`${doneCount} of ${Math.max(rowCount, doneCount)} re-encrypted\n`);
   }
+  await requireNoneStarted(store);
   if (flags.json === true) writeJson({ rekeyed: doneCount, kek_id: store.keyRing.kekId });
   else
     process.stderr.write(

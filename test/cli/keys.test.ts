@@ -354,7 +354,7 @@ describe('a new secret on a server', () => {
   });
   after(() => place[Symbol.asyncDispose]());
 
-  test('rekey changes nothing while a running process lacks the new secret, and names it', async () => {
+  test('rekey changes nothing while a running process lacks the new secret, and names it, also one that starts meanwhile', async () => {
     const [former, ring] = [SECRET, NEW_SECRET].map((text) => deriveKeyRing(Buffer.from(text, 'base64')));
     assert.ok(former !== undefined && ring !== undefined);
     const database = await place.open();
@@ -374,8 +374,18 @@ describe('a new secret on a server', () => {
     assert.match(refused.err, /new secret: delivery on web-2 \(pid 7\)\. Set it there as secret/);
     assert.deepEqual(await listKekIds(database), [former.kekId]);
     await endProcess(database, 'web-2', { isFailed: false, error: undefined });
-    assert.equal((await keysWith(both, 'rekey')).code, 0);
+    // It starts while the keys are re-encrypted.
+    await database.script(`
+      create function start_meanwhile() returns trigger language plpgsql as
+        $$ begin update process set stopped = false where id = 'web-2'; return null; end $$;
+      create trigger start_meanwhile after update on api_key execute function start_meanwhile()`);
+    const overtaken = await keysWith(both, 'rekey', '--json');
+    await database.script('drop trigger start_meanwhile on api_key; drop function start_meanwhile');
+    assert.deepEqual([overtaken.code, overtaken.out], [78, '']);
+    assert.match(overtaken.err, /started meanwhile doesn't have it: delivery on web-2 \(pid 7\)\. Set it/);
     assert.deepEqual(await listKekIds(database), [ring.kekId]);
+    await endProcess(database, 'web-2', { isFailed: false, error: undefined });
+    assert.equal((await keysWith(both, 'rekey')).code, 0);
     await database.query(sql`delete from api_key`);
     await database.query(sql`delete from signing_secret`);
     await database.query(sql`delete from watcher`);
