@@ -128,7 +128,9 @@ function findTooMany(
   const mayExceed = own.account !== undefined && own.waiting < ACCOUNT_MIN;
   if (waiting >= max * (mayExceed ? TIMES_MAX : 1)) return `${max} statements of ${share}`;
   const ownMax = own.account === undefined ? max : max * ACCOUNT_PART;
-  return own.waiting >= ownMax ? `${ownMax} statements of this watcher` : undefined;
+  // Accounts that are no watcher's have ids below 1.
+  const whose = (own.account ?? 0) > 0 ? 'watcher' : 'kind';
+  return own.waiting >= ownMax ? `${ownMax} statements of this ${whose}` : undefined;
 }
 
 function leastUsed<F extends Flow>(flows: Iterable<F>): F | undefined {
