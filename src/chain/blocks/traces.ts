@@ -39,7 +39,7 @@ const HASH_CHARACTERS = 66;
  * Parses the answer of debug_traceBlockByHash or debug_traceBlockByNumber with callTracer, by transaction. Some
  * nodes leave out `txHash`; then the position identifies the transaction, and the traces must be as many as the transactions. The
  * `unsigned` ones may be missing.
- * @throws Fault `inconsistent`, or `unavailable` if the node could not trace a transaction.
+ * @throws Fault `inconsistent`, also if a transaction has two traces, or `unavailable` if the node could not trace a transaction.
  */
 export function parseCallTracer(
   json: unknown,
@@ -71,7 +71,14 @@ export function parseCallTracer(
     const calls: ValueCall[] = [];
     const succeeded = !hasFailed(frame);
     if (succeeded) collectFrames(frame, 1, calls);
-    if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls, root: partiesOf(frame), isNamed });
+    if (hash === undefined) return;
+    const key = asHash(hash);
+    if (traces.has(key))
+      throw new Fault(
+        'inconsistent',
+        `the node gave two traces of ${excerptOf(key, HASH_CHARACTERS)}. ${ADVICE}`,
+      );
+    traces.set(key, { succeeded, calls, root: partiesOf(frame), isNamed });
   });
   return traces;
 }

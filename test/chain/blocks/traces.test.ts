@@ -411,6 +411,22 @@ test('traces without txHash must be as many as the transactions, because only th
   });
 });
 
+test('two traces of one transaction are refused, also if only the position says whose one of them is', () => {
+  const hashes = [makeHash(0, 1, 1), makeHash(0, 1, 2)] as const;
+  const [result, other] = [call(alice, bob, '0x0', [call(bob, alice, '0x1')]), call(alice, bob, '0x0')];
+  for (const traced of [
+    [
+      { txHash: hashes[0], result },
+      { txHash: hashes[0].toUpperCase().replace('0X', '0x'), result: other },
+    ],
+    [{ result }, { txHash: hashes[0], result: other }],
+  ])
+    assert.throws(() => parseCallTracer(traced, hashes), {
+      code: 'inconsistent',
+      message: `the node gave two traces of ${hashes[0]}. If this lasts, set chain.internalTransfers to off`,
+    });
+});
+
 test('if a node cannot trace a transaction, its reason is reported, and the block does not count as one without internal transfers', () => {
   assert.throws(() => parseCallTracer([{ txHash: hash, error: 'Resource not found' }], [hash]), {
     ...{ name: 'Fault', code: 'unavailable' },
