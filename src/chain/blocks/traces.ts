@@ -29,8 +29,8 @@ export class UnfitTracesFault extends Fault {
   }
 }
 
-/** The EVM's limit of the call depth (yellow paper, section 9.1). */
-const DEPTH_MAX = 1_024;
+/** One more than the EVM's limit of the call depth (yellow paper, section 9.1): a call beyond it is listed as failed. */
+const DEPTH_MAX = 1_025;
 /** A message quotes this much of a node's error for a transaction that it can't trace. */
 const ERROR_CHARACTERS_MAX = 300;
 const HASH_CHARACTERS = 66;
@@ -152,7 +152,7 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
     const type = typeOf(call);
     if (type === 'SELFDESTRUCT') pushDestruction(calls, call, accountOf(frame));
     else if (MOVES_VALUE.has(type)) push(calls, call.from, call.to, call.value);
-    else if (type === '' && movesValue(call)) throw refuseType(call.type);
+    else if (type === '' && movesValue(call)) throw refuseType('type', call.type);
     collectFrames(call, depth + 1, calls);
   }
 }
@@ -176,14 +176,15 @@ const typeOf = ({ type }: Record<string, unknown>) => (typeof type === 'string' 
 /** A call of a type that Chainbell doesn't know may have moved its value. */
 const movesValue = ({ value }: Record<string, unknown>) => amount(value ?? '0x0', 'trace.value') > 0n;
 
-const refuseType = (type: unknown) =>
+const refuseType = (field: 'type' | 'action.callType', type: unknown) =>
   new Fault(
     'inconsistent',
-    `the node's trace.type is not known: ${typeof type === 'string' ? excerptOf(type) : 'no text'}. ${ADVICE}`,
+    `the node's trace.${field} is not known: ${typeof type === 'string' ? excerptOf(type) : 'no text'}. ${ADVICE}`,
   );
 
 /** CALLCODE and DELEGATECALL run other code on the caller's balance, so they move nothing. */
 const MOVES_VALUE = new Set(['CALL', 'CREATE', 'CREATE2']);
+const MOVES_NOTHING = new Set(['CALLCODE', 'DELEGATECALL', 'STATICCALL']);
 
 /** The account whose balance the frame's code can spend. */
 const accountOf = (frame: Record<string, unknown>) =>
@@ -198,7 +199,10 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, FlatTrace>();
   for (const entry of list(json, 'traces')) {
     const item = record(entry, 'trace');
-    if (typeof item.transactionHash !== 'string') continue;
+    if (typeof item.transactionHash !== 'string') {
+      if (isOfNoTransaction(item)) continue;
+      throw new Fault('inconsistent', `the node's trace.transactionHash is missing. ${ADVICE}`);
+    }
     const hash = asHash(item.transactionHash.toLowerCase());
     const trace: FlatTrace = traces.get(hash) ?? {
       succeeded: true,
@@ -206,7 +210,7 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
       root: { from: undefined, to: undefined },
       isNamed: true,
       voided: new Set(),
-      accounts: new Map(),
+      frames: new Map(),
     };
     traces.set(hash, trace);
     const steps = list(item.traceAddress, 'trace.traceAddress').map(
@@ -216,67 +220,102 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const path = steps.join('');
     const isRoot = path === '';
     const parent = steps.slice(0, -1).join('');
-    requireNewPath(trace, { hash, path, parent });
+    const frame = addFrame(trace, item, { hash, path, parent });
     const isVoided = hasFailed(item) || (!isRoot && trace.voided.has(parent));
     if (isVoided) trace.voided.add(path);
     if (isVoided && isRoot) trace.succeeded = false;
     if (isRoot) trace.root = partiesOf(record(item.action, 'trace.action'));
-    collectTrace(item, trace, { path, parent, counts: !isRoot && !isVoided });
+    const spender = trace.frames.get(parent)?.account;
+    collectTrace(item, frame, { calls: trace.calls, spender, counts: !isRoot && !isVoided });
   }
   return traces;
 }
 
-/**
- * `voided` has the paths of frames that failed, and of those below them. `accounts` has, by the path of each frame, the account whose
- * balance the code there can spend.
- */
-type FlatTrace = TransactionTrace & { voided: Set<string>; accounts: Map<string, unknown> };
+/** Of an entry without a transaction hash: whether nothing else says that it is part of a transaction. */
+const isOfNoTransaction = ({ type, transactionPosition }: Record<string, unknown>) =>
+  type === 'reward' || transactionPosition === undefined || transactionPosition === null;
 
-/** Each frame comes once and after its parent. Otherwise it would count twice, or although its parent failed. */
-function requireNewPath(
-  { accounts }: FlatTrace,
+/** `voided` has the paths of frames that failed, and of those below them. `frames` has each frame by its path. */
+type FlatTrace = TransactionTrace & { voided: Set<string>; frames: Map<string, FlatFrame> };
+
+type FlatFrame = {
+  /** The account whose balance the code of the frame can spend. */
+  account: unknown;
+  /** Whether it is a call without value. */
+  isIdle: boolean;
+  hasCalls: boolean;
+  isRepeated: boolean;
+};
+
+/**
+ * Each frame comes once and after its parent. Otherwise it would count twice, or although its parent failed. Only calls that move nothing
+ * and make no calls may share a path, because Nethermind repeated those of precompiles until 2022 (NethermindEth/nethermind#4208).
+ */
+function addFrame(
+  { frames }: FlatTrace,
+  item: Record<string, unknown>,
   { hash, path, parent }: { hash: Hash; path: string; parent: string },
-): void {
+): FlatFrame {
   const refuse = (how: string) =>
     new Fault(
       'inconsistent',
       `the node's trace_block lists a call of ${excerptOf(hash, HASH_CHARACTERS)} ${how}. ${ADVICE}`,
     );
-  if (accounts.has(path)) throw refuse('twice');
-  if (path !== '' && !accounts.has(parent)) throw refuse('without the call that made it before it');
-  accounts.set(path, undefined);
+  const isRoot = path === '';
+  const isIdle = item.type === 'call' && isRecord(item.action) && isZero(item.action.value);
+  const former = frames.get(path);
+  const above = isRoot ? undefined : frames.get(parent);
+  const mayRepeat = !isRoot && former?.hasCalls === false && former.isIdle && isIdle;
+  if ((former !== undefined && !mayRepeat) || above?.isRepeated === true) throw refuse('twice');
+  if (!isRoot && above === undefined) throw refuse('without the call that made it before it');
+  if (above !== undefined) above.hasCalls = true;
+  const frame = { account: undefined, isIdle, hasCalls: false, isRepeated: former !== undefined };
+  frames.set(path, frame);
+  return frame;
 }
 
+const isZero = (value: unknown) => typeof value === 'string' && /^0x0+$/.test(value);
+
+/** `spender` is the account whose balance the code that made the call can spend. */
 function collectTrace(
   item: Record<string, unknown>,
-  { calls, accounts }: FlatTrace,
-  { path, parent, counts }: { path: string; parent: string; counts: boolean },
+  frame: FlatFrame,
+  { calls, spender, counts }: { calls: ValueCall[]; spender: unknown; counts: boolean },
 ): void {
   const action = record(item.action, 'trace.action');
   switch (item.type) {
     case 'call':
-      accounts.set(path, accountOf({ ...action, type: action.callType }));
-      if (!counts) return;
-      if (typeof action.callType !== 'string')
-        throw new Fault('inconsistent', `the node's trace.action.callType is missing`);
-      if (action.callType === 'call') push(calls, action.from, action.to, action.value);
+      frame.account = accountOf({ ...action, type: action.callType });
+      if (counts) collectCall(action, calls);
       return;
     case 'create': {
       const created = isRecord(item.result) ? item.result.address : undefined;
-      accounts.set(path, created);
+      frame.account = created;
       if (counts) push(calls, action.from, created, action.value);
       return;
     }
     case 'suicide':
     case 'selfdestruct': {
-      const { address: from, refundAddress: to, balance: value } = action;
-      if (counts) pushDestruction(calls, { from, to, value }, accounts.get(parent));
+      if (!counts) return;
+      // Polygon's Bor names the parts as those of a call.
+      const from = address(action.address ?? action.from, 'trace.action.address');
+      const [to, value] = [action.refundAddress ?? action.to, action.balance ?? action.value];
+      pushDestruction(calls, { from, to, value }, spender);
       return;
     }
     default:
-      if (counts && item.type !== 'reward' && movesValue(action)) throw refuseType(item.type);
+      if (counts && item.type !== 'reward' && movesValue(action)) throw refuseType('type', item.type);
       return;
   }
+}
+
+function collectCall(action: Record<string, unknown>, calls: ValueCall[]): void {
+  const { callType, from, to, value } = action;
+  if (typeof callType !== 'string')
+    throw new Fault('inconsistent', `the node's trace.action.callType is missing`);
+  const type = callType.toUpperCase();
+  if (type === 'CALL') push(calls, from, to, value);
+  else if (!MOVES_NOTHING.has(type) && movesValue(action)) throw refuseType('action.callType', callType);
 }
 
 /**
