@@ -97,8 +97,9 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
       for: (share) => shareOf(share, isDistributed),
       async requireSessions() {
         const key = isPooled ? 'sessionUrl' : 'url';
-        await requireOnePrimary(isPooled ? options.sessionUrl : url, SETTINGS, key);
+        // A pooler in transaction mode under several names would look like several servers, because locks tell them apart.
         await requireSessions(hosts, key);
+        await requireOnePrimary(isPooled ? options.sessionUrl : url, SETTINGS, key);
         if (isPooled) await requireSameDatabase(database, hosts);
       },
       cut() {

@@ -24,6 +24,21 @@ test('a start behind a pooler in transaction mode fails and says what to do', { 
   );
 });
 
+test('a pooler in transaction mode under several names is not taken for several servers', {
+  skip,
+}, async () => {
+  await using place = await createTestDatabase('postgres');
+  await using pooler = await startPgbouncer(place.url, 'transaction');
+  const { host, port } = new URL(pooler.url);
+  const url = pooler.url.replace(host, `127.0.0.1:${port},localhost:${port}`);
+  const database = await openDatabase({ url, dataDir: '' });
+  try {
+    await assert.rejects(database.requireSessions(), { code: 'invalid', message: /\(transaction mode\)/ });
+  } finally {
+    await database.close();
+  }
+});
+
 test('a pooler in transaction mode is also detected while other clients keep it busy', { skip }, async () => {
   await using place = await createTestDatabase('postgres');
   await using pooler = await startPgbouncer(place.url, 'transaction');
