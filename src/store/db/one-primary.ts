@@ -14,7 +14,7 @@ const ASK_MS_MAX = 3_000;
 const ONE_PRIMARY_LOCK_SPACE = 0x6362_000f;
 const LOCK_KEY_MAX = 2 ** 31;
 
-/** @throws Fault `invalid` if several servers accept writes; `key` is the setting that names them. */
+/** @throws Fault `unavailable` while several servers accept writes, because that can end by itself; `key` is the setting that names them. */
 export async function requireOnePrimary(
   url: string,
   settings: pg.ClientConfig,
@@ -33,7 +33,7 @@ export async function requireOnePrimary(
   const primaries = (await Promise.all(asked)).flat();
   if (primaries.length < 2) return;
   throw new Fault(
-    'invalid',
+    'unavailable',
     `database.${key}: several servers accept writes: ${primaries.join(', ')}. One of them is probably a former primary that started again after a fail-over. Stop it, and rebuild it as a standby (docs/how-to/run-in-production.md, Fail-over)`,
   );
 }
