@@ -152,7 +152,7 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
     const type = typeOf(call);
     if (type === 'SELFDESTRUCT') pushDestruction(calls, call, accountOf(frame));
     else if (MOVES_VALUE.has(type)) push(calls, call.from, call.to, call.value);
-    else if (type === '' && movesValue(call)) throw refuseType('type', call.type);
+    else if (!MOVES_NOTHING.has(type) && movesValue(call)) throw refuseType('type', call.type);
     collectFrames(call, depth + 1, calls);
   }
 }

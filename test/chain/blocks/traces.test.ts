@@ -388,6 +388,11 @@ for (const [what, frame, message] of [
     { from: bob, to: carol, value: '0x1' },
     /trace\.type is not known: no text/,
   ],
+  [
+    'a call with value of an unknown type',
+    { type: 'EOFCREATE', from: bob, to: carol, value: '0x1' },
+    /trace\.type is not known: EOFCREATE/,
+  ],
 ] as const) {
   test(`${what} is refused in callTracer`, () => {
     assert.throws(() => parseCallTracer(incomplete(frame), [hash]), { code: 'inconsistent', message });
