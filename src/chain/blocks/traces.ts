@@ -262,7 +262,7 @@ function addFrame(
       `the node's trace_block lists a call of ${excerptOf(hash, HASH_CHARACTERS)} ${how}. ${ADVICE}`,
     );
   const isRoot = path === '';
-  const isIdle = item.type === 'call' && isRecord(item.action) && isZero(item.action.value);
+  const isIdle = item.type === 'call' && isRecord(item.action) && movesNothing(item.action);
   const former = frames.get(path);
   const above = isRoot ? undefined : frames.get(parent);
   const mayRepeat = !isRoot && former?.hasCalls === false && former.isIdle && isIdle;
@@ -274,7 +274,9 @@ function addFrame(
   return frame;
 }
 
-const isZero = (value: unknown) => typeof value === 'string' && /^0x0+$/.test(value);
+const movesNothing = ({ callType, value }: Record<string, unknown>) =>
+  (typeof value === 'string' && /^0x0+$/.test(value)) ||
+  (typeof callType === 'string' && MOVES_NOTHING.has(callType.toUpperCase()));
 
 /** `spender` is the account whose balance the code that made the call can spend. */
 function collectTrace(
@@ -289,7 +291,8 @@ function collectTrace(
       if (counts) collectCall(action, calls);
       return;
     case 'create': {
-      const created = isRecord(item.result) ? item.result.address : undefined;
+      // Polygon's Bor names an account without code only in the action.
+      const created = (isRecord(item.result) ? item.result.address : undefined) ?? action.to;
       frame.account = created;
       if (counts) push(calls, action.from, created, action.value);
       return;

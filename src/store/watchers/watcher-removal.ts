@@ -17,6 +17,8 @@ import { markSuspended } from './watchers.ts';
 const BATCH_ROWS = 1_000;
 /** Each can be the last of thousands of rows with transfers, and blocks wait for the commit lock. */
 const BATCH_DEFERRED = 50;
+/** Transactions of that size in a round, whose looks cost as much as several of them. */
+const DEFERRED_BATCHES = 20;
 /** Stored responses are up to a thousand times as large as other rows. */
 const BATCH_ANSWERS = 100;
 
@@ -44,6 +46,7 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
 export async function removeBatch(database: Database, id: number): Promise<Wait | 'more' | 'gone'> {
   let isDeferred = false;
   const step = await database.transaction(async (tx) => {
+    isDeferred = false;
     if (!(await lockWatcher(tx, id))) return 'gone';
     const shards = await listShards(tx, id);
     const wait = await findWait(tx, shards);
@@ -52,14 +55,15 @@ export async function removeBatch(database: Database, id: number): Promise<Wait 
     return (await deleteBatch(tx, id, shards)) ? 'more' : 'last';
   });
   // In another transaction, because blocks must not wait for the looks above. With each batch, because commits may defer more meanwhile.
-  if (isDeferred) await dropDeferredBatch(database, id);
+  for (let left = DEFERRED_BATCHES; isDeferred && left > 0; left -= 1)
+    isDeferred = await dropDeferredBatch(database, id);
   return step === 'last' ? finishRemoval(database, id) : step;
 }
 
-async function dropDeferredBatch(database: Database, id: number): Promise<void> {
-  await database.transaction(async (tx) => {
+async function dropDeferredBatch(database: Database, id: number): Promise<boolean> {
+  return database.transaction(async (tx) => {
     await lockCommits(tx);
-    await dropDeferredOf(tx, id, BATCH_DEFERRED);
+    return dropDeferredOf(tx, id, BATCH_DEFERRED);
   });
 }
 

@@ -138,6 +138,17 @@ test('a self-destruct that has its parts named as those of a call is a transfer,
   assert.deepEqual(read(destruction({ to: bob })), []);
 });
 
+test('a new contract without code has its account in the action, as Bor lists it', () => {
+  const creation = flatCall([0], {
+    type: 'create',
+    action: { callType: undefined, to: carol },
+    result: { gasUsed: '0x0' },
+  });
+  assert.deepEqual(parseTraceBlock([flatCall([]), creation]).get(hash)?.calls, [
+    { sender: alice, receiver: carol, amount: 1n },
+  ]);
+});
+
 test('the type of a call in trace_block counts in any case of letters', () => {
   const calls = ['CALL', 'Call', 'DELEGATECALL', 'callCode', 'STATICCALL'].map((callType, index) =>
     flatCall([index], { action: { callType } }),
@@ -146,7 +157,11 @@ test('the type of a call in trace_block counts in any case of letters', () => {
 });
 
 test('calls in trace_block that move nothing and make no calls may share a path, as those of precompiles by Nethermind', () => {
-  const entries = [flatCall([]), idle([0]), idle([0]), idle([0]), flatCall([1]), idle([1, 0]), idle([1, 0])];
+  const delegated = flatCall([2], { action: { callType: 'delegatecall', value: '0x1' } });
+  const entries = [
+    ...[flatCall([]), idle([0]), idle([0]), idle([0]), flatCall([1]), idle([1, 0]), idle([1, 0])],
+    ...[delegated, delegated],
+  ];
   assert.equal(parseTraceBlock(entries).get(hash)?.calls.length, 1);
 });
 

@@ -376,7 +376,7 @@ const EVENTS: Record<string, LogEvent> = {
     level: 'warn',
     fields: 'watcher, pending, limit',
     meaning:
-      'A watcher has more pending notifications than `limits.pendingNotifications`. They are counted up to 100,000 above it.',
+      'A watcher has more pending notifications than `limits.pendingNotifications`. Those of each slice are counted up to 100,000 above it.',
   },
   'delivery.pending_ended': {
     level: 'info',

@@ -177,14 +177,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await database().query(sql`
         insert into deferred_match (id, watcher_id, block_number, address, set_id, records, records_left, notifications_left, has_earlier)
         select nextval('deferred_id_seq'), ${watcherId}, 1, ${Buffer.alloc(20)}, set_id, 1, 1, 1, false
-        from generate_series(${100 * watcherId}::bigint, ${100 * watcherId + 119}::bigint) as set_id`);
+        from generate_series(${1_000 * watcherId}::bigint, ${1_000 * watcherId + 1_199}::bigint) as set_id`);
       await database().query(sql`
         insert into deferred_records (group_id, part, watcher_id, block_number, record_ids)
         select ${watcherId}, part, ${watcherId}, 1, '{}' from generate_series(1, 60) as part`);
     }
     await database().query(sql`
       insert into deferred_transfers (set_id, part, block_number, matches, match_count)
-      select set_id, 0, 1, '[]', 1 from generate_series(100, 319) as set_id`);
+      select set_id, 0, 1, '[]', 1 from generate_series(1000, 3199) as set_id`);
     await beginRemoval(database(), 1, noon);
     const left: number[][] = [];
     const step = async () => {
@@ -200,10 +200,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     };
     while ((await step()) !== 'gone');
     assert.deepEqual(left.slice(0, 2), [
-      [70, 120, 60, 60, 170],
-      [0, 120, 10, 60, 120],
+      [200, 1_200, 60, 60, 1_200],
+      [0, 1_200, 0, 60, 1_200],
     ]);
-    assert.deepEqual(left.at(-1), [0, 120, 0, 60, 120]);
+    assert.deepEqual(left.at(-1), [0, 1_200, 0, 60, 1_200]);
   });
 
   test('a removal deletes what is stored of each receiver in bounded batches', async () => {
