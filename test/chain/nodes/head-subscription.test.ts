@@ -109,7 +109,7 @@ for (const [name, message, reason] of [
   [
     'a head without a hash',
     '{"method":"eth_subscription","params":{"result":{"number":"0x1"}}}',
-    /block.hash is not hex/,
+    /block.hash is missing/,
   ],
   [
     'a refused subscription',
