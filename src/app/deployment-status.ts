@@ -1,7 +1,6 @@
 /**
  * The state of the whole deployment, read from the database: the same on every process.
  */
-
 import type { DeploymentDetails } from '../api/ops/deployment-body.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';

@@ -1,7 +1,6 @@
 /**
  * The gauges that are set when metrics are read.
  */
-
 import { never } from '../core/abort.ts';
 import { ageSeconds } from '../core/age.ts';
 import { firstOrLate } from '../core/bounded-wait.ts';

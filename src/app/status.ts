@@ -1,7 +1,6 @@
 /**
  * The operator's view of the service: the body of /status, the checks of /readyz, and the gauges that are set when metrics are read.
  */
-
 import type { OpsSources } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import { ageSeconds } from '../core/age.ts';

@@ -166,11 +166,8 @@ async function readDelivery(
   );
   const lanes = await listLanesById(snapshot, [...laneIds], { now, primary });
   return {
-    ...{ now, retryDelayMs },
-    ...{
-      confirmations,
-      releasedNumber: await findStoredBefore(snapshot, new Date(now.getTime() - RELEASE_MS_MAX)),
-    },
+    ...{ now, confirmations, retryDelayMs },
+    releasedNumber: await findStoredBefore(snapshot, new Date(now.getTime() - RELEASE_MS_MAX)),
     lanes: new Map(lanes.map((lane) => [lane.id, lane])),
     firstInSequence: await listFirstInSequence(snapshot, ordered),
   };

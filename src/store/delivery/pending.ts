@@ -15,8 +15,10 @@ export const PENDING_COUNTED_MAX = 100_000;
 const WATCHERS_MAX = 100;
 
 // Each part has a partial index that contains exactly its rows.
+const FIRST_ATTEMPTS = sql`state = 'waiting' and retry_count = 0`;
+const RETRIES = sql`state = 'waiting' and retry_count > 0`;
 const parts = (part: (attempts: Sql) => Sql): Sql =>
-  sql`(${part(sql`state = 'waiting' and retry_count = 0`)}) union all (${part(sql`state = 'waiting' and retry_count > 0`)})`;
+  sql`(${part(FIRST_ATTEMPTS)}) union all (${part(RETRIES)})`;
 
 /** Pending notifications of one watcher; PENDING_COUNTED_MAX + 1 if there are more than PENDING_COUNTED_MAX. */
 export async function countPending(db: Db, watcherId: number): Promise<number> {
@@ -50,13 +52,8 @@ export async function listPendingAbove(
 function countEachShard(countedMax: number): Sql {
   const first = (attempts: Sql, condition: Sql) =>
     sql`(select shard_id from queue where ${attempts}${condition} order by shard_id limit 1)`;
-  const next = (condition: Sql) => {
-    const [attempts, retries] = [
-      sql`state = 'waiting' and retry_count = 0`,
-      sql`state = 'waiting' and retry_count > 0`,
-    ];
-    return sql`least(${first(attempts, condition)}, ${first(retries, condition)})`;
-  };
+  const next = (condition: Sql) =>
+    sql`least(${first(FIRST_ATTEMPTS, condition)}, ${first(RETRIES, condition)})`;
   const few = (waiting: Sql) => sql`
     select id from queue where ${waiting} and shard_id >= shard.id and shard_id <= shard.id
     order by shard_id, lane_id, due_at, id limit ${countedMax}`;
