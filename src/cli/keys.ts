@@ -13,7 +13,7 @@ import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { pagesOf } from './pages.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson, writeMade } from './secret-store.ts';
-import { seeProcesses, shownProcess } from './see-processes.ts';
+import { KILLED_REMARK, seeProcesses, shownProcess } from './see-processes.ts';
 import { parseSlices } from './slices.ts';
 import { table } from './table.ts';
 
@@ -99,7 +99,7 @@ async function requireSecretEverywhere(store: SecretStore): Promise<void> {
   if (lacking === undefined) return;
   throw new Fault(
     'invalid',
-    `nothing was re-encrypted, because a running process doesn't have the new secret: ${lacking}. ${SECRET_ADVICE}, restart the process, and run this command again. A killed process counts as running for 10 s`,
+    `nothing was re-encrypted, because a running process doesn't have the new secret: ${lacking}. ${SECRET_ADVICE}, restart the process, and run this command again. ${KILLED_REMARK}`,
   );
 }
 

@@ -13,7 +13,7 @@ import { type MigrationState, migrate, migrationState } from '../store/db/migrat
 import { requireNoOpenMove } from '../store/db/moved.ts';
 import { exitCodes, withConfig } from './exit.ts';
 import { endingWhenInterrupted } from './interrupt.ts';
-import { seeProcesses, shownProcess } from './see-processes.ts';
+import { KILLED_REMARK, seeProcesses, shownProcess } from './see-processes.ts';
 
 type Flags = { config?: string; check?: boolean; fromEmbedded?: boolean; citus?: boolean; json?: boolean };
 
@@ -97,7 +97,7 @@ async function distribute(database: Database): Promise<boolean> {
   if (running.length > 0 && !(await areTablesDistributed(database))) {
     throw new Fault(
       'conflict',
-      `the service runs: ${running.map(shownProcess).join('; ')}. Stop it, and run this command again. A killed process counts as running for 10 s`,
+      `the service runs: ${running.map(shownProcess).join('; ')}. Stop it, and run this command again. ${KILLED_REMARK}`,
     );
   }
   return distributeTables(database);

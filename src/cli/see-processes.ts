@@ -17,6 +17,9 @@ export async function seeProcesses(database: Database): Promise<readonly SeenPro
   return watch.seen();
 }
 
+/** For messages about running processes: LOST_MS of process-watch.ts, which isn't loaded for a sentence. */
+export const KILLED_REMARK = 'A killed process counts as running for 10 s';
+
 /** As messages name a process. */
 export const shownProcess = ({ roles, host, pid }: Pick<SeenProcess, 'roles' | 'host' | 'pid'>): string =>
   `${roles.join(',')} on ${host} (pid ${pid})`;
