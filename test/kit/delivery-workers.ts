@@ -2,6 +2,7 @@
  * Delivery workers whose attempts end when the test decides.
  */
 import type { TestContext } from 'node:test';
+import { onAbort } from '../../src/core/abort.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
@@ -20,6 +21,8 @@ import { waitUntil } from './wait.ts';
 export const AT_ONCE = 4;
 export const LEFT = 4;
 const MINUTE_MS = 60_000;
+/** How soon work on a locked lane is tried again. */
+const LOCKED_MS = 5;
 
 /** Creates watchers with due notifications. */
 export async function pay(database: Database, clock: TestClock, watchers: number): Promise<void> {
@@ -104,9 +107,18 @@ export function startWorker(
     },
     /** Starts no further attempt and waits for those under way. */
     drain: () => deliverer.stop(MINUTE_MS),
+    /** Ends the attempts with success. Time passes, because an outcome of a locked lane is recorded a moment later. */
     async stop() {
-      const stopped = deliverer.stop();
+      let hasStopped = false;
+      const stopped = deliverer.stop(MINUTE_MS).finally(() => {
+        hasStopped = true;
+      });
       end('success');
+      const hasEnded = () => {
+        if (!hasStopped) clock.advance(LOCKED_MS);
+        return hasStopped;
+      };
+      await waitUntil(hasEnded, { describe: 'the worker to stop' });
       await stopped;
     },
   };
@@ -160,7 +172,8 @@ export async function startLiving(
     async loseSession({ mayReconnect = false } = {}) {
       isCutOff = !mayReconnect;
       const { promise, resolve } = Promise.withResolvers<void>();
-      session.lost.addEventListener('abort', () => resolve());
+      onAbort(session.lost, resolve);
+      if (session.lost.aborted) resolve();
       await session.close();
       await promise;
     },

@@ -56,11 +56,13 @@ export async function runFiles(
   const expired = AbortSignal.timeout(options.timeMsMax);
   const signal = AbortSignal.any([options.signal, expired]);
   const entry = files.length === 1 ? first.file : await writeEntry(files);
-  const done = consume(entry, signal, results);
+  const running: string[] = [];
+  const done = consume(entry, { signal, results, running });
   await Promise.race([done, overdue(signal)]);
   const isEmpty = ({ passed, skipped, failures }: FileResult) => passed + skipped + failures.length === 0;
   if (expired.aborted) {
-    const problem = `still running after ${options.timeMsMax} ms: a test that hangs, or something left open`;
+    const last = running.length === 0 ? '' : `; started last: ${running.join(' > ')}`;
+    const problem = `still running after ${options.timeMsMax} ms: a test that hangs, or something left open${last}`;
     for (const result of results) result.failures.push({ path: [], problem });
   } else if (!signal.aborted) {
     const hasCrashed = results.some(({ failures }) => failures.some(({ path: names }) => names.length === 0));
@@ -92,7 +94,11 @@ async function overdue(signal: AbortSignal): Promise<void> {
   await delay(DYING_MS_MAX, undefined, { ref: false });
 }
 
-async function consume(entry: string, signal: AbortSignal, results: readonly FileResult[]): Promise<void> {
+/** Counts the tests in `results`. `running` holds the names of the test that started last, from its outermost suite. */
+async function consume(
+  entry: string,
+  { signal, results, running }: { signal: AbortSignal; results: readonly FileResult[]; running: string[] },
+): Promise<void> {
   const names: string[] = [];
   const [first] = results;
   if (first === undefined) return;
@@ -104,6 +110,9 @@ async function consume(entry: string, signal: AbortSignal, results: readonly Fil
     signal,
   })) {
     switch (type) {
+      case 'test:dequeue':
+        if (!signal.aborted) running.splice(data.nesting, Infinity, data.name);
+        break;
       case 'test:start':
         names.splice(data.nesting, Infinity, data.name);
         break;
