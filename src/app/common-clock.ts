@@ -37,6 +37,11 @@ const STEP_MS_MIN = 500;
 const [START_ERROR_MS_MAX, START_TRIES_MAX] = [50, 5];
 /** A smaller difference is corrected by this much at each comparison: 100 ppm, the drift of quartz clocks. */
 const DRIFT_MS_MAX = 0.1;
+/**
+ * A clock that chrony or ntpd slews differs by a little more each second: by 83 ms at chrony's highest rate. Such a difference is no step,
+ * and is corrected as soon as it is this large. A share of the time between two comparisons, of which no more than the given one counts.
+ */
+const SLEW = { shareMax: 0.1, betweenMsMax: 2_000, msMin: 50 };
 /** Statements in progress at a step may still write the old time: the longest time of a statement, with a margin. */
 const LATE_WRITES_MS = 130_000;
 /** How often the schedule is checked for them, if a check takes less than a tenth of that. It reads the whole queue. */
@@ -72,7 +77,8 @@ export async function openCommonClock({
   // Read the stored steps before measuring, so that this process still follows a step that happens in between.
   let comparedMs = source.steadyMs();
   let state: ClockState = await readClockState(database);
-  let { offsetMs } = await measureForStart(source, database);
+  let { offsetMs, errorMs: offsetErrorMs } = await measureForStart(source, database);
+  const slew = createSlew();
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
     steadyMs: source.steadyMs,
@@ -98,7 +104,7 @@ export async function openCommonClock({
         newMs = measured.offsetMs;
         const movedMs = newMs - offsetMs;
         // The first measurement was wrong, or the clock has been set back.
-        if (!isStep(movedMs, measured.errorMs)) return undefined;
+        if (!isStep(movedMs, measured.errorMs + offsetErrorMs)) return undefined;
         return { movedMs, now: () => new Date(source.steadyMs() + newMs) };
       },
     });
@@ -119,8 +125,13 @@ export async function openCommonClock({
     adopt(stored, offsetMs + movedBefore(stored, before, { offsetMs: newMs, steadyMs: source.steadyMs() }));
     comparedMs = presentMs;
     const leftMs = newMs - offsetMs;
-    if (isStep(leftMs, errorMs)) await follow();
+    const isSlewed = slew.compare(leftMs, errorMs, presentMs - lastMs);
+    const wasInexact = errorMs < offsetErrorMs && Math.abs(leftMs) <= errorMs + offsetErrorMs;
+    if (isStep(leftMs, errorMs + offsetErrorMs)) await follow();
+    else if (isSlewed || wasInexact) offsetMs = newMs;
     else offsetMs += Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
+    offsetErrorMs = Math.min(errorMs, offsetErrorMs);
+    slew.note(newMs - offsetMs, errorMs);
     await schedule.repair();
     return 'idle';
   };
@@ -135,6 +146,23 @@ export async function openCommonClock({
     step,
     mayPrune: () => recentStep() === undefined,
     recentStep,
+  };
+}
+
+/** Tells a difference that has grown by a little at each comparison from one that came at once, which is a step, however small. */
+function createSlew() {
+  let [before, isSudden] = [{ leftMs: 0, errorMs: 0 }, false];
+  return {
+    compare(leftMs: number, errorMs: number, betweenMs: number): boolean {
+      const slewedMs = SLEW.shareMax * Math.min(betweenMs, SLEW.betweenMsMax);
+      isSudden ||= Math.abs(leftMs - before.leftMs) > slewedMs + errorMs + before.errorMs;
+      return !isSudden && Math.abs(leftMs) > SLEW.msMin + errorMs;
+    },
+    /** The difference that remains after the comparison, and how wrong it may be. */
+    note(leftMs: number, errorMs: number): void {
+      before = { leftMs, errorMs };
+      isSudden &&= Math.abs(leftMs) > SLEW.msMin;
+    },
   };
 }
 
@@ -210,7 +238,7 @@ const unsteppedMs = ({ last, stepsMs }: ClockState): number =>
 const isStep = (ms: number, errorMs: number): boolean => Math.abs(ms) > Math.max(errorMs, STEP_MS_MIN);
 
 /** The most exact of a few measurements. */
-async function measureForStart(source: TimeSource, db: Db): Promise<{ offsetMs: number }> {
+async function measureForStart(source: TimeSource, db: Db): Promise<{ offsetMs: number; errorMs: number }> {
   let best = await measure(source, db);
   for (let tries = 1; best.errorMs > START_ERROR_MS_MAX && tries < START_TRIES_MAX; tries += 1) {
     const next = await measure(source, db);

@@ -17,6 +17,7 @@ import {
   insertKey,
   lockKey,
   revokeKey,
+  stateOfKey,
 } from '../store/watchers/api-keys.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 
@@ -61,7 +62,7 @@ export async function rotateKey(
     if (old === undefined) throw notFound(keyId);
     if (old.revokedAt !== undefined) {
       const ended =
-        old.revokedAt > now
+        stateOfKey(old, now) === 'valid'
           ? `was already rotated, and stays valid until ${old.revokedAt.toISOString()}`
           : 'has already ended';
       throw new Fault(

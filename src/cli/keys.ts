@@ -8,7 +8,7 @@ import { Fault } from '../core/fault.ts';
 import { shownText } from '../core/terminal-text.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
 import type { Db } from '../store/db/db.ts';
-import { listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
+import { listKeys, type StoredKey, stateOfKey } from '../store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { pagesOf } from './pages.ts';
@@ -160,7 +160,7 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
       created_at: key.createdAt.toISOString(),
       expires_at: key.expiresAt?.toISOString() ?? null,
       revoked_at: key.revokedAt?.toISOString() ?? null,
-      state: stateOf(key, now),
+      state: stateOfKey(key, now),
     }));
     writeJson(json);
     return;
@@ -174,12 +174,7 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
     process.stderr.write('no keys yet. To issue one: chainbell keys create --watcher NAME\n');
 }
 
-function stateOf({ revokedAt, expiresAt }: StoredKey, now: Date): 'valid' | 'expired' | 'revoked' {
-  if (revokedAt === undefined || revokedAt > now) return 'valid';
-  return revokedAt.getTime() === expiresAt?.getTime() ? 'expired' : 'revoked';
-}
-
 function shownState(key: StoredKey, now: Date): string {
-  const state = stateOf(key, now);
+  const state = stateOfKey(key, now);
   return state === 'valid' && key.revokedAt !== undefined ? `ends ${key.revokedAt.toISOString()}` : state;
 }

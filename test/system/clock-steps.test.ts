@@ -326,6 +326,33 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.equal(first.mayPrune(), true);
   });
 
+  for (const slewMs of [83, -83])
+    test(`a clock that is slewed by ${slewMs} ms each second is no step: no retry moves, and the process follows it`, async () => {
+      const { story, first } = await startStory();
+      await first.work();
+      const before = await readSchedule(story);
+      for (let seconds = 1; seconds <= 30; seconds += 1) {
+        story.advance(SECOND_MS);
+        story.step(slewMs);
+        await first.follow();
+        const leftMs = Math.abs(first.clock.now().getTime() - story.wall().getTime());
+        assert.ok(leftMs < 200, `${leftMs} ms after ${seconds} s`);
+      }
+      const { stepsMs, dueInMs } = await readSchedule(story);
+      assert.deepEqual([stepsMs, dueInMs], [0, before.dueInMs - 30 * (SECOND_MS + slewMs)]);
+    });
+
+  test('a start on a slow database, whose time is inexact, is corrected without a step', async () => {
+    const { story, first } = await startStory();
+    await first.work();
+    for (const _ of [1, 2, 3, 4, 5]) story.delayReading(6 * SECOND_MS);
+    const slow = await story.start();
+    assert.ok(Math.abs(slow.clock.now().getTime() - story.wall().getTime()) > 2 * SECOND_MS);
+    await slow.follow();
+    assert.equal(slow.clock.now().getTime(), story.wall().getTime());
+    assert.equal((await readSchedule(story)).stepsMs, 0);
+  });
+
   test('a reading that comes late at the start, or is wrong once, is no step', async () => {
     const { story } = await startStory();
     story.delayReading(2 * SECOND_MS);

@@ -14,9 +14,12 @@ import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createPriceFeed } from '../../src/prices/feed.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { createSafeWatermark, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
+import { countFailures } from '../../src/store/delivery/receivers.ts';
 import { findFreshPrice } from '../../src/store/prices/prices.ts';
+import { findDeliveryKey } from '../../src/store/watchers/api-keys.ts';
 import { ANSWER_RETENTION_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/watchers/signing-secrets.ts';
+import { findWatcher } from '../../src/store/watchers/watchers.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTimeStory } from '../kit/common-clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
@@ -90,6 +93,33 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await set(stepMs);
       const lookups = lookupsOf(key, keyRing);
       assert.equal(await findKeyOwner(database(), lookups, clock.now()), undefined);
+    });
+
+    test(`a key that was revoked some hours before a step by ${days} is seen, as during a pause of a machine, stays revoked`, async () => {
+      const { story, clock, set } = await startStory();
+      const store = { database: database(), keyRing };
+      const [revoked, ended] = [
+        await issueKey(store, 'acme', clock.now()),
+        await issueKey(store, 'acme', clock.now()),
+      ];
+      await rotateKey(store, ended.keyId, { now: clock.now(), overlapMs: MINUTE_MS });
+      story.advance(2 * MINUTE_MS);
+      for (const { keyId } of [revoked, ended])
+        await endKey(database(), keyId, new Date(clock.now().getTime() + stepMs - 2 * HOUR_MS));
+      await set(stepMs);
+      for (const { key, keyId, watcherId } of [revoked, ended]) {
+        assert.equal(await findKeyOwner(database(), lookupsOf(key, keyRing), clock.now()), undefined);
+        assert.notEqual((await findDeliveryKey(database(), watcherId, clock.now()))?.id, keyId);
+      }
+      assert.equal((await findWatcher(database(), revoked.watcherId, clock.now()))?.validKeyCount, 1);
+    });
+
+    test(`the newest success of a webhook is never in the future, even if the clock is set by ${days}`, async () => {
+      const { clock, set } = await startStory();
+      await database().query(sql`update last_success set at = ${clock.now()}`);
+      await set(stepMs);
+      const { lastSuccessAt } = await countFailures(database());
+      assert.ok(lastSuccessAt !== undefined && lastSuccessAt <= clock.now());
     });
 
     test(`a running backfill of a pair ends 24 hours before the new time if the clock is set by ${days}, and a complete one stays`, async () => {

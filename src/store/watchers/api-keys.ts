@@ -8,7 +8,7 @@ import { shellWord } from '../../core/terminal-text.ts';
 import type { Sealed } from '../../domain/key-ring.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
-import { sql } from '../db/sql.ts';
+import { type Sql, sql } from '../db/sql.ts';
 
 export type StoredKey = {
   id: string;
@@ -18,9 +18,26 @@ export type StoredKey = {
   createdAt: Date;
   /** The key is refused from then on. This is in the future while a rotated key overlaps with its successor. */
   revokedAt: Date | undefined;
-  /** The end of that overlap; undefined for a key that was not rotated with one. */
+  /** The end of that overlap; undefined for a key that was not rotated with one. Any other `revokedAt` is a revocation. */
   expiresAt: Date | undefined;
 };
+
+/** `expired`: it was rotated, and its overlap with the new key has ended. */
+export type KeyState = 'valid' | 'revoked' | 'expired';
+
+/** A revoked key stays revoked whatever the clock says; only an overlap depends on the time. */
+export function stateOfKey(
+  { revokedAt, expiresAt }: Pick<StoredKey, 'revokedAt' | 'expiresAt'>,
+  now: Date,
+): KeyState {
+  if (revokedAt === undefined) return 'valid';
+  if (revokedAt.getTime() !== expiresAt?.getTime()) return 'revoked';
+  return revokedAt > now ? 'valid' : 'expired';
+}
+
+/** The same for `KeyState` 'valid' in a statement on api_key. */
+export const isKeyValid = (now: Date): Sql =>
+  sql`(revoked_at is null or revoked_at = expires_at and revoked_at > ${now})`;
 
 /**
  * The id of the watcher with this name. Creates it if needed, with this number of slices if one is given.
@@ -69,8 +86,7 @@ export type PresentedKey = {
   createdAt: Date;
   /** When it is or was refused; undefined for one that was neither revoked nor rotated. */
   endsAt: Date | undefined;
-  /** `expired`: it was rotated, and its overlap with the new key has ended. */
-  state: 'valid' | 'revoked' | 'expired';
+  state: KeyState;
   watcherId: number;
   isSuspended: boolean;
 };
@@ -88,18 +104,22 @@ export async function findKeyByLookup(
     id: string;
     created_at: Date;
     revoked_at: Date | null;
-    state: PresentedKey['state'];
+    expires_at: Date | null;
     watcher_id: number;
     is_suspended: boolean;
   }>(sql`
-    select k.id, k.created_at, k.revoked_at, k.watcher_id, w.suspended_at is not null as is_suspended,
-      case when revoked_at is null or revoked_at > ${now} then 'valid'
-        when revoked_at = expires_at then 'expired' else 'revoked' end as state
+    select k.id, k.created_at, k.revoked_at, k.expires_at, k.watcher_id, w.suspended_at is not null as is_suspended
     from api_key k join watcher w on w.id = k.watcher_id
     where lookup = any(${bytesOf(lookups.map(fromBytes))}::bytea[])`);
   if (row === undefined) return undefined;
+  const [endsAt, expiresAt] = [row.revoked_at ?? undefined, row.expires_at ?? undefined];
   return {
-    ...{ id: row.id, createdAt: row.created_at, endsAt: row.revoked_at ?? undefined, state: row.state },
+    ...{
+      id: row.id,
+      createdAt: row.created_at,
+      endsAt,
+      state: stateOfKey({ revokedAt: endsAt, expiresAt }, now),
+    },
     ...{ watcherId: row.watcher_id, isSuspended: row.is_suspended },
   };
 }
@@ -120,7 +140,7 @@ export async function findDeliveryKeys(
     from unnest(${listOf(watcherIds)}::bigint[]) as w (id)
     cross join lateral (
       select id, kek_id, ciphertext from api_key
-      where watcher_id = w.id and (revoked_at is null or revoked_at > ${now})
+      where watcher_id = w.id and ${isKeyValid(now)}
       order by revoked_at desc nulls first, created_at desc, id
       limit 1) as k`);
   return new Map(
@@ -178,10 +198,14 @@ export async function lockKey(tx: Tx, id: string): Promise<void> {
   await tx.query(sql`select from api_key where id = ${id} for no key update`);
 }
 
-/** Revokes a key at `at`, unless it ends earlier. Returns whether the key exists. */
+/**
+ * Revokes a key at `at`, unless it was revoked earlier. A key whose overlap has ended becomes a revoked one too, because the overlap
+ * would move with the clock. Returns whether the key exists.
+ */
 export async function revokeKey(db: Db, id: string, at: Date): Promise<boolean> {
   const rows = await db.query(sql`
-    update api_key set revoked_at = least(revoked_at, ${at}) where id = ${id} returning id`);
+    update api_key set revoked_at = least(revoked_at, ${at}::timestamptz, expires_at - interval '1 ms')
+    where id = ${id} returning id`);
   return rows.length > 0;
 }
 

@@ -5,6 +5,7 @@ import { Fault } from '../../core/fault.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { isInShards, listShards } from '../delivery/shards.ts';
+import { isKeyValid } from './api-keys.ts';
 
 export type Watcher = {
   id: number;
@@ -193,7 +194,7 @@ type WatcherRow = {
 };
 
 const columns = (now: Date): Sql => sql`w.id, w.name, w.created_at, w.suspended_at, w.deleting_at, w.slices, (
-  select count(*) from api_key k where k.watcher_id = w.id and (k.revoked_at is null or k.revoked_at > ${now})
+  select count(*) from api_key where watcher_id = w.id and ${isKeyValid(now)}
 ) as valid_key_count`;
 
 function toWatcher(row: WatcherRow): Watcher {
