@@ -19,9 +19,13 @@ export function fractionFrom(value: string | Decimal): Fraction {
   return { numerator: BigInt(whole + digits), denominator: 10n ** BigInt(digits.length) };
 }
 
+/** The denominator of a sum of decimal numbers is that of the longest one, so that long sums stay cheap. */
 export function add(left: Fraction, right: Fraction): Fraction {
-  if (left.denominator === right.denominator)
-    return { numerator: left.numerator + right.numerator, denominator: left.denominator };
+  if (left.denominator < right.denominator) return add(right, left);
+  if (left.denominator % right.denominator === 0n) {
+    const factor = left.denominator / right.denominator;
+    return { numerator: left.numerator + right.numerator * factor, denominator: left.denominator };
+  }
   return {
     numerator: left.numerator * right.denominator + right.numerator * left.denominator,
     denominator: left.denominator * right.denominator,

@@ -35,6 +35,14 @@ test('sums, products and quotients undo each other exactly', () => {
   );
 });
 
+test('a sum of many decimal numbers has the denominator of the longest one', () => {
+  const [short, long] = [fractionFrom('0.12345678901234567'), fractionFrom('0.123456789012345678')];
+  let sum = zero;
+  for (let count = 0; count < 1_000; count += 1) sum = add(sum, count % 2 === 0 ? short : long);
+  assert.equal(sum.denominator, 10n ** 18n);
+  assert.equal(decimalText(floorTo(sum, 18)), '123.456789012345674');
+});
+
 test('floor is the greatest integer that is not above the fraction, for negative numbers too', () => {
   fc.assert(
     fc.property(fractions, (one) => {
