@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
+import { findTipTimes } from '../../store/blocks/blocks.ts';
 import type { Database } from '../../store/db/db.ts';
 import {
   findSettledHour,
@@ -18,10 +19,7 @@ import { raisePruneMark } from '../../store/retention/prune-marks.ts';
 /** Rows of one delete, which takes milliseconds. */
 const STEP_ROWS = 1_000;
 const HOUR_MS = 60 * 60 * 1000;
-/**
- * All states of this time are kept: those of the longest time-weighted price, 24 hours before the newest stored block, while that block
- * is up to two hours old. Later, such a price is refused (prices/sources.ts).
- */
+/** All states of this time before the newest stored block are kept: those of the longest time-weighted price, which takes 24 hours. */
 export const WHOLE_MS = 26 * HOUR_MS;
 
 type PairRetention = {
@@ -31,14 +29,19 @@ type PairRetention = {
   pairHistoryMs: number;
 };
 
-/** A step that prunes data of pairs. It runs through all data once an hour, until nothing is left to delete. */
+/**
+ * A step that prunes data of pairs. It runs through all data once an hour, until nothing is left to delete. Ages count from the newest
+ * stored block, because a clock that is ahead at the start would otherwise delete what prices need.
+ */
 export function createPairPruner(options: { database: Database; clock: Clock } & PairRetention): Step {
   const { database, clock, swapsMs, pairHistoryMs } = options;
   let doneMs = Number.NEGATIVE_INFINITY;
   /** Before this time, each hour has at most one state, and gets no other one. */
   let thinned = new Date(0);
   return async () => {
-    const hourMs = Math.floor(clock.now().getTime() / HOUR_MS) * HOUR_MS;
+    const tip = await findTipTimes(database);
+    const newestMs = Math.min(clock.now().getTime(), tip?.minedAt.getTime() ?? Number.NEGATIVE_INFINITY);
+    const hourMs = Math.floor(newestMs / HOUR_MS) * HOUR_MS;
     const readings = await prunePairReadings(database, STEP_ROWS);
     if (hourMs <= doneMs) return readings === STEP_ROWS ? 'worked' : 'idle';
     const limit = STEP_ROWS;

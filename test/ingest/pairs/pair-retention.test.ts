@@ -31,6 +31,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       values (${PAIR}, ${Buffer.from(addressOf(1).slice(2), 'hex')}, ${Buffer.alloc(20)}, ${Buffer.alloc(20)}, 18, 18, 0,
         ${backfill?.number}, ${backfill?.until ?? later(0)})`);
 
+  const insertBlock = (number: number, minedAt: Date) =>
+    database().query(sql`
+      insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+      values (${number}, ${Buffer.alloc(32, number)}, ${Buffer.alloc(32, number - 1)}, ${minedAt}, true, ${minedAt})`);
+
   test("old swaps, sums and states are deleted in steps, but never the last day's or the last state", async () => {
     const clock = createTestClock(later(0));
     await database().query(sql`insert into chain (chain_id, finalized_number) values (1, 1000000)`);
@@ -41,7 +46,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       swapsMs: 2 * DAY_MS,
       pairHistoryMs: 4 * DAY_MS,
     });
+    let tip = 0;
     const settle = async () => {
+      tip += 1;
+      await insertBlock(tip, clock.now());
       let steps = 1;
       while ((await prune(signal)) === 'worked') steps += 1;
       return steps;
@@ -87,7 +95,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     clock.advance(2 * DAY_MS + HOUR_MS);
     assert.ok((await settle()) > 1, 'in steps');
     assert.equal(await count('swap'), 0);
+    const whole = await count('pair_state');
     assert.equal(await hours(), kept, 'histories are as long as before');
+
+    // A clock that is ahead while the chain is followed.
+    clock.advance(9 * DAY_MS);
+    while ((await prune(signal)) === 'worked');
+    assert.deepEqual([await count('pair_state'), await hours()], [whole, kept]);
+    clock.advance(-9 * DAY_MS);
 
     clock.advance(2 * DAY_MS);
     await settle();
@@ -100,10 +115,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   ] as const)
     test(`of the blocks ${how}, the last state of each hour is kept too`, async () => {
       const clock = createTestClock(later(0));
-      const insertBlock = (number: number, minedAt: Date) =>
-        database().query(sql`
-          insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
-          values (${number}, ${Buffer.alloc(32, number)}, ${Buffer.alloc(32, number - 1)}, ${minedAt}, true, ${minedAt})`);
       await database().query(sql`insert into chain (chain_id, finalized_number) values (1, 99)`);
       await insertPair(backfill);
       await insertBlock(1, later(-days * DAY_MS));
@@ -116,7 +127,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ...{ reserve0: 1n, reserve1: 1n, price: decimal('1'), supplyChange: 0n, liquidityK: undefined },
       }));
       await database().transaction((tx) => insertPairStates(tx, states));
-      await insertBlock(30, later(0));
+      await insertBlock(30, later(HOUR_MS));
       clock.advance(HOUR_MS);
       while ((await prune(signal)) === 'worked');
       assert.equal(await count('pair_state'), 1);
