@@ -8,4 +8,8 @@ export type BlockProcessor = {
   write(tx: Tx, blocks: readonly ReadBlock[]): Promise<void>;
   /** Removes everything that was written for blocks above this one. */
   undo(tx: Tx, ancestorNumber: number): Promise<void>;
+  /** What was written last is committed. Not called if the answer to the commit was lost. */
+  committed?(): void;
+  /** The database may have lost commits. */
+  forget?(): void;
 };

@@ -114,7 +114,10 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
       },
     };
     const committed = await commitUntilProved(commit, blocks, signal);
-    if (committed.outcome === 'committed') released = { tip: newest.hash, number: newest.number };
+    if (committed.outcome === 'committed') {
+      released = { tip: newest.hash, number: newest.number };
+      for (const processor of processors) processor.committed?.();
+    }
     return committed;
   };
 
@@ -123,6 +126,7 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
     /** The database may have lost commits. */
     forget() {
       released = undefined;
+      for (const processor of processors) processor.forget?.();
     },
   };
 }

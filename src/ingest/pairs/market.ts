@@ -31,21 +31,28 @@ type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
 /** The processor of these pairs. Without pairs it runs one statement at the start, which stops following the former pairs. */
 export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock): BlockProcessor {
   /**
-   * The last block that this process wrote. If its child comes next, no other process has written meanwhile, and the followed pairs are
+   * The last block that this process committed. If its child comes next, no other process has written meanwhile, and the followed pairs are
    * still the same. The number alone doesn't tell, because another process may have replaced the block.
    */
+  let committed: Hash | undefined;
   let written: Hash | undefined;
   return {
     async write(tx, blocks) {
       const [first, last] = [blocks[0]?.header, blocks.at(-1)?.header];
       if (first === undefined || last === undefined) return;
-      if (first.parentHash !== written) await followPairs(tx, pairs, { header: first, now: clock.now() });
+      if (first.parentHash !== committed) await followPairs(tx, pairs, { header: first, now: clock.now() });
       await writePairEvents(tx, pairs, blocks);
-      // If this transaction fails, the same blocks come again, and the first one isn't the child of the last.
       written = last.hash;
     },
+    // If the transaction failed, another process with other pairs may write the same blocks.
+    committed() {
+      committed = written;
+    },
+    forget() {
+      committed = undefined;
+    },
     async undo(tx, ancestorNumber) {
-      written = undefined;
+      [committed, written] = [undefined, undefined];
       await deleteSwapsAbove(tx, ancestorNumber);
       await deletePairStatesAbove(tx, ancestorNumber);
       await unfollowPairsAbove(tx, ancestorNumber);

@@ -178,6 +178,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await followedFrom(), [[1, 6]]);
   });
 
+  test('a follower whose commit failed, and was made by another one without its pair, begins the pair with the next block', async () => {
+    const processor = createMarketProcessor([native], clock);
+    await write(database(), processor, 5, [native]);
+    const failed = database().transaction(async (tx) => {
+      await processor.write(tx, [blockOf(6, [native])]);
+      throw new Error('the server is gone');
+    });
+    await assert.rejects(failed, /the server is gone/);
+    await write(database(), createMarketProcessor([], clock), 6, []);
+    await write(database(), processor, 7, [native]);
+    assert.deepEqual(await followedFrom(), [[1, 7]]);
+  });
+
   test('without configured pairs, the database is queried only for the first block', async () => {
     const processor = createMarketProcessor([], clock);
     let asked = 0;
@@ -188,7 +201,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         return database().query<Row>(statement);
       },
     };
-    for (const number of [1, 2, 3]) await processor.write(counting, [blockOf(number, [])]);
+    for (const number of [1, 2, 3]) {
+      await processor.write(counting, [blockOf(number, [])]);
+      processor.committed?.();
+    }
     assert.equal(asked, 1);
   });
 });
@@ -202,6 +218,7 @@ async function write(
   const also = (tx: Parameters<BlockProcessor['write']>[0]) => processor.write(tx, [blockOf(number, traded)]);
   const committed = await mine(database, headerOf(number), [], { also });
   assert.equal(committed.outcome, 'committed');
+  processor.committed?.();
 }
 
 async function undo(
