@@ -86,11 +86,15 @@ export async function applyPlan(
   for (let start = 0; start < repairable.length && !signal.aborted; start += STEP_DIFFERENCES) {
     const step = repairable.slice(start, start + STEP_DIFFERENCES);
     const repairs = step.flatMap((difference) => repairsOf(difference, { mayCreditTwice }));
-    const now = await readTime(database);
     const onCommit = () => {
       progress.unknownCount = step.length;
     };
-    const applied = await applyRepairs(database, repairs, { confirmations, mayCreditTwice, now, onCommit });
+    const applied = await applyRepairs(database, repairs, {
+      confirmations,
+      mayCreditTwice,
+      readNow: readTime,
+      onCommit,
+    });
     for (const difference of step)
       if (difference.repairs?.every((repair) => applied.has(repair)) === true)
         progress.repaired.add(difference);

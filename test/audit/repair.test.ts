@@ -6,13 +6,16 @@ import { test } from 'node:test';
 import { createRepairProgress } from '../../src/audit/repair-plan.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { toBytes } from '../../src/core/hex.ts';
+import { applyRepairs } from '../../src/store/audit/apply-repairs.ts';
+import { lockCommits } from '../../src/store/blocks/commit-lock.ts';
 import { writeDeferred } from '../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { deferralLimits } from '../../src/store/matching/deferred.ts';
 import { alice, hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
-import { onSampledDatabase } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   const { follow, defer, plan, apply, txHashOf } = createPaidChain(database);
@@ -263,5 +266,40 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { repaired, triedCount, unknownCount } = progress;
     assert.deepEqual([repaired.size, triedCount, unknownCount], [100, 100, 50]);
     assert.deepEqual((await chain.plan()).repairable, []);
+  });
+});
+
+onPostgres(({ database }) => {
+  test('a repair judges what may have been sent by the time at which it has its locks, not before it waits for them', async () => {
+    const { follow, plan, txHashOf } = createPaidChain(database);
+    await follow();
+    await database().query(
+      sql`update notification_status set amount = 17 where tx_hash = ${toBytes(txHashOf(3))}`,
+    );
+    const repairs = (await plan()).repairable.flatMap((one) => one.repairs ?? []);
+    const free = Promise.withResolvers<void>();
+    const commit = database().transaction(async (tx) => {
+      await lockCommits(tx);
+      await free.promise;
+    });
+    let isFree = false;
+    const readAt: boolean[] = [];
+    const applying = applyRepairs(database(), repairs, {
+      confirmations: 0,
+      mayCreditTwice: false,
+      async readNow() {
+        readAt.push(isFree);
+        return stored;
+      },
+    });
+    const isWaiting = async () =>
+      (await database().query(sql`select from pg_locks where locktype = 'advisory' and not granted`)).length >
+      0;
+    await waitUntil(isWaiting, { describe: 'the repair to wait for the commit' });
+    isFree = true;
+    free.resolve();
+    await commit;
+    assert.equal((await applying).size, repairs.length);
+    assert.ok(readAt.length > 0 && readAt.every(Boolean));
   });
 });

@@ -6,7 +6,7 @@ import type { BlockId, Transfer } from '../../domain/block.ts';
 import { watcherOfShard } from '../../domain/shard.ts';
 import { findTip } from '../blocks/blocks.ts';
 import { lockForIds } from '../blocks/commit-lock.ts';
-import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
+import { endReorg, isSentAndOrphaned, orphanNotifications, type ReadNow } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { requireAnswers, requireNoneLost } from '../db/lost-shards.ts';
@@ -69,7 +69,7 @@ export type Repair =
 /**
  * Applies the repairs in one transaction, during which no follower commits. Returns the ones that it applied. It skips repairs
  * whose block or row has changed since the comparison, and those that may credit twice unless `mayCreditTwice` allows it.
- * `onCommit`: called before the commit. If the database doesn't answer after that, the repairs may have been applied.
+ * `readNow` is called once the rows are locked. `onCommit`: called before the commit. If the database doesn't answer after that, the repairs may have been applied.
  */
 export async function applyRepairs(
   database: Database,
@@ -77,9 +77,9 @@ export async function applyRepairs(
   {
     confirmations,
     mayCreditTwice,
-    now,
+    readNow,
     onCommit,
-  }: { confirmations: number; mayCreditTwice: boolean; now: Date; onCommit?(): void },
+  }: { confirmations: number; mayCreditTwice: boolean; readNow(tx: Tx): Promise<Date>; onCommit?(): void },
 ): Promise<Set<Repair>> {
   await requireNoneLost(database);
   await requireAnswers(database, 'all', 'the repair');
@@ -87,6 +87,7 @@ export async function applyRepairs(
     await lockForIds(tx);
     await requireNoneLost(tx);
     await lockLanes(tx, repairs);
+    const now = await readNow(tx);
     const tip = await findTip(tx);
     const hashes = await listHashes(tx, repairs);
     const current = repairs.filter(
@@ -96,7 +97,7 @@ export async function applyRepairs(
     const moment = { confirmations, mayCreditTwice, tipNumber: tip?.number ?? 0, now };
     // Mark wrong notifications first, as a reorg does, so that the right ones can refer to what they replace.
     const wrong = current.filter((repair) => repair.action === 'orphan');
-    const orphaned = tip && (await orphan(tx, wrong, { tip, now }));
+    const orphaned = tip && (await orphan(tx, wrong, { tip, now, readNow: () => readNow(tx) }));
     const applied = new Set<Repair>(orphaned?.applied);
     for (const repair of current)
       if (repair.action !== 'orphan' && (await apply(tx, repair, { ...moment, ordered, applied })))
@@ -112,7 +113,7 @@ export async function applyRepairs(
 async function orphan(
   tx: Tx,
   wrong: readonly Extract<Repair, { action: 'orphan' }>[],
-  { tip, now }: { tip: BlockId; now: Date },
+  moment: { tip: BlockId; now: Date; readNow: ReadNow },
 ): Promise<{ reorgId: number; applied: Repair[] } | undefined> {
   if (wrong.length === 0) return undefined;
   const isOrphaned = sql`n.reorg_id is null and (n.shard_id, n.id, n.version) in (
@@ -120,7 +121,7 @@ async function orphan(
       ${listOf(wrong.map(({ shardId }) => shardId))}::bigint[],
       ${listOf(wrong.map(({ id }) => id))}::bigint[],
       ${listOf(wrong.map(({ version }) => version))}::text[]))`;
-  const { reorgId, marked } = await orphanNotifications(tx, { isOrphaned, tip, now });
+  const { reorgId, marked } = await orphanNotifications(tx, { isOrphaned, ...moment });
   const keys = new Set(marked.map(({ shardId, id }) => `${shardId} ${id}`));
   if (marked.length === 0) return undefined;
   return { reorgId, applied: wrong.filter(({ shardId, id }) => keys.has(`${shardId} ${id}`)) };

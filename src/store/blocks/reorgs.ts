@@ -15,6 +15,9 @@ import { toRemovalNotices } from '../delivery/removals.ts';
 import { sentBy } from '../delivery/sent-by.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
+/** What became due while a transaction waited for its locks may have been sent, so the time is read after them. */
+export type ReadNow = () => Date | Promise<Date>;
+
 /** Removes the blocks above the ancestor and marks their notifications as orphaned. `readNow`: called once these are locked. */
 export async function beginReorg(
   tx: Tx,
@@ -50,10 +53,10 @@ export async function beginMissedReorgs(tx: Tx, reorgIds: readonly number[], now
  */
 export async function orphanNotifications(
   tx: Tx,
-  { isOrphaned, tip, now }: { isOrphaned: Sql; tip: BlockId; now: Date },
+  { isOrphaned, tip, now, readNow }: { isOrphaned: Sql; tip: BlockId; now: Date; readNow: ReadNow },
 ): Promise<{ reorgId: number; marked: Marked[] }> {
   const reorgId = await insertReorg(tx, tip.number, now);
-  const marked = await markOrphaned(tx, { reorgId, isOrphaned, readNow: () => now });
+  const marked = await markOrphaned(tx, { reorgId, isOrphaned, readNow });
   // A removal notice names the block with which its transfer was sent.
   const numbers = [...new Set(marked.map(({ blockNumber }) => blockNumber))];
   await tx.query(sql`
@@ -75,7 +78,9 @@ export async function orphanStrays(
   const found = await tx.query(
     sql`select n.id from notification_status n where ${isOrphaned} order by n.id limit 1`,
   );
-  return found.length === 0 ? [] : [(await orphanNotifications(tx, { isOrphaned, tip, now })).reorgId];
+  return found.length === 0
+    ? []
+    : [(await orphanNotifications(tx, { isOrphaned, tip, now, readNow: () => now })).reorgId];
 }
 
 async function insertReorg(tx: Tx, ancestorNumber: number, now: Date): Promise<number> {
@@ -90,10 +95,10 @@ type MarkedRow = { shard_id: number; id: number; block_number: number };
 
 async function markOrphaned(
   tx: Tx,
-  { reorgId, isOrphaned, readNow }: { reorgId: number; isOrphaned: Sql; readNow(): Date },
+  { reorgId, isOrphaned, readNow }: { reorgId: number; isOrphaned: Sql; readNow: ReadNow },
 ): Promise<Marked[]> {
   await lockOrphaned(tx, isOrphaned);
-  const now = readNow();
+  const now = await readNow();
   const rows =
     tx.isDistributed === true
       ? await markInShards(tx, { reorgId, isOrphaned, now })

@@ -66,7 +66,8 @@ export async function writeNotifications(
   const stored = [...made, ...released.counts];
   const ordered = [...left.flat(), ...stored.flatMap((one) => one.ordered ?? [])];
   // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
-  await wakeLanes(tx, lanesToWake(stored), now);
+  // Workers drop what they have read: a transfer that stays has another block now.
+  await wakeLanes(tx, lanesToWake(stored), now, reorgIds.length > 0 ? 'reorg' : 'due');
   await advanceSequences(tx, ordered, now);
   return {
     notificationCount: made.reduce((sum, { count }) => sum + count, 0),

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { toBytes } from '../../../src/core/hex.ts';
 import type { BlockHeader, Transfer } from '../../../src/domain/block.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { freeAbandonedLanes } from '../../../src/store/delivery/lanes.ts';
+import { freeAbandonedLanes, LANE_CHANNEL, REORG_PREFIX } from '../../../src/store/delivery/lanes.ts';
 import { listLog } from '../../../src/store/delivery/log.ts';
 import { updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
@@ -25,6 +25,7 @@ import {
   watchAddress,
 } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
 
 /** The outcome of the first attempt before the reorg. */
 type FirstOutcome = 'never sent' | 'not connected' | 'timed out' | 'acknowledged';
@@ -334,6 +335,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await attemptDue(database(), { now: later(4), succeeds: true }), []);
     const [row] = await listNotifications(database());
     assert.deepEqual([row?.state, row?.revision], ['withdrawn', 1]);
+  });
+
+  test('a transfer that stays makes workers read it again, because its block is another one', async () => {
+    const session = await database().session();
+    const payloads: string[] = [];
+    await session.listen(LANE_CHANNEL, (payload) => payloads.push(payload));
+    await watchAddress(database());
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [paymentOf(1n)]);
+    await mine(database(), headerOf(2, 1, 1), [paymentOf(1n)], { reorg: { ancestorNumber: 1 } });
+    await waitUntil(() => payloads.length === 2, { describe: 'two wake-ups' });
+    assert.deepEqual(payloads, ['1', `${REORG_PREFIX}1`]);
+    await session.close();
   });
 
   /** One transaction with these transfers, acknowledged in block 2, that another block mines with the others. Returns its notifications. */
