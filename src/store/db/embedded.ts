@@ -16,17 +16,20 @@ import type { Sql } from './sql.ts';
 const RESTART_PAUSE_MS = 5_000;
 
 /**
+ * `requireUsable` is called once no other process can open the folder any more, and what it throws ends the opening.
  * @throws Fault `conflict` if another process has the folder open, `unavailable` if its disk is full, `invalid` if this process
  * can't write there or other users can.
  */
 export async function openEmbedded(
   dataDir: string,
   onWait: (share: Share, waitMs: number) => void,
+  requireUsable = async (): Promise<void> => {},
 ): Promise<SharedDatabase> {
   const folder = path.join(dataDir, 'database');
   await prepareDataFolder(dataDir);
   const unlock = await lockFolder(dataDir);
-  const engines = await closeDataFiles(dataDir)
+  const engines = await requireUsable()
+    .then(() => closeDataFiles(dataDir))
     .then(() => openEngines(folder))
     .catch(async (error: unknown) => {
       await unlock();

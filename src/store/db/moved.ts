@@ -2,7 +2,7 @@
  * Marks an embedded database that has moved to a PostgreSQL server, so that it isn't used again by mistake: it would send the same
  * webhooks a second time.
  */
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Fault } from '../../core/fault.ts';
 import { flush } from '../../core/flush.ts';
@@ -23,10 +23,17 @@ type Move = { at: string; target: string };
  */
 export async function markMoved(dataDir: string, target: Db, now: Date): Promise<void> {
   const text = `${now.toISOString()}\n${await identityOf(target)}\n`;
+  const draft = `${markOf(dataDir)}.${process.pid}`;
   await withFolderFaults(dataDir, async () => {
-    await writeFile(markOf(dataDir), text, { mode: 0o600, flush: true });
-    // The name of the file is in the folder, and must survive a loss of power too.
-    await flush(dataDir);
+    try {
+      // Completely or not at all, because a disk may be full, and an empty mark would name no database to start on.
+      await writeFile(draft, text, { mode: 0o600, flush: true });
+      await rename(draft, markOf(dataDir));
+      // The name of the file is in the folder, and must survive a loss of power too.
+      await flush(dataDir);
+    } finally {
+      await rm(draft, { force: true });
+    }
   });
 }
 

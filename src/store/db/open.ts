@@ -36,8 +36,10 @@ export async function openDatabase(options: DatabaseOptions): Promise<SharedData
   const { silentMsMax = SILENT_MS_MAX, sessionUrl = '', connectionsMax = COMMAND_CONNECTIONS.api } = options;
   if (url === '') {
     const { openEmbedded } = await import('./embedded.ts');
-    if (options.evenIfMoved !== true) await requireNotMoved(dataDir);
-    return openEmbedded(dataDir, onWait);
+    if (options.evenIfMoved === true) return openEmbedded(dataDir, onWait);
+    await requireNotMoved(dataDir);
+    // Once more under the lock, because a move may end in between.
+    return openEmbedded(dataDir, onWait, () => requireNotMoved(dataDir));
   }
   const { openPostgres } = await import('./postgres.ts');
   return openPostgres(url, { sessionUrl, connections, connectionsMax, onWait, silentMsMax });

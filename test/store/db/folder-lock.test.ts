@@ -7,6 +7,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Fault } from '../../../src/core/fault.ts';
+import { openEmbedded } from '../../../src/store/db/embedded.ts';
 import { lockFolder } from '../../../src/store/db/folder-lock.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 
@@ -49,6 +50,20 @@ async function startLocker({
     },
   };
 }
+
+test('a database that has moved by the time its folder is locked is not opened, and the folder is free again', async () => {
+  const refusal = new Fault('conflict', 'moved');
+  await assert.rejects(
+    openEmbedded(
+      folder,
+      () => {},
+      () => Promise.reject(refusal),
+    ),
+    refusal,
+  );
+  assert.deepEqual(await readdir(folder), []);
+  await (await lockFolder(folder))();
+});
 
 test('a locked folder refuses a second lock and names the owner, until the lock is released', async () => {
   const unlock = await lockFolder(folder);

@@ -11,6 +11,7 @@ import { Fault } from '../../../src/core/fault.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { migrate } from '../../../src/store/db/migrate.ts';
+import { markMoved, readMove } from '../../../src/store/db/moved.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { chain, chainbell } from '../../cli/chainbell.ts';
@@ -200,6 +201,25 @@ test(
     await database.close();
     place.free();
     await (await open(place.folder)).close();
+  },
+);
+
+test(
+  'a move that the full disk keeps from being noted leaves no empty mark, and an earlier mark as it was',
+  needsMount,
+  async () => {
+    await using server = await createTestDatabase('postgres');
+    const target = await server.open();
+    using place = mounted();
+    place.fill({ freeBytes: 0 });
+    await assert.rejects(markMoved(place.folder, target, new Date()), isFull);
+    assert.equal(await readMove(place.folder), undefined);
+    place.free();
+    await markMoved(place.folder, target, new Date());
+    const marked = await readMove(place.folder);
+    place.fill({ freeBytes: 0 });
+    await assert.rejects(markMoved(place.folder, target, new Date()), isFull);
+    assert.deepEqual(await readMove(place.folder), marked);
   },
 );
 
