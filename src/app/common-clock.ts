@@ -77,8 +77,8 @@ export async function openCommonClock({
   // Read the stored steps before measuring, so that this process still follows a step that happens in between.
   let comparedMs = source.steadyMs();
   let state: ClockState = await readClockState(database);
-  let { offsetMs, errorMs: offsetErrorMs } = await measureForStart(source, database);
-  const slew = createSlew();
+  let { offsetMs, errorMs: startErrorMs } = await measureForStart(source, database);
+  const differences = createDifferences(startErrorMs);
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
     steadyMs: source.steadyMs,
@@ -104,7 +104,7 @@ export async function openCommonClock({
         newMs = measured.offsetMs;
         const movedMs = newMs - offsetMs;
         // The first measurement was wrong, or the clock has been set back.
-        if (!isStep(movedMs, measured.errorMs + offsetErrorMs)) return undefined;
+        if (!differences.isStep(movedMs, measured.errorMs)) return undefined;
         return { movedMs, now: () => new Date(source.steadyMs() + newMs) };
       },
     });
@@ -125,13 +125,10 @@ export async function openCommonClock({
     adopt(stored, offsetMs + movedBefore(stored, before, { offsetMs: newMs, steadyMs: source.steadyMs() }));
     comparedMs = presentMs;
     const leftMs = newMs - offsetMs;
-    const isSlewed = slew.compare(leftMs, errorMs, presentMs - lastMs);
-    const wasInexact = errorMs < offsetErrorMs && Math.abs(leftMs) <= errorMs + offsetErrorMs;
-    if (isStep(leftMs, errorMs + offsetErrorMs)) await follow();
-    else if (isSlewed || wasInexact) offsetMs = newMs;
-    else offsetMs += Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
-    offsetErrorMs = Math.min(errorMs, offsetErrorMs);
-    slew.note(newMs - offsetMs, errorMs);
+    const correctionMs = differences.correct(leftMs, errorMs, presentMs - lastMs);
+    if (differences.isStep(leftMs, errorMs)) await follow();
+    else offsetMs += correctionMs;
+    differences.note(newMs - offsetMs, errorMs);
     await schedule.repair();
     return 'idle';
   };
@@ -141,27 +138,32 @@ export async function openCommonClock({
     return pausing === undefined || pausing.pruneFrom <= clock.now() ? undefined : pausing;
   }
 
-  return {
-    clock,
-    step,
-    mayPrune: () => recentStep() === undefined,
-    recentStep,
-  };
+  return { ...{ clock, step, recentStep }, mayPrune: () => recentStep() === undefined };
 }
 
-/** Tells a difference that has grown by a little at each comparison from one that came at once, which is a step, however small. */
-function createSlew() {
+/**
+ * Differences between the shared clock and this process's time. Tells one that has grown by a little at each comparison from one that came
+ * at once, which is a step, however small. `ownErrorMs`: how wrong the time of this process may be.
+ */
+function createDifferences(ownErrorMs: number) {
   let [before, isSudden] = [{ leftMs: 0, errorMs: 0 }, false];
+  const isStep = (ms: number, errorMs: number): boolean =>
+    Math.abs(ms) > Math.max(errorMs + ownErrorMs, STEP_MS_MIN);
   return {
-    compare(leftMs: number, errorMs: number, betweenMs: number): boolean {
+    isStep,
+    /** How much of a difference that is no step to correct now. `betweenMs`: since the comparison before. */
+    correct(leftMs: number, errorMs: number, betweenMs: number): number {
       const slewedMs = SLEW.shareMax * Math.min(betweenMs, SLEW.betweenMsMax);
       isSudden ||= Math.abs(leftMs - before.leftMs) > slewedMs + errorMs + before.errorMs;
-      return !isSudden && Math.abs(leftMs) > SLEW.msMin + errorMs;
+      const isSlewed = !isSudden && Math.abs(leftMs) > SLEW.msMin + errorMs;
+      const wasInexact = errorMs < ownErrorMs && Math.abs(leftMs) <= errorMs + ownErrorMs;
+      return isSlewed || wasInexact ? leftMs : Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
     },
     /** The difference that remains after the comparison, and how wrong it may be. */
     note(leftMs: number, errorMs: number): void {
       before = { leftMs, errorMs };
       isSudden &&= Math.abs(leftMs) > SLEW.msMin;
+      ownErrorMs = Math.min(errorMs, ownErrorMs);
     },
   };
 }
@@ -234,8 +236,6 @@ function movedBefore(
 /** When the last step was, by a clock that no step has set. */
 const unsteppedMs = ({ last, stepsMs }: ClockState): number =>
   last === undefined ? Number.NEGATIVE_INFINITY : last.at.getTime() - stepsMs;
-
-const isStep = (ms: number, errorMs: number): boolean => Math.abs(ms) > Math.max(errorMs, STEP_MS_MIN);
 
 /** The most exact of a few measurements. */
 async function measureForStart(source: TimeSource, db: Db): Promise<{ offsetMs: number; errorMs: number }> {
