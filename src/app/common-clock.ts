@@ -96,7 +96,7 @@ export async function openCommonClock({
 
   /** Called on the first process that sees a step. Measures once more under the lock. */
   async function follow(): Promise<void> {
-    let newMs = offsetMs;
+    let [newMs, errorMs] = [offsetMs, 0];
     const followed = await followStep(database, {
       ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, ...PRUNE_PAUSE },
       async measure(tx) {
@@ -105,6 +105,7 @@ export async function openCommonClock({
         const movedMs = newMs - offsetMs;
         // The first measurement was wrong, or the clock has been set back.
         if (!differences.isStep(movedMs, measured.errorMs)) return undefined;
+        errorMs = measured.errorMs;
         return { movedMs, now: () => new Date(source.steadyMs() + newMs) };
       },
     });
@@ -114,6 +115,7 @@ export async function openCommonClock({
     const meaning = `the common clock was set; retries keep their intervals${isPausing ? ', and nothing is pruned for up to a day' : ''}`;
     log.warn({ jumpedMs, meaning }, 'clock.jumped');
     adopt(followed, newMs);
+    differences.adopted(errorMs);
   }
 
   const step: Step = async () => {
@@ -125,9 +127,8 @@ export async function openCommonClock({
     adopt(stored, offsetMs + movedBefore(stored, before, { offsetMs: newMs, steadyMs: source.steadyMs() }));
     comparedMs = presentMs;
     const leftMs = newMs - offsetMs;
-    const correctionMs = differences.correct(leftMs, errorMs, presentMs - lastMs);
     if (differences.isStep(leftMs, errorMs)) await follow();
-    else offsetMs += correctionMs;
+    else offsetMs += differences.correct(leftMs, errorMs, presentMs - lastMs);
     differences.note(newMs - offsetMs, errorMs);
     await schedule.repair();
     return 'idle';
@@ -149,6 +150,10 @@ function createDifferences(ownErrorMs: number) {
   let [before, isSudden] = [{ leftMs: 0, errorMs: 0 }, false];
   const isStep = (ms: number, errorMs: number): boolean =>
     Math.abs(ms) > Math.max(errorMs + ownErrorMs, STEP_MS_MIN);
+  /** The time of this process is now that of a reading which may be wrong by `errorMs`. */
+  function adopted(errorMs: number): void {
+    [ownErrorMs, isSudden] = [errorMs, false];
+  }
   return {
     isStep,
     /** How much of a difference that is no step to correct now. `betweenMs`: since the comparison before. */
@@ -157,13 +162,15 @@ function createDifferences(ownErrorMs: number) {
       isSudden ||= Math.abs(leftMs - before.leftMs) > slewedMs + errorMs + before.errorMs;
       const isSlewed = !isSudden && Math.abs(leftMs) > SLEW.msMin + errorMs;
       const wasInexact = errorMs < ownErrorMs && Math.abs(leftMs) <= errorMs + ownErrorMs;
-      return isSlewed || wasInexact ? leftMs : Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
+      if (!isSlewed && !wasInexact) return Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
+      adopted(errorMs);
+      return leftMs;
     },
+    adopted,
     /** The difference that remains after the comparison, and how wrong it may be. */
     note(leftMs: number, errorMs: number): void {
       before = { leftMs, errorMs };
       isSudden &&= Math.abs(leftMs) > SLEW.msMin;
-      ownErrorMs = Math.min(errorMs, ownErrorMs);
     },
   };
 }
@@ -219,6 +226,8 @@ function movedBefore(
   const movedMs = present.offsetMs - before.offsetMs;
   if (last === undefined || followedMs === 0 || Math.abs(movedMs - followedMs) <= STEP_MS_MIN)
     return followedMs;
+  // A short pause of another machine, which it mistook for a step. If this process followed that back, both would go on for ever.
+  if (Math.abs(movedMs) <= STEP_MS_MIN && Math.abs(followedMs) <= CLOCK_MS + STEP_MS_MIN) return movedMs;
   // The other process followed the step between the two comparisons, when its clock read `last.at`.
   const latestMs = last.at.getTime() - before.comparedMs - before.offsetMs;
   const earliestMs = last.at.getTime() - present.steadyMs - before.offsetMs;

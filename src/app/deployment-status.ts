@@ -114,7 +114,7 @@ async function readDeployment(
     await Promise.all([
       parts.read(missed),
       parts.read(present.then(hasWaiting)),
-      parts.read(countFailures(database)),
+      parts.read(countFailures(database, now)),
       parts.read(
         present.then((shards) => findLateWatchers(shards, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX })),
       ),

@@ -293,8 +293,11 @@ onPostgres(({ database }) => {
       },
     });
     const isWaiting = async () =>
-      (await database().query(sql`select from pg_locks where locktype = 'advisory' and not granted`)).length >
-      0;
+      (
+        await database().query(sql`
+          select from pg_locks where locktype = 'advisory' and not granted
+            and database = (select oid from pg_database where datname = current_database())`)
+      ).length > 0;
     await waitUntil(isWaiting, { describe: 'the repair to wait for the commit' });
     isFree = true;
     free.resolve();

@@ -326,6 +326,23 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.equal(first.mayPrune(), true);
   });
 
+  test('a short pause of one machine, which it mistakes for a step, is not followed to and fro by two', async () => {
+    const { story, first } = await startStory();
+    const second = await story.start();
+    const steps = new Set<number | undefined>();
+    first.pause(800);
+    for (let seconds = 0; seconds < 10; seconds += 1) {
+      for (const one of [first, second]) {
+        await one.follow();
+        story.advance(SECOND_MS / 2);
+      }
+      steps.add((await readSchedule(story)).stepsMs);
+    }
+    assert.deepEqual([...steps], [800]);
+    for (const { clock } of [first, second])
+      assert.ok(Math.abs(clock.now().getTime() - story.wall().getTime()) < 10);
+  });
+
   for (const slewMs of [83, -83])
     test(`a clock that is slewed by ${slewMs} ms each second is no step: no retry moves, and the process follows it`, async () => {
       const { story, first } = await startStory();

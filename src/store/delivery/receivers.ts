@@ -163,7 +163,7 @@ export type FailureCounts = {
  * How many receivers are failing, without those of suspended watchers. A receiver that has recovered counts until
  * `createReceiverRepair` removes it.
  */
-export async function countFailures(db: Db): Promise<FailureCounts> {
+export async function countFailures(db: Db, now: Date): Promise<FailureCounts> {
   const [row] = await db.query<{
     receivers: number;
     watchers: number;
@@ -176,7 +176,10 @@ export async function countFailures(db: Db): Promise<FailureCounts> {
     )
     select count(distinct (f.watcher_id, f.origin)) as receivers, count(distinct f.watcher_id) as watchers, min(since) as oldest_since,
       (select at from success) as last_success_at,
-      count(distinct f.watcher_id) filter (where since > coalesce((select at from success), '-infinity')) as watchers_since
+      count(distinct f.watcher_id) filter (
+        -- In the future, it is from before the clock was set back.
+        where since > coalesce((select at from success), '-infinity') and since <= ${now}
+      ) as watchers_since
     from receiver_failure f join watcher w on w.id = f.watcher_id
     where w.suspended_at is null`);
   return {

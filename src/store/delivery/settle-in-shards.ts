@@ -8,6 +8,7 @@ import { frequent, raw, type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { recordFailures } from './receivers.ts';
 import {
+  AHEAD_MS,
   attemptColumns,
   endSucceeded,
   FAILURES_MAX,
@@ -267,7 +268,8 @@ async function noteUpdated(
     nextRetryAt === null ? settlement.settledAt.getTime() : [],
   );
   const newest = Math.max(...times);
-  if (newest - (notedAt?.getTime() ?? Number.NEGATIVE_INFINITY) > SUCCESS_STEP_MS)
+  const sinceMs = newest - (notedAt?.getTime() ?? Number.NEGATIVE_INFINITY);
+  if (sinceMs > SUCCESS_STEP_MS || (times.length > 0 && sinceMs < -AHEAD_MS))
     await tx.query(noteSuccess(sql`(select ${new Date(newest)}::timestamptz as at)`));
   const failed = updated.filter(({ nextRetryAt }) => nextRetryAt !== null);
   if (failed.length > 0)

@@ -93,6 +93,9 @@ export function validOf(settlements: readonly Settlement[]): Sql {
 /** `last_success` is at most this old, so that not every statement writes it. */
 export const SUCCESS_STEP_MS = 1_000;
 const SUCCESS_STEP = sql`interval '1 second'`;
+/** It is further ahead of a success only if the clock was set back. The processes differ by less. */
+export const AHEAD_MS = 60_000;
+const AHEAD = sql`interval '1 minute'`;
 
 // A row whose watched address moved during an attempt can have two outcomes. The 2xx counts, in either order.
 export const outcomesOf = (valid: Sql): Sql => sql`(
@@ -136,7 +139,8 @@ export const noteSuccess = (latest: Sql): Sql => sql`
       update last_success set at = latest.at from ${latest} as latest
       where last_success.only_row in (
         select only_row from last_success l
-        where l.at is null or l.at < (select at from ${latest} as newest) - ${SUCCESS_STEP} for update skip locked)
+        where l.at is null or l.at < (select at from ${latest} as newest) - ${SUCCESS_STEP}
+          or l.at > (select at from ${latest} as newest) + ${AHEAD} for update skip locked)
         and latest.at is not null`;
 
 /**

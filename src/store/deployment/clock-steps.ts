@@ -78,9 +78,7 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     const rowsMax = seen.rowsMax ?? MOVED_ROWS_MAX;
     const moved = sql`due_at = ${timeSum(sql`due_at`, step)}, next_retry_at = ${timeSum(sql`next_retry_at`, step)}`;
     await updateInParts(tx, { table: 'queue', set: moved, key: sql`id`, rowsMax });
-    await moveTerms(tx, stepMs);
-    // After a step back, no success would be noted for as long as that, and an outage not be seen.
-    await tx.query(sql`update last_success set at = ${now()} where at > ${now()}`);
+    await moveTerms(tx, stepMs, now());
     const created = sql`created_at = ${timeSum(sql`created_at`, step)}`;
     await updateInParts(tx, { table: 'idempotent_answer', set: created, key: sql`hashtext(key)`, rowsMax });
     // Renew all leases. A process may take lanes only after it has seen that their owner is gone.
@@ -122,14 +120,16 @@ function pauseAfter(
 
 /**
  * Moves rows that are valid for a period after they were written. Otherwise a step forward would end key overlaps early and
- * repeat work for a repeated request, and a step back would prolong both. A revocation counts at any time, so it only moves back, for people
- * who read it. The backfill of a pair goes on to 24 hours before the new time. One that is complete stays as it was, because it says which blocks were read.
+ * repeat work for a repeated request, and a step back would prolong both. A revocation counts at any time, but isn't left in the future, where
+ * it would be read as an overlap. The backfill of a pair goes on to 24 hours before the new time. One that is complete stays as it was, because it says which blocks were read.
  */
-async function moveTerms(tx: Tx, stepMs: number): Promise<void> {
+async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
   await tx.query(sql`
     update api_key set revoked_at = revoked_at + ${stepMs}::bigint * interval '1 ms',
       expires_at = expires_at + ${stepMs}::bigint * interval '1 ms'
-    where revoked_at = expires_at or ${stepMs}::bigint < 0`);
+    where revoked_at = expires_at`);
+  await tx.query(sql`
+    update api_key set revoked_at = ${now} where revoked_at > ${now} and revoked_at is distinct from expires_at`);
   await tx.query(sql`
     update signing_secret set ends_at = ends_at + ${stepMs}::bigint * interval '1 ms' where ends_at is not null`);
   await tx.query(sql`

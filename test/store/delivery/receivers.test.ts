@@ -63,7 +63,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
         },
       },
     ]);
-    const { receivers, watchers, oldestSince } = await countFailures(database());
+    const { receivers, watchers, oldestSince } = await countFailures(database(), later(86_400_000));
     assert.deepEqual([receivers, watchers, oldestSince], [1, 1, noon]);
   });
 
@@ -73,7 +73,10 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     await pay(1, 1, 2);
     await attemptDue(database(), { now: noon, succeeds: false });
     const counts = async () => {
-      const { receivers, watchers, watchersSinceSuccess } = await countFailures(database());
+      const { receivers, watchers, watchersSinceSuccess } = await countFailures(
+        database(),
+        later(86_400_000),
+      );
       return { receivers, watchers, watchersSinceSuccess };
     };
     await suspendWatcher(database(), 1, noon);
@@ -100,11 +103,11 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     await attemptDue(database(), { now: later(1), succeeds: true });
     await repair();
     assert.equal((await list())[0]?.failure?.attempts, 1);
-    assert.equal((await countFailures(database())).receivers, 1);
+    assert.equal((await countFailures(database(), later(86_400_000))).receivers, 1);
     await attemptDue(database(), { now: later(61_000), succeeds: true });
     assert.deepEqual(await list(), [], 'before the repair step ran');
     await repair();
-    assert.equal((await countFailures(database())).receivers, 0);
+    assert.equal((await countFailures(database(), later(86_400_000))).receivers, 0);
     assert.deepEqual(
       (await list({ failing: false })).map(({ failure }) => failure),
       [undefined],
@@ -115,7 +118,11 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.deepEqual((await list())[0]?.failure?.since, later(70_000), 'a new failure starts over');
     await deleteWatchedAddress(database(), record.watcherId, record.id, { now: noon });
     await repair();
-    assert.equal((await countFailures(database())).receivers, 0, 'cancelled notifications wait for no retry');
+    assert.equal(
+      (await countFailures(database(), later(86_400_000))).receivers,
+      0,
+      'cancelled notifications wait for no retry',
+    );
   });
 
   test('a failure that is settled while its receiver is being removed as recovered is kept', async () => {
@@ -155,7 +162,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     const [first] = await list({ limit: 1 });
     assert.ok(first !== undefined);
     assert.deepEqual(hostsOf(await list({ after: first })), ['two', 'one']);
-    const { receivers, watchers } = await countFailures(database());
+    const { receivers, watchers } = await countFailures(database(), later(86_400_000));
     assert.deepEqual([receivers, watchers], [3, 2]);
   });
 
@@ -167,8 +174,23 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     await attemptDue(database(), { now: later(1_000), succeeds: true });
     await pay(3, 2, 3);
     await attemptDue(database(), { now: later(2_000), succeeds: false });
-    const { lastSuccessAt, watchersSinceSuccess, watchers } = await countFailures(database());
+    const { lastSuccessAt, watchersSinceSuccess, watchers } = await countFailures(
+      database(),
+      later(86_400_000),
+    );
     assert.deepEqual([lastSuccessAt, watchers, watchersSinceSuccess], [later(1_000), 3, 2]);
+  });
+
+  test('after the clock was set back, successes are noted again at once, and older failures are not taken for an outage', async () => {
+    for (const index of [1, 2, 3]) await watch(`watcher ${index}`, 'one', index);
+    await pay(1, 1);
+    await attemptDue(database(), { now: later(600_000), succeeds: true });
+    await pay(2, 2);
+    await attemptDue(database(), { now: later(599_000), succeeds: false });
+    await pay(3, 3);
+    await attemptDue(database(), { now: later(1_000), succeeds: true });
+    const { lastSuccessAt, watchers, watchersSinceSuccess } = await countFailures(database(), later(2_000));
+    assert.deepEqual([lastSuccessAt, watchers, watchersSinceSuccess], [later(1_000), 1, 0]);
   });
 
   test('a watcher is late when one of its notifications has been due for longer than the given time', async () => {
@@ -225,7 +247,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     const { db, plans } = withPlans(database());
     const [receiver] = await listReceivers(db, { failing: true, limit: 100 });
     assert.equal(receiver?.failure?.pending, 1_001);
-    await countFailures(db);
+    await countFailures(db, later(86_400_000));
     await hasWaiting(db);
     await findLateWatchers(db, later(86_400_000), { lateMs: 60_000, limit: 100 });
     assert.equal(plans.length, 4);
