@@ -2,6 +2,7 @@
  * Decides how many nodes must agree. With a majority of honest nodes, no false block is accepted (docs/explanation/quorum.md).
  */
 import type { Clock } from '../core/clock.ts';
+import { createSilences } from './silence.ts';
 
 /** `auto`, or the number from chain.quorum. */
 export type QuorumSetting = 'auto' | number;
@@ -39,11 +40,6 @@ export type QuorumStatus = {
   silent: { name: string; since: Date } | undefined;
 };
 
-/** With two nodes both must agree, so one that is down would stop everything. After this time the other one is followed alone. */
-export const SILENCE_MS = 30_000;
-/** A silent node must also have missed this many rounds, because a paused process asks no node. */
-export const SILENT_ROUNDS_MIN = 3;
-
 /** Half of the nodes, rounded up, and at least two. If fewer than half of all nodes lie, one of these is honest. */
 export function quorumOf(nodeCount: number, setting: QuorumSetting): number {
   if (setting !== 'auto') return Math.min(setting, Math.max(1, nodeCount));
@@ -60,29 +56,22 @@ export function createQuorum<Voter>(
 ): Quorum<Voter> {
   const quorum = quorumOf(voters.length, setting);
   const mayFollowOne = voters.length === 2 && setting === 'auto';
-  const misses = new Map<Voter, { sinceMs: number; rounds: number }>();
+  const silences = createSilences<Voter>(clock);
 
   function silent() {
-    const now = clock.now().getTime();
-    const away = [...misses].filter(
-      ([, { sinceMs, rounds }]) => now - sinceMs >= SILENCE_MS && rounds >= SILENT_ROUNDS_MIN,
-    );
-    const [first] = away;
-    if (!mayFollowOne || first === undefined || away.length > 1) return undefined;
-    const [voter, { sinceMs }] = first;
-    return { voter, since: new Date(sinceMs) };
+    const away = voters.flatMap((voter) => {
+      const since = silences.since(voter);
+      return since === undefined ? [] : { voter, since };
+    });
+    return mayFollowOne && away.length === 1 ? away[0] : undefined;
   }
 
   return {
     nodeCount: voters.length,
     isFixed: setting !== 'auto',
     needed: () => (silent() === undefined ? quorum : 1),
-    noteAnswer: (voter) => void misses.delete(voter),
-    noteMiss(voter) {
-      const known = misses.get(voter);
-      const sinceMs = known?.sinceMs ?? clock.now().getTime();
-      misses.set(voter, { sinceMs, rounds: (known?.rounds ?? 0) + 1 });
-    },
+    noteAnswer: silences.end,
+    noteMiss: silences.noteMiss,
     silent,
   };
 }

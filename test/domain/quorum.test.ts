@@ -8,7 +8,8 @@ import { headerHash } from '../../src/chain/proof/roots.ts';
 import type { Verifier } from '../../src/chain/proof/verifier.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
-import { createQuorum, SILENCE_MS, SILENT_ROUNDS_MIN } from '../../src/domain/quorum.ts';
+import { createQuorum } from '../../src/domain/quorum.ts';
+import { GAP_MS_MAX, SILENCE_MS } from '../../src/domain/silence.ts';
 import { createReadAhead } from '../../src/ingest/read-ahead.ts';
 import { extractNothing } from '../../src/ingest/read-block.ts';
 import { createTestClock } from '../kit/clock.ts';
@@ -339,26 +340,35 @@ test('with two nodes, one is followed alone after the other has been silent for 
     createQuorum(['a', 'b'], 2, clock),
     createQuorum(['a', 'b', 'c'], 'auto', clock),
   ];
-  const miss = (rounds: number) => {
-    for (let round = 0; round < rounds; round += 1)
-      for (const quorum of [auto, strict, three]) quorum.noteMiss('b');
+  const miss = (voter: string) => {
+    for (const quorum of [auto, strict, three]) quorum.noteMiss(voter);
   };
-  miss(SILENT_ROUNDS_MIN);
-  clock.advance(SILENCE_MS - 1);
-  assert.equal(auto.needed(), 2);
+  const since = clock.now();
+  for (const waitMs of [0, GAP_MS_MAX, SILENCE_MS - GAP_MS_MAX - 1]) {
+    clock.advance(waitMs);
+    miss('b');
+    assert.equal(auto.needed(), 2);
+  }
   clock.advance(1);
+  miss('b');
   assert.deepEqual([auto.needed(), strict.needed(), three.needed()], [1, 2, 2]);
-  assert.equal(auto.silent()?.voter, 'b');
+  assert.deepEqual(auto.silent(), { voter: 'b', since });
   auto.noteAnswer('b');
   assert.deepEqual([auto.needed(), auto.silent()], [2, undefined]);
-  // A process that is paused for an hour asks no node during that time.
-  auto.noteMiss('b');
-  clock.advance(3_600_000);
-  assert.equal(auto.needed(), 2);
-  miss(SILENT_ROUNDS_MIN);
-  for (let round = 0; round < SILENT_ROUNDS_MIN; round += 1) auto.noteMiss('a');
-  clock.advance(SILENCE_MS);
+  for (const waitMs of [0, GAP_MS_MAX, GAP_MS_MAX]) {
+    clock.advance(waitMs);
+    for (const voter of ['a', 'b']) miss(voter);
+  }
   assert.equal(auto.needed(), 2, 'if both are silent, neither can be followed');
+});
+
+test('a process that is paused asks no node, so a pause between misses is no silence', () => {
+  const clock = createTestClock();
+  const quorum = createQuorum(['a', 'b'], 'auto', clock);
+  for (let round = 1; round <= 5; round += 1) quorum.noteMiss('b');
+  clock.advance(3_600_000);
+  quorum.noteMiss('b');
+  assert.equal(quorum.needed(), 2);
 });
 
 test('with two nodes, a silent one stops the follower for 30 s, and then the other one is followed alone', () =>
@@ -367,9 +377,10 @@ test('with two nodes, a silent one stops the follower for 30 s, and then the oth
     async ({ scripted, nodes, clock }) => {
       await nodes.head(signal);
       nodeAt(scripted, 1).setHttp('reset');
-      await assert.rejects(nodes.head(signal), { code: 'inconsistent', message: /no 2 of 2 nodes/ });
-      for (let round = 1; round < SILENT_ROUNDS_MIN; round += 1) await assert.rejects(nodes.head(signal));
-      clock.advance(SILENCE_MS);
+      for (let misses = 1; misses < 3; misses += 1) {
+        await assert.rejects(nodes.head(signal), { code: 'inconsistent', message: /no 2 of 2 nodes/ });
+        clock.advance(GAP_MS_MAX);
+      }
       assert.equal((await nodes.head(signal)).number, 9);
       assert.equal(nodes.quorum().silent?.name, new URL(nodeAt(scripted, 1).url).origin);
       assert.equal(nodes.quorum().stalled, undefined);

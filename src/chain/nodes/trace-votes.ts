@@ -6,6 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { Quorum } from '../../domain/quorum.ts';
+import { createSilences } from '../../domain/silence.ts';
 import { quantityOf, traceCall } from '../blocks/bundle.ts';
 import { type ListedBlock, readDigest } from '../blocks/internal-transfers.ts';
 import { DisputeFault } from '../proof/false-answer.ts';
@@ -52,11 +53,6 @@ type TraceVotesOptions = {
   outvoted: OutvotedAnswers;
 };
 
-/**
- * If one of two tracing nodes has been silent for this long, Chainbell follows the other one. With three or more
- * tracing nodes it never follows one alone.
- */
-const SILENCE_MS = 30_000;
 /** Pauses before a node that is a moment behind the others is asked again. */
 const BEHIND_MS = [25, 50, 100, 200];
 
@@ -65,7 +61,7 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
   const tracers = () => nodes.filter(canTrace);
   const inOrder = () => byTraceReadiness(tracers(), nowMs());
   const ask = createAsk(clock);
-  const silences = createSilences({ quorum, clock, tracers });
+  const silences = createTraceSilences({ quorum, clock, tracers });
   /** Smaller than the quorum if fewer nodes can trace. */
   const needed = () => Math.min(quorum.needed(), tracers().length);
 
@@ -117,22 +113,19 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
   };
 }
 
-/** Which of two tracing nodes gives no traces, and since when. */
-function createSilences({
+/** Which of two tracing nodes gives no traces. With three or more tracing nodes, Chainbell never follows one alone. */
+function createTraceSilences({
   quorum,
   clock,
   tracers,
 }: Pick<TraceVotesOptions, 'quorum' | 'clock'> & { tracers: TraceVotes['tracers'] }) {
-  const sinceMs = new Map<Node, number>();
+  const silences = createSilences<Node>(clock);
   /** Silent nodes with a trace under way that outlasts its poll. */
   const outlasting = new Set<Node>();
-  const nowMs = () => clock.now().getTime();
 
   /** Whether the other node may be followed alone. Never if `chain.quorum` is set. */
   const isSilent = (node: Node) =>
-    !quorum.isFixed &&
-    tracers().length === 2 &&
-    nowMs() - (sinceMs.get(node) ?? Number.POSITIVE_INFINITY) >= SILENCE_MS;
+    !quorum.isFixed && tracers().length === 2 && silences.since(node) !== undefined;
 
   return {
     isSilent,
@@ -145,7 +138,7 @@ function createSilences({
       if (outlasts) outlasting.add(node);
       try {
         const answer = await trace(outlasts ? never : abort);
-        sinceMs.delete(node);
+        silences.end(node);
         return answer;
       } finally {
         if (outlasts) outlasting.delete(node);
@@ -153,13 +146,13 @@ function createSilences({
     },
     /** Whether the only vote suffices, because the other node is silent. Notes which nodes voted. */
     isOtherGone({ agreed, votes }: Poll<Node, undefined>): boolean {
-      if (tracers().length !== 2) sinceMs.clear();
-      for (const { voter } of votes) sinceMs.delete(voter);
-      // With an agreement, the other node may not have been asked.
-      if (agreed !== undefined || tracers().length !== 2) return false;
+      for (const { voter } of votes) silences.end(voter);
+      if (tracers().length !== 2) silences.clear();
+      // With an agreement, the other node may not have been asked. Without any vote, Chainbell itself may be cut off.
+      if (agreed !== undefined || tracers().length !== 2 || votes.length !== 1) return false;
       const others = tracers().filter((node) => votes.every(({ voter }) => voter !== node));
-      for (const node of others) sinceMs.set(node, sinceMs.get(node) ?? nowMs());
-      return votes.length === 1 && others.every(isSilent);
+      for (const node of others) silences.noteMiss(node);
+      return others.every(isSilent);
     },
   };
 }

@@ -3,7 +3,6 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ListedBlock } from '../../../src/chain/blocks/internal-transfers.ts';
 import { createGasCheck } from '../../../src/chain/blocks/traced-gas.ts';
 import type { Lie } from '../../../src/chain/proof/false-answer.ts';
 import { parseHeader } from '../../../src/chain/rpc/parse.ts';
@@ -20,25 +19,15 @@ import {
   makeHash,
   makeNodeBlock,
   RpcError,
-  type ScriptedNode,
   traceMethod,
 } from '../../kit/scripted-node.ts';
+import { listed, omitting, TRACE } from '../../kit/tracing-nodes.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const { signal } = new AbortController();
-const TRACE = 'debug_traceBlockByHash';
 const seven = makeHash(0, 7, 0);
 const full = { scrutiny: 'full' } as const;
 
-/** A node whose traces have no calls below the transactions' own. */
-const omitting = (): Methods => ({
-  ...complete(),
-  [TRACE]: ([hash]) => {
-    const traces = blocks.find(({ block }) => block.hash === hash)?.traces;
-    if (!Array.isArray(traces)) throw new RpcError(-32_000, 'block not found');
-    return traces.map((trace) => ({ ...trace, result: { ...trace.result, calls: [] } }));
-  },
-});
 const blind = (): Methods => {
   const { [TRACE]: _trace, ...rest } = complete();
   return rest;
@@ -54,14 +43,6 @@ const ofPolygon = (traceOf: (traces: Json[]) => Json[] = (traces) => traces): Me
   },
   [TRACE]: (params) => traceOf((traceMethod(blocks)(params) as Json[]).slice(0, 1)),
 });
-/** A block as it is after its proof. */
-const listed = (number: number): ListedBlock => {
-  const { block } = makeNodeBlock(number);
-  return {
-    ...parseHeader(block),
-    transactionHashes: [1, 2].map((position) => makeHash(0, number, position)),
-  };
-};
 const transfersOf = (number: number) =>
   listed(number).transactionHashes.map((txHash) => ({
     ...{ txHash, sender: makeAddress(2), receiver: makeAddress(3), amount: 1n },
@@ -396,95 +377,6 @@ test('matched internal transfers of a backfill are confirmed or found to be wron
       false,
     );
   }));
-
-test('after one of two tracing nodes has been silent for 30 s, and not before, the other one is followed', () =>
-  withNodes([complete(), complete()], async (stage) => {
-    await read(stage);
-    const silent = nodeAt(stage.scripted, 1);
-    silent.setHttp({ status: 500, body: '' });
-    await assert.rejects(stage.nodes.bundles([makeHash(0, 8, 0)], signal, full), { code: 'unavailable' });
-    stage.clock.advance(29_000);
-    await assert.rejects(stage.nodes.bundles([makeHash(0, 8, 0)], signal, full), { code: 'unavailable' });
-    stage.clock.advance(2_000);
-    assert.equal((await stage.nodes.bundles([makeHash(0, 8, 0)], signal, full)).length, 1);
-  }));
-
-/** Lets the node receive traces but answer them only once the returned function is called. */
-function holdTraces(node: ScriptedNode): () => void {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const trace = node.methods[TRACE];
-  node.setHttp(async ({ body }) => {
-    await promise;
-    const { id, params } = JSON.parse(body);
-    return { body: JSON.stringify({ jsonrpc: '2.0', id, result: trace?.(params) }) };
-  });
-  return () => {
-    node.setHttp(undefined);
-    resolve();
-  };
-}
-
-/** Lets the second of two tracing nodes be silent until the first one is followed alone. */
-async function silenceSecond({ nodes, scripted, clock }: NodesStage): Promise<void> {
-  await nodes.head(signal);
-  nodeAt(scripted, 1).setHttp({ status: 500, body: '' });
-  await assert.rejects(nodes.areConfirmed(listed(7), [], signal), { code: 'unavailable' });
-  clock.advance(31_000);
-}
-
-test('a silent tracing node has a say again after its first answer, even if this comes too late for its block', () =>
-  withNodes([omitting(), complete()], async (stage) => {
-    await silenceSecond(stage);
-    const { nodes, scripted, clock } = stage;
-    const inFlight = () => nodes.status().map(({ throttle }) => throttle.inFlight);
-    const answerLate = holdTraces(nodeAt(scripted, 1));
-    const alone = nodes.areConfirmed(listed(7), [], signal);
-    await waitUntil(() => clock.waits().includes(100));
-    clock.advance(100);
-    assert.equal(await alone, true);
-    answerLate();
-    await waitUntil(() => inFlight()[1] === 0);
-    const answer = holdTraces(nodeAt(scripted, 1));
-    const before = nodeAt(scripted, 0).exchangeCount();
-    const compared = assert.rejects(nodes.areConfirmed(listed(7), [], signal), { code: 'inconsistent' });
-    await waitUntil(
-      () => nodeAt(scripted, 0).exchangeCount() > before && inFlight()[0] === 0 && inFlight()[1] === 1,
-    );
-    clock.advance(100);
-    answer();
-    await compared;
-  }));
-
-test('while one of two tracing nodes is silent, the other one has its full time', () =>
-  withNodes([omitting(), complete()], async (stage) => {
-    await silenceSecond(stage);
-    const { nodes, scripted, clock } = stage;
-    const first = nodeAt(scripted, 0);
-    const before = first.exchangeCount();
-    const answer = holdTraces(first);
-    const confirming = nodes.areConfirmed(listed(7), [], signal);
-    // An early end is reported below.
-    confirming.catch(() => {});
-    await waitUntil(() => first.exchangeCount() > before);
-    clock.advance(100);
-    answer();
-    assert.equal(await confirming, true);
-  }));
-
-test('if chain.quorum is set, one of two tracing nodes is never enough', () =>
-  withNodes(
-    [complete(), complete()],
-    async (stage) => {
-      await read(stage);
-      nodeAt(stage.scripted, 1).setHttp({ status: 500, body: '' });
-      for (const waitMs of [0, 31_000, 31_000]) {
-        stage.clock.advance(waitMs);
-        const reading = stage.nodes.bundles([makeHash(0, 8, 0)], signal, full);
-        await assert.rejects(reading, { code: 'unavailable' });
-      }
-    },
-    { quorum: 2 },
-  ));
 
 /** Reads block 7 with the scrutiny that the follower asks for while the head is at this height. Nothing is sampled. */
 function createReader({ nodes, clock }: NodesStage) {
