@@ -22,6 +22,8 @@ type Finality = {
   /** Continues with the stored number. */
   resume(finalizedNumber: number): void;
   number(): number;
+  /** The newest block that is final while this is the head, stored or not. */
+  below(head: number): number;
   /**
    * Asks the nodes again if the last answer is older than 10 seconds, and waits for slow ones: without an answer, a reorg can't be followed.
    * @throws Fault of the nodes
@@ -45,6 +47,8 @@ export function createFinality({
 }: FinalityOptions): Finality {
   let [askedMs, refreshedMs] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
   let finalizedNumber = 0;
+  /** What the nodes named last. */
+  let namedNumber = Number.POSITIVE_INFINITY;
   /** Whether a quorum has named a final block since the start. */
   let hasTag = false;
 
@@ -70,7 +74,9 @@ export function createFinality({
     const nowMs = clock.steadyMs();
     if (nowMs - refreshedMs < REFRESH_MS) return;
     askedMs = nowMs;
-    const found = await findFinal(await nodes.finalized(signal, patienceMs), tip, signal);
+    const named = await nodes.finalized(signal, patienceMs);
+    namedNumber = named?.number ?? namedNumber;
+    const found = await findFinal(named, tip, signal);
     // Another process may have found a newer one while this process stood by.
     const stored = (await findChain(database))?.finalizedNumber ?? 0;
     finalizedNumber = Math.max(finalizedNumber, stored, found);
@@ -84,6 +90,7 @@ export function createFinality({
       finalizedNumber = number;
     },
     number: () => finalizedNumber,
+    below: (head) => Math.min(head - finalityDepth, namedNumber),
     refresh: (tip, signal) => refresh(tip, signal, SLOW_NODES_MS),
     async keepUp(tip, signal) {
       if (clock.steadyMs() - askedMs >= REFRESH_MS) await refresh(tip, signal);

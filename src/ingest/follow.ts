@@ -70,9 +70,10 @@ const HEAD_MS_MAX = 1_000;
 // oxlint-disable-next-line max-lines-per-function -- the decisions of one step in one place, so that they read as one story
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics, unhashedProof } = options;
+  const finality = createFinality(options);
   const readAhead = createReadAhead({
     nodes: { bundles: nodes.anchored },
-    ...{ clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS },
+    ...{ clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS, finalBelow: finality.below },
     ...(unhashedProof && {
       scrutinyOf: unhashedProof.fullChecks.scrutinyOf,
       onLie: unhashedProof.fullChecks.lied,
@@ -84,7 +85,6 @@ export function createFollower(options: FollowerOptions): Follower {
   const readHead = cacheHead(nodes, clock);
   const { checkWorkers = createWorkerCheck(options) } = options;
   const compareNodes = createNodeComparison({ database, nodes, clock });
-  const finality = createFinality(options);
   /** Since when the follower has held, by the steady clock. */
   let heldSinceMs: number | undefined;
   let isPinned = false;
@@ -95,6 +95,16 @@ export function createFollower(options: FollowerOptions): Follower {
   let hasWarnedOfTimeline = false;
 
   async function step(signal: AbortSignal): Promise<StepOutcome> {
+    try {
+      return await advance(signal);
+    } catch (error) {
+      // The cause may last for hours, and the chain goes on meanwhile.
+      readAhead.dropUnsettled();
+      throw error;
+    }
+  }
+
+  async function advance(signal: AbortSignal): Promise<StepOutcome> {
     const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
     // Before the nodes are asked, because deferred notifications are written without them.
@@ -106,7 +116,10 @@ export function createFollower(options: FollowerOptions): Follower {
     const head = await readHead(isFarBehind, signal);
     if (isLeader && !leads) await takeOver();
     leads = isLeader;
-    if (!isLeader) return 'idle';
+    if (!isLeader) {
+      readAhead.drop();
+      return 'idle';
+    }
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
     isFarBehind = tip !== undefined && head.number - tip.number > BEHIND_BLOCKS_MIN;

@@ -44,14 +44,14 @@ type CommitTarget = {
 };
 
 /**
- * `lost`: another process committed first. `lied`: a node gave false data. In both cases nothing is stored, and the blocks
- * must be read again.
+ * `lost`: another process committed first. `lied`: a node gave false data. `stale`: the blocks were read long ago. In these cases
+ * nothing is stored, and the blocks must be read again.
  */
 type ProvedCommit = (
   blocks: readonly ReadBlock[],
   target: CommitTarget,
   signal: AbortSignal,
-) => Promise<Exclude<Committed, { outcome: 'unproved' }> | { outcome: 'lied' }>;
+) => Promise<Exclude<Committed, { outcome: 'unproved' }> | { outcome: 'lied' | 'stale' }>;
 
 export function createProvedCommit(options: CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> }): {
   commitProved: ProvedCommit;
@@ -60,6 +60,7 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
   const { database, clock, processors, unhashedProof, readAhead } = options;
   /** Notifications up to `number` are released; this holds as long as `tip` is the tip. */
   let released: { tip: Hash; number: number } | undefined;
+  const staleness = createStaleness(clock);
 
   async function commitUntilProved(
     commit: Omit<BlockCommit, 'blocks' | 'now'>,
@@ -70,6 +71,10 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
     const findUnproved = prover && { findUnproved: prover.findUnproved };
     await prover?.proveActivities(signal);
     for (;;) {
+      if (staleness.refuses(blocks)) {
+        readAhead.drop();
+        return { outcome: 'stale' };
+      }
       const committed = await commitBlocks(database, {
         ...commit,
         ...{ blocks, now: clock.now() },
@@ -127,6 +132,25 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
     forget() {
       released = undefined;
       for (const processor of processors) processor.forget?.();
+    },
+  };
+}
+
+/** Refuses blocks that a reorg may have orphaned since they were read: while the process was suspended, or the commit before took long. */
+function createStaleness(clock: Clock) {
+  /** The first of the blocks that were refused last. */
+  let refusedNumber: number | undefined;
+  return {
+    /**
+     * The newest block counts, because the others are its ancestors. Blocks that are stale again after they were refused come from slow
+     * nodes, and are stored.
+     */
+    refuses(blocks: readonly ReadBlock[]): boolean {
+      const [first, newest] = [blocks[0], blocks.at(-1)];
+      const isStale = newest?.staleMs !== undefined && clock.steadyMs() >= newest.staleMs;
+      const isRefused = isStale && first?.header.number !== refusedNumber;
+      if (isRefused) refusedNumber = first?.header.number;
+      return isRefused;
     },
   };
 }

@@ -22,6 +22,8 @@ type ReadAheadOptions = {
   extract: Extract;
   /** How long a few blocks wait for requests that are under way; 0 by default. */
   patienceMs?: number;
+  /** The newest final block while this is the head. Blocks above it go stale, because a reorg may orphan them. By default, none does. */
+  finalBelow?: (head: number) => number;
   /** How closely to check these blocks. By default, all data that no hash covers is checked later. */
   scrutinyOf?: (blocks: { from: number; to: number; head: number }) => BundleOptions['scrutiny'];
   onLie?: BundleOptions['onLie'];
@@ -36,6 +38,8 @@ export type ReadAhead = {
   next(from: number, head: Head, signal: AbortSignal): Promise<ReadBlock[]>;
   /** Drops all requests and the blocks they brought, because a reorg made them useless. */
   drop(): void;
+  /** Drops those that may be orphaned before they are handed out: all above the final block. */
+  dropUnsettled(): void;
 };
 
 /** Requests under way at once; more would only queue at the node. */
@@ -50,6 +54,8 @@ const REQUEST_MS_TARGET = 500;
 const REQUEST_BYTES_TARGET = 768 * 1024;
 /** Two calls for each block, and one JSON-RPC batch for all. */
 const REQUEST_BLOCKS_MAX = 30;
+/** So long after they were requested, blocks above the final one must be read again. */
+const FRESH_MS_MAX = 30_000;
 /** Requests that are under way or wait to be committed. Bounds memory where the database is slower than the node. */
 const AHEAD_MAX = 10;
 /** JSON of the blocks that wait to be committed: one block may be many times REQUEST_BYTES_TARGET. */
@@ -62,6 +68,7 @@ type Read = { blocks: ReadBlock[]; bytes: number };
 type Request = {
   from: number;
   to: number;
+  isSettled: boolean;
   abort: WorkAbort;
   result: Promise<Read | 'too large'>;
   /** The result, once it is there. */
@@ -92,6 +99,11 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     requests = [];
   }
 
+  function dropUnsettled(): void {
+    const first = requests.findIndex(({ isSettled }) => !isSettled);
+    if (first !== -1) for (const { abort } of requests.splice(first)) abort.abort();
+  }
+
   /** Begins requests after the last one, as many as the limits allow. */
   function fill(from: number, head: Head, own: WorkAbort): void {
     for (;;) {
@@ -108,8 +120,11 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
   function begin(from: number, to: number, head: Head, own: WorkAbort): void {
     const work = startAbort(own.signal);
     const scrutiny = options.scrutinyOf?.({ from, to, head: head.number });
-    const result = read(referencesOf(from, to, head), scrutiny, work.signal).finally(work.release);
-    const request: Request = { from, to, abort: work, result, read: undefined };
+    const isSettled = to <= (options.finalBelow?.(head.number) ?? head.number);
+    const result = read(referencesOf(from, to, head), { scrutiny, isSettled }, work.signal).finally(
+      work.release,
+    );
+    const request: Request = { from, to, isSettled, abort: work, result, read: undefined };
     requests.push(request);
     const onResult = (outcome: Read | 'too large') => {
       if (work.signal.aborted) return;
@@ -130,7 +145,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
 
   async function read(
     references: readonly BlockReference[],
-    scrutiny: BundleOptions['scrutiny'],
+    { scrutiny, isSettled }: { scrutiny: BundleOptions['scrutiny']; isSettled: boolean },
     signal: AbortSignal,
   ): Promise<Read | 'too large'> {
     const startedMs = clock.steadyMs();
@@ -143,7 +158,9 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     const { bundles, bytes } = fetched;
     if (!signal.aborted && tooLargeCount === countBefore)
       size = sizeAfter(clock.steadyMs() - startedMs, { blocks: bundles.length, bytes });
-    return { blocks: bundles.map((bundle) => readBlock(bundle, extract, scrutiny === 'full')), bytes };
+    const blocks = bundles.map((bundle) => readBlock(bundle, extract, scrutiny === 'full'));
+    if (!isSettled) for (const block of blocks) block.staleMs = startedMs + FRESH_MS_MAX;
+    return { blocks, bytes };
   }
 
   /** The blocks of the first request, and of those after it that finish soon, as far as they fit into one commit. */
@@ -184,6 +201,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
 
   return {
     drop,
+    dropUnsettled,
     async next(from, head, signal) {
       if (requests.length > 0 && requests[0]?.from !== from) drop();
       abort ??= startAbort(signal);

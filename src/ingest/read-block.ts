@@ -24,6 +24,8 @@ export type ReadBlock = {
   unconfirmed?: readonly Hash[] | undefined;
   /** The node that gave it, if it was not checked in full; otherwise undefined. */
   believed?: string | undefined;
+  /** By the steady clock: when it must be read again, because a reorg may have orphaned it; undefined if it was final. */
+  staleMs?: number;
 };
 
 /** What the block processors need from a block. */
