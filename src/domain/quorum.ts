@@ -15,7 +15,7 @@ export type Quorum<Voter> = {
   needed(): number;
   /** Records that this node has just answered. */
   noteAnswer(voter: Voter): void;
-  /** Records that this node has given no vote in a round in which all nodes were asked. */
+  /** Records that this node has given no vote in a round in which all nodes were asked, and another one has. */
   noteMiss(voter: Voter): void;
   /** With two nodes, the one that has been silent for so long that Chainbell follows the other one alone. */
   silent(): { voter: Voter; since: Date } | undefined;

@@ -401,3 +401,21 @@ test('with two nodes, a silent one stops the follower for 30 s, and then the oth
     },
     without,
   ));
+
+test('after an outage of the network between Chainbell and both nodes, the first one to answer is not followed alone', () =>
+  withNodes(
+    [complete(), complete()],
+    async ({ scripted, nodes, clock }) => {
+      await nodes.head(signal);
+      for (const node of scripted) node.setHttp('reset');
+      for (let round = 1; round <= 4; round += 1) {
+        await assert.rejects(nodes.head(signal), { code: 'unavailable' });
+        clock.advance(GAP_MS_MAX);
+      }
+      nodeAt(scripted, 0).setHttp(undefined);
+      await assert.rejects(nodes.head(signal), { code: 'inconsistent', message: /no 2 of 2 nodes/ });
+      nodeAt(scripted, 1).setHttp(undefined);
+      assert.equal((await nodes.head(signal)).number, 9);
+    },
+    without,
+  ));

@@ -53,10 +53,11 @@ export async function agreeOnGenesis(
     isEnough: (some) => mostNamed(genesisOf(some), quorum.needed()) !== undefined,
   });
   const named = genesisOf(answers);
-  const isDecided = mostNamed(named, quorum.needed()) !== undefined;
-  for (const node of isDecided ? [] : nodes)
-    if ((answers.get(node) ?? silence) instanceof Fault) quorum.noteMiss(node);
   const faults = [...answers.values()].filter((answer) => answer instanceof Fault);
+  const isDecided = mostNamed(named, quorum.needed()) !== undefined;
+  const isSilent = answers.size === faults.length;
+  for (const node of isDecided || isSilent ? [] : nodes)
+    if ((answers.get(node) ?? silence) instanceof Fault) quorum.noteMiss(node);
   const genesisHash = mostNamed(named, quorum.needed());
   const prunedCount = answers.size - faults.length - named.length;
   if (genesisHash !== undefined || prunedCount >= quorum.needed()) return genesisHash;
@@ -65,7 +66,6 @@ export async function agreeOnGenesis(
     if (answer instanceof Fault) return messageOf(answer);
     return `${node.rpc.name} ${answer === undefined ? 'does not answer' : `has ${answer.genesisHash ?? 'none'}`}`;
   });
-  const isSilent = answers.size === faults.length;
   const isForeign = faults.length === nodes.length && faults.every(({ code }) => code === 'conflict');
   throw new Fault(
     isForeign ? 'conflict' : isSilent ? 'unavailable' : 'inconsistent',

@@ -91,7 +91,9 @@ export function createHeadRound({ nodes, quorum, clock, ask, askAt, note, count 
   return async (signal: AbortSignal, announced?: number): Promise<Map<Node, Fault>> => {
     const faults = await askEach(askable(), signal);
     if (announced !== undefined) await askLagging(announced, signal);
-    for (const node of nodes) if (!count.hasVote(node)) quorum.noteMiss(node);
+    const missing = nodes.filter((node) => !count.hasVote(node));
+    // If all are, Chainbell itself may be cut off, and the first node to answer again must not be followed alone.
+    if (missing.length < nodes.length) for (const node of missing) quorum.noteMiss(node);
     await compareBelow(signal);
     return faults;
   };
