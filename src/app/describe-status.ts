@@ -120,10 +120,10 @@ function describeProof(proof: StatusOptions['proof']) {
 
 function describeAgreement(agreement: StatusOptions['agreement']) {
   if (agreement === undefined) return null;
-  const { quorum, tracingNodes, outvoted } = agreement();
+  const { quorum, tracingNodes, silentTracer, outvoted } = agreement();
   return {
     quorum,
-    internal_transfers: { nodes: tracingNodes, compared: tracingNodes > 1 },
+    internal_transfers: { nodes: tracingNodes, compared: tracingNodes > 1 && silentTracer === undefined },
     outvoted: outvoted.map(({ node, message, at }) => ({ node, message, at: at.toISOString() })),
   };
 }

@@ -3,10 +3,11 @@
  */
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import { type Fault, messageOf } from '../core/fault.ts';
+import type { QuorumStatus } from '../domain/quorum.ts';
 import type { Trouble } from './deployment-status.ts';
 
 /** Consecutive troubles of one kind count as one, even if their messages differ. */
-type Kind = 'stopped' | 'ahead' | 'silent' | 'untraced';
+type Kind = 'stopped' | 'ahead' | 'silent' | 'silent tracer' | 'untraced';
 type KindOfTrouble = Trouble & { kind: Kind };
 
 type FollowingTrouble = {
@@ -16,14 +17,22 @@ type FollowingTrouble = {
   find(tipNumber: number | undefined): Trouble | undefined;
 };
 
-/** `heldUpSince`: since when the database, which may be the embedded one, has held up the follower. */
+type TroubleSources = {
+  /** Since when the database has held up the follower. */
+  heldUpSince(): Date | undefined;
+  isEmbedded: boolean;
+  /** With two tracing nodes, the silent one while the other one is believed alone. */
+  silentTracer(): QuorumStatus['silent'];
+};
+
 export function createFollowingTrouble(
   nodes: ChainNodes | undefined,
-  { heldUpSince, isEmbedded }: { heldUpSince(): Date | undefined; isEmbedded: boolean },
+  { heldUpSince, isEmbedded, silentTracer }: TroubleSources,
 ): FollowingTrouble {
   let failed: { fault: Fault; since: Date } | undefined;
   let shown: { kind: Kind; since: Date } | undefined;
-  const own = () => heldUp(heldUpSince(), isEmbedded) ?? troubleOf(failed, nodes);
+  const own = () =>
+    heldUp(heldUpSince(), isEmbedded) ?? troubleOf(failed, nodes) ?? untracedBy(silentTracer(), nodes);
 
   return {
     noteStep(fault, now) {
@@ -71,10 +80,7 @@ function troubleOf(
   const held = quorum?.dispute ?? quorum?.stalled;
   if (held !== undefined) return { kind: 'stopped', state: 'holding', ...held };
   if (quorum?.ahead !== undefined) return { kind: 'ahead', state: 'degraded', ...quorum.ahead };
-  if (quorum?.silent === undefined) {
-    const untraced = nodes?.untraced();
-    return untraced && { kind: 'untraced', state: 'degraded', ...untraced };
-  }
+  if (quorum?.silent === undefined) return undefined;
   const { name, since } = quorum.silent;
   return {
     kind: 'silent',
@@ -82,6 +88,21 @@ function troubleOf(
     message: `${name} gives no votes, so the other node is followed alone and could be wrong: repair it, add a third node, or set chain.quorum: 2 to hold instead`,
     since,
   };
+}
+
+/** Too few nodes trace, or none. */
+function untracedBy(
+  silent: QuorumStatus['silent'],
+  nodes: ChainNodes | undefined,
+): KindOfTrouble | undefined {
+  const untraced = nodes?.untraced();
+  if (untraced !== undefined) return { kind: 'untraced', state: 'degraded', ...untraced };
+  return (
+    silent && {
+      ...{ kind: 'silent tracer', state: 'degraded', since: silent.since },
+      message: `${silent.name} gives no traces, so the other node that can trace is believed alone about internal transfers, and could be wrong: repair it, add a third node that can trace, or set chain.quorum to hold instead`,
+    }
+  );
 }
 
 /** The nodes' head is below the stored tip, as after a restore of a node from a backup. */

@@ -38,6 +38,7 @@ export function createStatus(options: StatusOptions): Status {
   const following = createFollowingTrouble(nodes, {
     heldUpSince: options.heldUpSince ?? (() => undefined),
     isEmbedded: database.kind === 'embedded',
+    silentTracer: () => options.agreement?.().silentTracer,
   });
   // A tip that was read earlier is never above the present one.
   const readTip = createLastRead(clock, () => findTipTimes(reports), noteBug);

@@ -73,7 +73,7 @@ function proverWith(said: Said = {}) {
     recover: prover.recover,
     log: silentLog(),
     voters: {
-      agreement: () => ({ quorum, tracingNodes, outvoted: [] }),
+      agreement: () => ({ quorum, tracingNodes, silentTracer: undefined, outvoted: [] }),
       async areConfirmed() {
         asked.push('internal transfers');
         return isConfirmed;

@@ -320,7 +320,7 @@ export const StatusBody = Type.Object(
             nodes: Type.Integer({ description: 'Nodes that can trace.' }),
             compared: Type.Boolean({
               description:
-                'Whether several nodes confirm internal transfers. A single tracing node is trusted.',
+                'Whether several nodes confirm internal transfers. A single tracing node is trusted, also while the other one of two is silent.',
             }),
           }),
           outvoted: Type.Array(Type.Object({ node: Type.String(), message: Type.String(), at: Time }), {

@@ -5,7 +5,7 @@ import { never, startAbort } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
-import type { Quorum } from '../../domain/quorum.ts';
+import type { Quorum, QuorumStatus } from '../../domain/quorum.ts';
 import { createSilences } from '../../domain/silence.ts';
 import { quantityOf, traceCall } from '../blocks/bundle.ts';
 import { type ListedBlock, readDigest } from '../blocks/internal-transfers.ts';
@@ -29,6 +29,8 @@ type TraceVote = Vote<Node, undefined>;
 type TraceVotes = {
   /** The nodes that can trace. */
   tracers(): Node[];
+  /** With two tracing nodes, the silent one while the other one is believed alone. */
+  silent(): QuorumStatus['silent'];
   /**
    * Lets other nodes trace the block while this node delivers it, because a trace may take as long as everything
    * else together. Call `end` once the block is decided.
@@ -67,6 +69,7 @@ export function createTraceVotes({ nodes, quorum, clock, read, outvoted }: Trace
 
   return {
     tracers,
+    silent: silences.find,
     startEarly(node, hash, signal) {
       const answers: EarlyTraces['answers'] = new Map();
       const work = startAbort(signal);
@@ -124,11 +127,16 @@ function createTraceSilences({
   const outlasting = new Set<Node>();
 
   /** Whether the other node may be followed alone. Never if `chain.quorum` is set. */
-  const isSilent = (node: Node) =>
-    !quorum.isFixed && tracers().length === 2 && silences.since(node) !== undefined;
+  const mayFollowOne = () => !quorum.isFixed && tracers().length === 2;
+  const isSilent = (node: Node) => mayFollowOne() && silences.since(node) !== undefined;
 
   return {
     isSilent,
+    find(): QuorumStatus['silent'] {
+      const [silent] = tracers().filter(isSilent);
+      const since = silent && silences.since(silent);
+      return since && { name: silent.rpc.name, since };
+    },
     /**
      * The node's trace, which ends its silence. One trace of a silent node goes on after the poll, so that a node that takes
      * longer than the poll waits is noticed too.

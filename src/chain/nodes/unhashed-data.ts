@@ -7,7 +7,7 @@ import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockReference } from '../../domain/block.ts';
-import type { Quorum } from '../../domain/quorum.ts';
+import type { Quorum, QuorumStatus } from '../../domain/quorum.ts';
 import type { Bundle } from '../blocks/bundle.ts';
 import { digestOf, type InternalTransfer, type ListedBlock } from '../blocks/internal-transfers.ts';
 import { createGasCheck, type GasCheck } from '../blocks/traced-gas.ts';
@@ -24,6 +24,8 @@ export type AgreementStatus = {
   quorum: number;
   /** Nodes that can trace. If there are several, their internal transfers are compared. */
   tracingNodes: number;
+  /** With two of them, the silent one while the other one is believed alone. */
+  silentTracer: QuorumStatus['silent'];
   /** The last time that each node was outvoted since the start. */
   outvoted: OutvotedAnswer[];
 };
@@ -130,6 +132,7 @@ export function createVoting({ nodes, quorum, clock, log, read }: VotingOptions)
     status: () => ({
       quorum: quorum.needed(),
       tracingNodes: traces.tracers().length,
+      silentTracer: traces.silent(),
       outvoted: outvoted.list(),
     }),
   };

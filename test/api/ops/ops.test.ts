@@ -190,7 +190,7 @@ const proof: Pick<Verifier, 'status'> = {
 };
 
 const agreement = () => ({
-  ...{ quorum: 2, tracingNodes: 1 },
+  ...{ quorum: 2, tracingNodes: 1, silentTracer: undefined },
   outvoted: [{ node: 'http://node.example', message: 'eth_call: others agree', at: noon }],
 });
 

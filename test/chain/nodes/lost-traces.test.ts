@@ -46,7 +46,7 @@ test('while blocks lack traces that earlier ones had, the state is degraded, and
     [complete()],
     async (stage) => {
       const trouble = createFollowingTrouble(stage.nodes, {
-        heldUpSince: () => undefined,
+        ...{ heldUpSince: () => undefined, silentTracer: () => undefined },
         isEmbedded: false,
       });
       const node = nodeAt(stage.scripted, 0);

@@ -4,55 +4,39 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GAP_MS_MAX } from '../../../src/domain/silence.ts';
-import { complete, type NodesStage, nodeAt, withNodes } from '../../kit/nodes.ts';
-import { RpcError, type ScriptedNode } from '../../kit/scripted-node.ts';
-import { listed, omitting, TRACE } from '../../kit/tracing-nodes.ts';
+import { complete, nodeAt, withNodes } from '../../kit/nodes.ts';
+import type { ScriptedNode } from '../../kit/scripted-node.ts';
+import {
+  decideEmpty,
+  failSecond,
+  failTraces,
+  listed,
+  omitting,
+  silenceSecond,
+  TRACE,
+  undecided,
+} from '../../kit/tracing-nodes.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 const { signal } = new AbortController();
-
-/** The node fails to trace until the returned function is called. */
-function failTraces({ methods }: ScriptedNode): () => void {
-  const trace = methods[TRACE];
-  methods[TRACE] = () => {
-    throw new RpcError(-32_000, 'timeout');
-  };
-  return () => {
-    if (trace !== undefined) methods[TRACE] = trace;
-  };
-}
-
-/** Lets the second node fail once all nodes are known to trace. */
-async function failSecond({ nodes, scripted }: NodesStage): Promise<() => void> {
-  await nodes.head(signal);
-  return failTraces(nodeAt(scripted, 1));
-}
-
-/** What the tracing nodes decide about a block without internal transfers. */
-async function decide({ nodes }: NodesStage): Promise<boolean> {
-  await nodes.head(signal);
-  return nodes.areConfirmed(listed(7), [], signal);
-}
-
-const undecided = { code: 'unavailable' };
 
 test('after one of two tracing nodes has been silent for 30 s, and not before, the other one is followed', () =>
   withNodes([omitting(), complete()], async (stage) => {
     await failSecond(stage);
     for (const waitMs of [0, 10_000, 10_000, 9_000]) {
       stage.clock.advance(waitMs);
-      await assert.rejects(decide(stage), undecided);
+      await assert.rejects(decideEmpty(stage), undecided);
     }
     stage.clock.advance(1_000);
-    assert.equal(await decide(stage), true);
+    assert.equal(await decideEmpty(stage), true);
   }));
 
 test('a pause between two misses of a tracing node is no silence', () =>
   withNodes([omitting(), complete()], async (stage) => {
     await failSecond(stage);
-    await assert.rejects(decide(stage), undecided);
+    await assert.rejects(decideEmpty(stage), undecided);
     stage.clock.advance(3_600_000);
-    await assert.rejects(decide(stage), undecided);
+    await assert.rejects(decideEmpty(stage), undecided);
   }));
 
 test('while both tracing nodes fail, neither becomes silent', () =>
@@ -60,11 +44,11 @@ test('while both tracing nodes fail, neither becomes silent', () =>
     await stage.nodes.head(signal);
     const repairs = [0, 1].map((index) => failTraces(nodeAt(stage.scripted, index)));
     for (let round = 1; round <= 5; round += 1) {
-      await assert.rejects(decide(stage), undecided);
+      await assert.rejects(decideEmpty(stage), undecided);
       stage.clock.advance(GAP_MS_MAX);
     }
     repairs[0]?.();
-    await assert.rejects(decide(stage), undecided);
+    await assert.rejects(decideEmpty(stage), undecided);
   }));
 
 /** Lets the node receive traces but answer them only once the returned function is called. */
@@ -82,20 +66,9 @@ function holdTraces(node: ScriptedNode): () => void {
   };
 }
 
-/** The second of two tracing nodes fails until the first one is followed alone. */
-async function silenceSecond(stage: NodesStage): Promise<void> {
-  const repair = await failSecond(stage);
-  for (let misses = 1; misses < 3; misses += 1) {
-    await assert.rejects(decide(stage), undecided);
-    stage.clock.advance(GAP_MS_MAX);
-  }
-  assert.equal(await decide(stage), true);
-  repair();
-}
-
 test('a silent tracing node has a say again after its first answer, even if this comes too late for its block', () =>
   withNodes([omitting(), complete()], async (stage) => {
-    await silenceSecond(stage);
+    (await silenceSecond(stage))();
     const { nodes, scripted, clock } = stage;
     const inFlight = () => nodes.status().map(({ throttle }) => throttle.inFlight);
     const answerLate = holdTraces(nodeAt(scripted, 1));
@@ -103,8 +76,10 @@ test('a silent tracing node has a say again after its first answer, even if this
     await waitUntil(() => clock.waits().includes(100));
     clock.advance(100);
     assert.equal(await alone, true);
+    assert.equal(nodes.agreement().silentTracer?.name, nodes.status()[1]?.name);
     answerLate();
     await waitUntil(() => inFlight()[1] === 0);
+    assert.equal(nodes.agreement().silentTracer, undefined);
     const answer = holdTraces(nodeAt(scripted, 1));
     const before = nodeAt(scripted, 0).exchangeCount();
     const compared = assert.rejects(nodes.areConfirmed(listed(7), [], signal), { code: 'inconsistent' });
@@ -138,7 +113,7 @@ test('if chain.quorum is set, one of two tracing nodes is never enough', () =>
     async (stage) => {
       await failSecond(stage);
       for (let misses = 1; misses <= 5; misses += 1) {
-        await assert.rejects(decide(stage), undecided);
+        await assert.rejects(decideEmpty(stage), undecided);
         stage.clock.advance(GAP_MS_MAX);
       }
     },

@@ -1,0 +1,47 @@
+/**
+ * What /status says about following while scripted nodes are silent or have not been asked for long.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createStatus } from '../../../src/app/status.ts';
+import { loadConfig } from '../../../src/config/load.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { createWriteHealth } from '../../../src/store/db/write-health.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { complete, type NodesStage, withNodes } from '../../kit/nodes.ts';
+import { decideEmpty, omitting, silenceSecond, TRACE } from '../../kit/tracing-nodes.ts';
+
+/** The returned function reads /status of a process that follows these nodes. */
+function statusOf({ nodes, clock, metrics, scripted }: NodesStage, database: Database) {
+  const rpc = scripted.map(({ url }) => url).join();
+  const config = loadConfig({ env: { CHAINBELL_CHAIN_ID: '1', CHAINBELL_CHAIN_RPC: rpc } });
+  const { status } = createStatus({
+    ...{ version: '1', config, database, nodes, agreement: nodes.agreement, clock, metrics },
+    ...{ proof: undefined, recentStep: () => undefined, onBug: assert.fail },
+    writes: createWriteHealth(database, clock),
+  });
+  return async () => {
+    const { state, problem, agreement } = await status();
+    return { state, problem, compared: agreement?.internal_transfers.compared };
+  };
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('while one of two tracing nodes is believed alone, the state is degraded and nothing is compared', () => {
+    const { [TRACE]: _trace, ...blind } = complete();
+    return withNodes([omitting(), omitting(), blind], async (stage) => {
+      const read = statusOf(stage, database());
+      const isFine = { state: 'ok', problem: null, compared: true };
+      await decideEmpty(stage);
+      assert.deepEqual(await read(), isFine);
+      const since = stage.clock.now().toISOString();
+      const repair = await silenceSecond(stage);
+      const { state, problem, compared } = await read();
+      assert.deepEqual([state, problem?.since, compared], ['degraded', since, false]);
+      assert.match(problem?.message ?? '', /^chain\.rpc\[1\] gives no traces, so the other node .* alone/);
+      repair();
+      await decideEmpty(stage);
+      assert.deepEqual(await read(), isFine);
+    });
+  });
+});
