@@ -12,7 +12,7 @@ import { createLastRead } from './last-read.ts';
 type Tip = Awaited<ReturnType<typeof findTipTimes>>;
 
 type Standstill = {
-  /** `head`: the newest block that the nodes name. */
+  /** `head`: the newest block that the nodes name now; undefined while too few of them answer. */
   find(tip: Tip, head: number | undefined): Promise<Trouble | undefined>;
 };
 

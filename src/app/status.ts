@@ -48,7 +48,7 @@ export function createStatus(options: StatusOptions): Status {
 
   /** The trouble of following the chain here. */
   async function findOwn(tip: Awaited<ReturnType<typeof readTip>>): Promise<Trouble | undefined> {
-    return following.find(tip?.number) ?? standstill.find(tip, nodes?.headNumber());
+    return following.find(tip?.number) ?? standstill.find(tip, presentHead(nodes));
   }
 
   async function readBody(): Promise<StatusBody> {
@@ -103,6 +103,12 @@ export function createStatus(options: StatusOptions): Status {
       findState,
     }),
   };
+}
+
+/** The newest block that the nodes name now. Undefined while too few have answered lately, as right after a suspension of the process. */
+function presentHead(nodes: StatusOptions['nodes']): number | undefined {
+  const quorum = nodes?.quorum();
+  return quorum !== undefined && quorum.votes >= quorum.needed ? nodes?.headNumber() : undefined;
 }
 
 function createChecks(options: StatusOptions, noteBug: (error: unknown) => void) {

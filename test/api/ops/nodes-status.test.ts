@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { createStatus } from '../../../src/app/status.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
 import { createWriteHealth } from '../../../src/store/db/write-health.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { complete, type NodesStage, withNodes } from '../../kit/nodes.ts';
@@ -44,4 +45,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await read(), isFine);
     });
   });
+
+  test('after a suspension, the chain stands still only once the nodes have been asked again', () =>
+    withNodes([complete(), complete()], async (stage) => {
+      const { nodes, clock } = stage;
+      const read = statusOf(stage, database());
+      await database().query(sql`
+        insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+        select number, decode(lpad(to_hex(number), 64, '0'), 'hex'), decode(lpad(to_hex(number + 15), 64, '0'), 'hex'),
+          ${clock.now()}::timestamptz - (9 - number) * interval '500 s', true, ${clock.now()}::timestamptz
+        from generate_series(0, 9) as number`);
+      const { signal } = new AbortController();
+      await nodes.head(signal);
+      assert.equal((await read()).problem, null);
+      clock.advance(86_400_000);
+      assert.equal((await read()).problem, null);
+      await nodes.head(signal);
+      assert.match((await read()).problem?.message ?? '', /^the chain stands still/);
+    }));
 });
