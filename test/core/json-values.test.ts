@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { createStringCutter } from '../../src/core/json-values.ts';
+import { createStringCutter, createValueCounter } from '../../src/core/json-values.ts';
 
 /** The text in pieces that end after these bytes, cut to strings of `bytesMax` bytes. */
 function cut(text: string, bytesMax: number, ends: readonly number[] = []): string {
@@ -46,4 +46,16 @@ test('JSON in any pieces remains JSON with the same values, except for the end o
 test('of a piece that is cut, only the rest stays in memory', () => {
   const piece = Buffer.from(`"${'a'.repeat(1_000_000)}"`);
   assert.ok(createStringCutter(512)(piece).buffer.byteLength < 100_000);
+});
+
+test('each key that differs from those before is counted, and nothing else that looks like one', () => {
+  const keysOf = (value: unknown): string[] =>
+    typeof value === 'object' && value !== null
+      ? [...(Array.isArray(value) ? [] : Object.keys(value)), ...Object.values(value).flatMap(keysOf)]
+      : [];
+  const property = fc.property(fc.jsonValue(), fc.constantFrom(0, 1), (value, indent) => {
+    const bytes = Buffer.from(JSON.stringify(value, null, indent));
+    assert.equal(createValueCounter()(bytes).newKeys, new Set(keysOf(value)).size);
+  });
+  fc.assert(property, { examples: [[{ 'a":': '":', b: [{ 'a":': ',"c":' }] }, 0]] });
 });

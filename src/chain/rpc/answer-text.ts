@@ -16,6 +16,8 @@ const UNCOUNTED_BYTES_MAX = 128 * 1024;
  */
 const NUMBERS_MAX = 8 * 1024 * 1024;
 const NUMBER_BYTES_MIN = 2;
+/** Far more than blocks, receipts and traces have. Once parsed, an object with a key that no other has takes up to 14 times its text. */
+const NEW_KEYS_MAX = 100_000;
 /**
  * Traces repeat the input of each call, so a cheap transaction can make them gigabytes long. Chainbell needs no more of a string in a
  * trace than a hash or the beginning of an error.
@@ -71,7 +73,7 @@ export function createAnswerReader(): AnswerReader {
     const shorten = calls.every(isTrace) ? createStringCutter(TRACE_STRING_BYTES_MAX) : undefined;
     const pieces: Uint8Array[] = [];
     const count = createValueCounter();
-    let [readBytes, bytes, counted, numbers, others] = [0, 0, 0, 0, 0];
+    let [readBytes, bytes, counted, numbers, others, newKeys] = [0, 0, 0, 0, 0, 0];
     const release = () => {
       underWay -= bytes;
       bytes = 0;
@@ -98,9 +100,11 @@ export function createAnswerReader(): AnswerReader {
           const values = count(uncounted);
           numbers += values.numbers;
           others += values.others;
+          newKeys += values.newKeys;
         }
         counted = pieces.length;
         if (numbers > NUMBERS_MAX) refuse(`has more than ${NUMBERS_MAX} numbers in lists`);
+        if (newKeys > NEW_KEYS_MAX) refuse(`has more than ${NEW_KEYS_MAX} different keys`);
         if (others * valueBytesMin + numbers * NUMBER_BYTES_MIN > bytes)
           refuse(`has more than one value in ${valueBytesMin} bytes`);
       }

@@ -86,6 +86,28 @@ test('an answer of more than 128 KiB is refused if it has values of a few bytes'
     await assert.rejects(read(answerOf(1, trace), options), TooLarge);
 });
 
+const keyed = (count: number, textOf: (key: string) => string) =>
+  Array.from({ length: count }, (_, index) => textOf(`a-key-of-this-node-${index}`)).join('');
+
+test('an answer may have 100,000 different keys, because an object with a key that no other has takes many times its text', async () => {
+  const read = createAnswerReader();
+  const shapes = [
+    (key: string) => `{"${key}":1},`,
+    (key: string) => `{"${key}" \n: `,
+    (key: string) => `"\\"${key}": "a value",`,
+  ];
+  for (const textOf of shapes) {
+    const most = keyed(100_000, textOf);
+    assert.equal(await read(piecesOf(most), ofBlocks), most);
+    await assert.rejects(
+      read(piecesOf(keyed(101_000, textOf)), ofBlocks),
+      (error) => error instanceof TooLarge && error.message.includes('more than 100000 different keys'),
+    );
+  }
+  const known = keyed(90, (key) => `"${key}": "a value that contains \\":", `);
+  assert.equal((await read(answerOf(17, known), ofBlocks)).length, 17 * MEBIBYTE);
+});
+
 test('a header may have the hashes of 100,000 transactions', async () => {
   const text = JSON.stringify({ result: { transactions: Array(100_000).fill(`0x${'ab'.repeat(32)}`) } });
   assert.equal(await createAnswerReader()(piecesOf(text), ofHeader), text);
