@@ -36,17 +36,17 @@ type Allowance = {
 /** The largest answer with blocks, receipts or traces: some 50 traced mainnet blocks. Their values take 40 bytes on average. */
 const OF_BLOCKS: Allowance = { bytesMax: 256 * MEBIBYTE, valueBytesMin: 12 };
 /**
- * The largest of any other method: the hashes of 120,000 transactions in a header, or results of contract calls. Some nodes put
- * whole transactions into a header, of 33 bytes per value or more.
+ * The largest of any other method: the hashes of 120,000 transactions in a header. Some nodes put whole transactions into a header, of 33
+ * bytes per value or more.
  */
 const OF_OTHERS: Allowance = { bytesMax: 8 * MEBIBYTE, valueBytesMin: 24 };
 /** Ample, because instead of a result of some bytes a proxy may send a page that explains an error. */
-const QUANTITY_BYTES_MAX = 128 * 1024;
+const SHORT_BYTES_MAX = 128 * 1024;
 
 const BLOCK_METHOD = /^eth_getBlockBy/;
 const BULKY_METHOD = /^eth_get(Block|Transaction)Receipt|trace/;
 const TRACE_METHOD = /trace/;
-const QUANTITY_METHOD = /^(eth_(chainId|blockNumber|getBalance)|web3_clientVersion)$/;
+const SHORT_METHOD = /^(eth_(chainId|blockNumber|getBalance|call)|web3_clientVersion)$/;
 
 /** Thrown while an answer is read. */
 export class TooLarge extends Error {}
@@ -117,8 +117,15 @@ export function createAnswerReader(): AnswerReader {
 
 function allowanceOf(calls: readonly Call[]): Allowance {
   if (calls.some(isBulky)) return OF_BLOCKS;
-  if (!calls.every(({ method }) => QUANTITY_METHOD.test(method))) return OF_OTHERS;
-  return { ...OF_OTHERS, bytesMax: Math.min(calls.length * QUANTITY_BYTES_MAX, OF_OTHERS.bytesMax) };
+  if (!calls.every(({ method }) => SHORT_METHOD.test(method))) return OF_OTHERS;
+  const bytes = calls.reduce((sum, call) => sum + SHORT_BYTES_MAX + inputLength(call), 0);
+  return { ...OF_OTHERS, bytesMax: Math.min(bytes, OF_OTHERS.bytesMax) };
+}
+
+/** The input of a contract call. For a long one, Multicall3 returns less than that. */
+function inputLength({ params: [call] }: Call): number {
+  const data: unknown = Object(call).data;
+  return typeof data === 'string' ? data.length : 0;
 }
 
 /** Whether the answer has receipts, traces or a block with whole transactions, not only a header with their hashes. */
@@ -127,7 +134,8 @@ const isBulky = ({ method, params }: Call) =>
 
 const isTrace = ({ method }: Call) => TRACE_METHOD.test(method);
 
-const sizeText = (bytes: number) => (bytes < MEBIBYTE ? `${bytes / 1024} KiB` : `${bytes / MEBIBYTE} MiB`);
+const sizeText = (bytes: number) =>
+  bytes < MEBIBYTE ? `${Math.round(bytes / 1024)} KiB` : `${Number((bytes / MEBIBYTE).toFixed(1))} MiB`;
 
 const tooLarge = (how: string) =>
   new TooLarge(

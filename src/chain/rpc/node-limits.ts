@@ -9,6 +9,9 @@ export type Limit =
   | { kind: 'too often'; waitMs: number | undefined; isQuota: boolean }
   | { kind: 'too much' };
 
+/** The answer was larger than Chainbell reads, which is not a limit of the node: contracts choose what a call returns. */
+export type OwnLimit = { kind: 'too large' };
+
 type HttpRefusal = {
   statusCode: number;
   retryAfter: string | undefined;

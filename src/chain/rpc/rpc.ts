@@ -12,13 +12,13 @@ import type { Metrics } from '../../core/metrics.ts';
 import { redactorOf } from '../../core/redact.ts';
 import { createAnswerReader, type OnBytes, TooLarge, TRACE_STRING_BYTES_MAX } from './answer-text.ts';
 import { type CallOutcome, createHealth, type Health } from './health.ts';
-import { type Limit, limitOfError, limitOfHttp } from './node-limits.ts';
+import { type Limit, limitOfError, limitOfHttp, type OwnLimit } from './node-limits.ts';
 import { CONCURRENCY_MAX, createThrottle, type Throttle } from './throttle.ts';
 
 export type RpcCall = { method: string; params: readonly unknown[] };
 export type RpcAnswer =
   | { ok: true; result: unknown }
-  | { ok: false; code: number; message: string; limit?: Limit };
+  | { ok: false; code: number; message: string; limit?: Limit | OwnLimit };
 
 export type Rpc = {
   /** scheme://host, for logs, because the path may contain a key. */
@@ -82,21 +82,24 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
   ): Promise<RpcAnswer[]> {
     const answers: (RpcAnswer | undefined)[] = calls.map(() => undefined);
     const giveUpAtMs = clock.now().getTime() + patienceMs;
+    let callsMax = Number.POSITIVE_INFINITY;
     for (;;) {
       const open = [...calls.entries()].filter(([index]) => answers[index] === undefined);
       if (open.length === 0) return answers.filter((answer) => answer !== undefined);
-      const size = Math.min(throttle.batchCallsMax(), open.length);
+      const size = Math.min(throttle.batchCallsMax(), callsMax, open.length);
       const groups = Array.from({ length: Math.ceil(open.length / size) }, (_, index) =>
         open.slice(index * size, (index + 1) * size),
       );
       await Promise.all(
         groups.map(async (group) => {
           if (!throttle.tryEnter()) await throttle.enter(signal, giveUpAtMs);
-          const given = await exchange(
+          const { answers: given, met } = await exchange(
             group.map(([, call]) => call),
             signal,
             onBytes,
           );
+          // Alone, because only the one call whose contract returns so much can't be answered.
+          if (met.has('too large')) callsMax = 1;
           for (const [position, [index]] of group.entries()) answers[index] = given[position];
         }),
       );
@@ -176,8 +179,10 @@ function createPost({
       const isLate = error instanceof Fault && error === timeout.signal.reason && !signal.aborted;
       if (isLate) throw new Fault('unavailable', `${name}: ${error.message}`);
       if (error instanceof Fault) throw error;
-      if (error instanceof TooLarge)
-        return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };
+      if (error instanceof TooLarge) {
+        const kind = calls.some(({ method }) => method === 'eth_call') ? 'too large' : 'too much';
+        return { refusal: { ok: false, code: 0, message: error.message, limit: { kind } } };
+      }
       // Without the cause, because its text would be appended to the message unredacted.
       throw new Fault('unavailable', `${name}: ${redact(messageOf(error))}`);
     } finally {
@@ -186,12 +191,14 @@ function createPost({
   };
 }
 
-/** One HTTP exchange in a slot that was taken. Undefined for a call that the node's limits left unanswered. */
+/** One HTTP exchange in a slot that was taken. Undefined for a call that the limits which it met left unanswered. */
 type Exchange = (
   calls: readonly RpcCall[],
   signal: AbortSignal,
   onBytes: OnBytes,
-) => Promise<(RpcAnswer | undefined)[]>;
+) => Promise<{ answers: (RpcAnswer | undefined)[]; met: LimitKinds }>;
+
+type LimitKinds = ReadonlySet<(Limit | OwnLimit)['kind']>;
 
 function createExchange({
   name,
@@ -238,14 +245,17 @@ function createExchange({
       const reply = await post(text, { calls, signal, onBytes });
       const answers =
         'json' in reply ? readAnswers(reply.json, ids, { name, redact }) : calls.map(() => reply.refusal);
-      const limits = noteLimits(throttle, answers);
+      const met = noteLimits(throttle, answers);
       // geth refuses a batch in the answer of its first call and leaves the others unanswered.
       const unanswered = calls[answers.indexOf(undefined)];
-      if (unanswered !== undefined && !limits.has('too much'))
+      if (unanswered !== undefined && !met.has('too much'))
         throw new Fault('inconsistent', `${name} left ${unanswered.method} unanswered`);
       const outcomes = answers.map((answer) => outcomeOf(answer, calls.length > 1));
       note(outcomes);
-      return answers.map((answer, index) => (outcomes[index]?.kind === 'limited' ? undefined : answer));
+      const settled = answers.map((answer, index) =>
+        outcomes[index]?.kind === 'limited' ? undefined : answer,
+      );
+      return { answers: settled, met };
     } catch (error) {
       const message = messageOf(error);
       // An aborted request does not count as a failure.
@@ -259,12 +269,14 @@ function createExchange({
 }
 
 /** Reports the answers to the throttle. Returns the kinds of limits that they met. */
-function noteLimits(throttle: Throttle, answers: readonly (RpcAnswer | undefined)[]): Set<Limit['kind']> {
-  const met = new Set<Limit['kind']>();
+function noteLimits(throttle: Throttle, answers: readonly (RpcAnswer | undefined)[]): LimitKinds {
+  const met = new Set<(Limit | OwnLimit)['kind']>();
   for (const answer of answers) {
     if (answer === undefined || answer.ok || answer.limit === undefined) continue;
-    if (!met.has(answer.limit.kind)) throttle.noteLimit(answer.limit, answers.length, answer.message);
-    met.add(answer.limit.kind);
+    const { limit, message } = answer;
+    if (limit.kind !== 'too large' && !met.has(limit.kind))
+      throttle.noteLimit(limit, answers.length, message);
+    met.add(limit.kind);
   }
   if (met.size === 0) throttle.noteAnswered(answers.length);
   return met;

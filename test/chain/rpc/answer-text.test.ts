@@ -7,9 +7,10 @@ const onBytes = () => {};
 const callsOf = (...methods: string[]) => methods.map((method) => ({ method, params: [] }));
 const ofBlocks = { calls: callsOf('eth_chainId', 'debug_traceBlockByHash'), onBytes };
 const ofTraceBlock = { calls: callsOf('trace_block'), onBytes };
-const ofOthers = { calls: callsOf('eth_chainId', 'eth_call'), onBytes };
 const ofBlock = { calls: [{ method: 'eth_getBlockByNumber', params: ['0x1', true] }], onBytes };
-const ofHeader = { calls: [{ method: 'eth_getBlockByNumber', params: ['latest', false] }], onBytes };
+const header = { method: 'eth_getBlockByNumber', params: ['latest', false] };
+const ofHeader = { calls: [header], onBytes };
+const ofOthers = { calls: [header, ...callsOf('eth_call')], onBytes };
 const ofChainIds = { calls: callsOf('eth_chainId', 'eth_chainId'), onBytes };
 
 /** An answer of this many MiB, in pieces. `asked` counts the pieces that were read. */
@@ -69,6 +70,15 @@ test('an answer to calls whose result is one quantity may have 128 KiB for each 
     read(piecesOf('a'.repeat(256 * 1024 + 1)), ofChainIds),
     (error) => error instanceof TooLarge && error.message.includes('larger than 256 KiB'),
   );
+});
+
+test('an answer to contract calls may have 128 KiB for each of them and as much as their input', async () => {
+  const read = createAnswerReader();
+  const inputs = ['0x'.padEnd(1_000, '0'), '0x'.padEnd(24, '0')];
+  const calls = inputs.map((data) => ({ method: 'eth_call', params: [{ to: OWNER, data }, 'latest'] }));
+  const most = 'a'.repeat(257 * 1024);
+  assert.equal((await read(piecesOf(most), { calls, onBytes })).length, most.length);
+  await assert.rejects(read(piecesOf(`${most}a`), { calls, onBytes }), TooLarge);
 });
 
 test('an answer of more than 128 KiB is refused if it has values of a few bytes', async () => {

@@ -232,7 +232,7 @@ test('an error of a node that repeats its URL reveals no secret of the URL', () 
     // Looking for such a cut takes no time that grows with the square of a long message.
     const long = { code: -32_000, message: `€${'x'.repeat(2_000_000)} …` };
     node.setHttp({ body: JSON.stringify({ jsonrpc: '2.0', id: null, error: long }) });
-    assert.match(messageOf(await faultOf(rpc.call('eth_call', [], signal))), /€xxx/);
+    assert.match(messageOf(await faultOf(rpc.call('eth_getBlockByNumber', ['0x1', false], signal))), /€xxx/);
     const known = JSON.stringify([rpc.health.list(), rpc.throttle.status()]);
     for (const secret of secrets) assert.ok(!known.includes(secret), known);
     await rpc.close();
@@ -351,6 +351,19 @@ test('a single call whose answer is too large is an error and is not repeated', 
     };
     assert.match((await faultOf(rpc.call('eth_blockNumber', [], signal))).message, /response too large/);
     assert.equal(node.exchangeCount(), 1);
+  }));
+
+test("a contract's result that is larger than Chainbell reads is an error of its call, and makes no later batch smaller", () =>
+  withNode(async ({ node, rpc }) => {
+    node.methods.eth_call = ([of]) => (of === 'hostile' ? `0x${'00'.repeat(500_000)}` : '0x01');
+    const calls = ['good', 'hostile', 'good'].map((of) => ({ method: 'eth_call', params: [of] }));
+    const answers = await rpc.batch(calls, signal);
+    assert.deepEqual(
+      answers.map((answer) => (answer.ok ? answer.result : answer.message.slice(0, 34))),
+      ['0x01', 'the answer is larger than 128 KiB.', '0x01'],
+    );
+    assert.equal(node.exchangeCount(), 4);
+    assert.equal(rpc.throttle.status().batchCallsMax, undefined);
   }));
 
 test('health has calls, errors, the last error and durations for each method', () =>
