@@ -13,6 +13,7 @@ import { createFollower } from '../ingest/follow.ts';
 import { createFullChecks, type FullChecks } from '../ingest/full-checks.ts';
 import { createMarketProcessor } from '../ingest/pairs/market.ts';
 import { createPairBackfill } from '../ingest/pairs/pair-backfill.ts';
+import { createPairCheck } from '../ingest/pairs/pair-check.ts';
 import { checkPairs } from '../ingest/pairs/pair-contracts.ts';
 import { createPairReader } from '../ingest/pairs/pair-events.ts';
 import { createPairReadings } from '../ingest/pairs/pair-readings.ts';
@@ -22,6 +23,7 @@ import { createActivityReader, createSenderNeeds } from '../ingest/points/activi
 import { createPointsProcessor } from '../ingest/points/points.ts';
 import { createTransferProver } from '../ingest/prove-transfers.ts';
 import { createWorkerCheck, type WorkerCheck } from '../ingest/worker-check.ts';
+import { listStoredPairs } from '../store/market/pairs.ts';
 import { type AddressFilter, createAddressFilter } from '../store/matching/address-filter.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
@@ -63,6 +65,8 @@ const HEAD_WATCH_MS = 1_000;
 const PAIRS_MS = 1_000;
 /** How often to look for deferred notifications. A commit that leaves some wakes the loop at once. */
 const DEFERRED_MS = 1_000;
+/** How often pairs are compared with their contracts, after the start. */
+const PAIR_CHECK_MS = 86_400_000;
 const PRUNE_MS = 60_000;
 /** How often lost shards are probed (Citus). */
 const LOST_MS = 1_000;
@@ -128,8 +132,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
         return 'idle';
       });
       await atStart('nodes', () => pin(loops.signal));
-      await atStart('nodes', () => checkContracts(access.nodes, { contracts, pairs, signal: loops.signal }));
-      if (pairs.length > 0) runPairs(base, { access, contracts, pairs, led });
+      if (pairs.length > 0) await startPairs(base, { access, contracts, pairs, led });
       runUpkeep(base, { filter, checkWorkers, deferredWake, led, term });
       loops.run('follower', status.watch(follower.step), {
         idleMs: () => (leads() && nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
@@ -188,17 +191,29 @@ type PairNeeds = Pick<FollowerNeeds, 'access' | 'contracts'> & {
   led(step: Step): Step;
 };
 
-function runPairs(base: Foundation, { access, contracts, pairs, led }: PairNeeds): void {
-  const { loops, clock, log, shares } = base;
+/** Resolves when the contracts of new pairs have been checked. @throws Fault as `checkContracts` */
+async function startPairs(base: Foundation, { access, contracts, pairs, led }: PairNeeds): Promise<void> {
+  const { loops, clock, log, shares, atStart } = base;
+  const stored = new Set(await atStart('database', () => listStoredPairs(shares.follower)));
+  const begun = pairs.filter(({ id }) => !stored.has(id));
+  await atStart('nodes', () =>
+    checkContracts(access.nodes, { contracts, pairs: begun, signal: loops.signal }),
+  );
   const market = { database: shares.follower, clock, log, pairs };
   const timing = { idleMs: () => PAIRS_MS };
   loops.runAside('pair readings', led(createPairReadings({ ...market, nodes: contracts })), timing);
   const anchored = { bundles: access.nodes.anchored };
   loops.runAside('pair backfill', led(createPairBackfill({ ...market, nodes: anchored })), timing);
   loops.runAside('swap values', led(createSwapValuer(market)), timing);
+  // Not by `led`, so that the first check doesn't depend on who leads at the start.
+  const compared = { nodes: contracts, log, pairs: pairs.filter(({ id }) => stored.has(id)) };
+  loops.runAside('pair check', createPairCheck(compared), { idleMs: () => PAIR_CHECK_MS });
 }
 
-/** A single node suffices when no quorum answers, because no result is stored and a missing node must not prevent the start. */
+/**
+ * Only new pairs, which have no data yet: a contract that changes later must not prevent the start. A single node suffices when no quorum
+ * answers, because no result is stored and a missing node must not prevent the start.
+ */
 async function checkContracts(
   nodes: ChainAccess['nodes'],
   {

@@ -7,8 +7,9 @@ import { type Service, startService } from '../../src/app/service.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import { Fault } from '../../src/core/fault.ts';
-import { silentLog } from '../../src/core/log.ts';
+import { type Log, silentLog } from '../../src/core/log.ts';
 import type { Pair } from '../../src/domain/pair.ts';
+import { findTip } from '../../src/store/blocks/blocks.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { insertPrice } from '../../src/store/prices/prices.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
@@ -95,6 +96,30 @@ test('data of one pair is not continued with another pair of the same id', async
   await assert.rejects(start(database, chain, { ...pairOf(one), usdValueFrom: 0 }), /usdValueFrom 1/);
 });
 
+test('a token that answers differently since its pair is stored only causes a warning at the start', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const pair = pairOf(await deployPair(chain));
+  const database = parts.use(await createTestDatabase('postgres'));
+  {
+    await using service = await startWithPair(database, chain, pair);
+    await waitForState(service);
+  }
+  // decimals() now returns 7: PUSH1 7 PUSH1 0 MSTORE PUSH1 32 PUSH1 0 RETURN.
+  await chain.rpc('anvil_setCode', [pair.token0, '0x600760005260206000f3']);
+  const warnings: unknown[] = [];
+  const warn = (fields: unknown, event?: string) => {
+    if (event?.startsWith('pair') === true) warnings.push(fields);
+  };
+  await using service = await startWithPair(database, chain, pair, { ...silentLog(), warn });
+  await waitUntil(() => warnings.length > 0, { describe: 'the warning' });
+  const error = `token0Decimals is 7 on the chain, but ${pair.token0Decimals} in the configuration`;
+  assert.deepEqual(warnings, [{ pair: 1, error }]);
+  await chain.mine();
+  const { number } = await chain.head();
+  await waitUntil(async () => (await findTip(service.database))?.number === number);
+});
+
 test('a service that starts on an old chain soon has price, LP value and the volume of the last 24 hours', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
@@ -150,7 +175,7 @@ function pairOf({ configured }: UniswapPair): Pair {
   return pair;
 }
 
-function start(database: TestDatabase, chain: Chain, pair: Pair): Promise<Service> {
+function start(database: TestDatabase, chain: Chain, pair: Pair, log: Log = silentLog()): Promise<Service> {
   const config = loadConfig({
     env: {},
     overrides: {
@@ -164,15 +189,16 @@ function start(database: TestDatabase, chain: Chain, pair: Pair): Promise<Servic
       prices: { native: { sources: [{ type: 'fixed', price: '2000' }] } },
     },
   });
-  return startService(config, { log: silentLog(), roles: ['api', 'follower'] });
+  return startService(config, { log, roles: ['api', 'follower'] });
 }
 
 async function startWithPair(
   database: TestDatabase,
   chain: Chain,
   pair: Pair,
+  log?: Log,
 ): Promise<Service & AsyncDisposable> {
-  const service = await start(database, chain, pair);
+  const service = await start(database, chain, pair, log);
   void service.failed.then((bug) => {
     throw bug;
   });

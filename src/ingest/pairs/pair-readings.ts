@@ -36,7 +36,7 @@ const FEE_MS = 60_000;
 
 /**
  * A step that reads pairs whose LP supply is not certain. It throws a Fault when no node can answer for the newest stored
- * block, or when a contract does not answer like a pair.
+ * block, or, after it has stored the others, when a contract does not answer like a pair.
  */
 export function createPairReadings(options: PairReadingOptions): Step {
   const { database, nodes, clock, log, pairs } = options;
@@ -53,40 +53,32 @@ export function createPairReadings(options: PairReadingOptions): Step {
       database,
       pairs.map(({ id }) => id),
     );
-    const switched = areFeesDue ? await findSwitched(known, tip, signal) : new Set<number>();
+    const fees = areFeesDue
+      ? await readAtBlock(nodes, tip, (having, at) => readFees(having, pairs, at, signal), signal)
+      : new Map<number, boolean | Fault>();
     const wanted = new Set(
-      known.flatMap(({ pairId, isCurrent }) => (isCurrent && !switched.has(pairId) ? [] : [pairId])),
+      known.flatMap(({ pairId, isCurrent, isFeeOn }) =>
+        isCurrent && !isSwitched(isFeeOn, fees.get(pairId)) ? [] : [pairId],
+      ),
     );
     const asked = pairs.filter(({ id }) => wanted.has(id)).slice(0, READ_MAX);
     if (asked.length === 0) {
       if (areFeesDue) feesReadMs = clock.steadyMs();
       settledAt = tip.hash;
+      throwFirst([...fees.values()]);
       return 'idle';
     }
-    const readings = await readAtBlock(
+    const answers = await readAtBlock(
       nodes,
       tip,
       (having, at) => readPairs(having, asked, at, signal),
       signal,
     );
-    await database.transaction((tx) => store(tx, readings, tip));
-    const silent = asked.find(({ id }) => !readings.some(({ pairId }) => pairId === id));
-    if (silent !== undefined)
-      throw new Fault('unavailable', `the contract of pair ${silent.id} (${silent.name}) does not answer`);
+    const readings = answers.flatMap((answer) => (answer instanceof Fault ? [] : [answer]));
+    if (readings.length > 0) await database.transaction((tx) => store(tx, readings, tip));
+    throwFirst(answers);
     return 'worked';
   };
-
-  async function findSwitched(
-    known: Awaited<ReturnType<typeof listReadings>>,
-    tip: BlockHeader,
-    signal: AbortSignal,
-  ): Promise<Set<number>> {
-    const fees = await readAtBlock(nodes, tip, (having, at) => readFees(having, pairs, at, signal), signal);
-    const switched = known.filter(
-      ({ pairId, isFeeOn }) => isFeeOn !== undefined && isFeeOn !== fees.get(pairId),
-    );
-    return new Set(switched.map(({ pairId }) => pairId));
-  }
 
   /** Stores nothing if the block was orphaned meanwhile. The next step reads at the new tip. */
   async function store(tx: Tx, readings: readonly PairReading[], tip: BlockHeader): Promise<void> {
@@ -110,6 +102,16 @@ export function createPairReadings(options: PairReadingOptions): Step {
       await insertPairStates(tx, [stateOf(pairs, reading, tip)]);
     }
   }
+}
+
+/** Whether the protocol fee is no longer as it was in the last reading. */
+const isSwitched = (was: boolean | undefined, is: boolean | Fault | undefined) =>
+  was !== undefined && typeof is === 'boolean' && is !== was;
+
+/** @throws the first Fault among these, if there is one. */
+function throwFirst(answers: readonly unknown[]): void {
+  const fault = answers.find((answer) => answer instanceof Fault);
+  if (fault !== undefined) throw fault;
 }
 
 function stateOf(

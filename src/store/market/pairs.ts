@@ -34,6 +34,11 @@ export async function requirePairs(db: Db, pairs: readonly Pair[]): Promise<void
   requireSame(await listPairRows(db), pairs);
 }
 
+/** The ids of the pairs that have been followed at some time. Their data agrees with the configuration (`requirePairs`). */
+export async function listStoredPairs(db: Db): Promise<number[]> {
+  return (await listPairRows(db)).map(({ id }) => id);
+}
+
 /**
  * Follows exactly these pairs from this block on. A pair that was not followed in the previous block starts here and needs a
  * backfill. @throws Fault `conflict` like requirePairs.

@@ -161,6 +161,31 @@ test('of a node that accepts no block hash (EIP-1898), only answers of the store
   await checkNow(stage.database, stage.pair);
 });
 
+test('a pair whose contract does not answer is named, and others are read', async () => {
+  await using stage = await setStage();
+  const mute = (await deployPair(stage.chain)).configured;
+  await using proxy = await startNodeProxy(stage.chain);
+  await using watch = openWatch({ ...stage, chain: { ...stage.chain, url: proxy.url } }, [
+    { ...mute, id: 2, name: 'MUTE' },
+    stage.pair.configured,
+  ]);
+  await watch.follow();
+  proxy.inject({
+    async answer({ params: [call] }) {
+      const isMute = Object(call).to === mute.address;
+      return isMute ? { error: { code: -32_000, message: 'execution aborted (timeout = 5s)' } } : undefined;
+    },
+  });
+  await assert.rejects(watch.read(), {
+    code: 'unavailable',
+    message: 'the contract of pair 2 (MUTE) does not answer',
+  });
+  await checkNow(stage.database, stage.pair);
+  proxy.mend();
+  await watch.read();
+  assert.ok((await findCurrentPair(stage.database, 2))?.supply !== undefined);
+});
+
 test('a backfill stores what following would have stored, and reads no block twice', async () => {
   await using stage = await setStage();
   const { chain, pair, database } = stage;

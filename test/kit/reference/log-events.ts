@@ -257,6 +257,12 @@ const EVENTS: Record<string, LogEvent> = {
     fields: 'pair, block, stored',
     meaning: 'The contract of a pair and its logs disagree. The contract is used.',
   },
+  'pair.differs': {
+    level: 'warn',
+    fields: 'pair, error',
+    meaning:
+      'The contract of a pair that has stored data, or of one of its tokens, no longer answers as it is configured. The configuration counts. Logged at the start and once a day.',
+  },
   'points.awarded': { level: 'debug', fields: 'pendingAwards, awards', meaning: 'Points were awarded.' },
   'points.no_price': {
     level: 'warn',
