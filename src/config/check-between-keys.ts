@@ -6,8 +6,10 @@ import { nodeKeyOf } from '../domain/endpoint.ts';
 import { checkPrices } from './check-prices.ts';
 import { childPointer, displayPath, type Entry, entriesOf, findAt } from './pointer.ts';
 import type { PointerProblem } from './problem.ts';
+import { isFitName } from './scalars.ts';
 
 const SYMBOL_LENGTH_MAX = 32;
+const UNFIT_NAME = 'it has a control character, or one that is not valid Unicode';
 
 /**
  * Reports contradictions between keys. It skips malformed values, which the schema check reports, so that one run
@@ -22,6 +24,7 @@ export function checkBetweenKeys(values: unknown): PointerProblem[] {
     ...checkQuorum(values),
     ...checkUnprovedTypes(values),
     ...checkTokens(values),
+    ...checkSeasons(values),
     ...checkPairs(values),
     ...checkPrices(values),
     ...checkLocked(values),
@@ -136,11 +139,19 @@ function checkSymbols(values: unknown, pointer: string): PointerProblem[] {
   ];
 }
 
+/** Awards name the seasons that they were multiplied by. */
+function checkSeasons(values: unknown): PointerProblem[] {
+  return entriesOf(values, '/points/seasons').flatMap(({ pointer, key }) =>
+    isFitName(key) ? [] : [{ pointer, at: 'key', message: `cannot name a season: ${UNFIT_NAME}` }],
+  );
+}
+
 function faultOfSymbol(symbol: string): string | undefined {
   if (symbol.length === 0 || symbol.length > SYMBOL_LENGTH_MAX)
     return `must have 1 to ${SYMBOL_LENGTH_MAX} characters, and has ${symbol.length}`;
   if (/[\s/?#%]/.test(symbol))
     return 'cannot be a symbol: it ends the path /api/price/…, so it has no spaces and none of / ? # %';
+  if (!isFitName(symbol)) return `cannot be a symbol: ${UNFIT_NAME}`;
   if (['native', 'reward'].includes(symbol))
     return 'cannot be a symbol: it ends the path /api/price/…, where native and reward are taken';
   return undefined;

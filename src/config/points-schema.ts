@@ -4,7 +4,7 @@
 import Type from 'typebox';
 import { MOVEMENTS_MAX } from '../domain/points/rules.ts';
 import { parseDay } from '../domain/points/window.ts';
-import { AddressText, ContractText } from './scalars.ts';
+import { AddressText, CategoryText, ContractText } from './scalars.ts';
 
 const closed = { additionalProperties: false } as const;
 
@@ -57,11 +57,7 @@ const common = {
     maximum: 2_147_483_647,
     description: 'A later version replaces the former one at its `from`.',
   }),
-  category: Type.String({
-    title: 'a word of up to 64 characters',
-    pattern: '^\\S{1,64}$',
-    description: 'Category of the awards.',
-  }),
+  category: Type.With(CategoryText, { description: 'Category of the awards.' }),
   from: Type.Optional(Type.With(Mark, { description: 'The rule applies from here on.' })),
   to: Type.Optional(Type.With(Mark, { description: 'The rule applies until just before here.' })),
   deny: Type.Optional(

@@ -129,11 +129,20 @@ export const AdminToken = Type.Union([Type.String({ pattern: '^[\\x21-\\x7e]{32,
     'The bearer token of the operator API under /api/admin, which is off without it. Create one with `openssl rand -hex 32`.',
 });
 
+/** Characters that PostgreSQL doesn't store, or that people can't see: control characters, lone surrogates, and U+FFFD. */
+const UNFIT = '\\p{Cc}\\p{Cs}\\uFFFD';
+
+/** Whether the database can store the text as the name of something. */
+export const isFitName = (text: string): boolean => !new RegExp(`[${UNFIT}]`, 'u').test(text);
+
+const wordText = (charactersMax: number, title: string) =>
+  Type.String({ title, pattern: `^[^\\s${UNFIT}]{1,${charactersMax}}$` });
+
 /** The ticker of a coin or token. */
-export const SymbolText = Type.String({
-  title: 'a symbol: 1 to 32 characters without spaces',
-  pattern: '^\\S{1,32}$',
-});
+export const SymbolText = wordText(32, 'a symbol: 1 to 32 characters without spaces and control characters');
+
+/** The category of awards. */
+export const CategoryText = wordText(64, 'a word of up to 64 characters without control characters');
 
 function addressProblem(text: string): string | undefined {
   const digits = /^0x([0-9a-fA-F]*)$/.exec(text)?.[1];

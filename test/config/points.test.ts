@@ -55,6 +55,37 @@ test('an error in an expression with escapes is shown at the start of the expres
   ]);
 });
 
+test('a category, season or symbol that the database cannot store is refused', () => {
+  for (const unfit of ['\\0', '\\e', '\\ud800']) {
+    const [category, name] = [
+      'must be a word of up to 64 characters without control characters',
+      'it has a control character, or one that is not valid Unicode',
+    ];
+    const of = (yaml: string) =>
+      problemsOf(yaml).map((line) => line.replace(/^\S+ /, '').split(': ').slice(1).join(': '));
+    assert.deepEqual(of(rule('"1"').replace('trading', `"a${unfit}b"`)), [category]);
+    const seasons = `  seasons: { "s${unfit}": { from: 2026-02-01, to: 2026-03-01 } }\n`;
+    assert.deepEqual(of(rule('"1"', seasons)), [`cannot name a season: ${name}`]);
+    assert.deepEqual(
+      of(
+        rule('"1"').replace(
+          '{ USDT:',
+          `{ "A${unfit}": { address: "0x1000000000000000000000000000000000000002", decimals: 6 }, USDT:`,
+        ),
+      ),
+      [`cannot be a symbol: ${name}`],
+    );
+    const feed = `prices: { tokens: { "A${unfit}": { sources: [{ type: fixed, price: "1" }] } } }\n`;
+    assert.deepEqual(of(HEAD + feed), [`cannot be a symbol: ${name}`]);
+    const native = HEAD.replace(
+      '{ id: 1,',
+      `{ id: 1, native: { symbol: "A${unfit}" }, reward: { symbol: "B${unfit}" },`,
+    );
+    const symbol = 'must be a symbol: 1 to 32 characters without spaces and control characters';
+    assert.deepEqual(of(native), [symbol, symbol]);
+  }
+});
+
 test('an error in an event signature is shown at its character', () => {
   const yaml = rule('"1"').replace('uint256 amount', 'uint257 amount');
   assert.deepEqual(problemsOf(yaml), ['9:52 points.rules[0].source.event: "uint257" is not an ABI type']);
