@@ -5,7 +5,7 @@
  */
 import { quantityOf } from '../chain/blocks/bundle.ts';
 import type { Voters } from '../chain/nodes/unhashed-data.ts';
-import { findSigned } from '../chain/proof/block-checks.ts';
+import { indexSenders, type SenderIndex } from '../chain/proof/block-checks.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';
 import { parseBlock } from '../chain/rpc/parse.ts';
 import { Fault } from '../core/fault.ts';
@@ -45,6 +45,14 @@ export function createTransferProver({ voters, recover, log }: ProverOptions): T
   return (blocks) => {
     const blockOf = new Map(blocks.map((block) => [block.header.number, block]));
     const proved = new Set<Transfer>();
+    const indexes = new Map<ReadBlock, SenderIndex>();
+    /** Made when it is first needed, because most blocks have no matched transfer. */
+    const sendersOf: SendersOf = (block) => {
+      if (block.senders === undefined) return undefined;
+      const index = indexes.get(block) ?? indexSenders(block.senders);
+      indexes.set(block, index);
+      return index;
+    };
 
     /** Proves native transfers. Returns the block of a forged sender. */
     async function proveSenders(
@@ -55,14 +63,15 @@ export function createTransferProver({ voters, recover, log }: ProverOptions): T
       const unsigned = new Set<ReadBlock>();
       for (const one of matched) {
         const block = blockOf.get(one.block);
-        const bytes = block?.senders && findSigned(block.senders, one.transfer.txHash);
+        const bytes = block && sendersOf(block)?.findSigned(one.transfer.txHash);
         if (bytes !== undefined) signed.push({ matched: one, bytes });
         else if (block !== undefined) unsigned.add(block);
       }
       const forged = await findForged({ recover, log }, signed);
       if (forged !== undefined) return forged.block;
       for (const block of unsigned)
-        for (const transfer of await correctSenders({ voters, log }, block, signal)) proved.add(transfer);
+        for (const transfer of await correctSenders({ voters, log, sendersOf }, block, signal))
+          proved.add(transfer);
       return undefined;
     }
 
@@ -85,7 +94,9 @@ export function createTransferProver({ voters, recover, log }: ProverOptions): T
       findUnproved: (matched) =>
         matched.filter(({ transfer, block }) => {
           const read = blockOf.get(block);
-          return read !== undefined && !proved.has(transfer) && needsProof(voters, transfer, read);
+          return (
+            read !== undefined && !proved.has(transfer) && needsProof({ voters, sendersOf }, transfer, read)
+          );
         }),
       async prove(unproved, signal) {
         const natives = unproved.filter(({ transfer }) => transfer.kind === 'transaction');
@@ -104,17 +115,19 @@ export function createTransferProver({ voters, recover, log }: ProverOptions): T
   };
 }
 
+/** The senders of this block. Undefined with proof turned off, because then no signatures were read. */
+type SendersOf = (block: ReadBlock) => SenderIndex | undefined;
+
 function needsProof(
-  voters: Voters,
+  { voters, sendersOf }: { voters: Voters; sendersOf: SendersOf },
   { kind, txHash }: Transfer,
-  { senders, unconfirmed }: ReadBlock,
+  block: ReadBlock,
 ): boolean {
   if (kind === 'token') return false;
-  if (kind === 'internal') return unconfirmed !== undefined && voters.agreement().tracingNodes > 1;
-  // With proof turned off, no signatures were read.
-  if (senders === undefined) return false;
-  const isSigned = senders.hashes.includes(txHash);
-  return isSigned ? senders.signed !== undefined : voters.agreement().quorum > 1;
+  if (kind === 'internal') return block.unconfirmed !== undefined && voters.agreement().tracingNodes > 1;
+  const index = sendersOf(block);
+  if (index === undefined) return false;
+  return index.has(txHash) ? block.senders?.signed !== undefined : voters.agreement().quorum > 1;
 }
 
 type Signed = { matched: MatchedTransfer; bytes: Uint8Array };
@@ -139,7 +152,7 @@ async function findForged(
 
 /** Gives the unsigned native transfers of the block the senders that the nodes agree on. Returns these transfers. */
 async function correctSenders(
-  { voters, log }: Pick<ProverOptions, 'voters' | 'log'>,
+  { voters, log, sendersOf }: Pick<ProverOptions, 'voters' | 'log'> & { sendersOf: SendersOf },
   block: ReadBlock,
   signal: AbortSignal,
 ): Promise<Transfer[]> {
@@ -147,7 +160,7 @@ async function correctSenders(
   const corrected: Transfer[] = [];
   for (const [index, transfer] of block.transfers.entries()) {
     const { kind, txHash } = transfer;
-    if (kind !== 'transaction' || block.senders?.hashes.includes(txHash) === true) continue;
+    if (kind !== 'transaction' || sendersOf(block)?.has(txHash) === true) continue;
     const right = { ...transfer, sender: agreedSender(transfer) };
     block.transfers[index] = right;
     corrected.push(right);

@@ -137,6 +137,33 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listNotifications(database())).length, 1);
   });
 
+  test('the evidence of a block is read once, however many of its transfers match', async () => {
+    const { senders } = await makePayment(signer);
+    const payment = senders.signed?.bytes ?? assert.fail();
+    const count = 50;
+    const transfers = Array.from({ length: count }, (_, index) =>
+      transferOf({ txHash: hashOf(index), sender: signer }),
+    );
+    const reads = { count: 0 };
+    const hashes = new Proxy(
+      transfers.map(({ txHash }) => String(txHash)),
+      {
+        get(target, key) {
+          if (typeof key === 'string' && /^\d+$/.test(key)) reads.count += 1;
+          return Reflect.get(target, key);
+        },
+      },
+    );
+    const bytes = new Uint8Array(Buffer.concat(transfers.map(() => payment)));
+    const ends = transfers.map((_, index) => (index + 1) * payment.length);
+    const block = blockOf(transfers, { senders: { hashes, signed: { bytes, ends } } });
+    const proof = proverWith().proverOf([block]);
+    const matched = transfers.map((transfer) => ({ transfer, block: 1 }));
+    assert.equal(proof.findUnproved(matched).length, count);
+    assert.equal(await proof.prove(matched, signal), undefined);
+    assert.ok(reads.count <= 2 * count, `${reads.count} reads`);
+  });
+
   test('a matched transfer whose sender did not sign it is not stored, and its block is read again', async () => {
     await watchAddress(database());
     const { transfer, senders } = await makePayment(alice);

@@ -111,9 +111,22 @@ function checkParties(name: string, transaction: ChainTransaction, receipt: Chai
   throw disproof(`${name}: ${hash} is ${from} to ${to}, and by its receipt ${receipt.from} to ${receipt.to}`);
 }
 
-/** The signed data of this transaction. Undefined if its sender was recovered already or can't be recovered. */
-export function findSigned({ hashes, signed }: SenderEvidence, hash: string): Uint8Array | undefined {
-  const index = hashes.indexOf(hash);
-  if (index === -1 || signed === undefined) return undefined;
-  return signed.bytes.subarray(signed.ends[index - 1] ?? 0, signed.ends[index]);
+/** The evidence of a block, by the hash of a transaction. */
+export type SenderIndex = {
+  has(hash: string): boolean;
+  /** The signed data of this transaction. Undefined if its sender was recovered already or can't be recovered. */
+  findSigned(hash: string): Uint8Array | undefined;
+};
+
+/** For many look-ups: a block may have tens of thousands of native transfers. */
+export function indexSenders({ hashes, signed }: SenderEvidence): SenderIndex {
+  const indexOf = new Map(hashes.map((hash, index) => [hash, index]));
+  return {
+    has: (hash) => indexOf.has(hash),
+    findSigned(hash) {
+      const index = indexOf.get(hash);
+      if (index === undefined || signed === undefined) return undefined;
+      return signed.bytes.subarray(signed.ends[index - 1] ?? 0, signed.ends[index]);
+    },
+  };
 }

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { keccak256, type TransactionSerializable } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import { findSigned } from '../../../src/chain/proof/block-checks.ts';
+import { indexSenders } from '../../../src/chain/proof/block-checks.ts';
 import { collectSenders } from '../../../src/chain/proof/block-senders.ts';
 import { createProver } from '../../../src/chain/proof/proof-pool.ts';
 import { type OnHashed, proveBlock } from '../../../src/chain/proof/prove-block.ts';
@@ -183,14 +183,14 @@ testWithRealchain('a block keeps the signed bytes of each of its transfers for l
     for (const { block, receipts, name } of readMainnetBlocks(folder)) {
       const { senders } = await prover.prove({ block, receipts });
       const paid = block.transactions.filter(({ value }) => value !== '0x0');
-      const signed = paid.map(({ hash }) => findSigned(senders, String(hash)));
+      const signed = paid.map(({ hash }) => indexSenders(senders).findSigned(String(hash)));
       const found = await prover.recover(signed.flatMap((one) => one ?? []));
       assert.deepEqual(
         found,
         paid.map((one) => one.from),
         name,
       );
-      assert.equal(findSigned(senders, key), undefined);
+      assert.equal(indexSenders(senders).findSigned(key), undefined);
     }
   } finally {
     await prover.close();
