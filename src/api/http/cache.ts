@@ -8,6 +8,7 @@ import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import { type CachedResponse, type PublicAnswer, toCachedResponse } from './cached-response.ts';
+import { TOO_LARGE } from './large-bodies.ts';
 
 /** How long responses of a route are fresh, and how long after that the old one is served while a new one is computed. */
 type Lifetime = {
@@ -19,9 +20,12 @@ type Lifetime = {
   isPart?: boolean;
 };
 
-/** The entry of a key: a response, or the message that nothing was found. Times are those of `Clock.steadyMs`. */
+/**
+ * The entry of a key: a response, the message that nothing was found, or the Fault of a response that is too large. Times are those of
+ * `Clock.steadyMs`.
+ */
 export type CacheEntry = {
-  outcome: { response: CachedResponse } | { notFound: string };
+  outcome: { response: CachedResponse } | { notFound: string } | { tooLarge: Fault };
   /** The time from which the `age` header counts. */
   asOfMs: number;
   /** How long clients may cache it: the time of its route, or less. */
@@ -96,12 +100,10 @@ export function createCache(
   async function store(key: string, lifetime: Lifetime, compute: Compute): Promise<CacheEntry> {
     const entry = await computeEntry(clock, lifetime, compute);
     for (const entries of all) entries.delete(key);
-    if ('notFound' in entry.outcome) notFound.set(key, { entry, bytes: 0 });
-    else
-      (lifetime.isPart === true ? parts : found).set(key, {
-        entry,
-        bytes: entry.outcome.response.identity.bytes,
-      });
+    const { outcome } = entry;
+    const bytes = 'response' in outcome ? outcome.response.identity.bytes : 0;
+    const entries = 'notFound' in outcome ? notFound : lifetime.isPart === true ? parts : found;
+    entries.set(key, { entry, bytes });
     return entry;
   }
 
@@ -152,7 +154,7 @@ const createEntries = ({ bytesMax, entriesMax }: CacheLimits) =>
     sizeCalculation: ({ bytes }, key) => bytes + 2 * key.length + ENTRY_BYTES,
   });
 
-/** @throws the errors of `compute`, except a Fault `not_found`, which becomes an entry. */
+/** @throws the errors of `compute`, except a Fault `not_found` or one with the reason TOO_LARGE, which become entries. */
 async function computeEntry(
   clock: Clock,
   { cacheSeconds: routeSeconds, staleSeconds }: Lifetime,
@@ -172,11 +174,13 @@ async function computeEntry(
     const times = { asOfMs, cacheSeconds, freshUntilMs, staleUntilMs, nextRefreshMs: beganMs };
     return { outcome: { response }, ...times };
   } catch (error) {
-    if (!(error instanceof Fault && error.code === 'not_found')) throw error;
-    const cacheSeconds = Math.min(routeSeconds, NOT_FOUND_SECONDS_MAX);
+    const isTooLarge = error instanceof Fault && error.reason === TOO_LARGE;
+    if (!isTooLarge && !(error instanceof Fault && error.code === 'not_found')) throw error;
+    const cacheSeconds = isTooLarge ? routeSeconds : Math.min(routeSeconds, NOT_FOUND_SECONDS_MAX);
     const untilMs = beganMs + cacheSeconds * 1000;
     const times = { asOfMs: beganMs, cacheSeconds, freshUntilMs: untilMs, staleUntilMs: untilMs };
-    return { outcome: { notFound: error.message }, ...times, nextRefreshMs: beganMs };
+    const outcome = isTooLarge ? { tooLarge: error } : { notFound: error.message };
+    return { outcome, ...times, nextRefreshMs: beganMs };
   }
 }
 

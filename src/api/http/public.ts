@@ -122,8 +122,9 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
     reply: FastifyReply,
   ): Promise<FastifyReply> | undefined {
     counters[from].inc();
-    reply.header('age', String(ageSeconds));
     const { outcome } = entry;
+    if ('tooLarge' in outcome) throw outcome.tooLarge;
+    reply.header('age', String(ageSeconds));
     const isUsual = entry.cacheSeconds === cacheSeconds;
     reply.header('cache-control', isUsual ? cacheControl : `public, max-age=${entry.cacheSeconds}`);
     if ('notFound' in outcome) throw new Fault('not_found', outcome.notFound);

@@ -12,8 +12,8 @@ import type { Database } from '../../store/db/db.ts';
 import {
   findComparedTotals,
   findMonthTotal,
+  type ListReader,
   listCategoryTotals,
-  type OnPiece,
   type Page,
   renderAwardPage,
   renderAwards,
@@ -21,7 +21,7 @@ import {
   renderLeaders,
 } from '../../store/points/point-lists.ts';
 import type { Api } from '../context.ts';
-import { createLargeBody } from '../http/cached-response.ts';
+import { createLargeBodies, LARGE_BYTES_MAX, type LargeBodies } from '../http/large-bodies.ts';
 import { cursorParameter, limitParameter, nextLink } from '../http/paging.ts';
 import { parameter, required } from '../http/parameters.ts';
 import { addPublicRoute, json, jsonText, type PublicAnswer } from '../http/public.ts';
@@ -73,16 +73,19 @@ const errorsOf = (parameterName: string) => ({
 const answerHeaders = { link: 'With a limit: `rel="next"` leads to the next page.' };
 
 type Options = { database: Database; clock: Clock };
+type ListOptions = { database: Database; bodies: LargeBodies };
 
-export function addPointRoutes(api: Api, options: Options): void {
-  addLeaderboard(api, options);
-  addUserAwards(api, options);
+export function addPointRoutes(api: Api, options: Options & { largeBytesMax?: number }): void {
+  const { database, largeBytesMax = LARGE_BYTES_MAX } = options;
+  const bodies = createLargeBodies(largeBytesMax);
+  addLeaderboard(api, { database, bodies });
+  addUserAwards(api, { database, bodies });
   addUserCategories(api, options);
   addUserTotal(api, options);
   addComparison(api, options);
 }
 
-function addLeaderboard(api: Api, { database }: Options): void {
+function addLeaderboard(api: Api, { database, bodies }: ListOptions): void {
   const path = '/api/points/leaderboard';
   addPublicRoute(api, {
     path,
@@ -95,7 +98,7 @@ function addLeaderboard(api: Api, { database }: Options): void {
     cacheSeconds: 300,
     async compute({ month, limit: given, cursor: after }) {
       const limit = pageSize(given, after);
-      if (limit === undefined) return listAnswer((onPiece) => renderLeaders(database, month, onPiece));
+      if (limit === undefined) return listAnswer(bodies, (reader) => renderLeaders(database, month, reader));
       const page = await renderLeaderPage(database, month, { after, limit });
       return pageAnswer(page, {
         isFirst: after === undefined,
@@ -106,7 +109,7 @@ function addLeaderboard(api: Api, { database }: Options): void {
   });
 }
 
-function addUserAwards(api: Api, { database }: Options): void {
+function addUserAwards(api: Api, { database, bodies }: ListOptions): void {
   const path = '/api/points/user';
   addPublicRoute(api, {
     path,
@@ -127,7 +130,7 @@ function addUserAwards(api: Api, { database }: Options): void {
     async compute({ month, user, limit: given, cursor: after }) {
       const limit = pageSize(given, after);
       const of = { user, period: monthPeriod(month) };
-      if (limit === undefined) return listAnswer((onPiece) => renderAwards(database, of, onPiece));
+      if (limit === undefined) return listAnswer(bodies, (reader) => renderAwards(database, of, reader));
       const page = await renderAwardPage(database, of, { after, limit });
       return pageAnswer(page, {
         isFirst: after === undefined,
@@ -220,15 +223,26 @@ function addComparison(api: Api, { database, clock }: Options): void {
 const pageSize = (limit: number | undefined, after: object | undefined): number | undefined =>
   limit ?? (after === undefined ? undefined : LIMIT_MAX);
 
-async function listAnswer(render: (onPiece: OnPiece) => Promise<void>): Promise<PublicAnswer> {
-  const body = createLargeBody();
+async function listAnswer(
+  bodies: LargeBodies,
+  render: (reader: ListReader) => Promise<void>,
+): Promise<PublicAnswer> {
+  const body = bodies.open();
   let before = '[';
-  await render((entries) => {
-    body.add(`${before}${entries}`);
-    before = ',';
-  });
-  if (before === '[') throw notFound();
-  body.add(']');
+  try {
+    await render({
+      bytesMax: bodies.bytesMax,
+      onPiece(entries) {
+        body.add(`${before}${entries}`);
+        before = ',';
+      },
+    });
+    if (before === '[') throw notFound();
+    body.add(']');
+  } catch (error) {
+    body.drop();
+    throw error;
+  }
   return jsonText(body);
 }
 

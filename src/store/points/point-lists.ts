@@ -23,19 +23,22 @@ const BEFORE_AWARDS = sql`'infinity'::timestamptz, 0::bigint`;
 /** Entries of a list as JSON, separated by commas and without brackets. `last` is the cursor of the last one. */
 export type Page<Cursor> = { entries: string; count: number; last: Cursor } | undefined;
 
-/** Called with the entries of each piece in order. The comma between two pieces is missing. */
-export type OnPiece = (entries: string) => void;
+/**
+ * Takes a list. `onPiece` is called with the entries of each piece in order; the comma between two pieces is missing. The piece with which
+ * they exceed `bytesMax` is the last one.
+ */
+export type ListReader = { bytesMax: number; onPiece(entries: string): void };
 
 export type LeaderCursor = { points: Decimal; user: Address };
 
 /** Renders all users with points in that month, most points first, then by address, as `{user, points}`. */
-export async function renderLeaders(database: Database, month: Month, onPiece: OnPiece): Promise<void> {
+export async function renderLeaders(database: Database, month: Month, reader: ListReader): Promise<void> {
   const next = leaderPage(month, sql`p.minus_points, p.user_address`, PIECE_ROWS);
   await renderAll(database, {
     start: BEFORE_LEADERS,
     cursor: sql`minus_points, user_address`,
     next,
-    onPiece,
+    reader,
   });
 }
 
@@ -76,10 +79,10 @@ export type AwardCursor = { awardedAt: Date; id: number };
 export async function renderAwards(
   database: Database,
   of: { user: Address; period: Period },
-  onPiece: OnPiece,
+  reader: ListReader,
 ): Promise<void> {
   const next = awardPage(of, sql`p.awarded_at, p.id`, PIECE_ROWS);
-  await renderAll(database, { start: BEFORE_AWARDS, cursor: sql`awarded_at, id`, next, onPiece });
+  await renderAll(database, { start: BEFORE_AWARDS, cursor: sql`awarded_at, id`, next, reader });
 }
 
 /** Renders up to `limit` of these awards after a cursor. */
@@ -119,25 +122,26 @@ function toPage<Row extends PageRow, Cursor>(
   return { entries: row.entries, count: row.count, last: cursorOf(row) };
 }
 
-type List = { start: Sql; cursor: Sql; next: Sql; onPiece: OnPiece };
+type List = { start: Sql; cursor: Sql; next: Sql; reader: ListReader };
 
 /**
  * Renders all pages in one statement, and so from one snapshot. `next` selects the page after the cursor of page `p`, `start` is
  * the cursor before the first page, `cursor` names its columns. Pieces arrive in order, one by one.
  */
-async function renderAll(database: Database, { start, cursor, next, onPiece }: List): Promise<void> {
+async function renderAll(database: Database, { start, cursor, next, reader }: List): Promise<void> {
   let pieces = 0;
   const statement = sql`
-    with recursive page (entries, count, ${cursor}, piece) as (
-      select null::text, ${PIECE_ROWS}::bigint, ${start}, 0
+    with recursive page (entries, count, ${cursor}, piece, bytes) as (
+      select null::text, ${PIECE_ROWS}::bigint, ${start}, 0, 0::bigint
       union all
-      select n.*, p.piece + 1 from page p cross join lateral (${next}) as n where p.count = ${PIECE_ROWS}
+      select n.*, p.piece + 1, p.bytes + octet_length(n.entries) from page p cross join lateral (${next}) as n
+      where p.count = ${PIECE_ROWS} and p.bytes <= ${reader.bytesMax}
     )
     select entries, piece from page where entries is not null`;
   await database.each<{ entries: string; piece: number }>(statement, ({ entries, piece }) => {
     pieces += 1;
     assert.equal(piece, pieces);
-    onPiece(entries);
+    reader.onPiece(entries);
   });
 }
 

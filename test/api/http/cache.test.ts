@@ -23,8 +23,10 @@ function createStory(limits?: { bytesMax: number; entriesMax: number }) {
   return { cache, clock, logged, made, make };
 }
 
-const textOf = ({ outcome }: CacheEntry) =>
-  'notFound' in outcome ? `none: ${outcome.notFound}` : outcome.response.identity.body.toString();
+const textOf = ({ outcome }: CacheEntry) => {
+  if ('tooLarge' in outcome) return outcome.tooLarge.message;
+  return 'notFound' in outcome ? `none: ${outcome.notFound}` : outcome.response.identity.body.toString();
+};
 const shown = ({ entry, from, ageSeconds }: CacheResult) => `${from} ${textOf(entry)} ${ageSeconds} s`;
 
 test('concurrent requests share one computation, and its response is cached for its lifetime', async () => {

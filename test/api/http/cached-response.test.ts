@@ -5,19 +5,19 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import {
   type Coding,
   chooseCoding,
-  createLargeBody,
   matchTag,
   piecesOf,
   toCachedResponse,
   variantOf,
 } from '../../../src/api/http/cached-response.ts';
+import { createLargeBodies, LARGE_BYTES_MAX } from '../../../src/api/http/large-bodies.ts';
 import { countTurns } from '../turns.ts';
 
 const type = 'application/json; charset=utf-8';
 const text = JSON.stringify(Array.from({ length: 500 }, (_, index) => ({ index })));
 const untold = () => assert.fail('nothing is made');
 const bodyIn = (pieces: readonly string[]) => {
-  const body = createLargeBody();
+  const body = createLargeBodies(LARGE_BYTES_MAX).open();
   for (const piece of pieces) body.add(piece);
   return body;
 };

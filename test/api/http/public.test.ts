@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { Type } from 'typebox';
-import { createLargeBody } from '../../../src/api/http/cached-response.ts';
+import { createLargeBodies, LARGE_BYTES_MAX } from '../../../src/api/http/large-bodies.ts';
 import { type Parameters, parameter, required } from '../../../src/api/http/parameters.ts';
 import { addPublicRoute, json, jsonText, type PublicRoute, plainText } from '../../../src/api/http/public.ts';
 import { Fault } from '../../../src/core/fault.ts';
@@ -126,7 +126,7 @@ describe('an answer', () => {
     const piece = JSON.stringify({ text: 'some piece' }).repeat(4_000);
     const { api } = createStory({
       compute: async () => {
-        const body = createLargeBody();
+        const body = createLargeBodies(LARGE_BYTES_MAX).open();
         for (let count = 0; count < 40; count += 1) body.add(piece);
         return jsonText(body);
       },
@@ -155,7 +155,7 @@ describe('an answer', () => {
   test('of many pieces is sent in as many turns of the event loop', async () => {
     const { ask } = createStory({
       compute: async () => {
-        const body = createLargeBody();
+        const body = createLargeBodies(LARGE_BYTES_MAX).open();
         body.add('"');
         for (let count = 0; count < 200; count += 1) body.add('0123456789'.repeat(1_000));
         body.add('"');

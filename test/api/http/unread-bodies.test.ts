@@ -7,7 +7,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import fastify from 'fastify';
 import { Type } from 'typebox';
 import type { Api } from '../../../src/api/context.ts';
-import { createLargeBody } from '../../../src/api/http/cached-response.ts';
+import { createLargeBodies, LARGE_BYTES_MAX } from '../../../src/api/http/large-bodies.ts';
 import { parameter } from '../../../src/api/http/parameters.ts';
 import { addPublicRoute, cacheResponses, jsonText } from '../../../src/api/http/public.ts';
 import { createUnreadBodies } from '../../../src/api/http/unread-bodies.ts';
@@ -32,7 +32,7 @@ test('clients that have been reading longest are cut off when the bodies that ar
     ...{ path: '/api/thing', summary: 'A thing', answer: Type.String(), cacheSeconds: 60 },
     parameters: { name: parameter('a name', (text) => text) },
     compute: async () => {
-      const body = createLargeBody();
+      const body = createLargeBodies(LARGE_BYTES_MAX).open();
       for (let bytes = 0; bytes < BODY_BYTES; bytes += MEBIBYTE) body.add('x'.repeat(MEBIBYTE));
       return jsonText(body);
     },

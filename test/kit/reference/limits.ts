@@ -166,6 +166,13 @@ const SECTIONS: Record<string, Limit[]> = {
     limit('Time for which such a history waits', 'api/http/memory-queue', 'WAIT_MS_MAX', 'ms', '503'),
     limit('`limit` of the list of swaps', 'api/public/swap-list', 'LIMIT_MAX', 'count', '400'),
     limit('Responses computed at the same time', 'api/http/cache', 'COMPUTATIONS_MAX', 'count', '503'),
+    limit(
+      'Lists of points without `limit`: each, and all that are being computed',
+      'api/http/large-bodies',
+      'LARGE_BYTES_MAX',
+      'bytes',
+      '503 for the largest; use `limit`',
+    ),
   ],
   Delivery: [
     limit('Time of an attempt', 'delivery/send', 'TIMEOUT_MS', 'ms', '`timeout`, and a retry'),
