@@ -123,7 +123,10 @@ function describeAgreement(agreement: StatusOptions['agreement']) {
   const { quorum, tracingNodes, silentTracer, outvoted } = agreement();
   return {
     quorum,
-    internal_transfers: { nodes: tracingNodes, compared: tracingNodes > 1 && silentTracer === undefined },
+    internal_transfers: {
+      nodes: tracingNodes,
+      compared: Math.min(quorum, tracingNodes) > 1 && silentTracer === undefined,
+    },
     outvoted: outvoted.map(({ node, message, at }) => ({ node, message, at: at.toISOString() })),
   };
 }

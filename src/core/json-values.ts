@@ -55,14 +55,19 @@ const SLOTS = 2 * KEYS_KNOWN_MAX;
 
 /** Whether a key differs from all before it. Beyond KEYS_KNOWN_MAX different ones, each key that is not one of them counts as new. */
 function createNewKeys(): (piece: Uint8Array, from: number, to: number) => boolean {
-  // With a known one, a node could choose keys with equal hashes.
-  const seed = randomInt(2 ** 32);
+  let seed: number | undefined;
   /** Hashes with open addressing; 0 is a free slot. */
-  const hashes = new Uint32Array(SLOTS);
+  let hashes: Uint32Array | undefined;
   let known = 0;
   return (piece, from, to) => {
+    // With a known one, a node could choose keys with equal hashes. The shift lets all of its bits take part.
+    seed ??= randomInt(2 ** 32);
+    hashes ??= new Uint32Array(SLOTS);
     let hash = seed;
-    for (let at = from; at < to; at += 1) hash = Math.imul(hash ^ (piece[at] ?? 0), 0x0100_0193);
+    for (let at = from; at < to; at += 1) {
+      hash = Math.imul(hash ^ (piece[at] ?? 0), 0x0100_0193);
+      hash ^= hash >>> 15;
+    }
     hash = (hash | 1) >>> 0;
     let slot = (hash >>> 16) % SLOTS;
     for (; hashes[slot] !== 0; slot = (slot + 1) % SLOTS) if (hashes[slot] === hash) return false;

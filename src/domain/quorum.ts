@@ -17,6 +17,8 @@ export type Quorum<Voter> = {
   noteAnswer(voter: Voter): void;
   /** Records that this node has given no vote in a round in which all nodes were asked, and another one has. */
   noteMiss(voter: Voter): void;
+  /** Records that no voter gave a vote. */
+  noteOutage(): void;
   /** With two nodes, the one that has been silent for so long that Chainbell follows the other one alone. */
   silent(): { voter: Voter; since: Date } | undefined;
 };
@@ -72,6 +74,7 @@ export function createQuorum<Voter>(
     needed: () => (silent() === undefined ? quorum : 1),
     noteAnswer: silences.end,
     noteMiss: silences.noteMiss,
+    noteOutage: silences.pause,
     silent,
   };
 }

@@ -12,6 +12,10 @@ type Silences<Voter> = {
   clear(): void;
   /** Since when this voter has been silent. Undefined unless that has lasted for SILENCE_MS. */
   since(voter: Voter): Date | undefined;
+  /** Whether it gave no vote within this time. */
+  missedWithin(voter: Voter, ms: number): boolean;
+  /** No voter gives a vote, so the time until the next miss doesn't count. */
+  pause(): void;
 };
 
 export const SILENCE_MS = 30_000;
@@ -30,6 +34,13 @@ export function createSilences<Voter>(clock: Clock): Silences<Voter> {
       const known = misses.get(voter) ?? { since: clock.now(), lastMs: nowMs, countedMs: 0 };
       const countedMs = known.countedMs + Math.min(nowMs - known.lastMs, GAP_MS_MAX);
       misses.set(voter, { since: known.since, lastMs: nowMs, countedMs });
+    },
+    missedWithin(voter, ms) {
+      const known = misses.get(voter);
+      return known !== undefined && clock.steadyMs() - known.lastMs <= ms;
+    },
+    pause() {
+      for (const known of misses.values()) known.lastMs = clock.steadyMs();
     },
     end: (voter) => void misses.delete(voter),
     clear: () => misses.clear(),

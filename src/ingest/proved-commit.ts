@@ -51,7 +51,7 @@ type ProvedCommit = (
   blocks: readonly ReadBlock[],
   target: CommitTarget,
   signal: AbortSignal,
-) => Promise<Exclude<Committed, { outcome: 'unproved' }> | { outcome: 'lied' | 'stale' }>;
+) => Promise<Exclude<Committed, { outcome: 'unproved' }> | { outcome: 'lied' }>;
 
 export function createProvedCommit(options: CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> }): {
   commitProved: ProvedCommit;
@@ -69,17 +69,19 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
   ): ReturnType<ProvedCommit> {
     const prover = unhashedProof?.proverOf(blocks);
     const findUnproved = prover && { findUnproved: prover.findUnproved };
+    const isStale = () => staleness.refuses(blocks);
+    if (isStale()) {
+      readAhead.drop();
+      return { outcome: 'stale' };
+    }
     await prover?.proveActivities(signal);
     for (;;) {
-      if (staleness.refuses(blocks)) {
-        readAhead.drop();
-        return { outcome: 'stale' };
-      }
       const committed = await commitBlocks(database, {
         ...commit,
-        ...{ blocks, now: clock.now() },
+        ...{ blocks, now: clock.now(), isStale },
         ...findUnproved,
       });
+      if (committed.outcome === 'stale') readAhead.drop();
       if (committed.outcome === 'committed') unhashedProof?.fullChecks.stored(blocks);
       if (committed.outcome !== 'unproved') return committed;
       // A further round is rare: it is needed only if an address was added since the last one.
@@ -120,6 +122,7 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
     };
     const committed = await commitUntilProved(commit, blocks, signal);
     if (committed.outcome === 'committed') {
+      staleness.stored();
       released = { tip: newest.hash, number: newest.number };
       for (const processor of processors) processor.committed?.();
     }
@@ -136,21 +139,29 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
   };
 }
 
+/** By then, blocks that were refused have been read again, however slow the nodes are. Later, the process was suspended once more. */
+const SLOW_MS_MAX = 600_000;
+
 /** Refuses blocks that a reorg may have orphaned since they were read: while the process was suspended, or the commit before took long. */
 function createStaleness(clock: Clock) {
-  /** The first of the blocks that were refused last. */
-  let refusedNumber: number | undefined;
+  /** When blocks were refused last; undefined once fresh ones were stored. */
+  let refusedMs: number | undefined;
+  let isStale = false;
   return {
     /**
-     * The newest block counts, because the others are its ancestors. Blocks that are stale again after they were refused come from slow
-     * nodes, and are stored.
+     * The newest block counts, because the others are its ancestors. Blocks that are stale again soon after some were refused come from slow
+     * nodes or a slow database, and are stored.
      */
     refuses(blocks: readonly ReadBlock[]): boolean {
-      const [first, newest] = [blocks[0], blocks.at(-1)];
-      const isStale = newest?.staleMs !== undefined && clock.steadyMs() >= newest.staleMs;
-      const isRefused = isStale && first?.header.number !== refusedNumber;
-      if (isRefused) refusedNumber = first?.header.number;
-      return isRefused;
+      const nowMs = clock.steadyMs();
+      const staleMs = blocks.at(-1)?.staleMs;
+      isStale = staleMs !== undefined && nowMs >= staleMs;
+      if (!isStale || (refusedMs !== undefined && nowMs - refusedMs < SLOW_MS_MAX)) return false;
+      refusedMs = nowMs;
+      return true;
+    },
+    stored(): void {
+      refusedMs = isStale ? clock.steadyMs() : undefined;
     },
   };
 }

@@ -371,6 +371,22 @@ test('a process that is paused asks no node, so a pause between misses is no sil
   assert.equal(quorum.needed(), 2);
 });
 
+test('an outage of all nodes counts for none of them, whichever missed a poll before it', () => {
+  const clock = createTestClock();
+  const quorum = createQuorum(['a', 'b'], 'auto', clock);
+  quorum.noteMiss('b');
+  clock.advance(GAP_MS_MAX);
+  quorum.noteMiss('b');
+  clock.advance(3_600_000);
+  quorum.noteOutage();
+  clock.advance(1_000);
+  quorum.noteMiss('b');
+  assert.deepEqual([quorum.needed(), quorum.silent()], [2, undefined]);
+  clock.advance(SILENCE_MS - GAP_MS_MAX - 1_000);
+  quorum.noteMiss('b');
+  assert.equal(quorum.needed(), 1);
+});
+
 test('with two nodes, a silent one stops the follower for 30 s, and then the other one is followed alone', () =>
   withNodes(
     [complete(), complete()],

@@ -15,6 +15,7 @@ import { followMadeUp } from '../kit/follower.ts';
 const HEAD = 1_000;
 /** Longer than blocks near the head stay fresh. */
 const LONG_MS = 31_000;
+const HOUR_MS = 3_600_000;
 const { signal } = new AbortController();
 
 /** A follower that has stored some blocks of a long chain and read others ahead. */
@@ -88,6 +89,38 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(again, []);
   });
 
+  test('a process that is suspended again while it reads them once more reads them a third time', async () => {
+    const story = await readAheadOn(database(), HEAD);
+    story.clock.advance(LONG_MS);
+    await story.step();
+    story.asked.length = 0;
+    const next = story.reorgAbove();
+    story.clock.advance(HOUR_MS);
+    while ((await story.tipNumber()) === story.tip) await story.step();
+    assert.equal(await findBlockHash(database(), story.tip + 1), next);
+  });
+
+  test('blocks whose commit waits long for its lock are read again', async () => {
+    let whileWaiting = () => {};
+    const slow: Database = {
+      ...database(),
+      transaction(work) {
+        whileWaiting();
+        return database().transaction(work);
+      },
+    };
+    const story = await readAheadOn(slow, HEAD);
+    let next: Hash | undefined;
+    whileWaiting = () => {
+      whileWaiting = () => {};
+      next = story.reorgAbove();
+      story.clock.advance(LONG_MS);
+    };
+    while ((await story.tipNumber()) === story.tip) await story.step();
+    assert.ok(next !== undefined);
+    assert.equal(await findBlockHash(database(), story.tip + 1), next);
+  });
+
   test('blocks that nodes need long for are stored after their second reading', async () => {
     const clock = createTestClock();
     const follower = followMadeUp(
@@ -106,6 +139,6 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await follower.step(signal);
       steps.push((await findTip(database()))?.number);
     }
-    assert.deepEqual(steps, [undefined, 2, 2, 4]);
+    assert.deepEqual(steps, [undefined, 2, 12, 22]);
   });
 });

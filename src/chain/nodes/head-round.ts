@@ -93,7 +93,8 @@ export function createHeadRound({ nodes, quorum, clock, ask, askAt, note, count 
     if (announced !== undefined) await askLagging(announced, signal);
     const missing = nodes.filter((node) => !count.hasVote(node));
     // If all are, Chainbell itself may be cut off, and the first node to answer again must not be followed alone.
-    if (missing.length < nodes.length) for (const node of missing) quorum.noteMiss(node);
+    if (missing.length === nodes.length) quorum.noteOutage();
+    else for (const node of missing) quorum.noteMiss(node);
     await compareBelow(signal);
     return faults;
   };

@@ -55,6 +55,8 @@ type TraceVotesOptions = {
   outvoted: OutvotedAnswers;
 };
 
+/** How long after its last miss a silent node is reported. */
+const REPORTED_MS = 120_000;
 /** Pauses before a node that is a moment behind the others is asked again. */
 const BEHIND_MS = [25, 50, 100, 200];
 
@@ -134,8 +136,9 @@ function createTraceSilences({
     isSilent,
     find(): QuorumStatus['silent'] {
       const [silent] = tracers().filter(isSilent);
-      const since = silent && silences.since(silent);
-      return since && { name: silent.rpc.name, since };
+      // While no block has transactions, the silent one isn't asked, and may be back.
+      const since = silent && silences.missedWithin(silent, REPORTED_MS) ? silences.since(silent) : undefined;
+      return silent && since && { name: silent.rpc.name, since };
     },
     /**
      * The node's trace, which ends its silence. One trace of a silent node goes on after the poll, so that a node that takes

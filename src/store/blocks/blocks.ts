@@ -63,6 +63,8 @@ export type BlockCommit = {
   findUnproved?(matched: readonly MatchedTransfer[]): readonly MatchedTransfer[];
   /** Of the same database. Without it, the database is asked for every address. */
   filter?: Pick<AddressFilter, 'transaction'> | undefined;
+  /** Whether the blocks were read too long ago. Called once the commit lock is held, for which a commit may wait for long. */
+  isStale?(): boolean;
   /** Writes further data in the same transaction, after everything else. */
   also?(tx: Tx): Promise<void>;
 };
@@ -86,7 +88,7 @@ export type Committed =
       idsAfter?: number;
     }
   | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
-  | { outcome: 'lost' };
+  | { outcome: 'lost' | 'stale' };
 
 /** The tip: the newest stored block, from which following continues. */
 export async function findTip(db: Db): Promise<BlockId | undefined> {
@@ -222,6 +224,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     if (all.isDistributed === true) await limitStatements(all, STATEMENT_MS_MAX);
     const idsAfter = await lockForIds(all);
     if (!(await isTip(all, commit.expectedTip))) return { outcome: 'lost' };
+    if (commit.isStale?.() === true) return { outcome: 'stale' };
     const lost = await listLost(all);
     const tx = await withoutLost(all, lost);
     const candidates = createCandidates(narrow);

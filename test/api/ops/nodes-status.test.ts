@@ -5,11 +5,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createStatus } from '../../../src/app/status.ts';
 import { loadConfig } from '../../../src/config/load.ts';
+import { GAP_MS_MAX } from '../../../src/domain/silence.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createWriteHealth } from '../../../src/store/db/write-health.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
-import { complete, type NodesStage, withNodes } from '../../kit/nodes.ts';
+import { complete, type NodesStage, nodeAt, withNodes } from '../../kit/nodes.ts';
 import { decideEmpty, omitting, silenceSecond, TRACE } from '../../kit/tracing-nodes.ts';
 
 /** The returned function reads /status of a process that follows these nodes. */
@@ -43,6 +44,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       repair();
       await decideEmpty(stage);
       assert.deepEqual(await read(), isFine);
+    });
+  });
+
+  test('traces are not compared while one of two nodes gives no answer at all', () =>
+    withNodes([omitting(), omitting()], async (stage) => {
+      const read = statusOf(stage, database());
+      const { signal } = new AbortController();
+      await decideEmpty(stage);
+      assert.equal((await read()).compared, true);
+      nodeAt(stage.scripted, 1).setHttp('reset');
+      for (let misses = 1; misses < 3; misses += 1) {
+        await assert.rejects(stage.nodes.head(signal), { code: 'inconsistent' });
+        stage.clock.advance(GAP_MS_MAX);
+      }
+      await stage.nodes.head(signal);
+      assert.equal((await read()).compared, false);
+    }));
+
+  test('a node that gave no traces long ago, and was not asked since, is not reported', () => {
+    const { [TRACE]: _trace, ...blind } = complete();
+    return withNodes([omitting(), omitting(), blind], async (stage) => {
+      const read = statusOf(stage, database());
+      await silenceSecond(stage);
+      assert.equal((await read()).compared, false);
+      stage.clock.advance(121_000);
+      assert.equal((await read()).compared, true);
     });
   });
 
