@@ -53,46 +53,17 @@ type ProvedCommit = (
   signal: AbortSignal,
 ) => Promise<Exclude<Committed, { outcome: 'unproved' }> | { outcome: 'lied' }>;
 
-export function createProvedCommit(options: CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> }): {
+type CommitAtAnyTime = Omit<BlockCommit, 'blocks' | 'now'> & { isStale(): boolean };
+type ProvedCommitOptions = CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> };
+
+export function createProvedCommit(options: ProvedCommitOptions): {
   commitProved: ProvedCommit;
   forget(): void;
 } {
-  const { database, clock, processors, unhashedProof, readAhead } = options;
+  const { clock, processors } = options;
   /** Notifications up to `number` are released; this holds as long as `tip` is the tip. */
   let released: { tip: Hash; number: number } | undefined;
   const staleness = createStaleness(clock);
-
-  async function commitUntilProved(
-    commit: Omit<BlockCommit, 'blocks' | 'now'>,
-    blocks: readonly ReadBlock[],
-    signal: AbortSignal,
-  ): ReturnType<ProvedCommit> {
-    const prover = unhashedProof?.proverOf(blocks);
-    const findUnproved = prover && { findUnproved: prover.findUnproved };
-    const isStale = () => staleness.refuses(blocks);
-    if (isStale()) {
-      readAhead.drop();
-      return { outcome: 'stale' };
-    }
-    await prover?.proveActivities(signal);
-    for (;;) {
-      const committed = await commitBlocks(database, {
-        ...commit,
-        ...{ blocks, now: clock.now(), isStale },
-        ...findUnproved,
-      });
-      if (committed.outcome === 'stale') readAhead.drop();
-      if (committed.outcome === 'committed') unhashedProof?.fullChecks.stored(blocks);
-      if (committed.outcome !== 'unproved') return committed;
-      // A further round is rare: it is needed only if an address was added since the last one.
-      const liedAbout = await prover?.prove(committed.transfers, signal);
-      if (liedAbout === undefined) continue;
-      const node = blocks.find(({ header }) => header.number === liedAbout)?.believed;
-      unhashedProof?.fullChecks.lied({ node: node ?? 'a node', block: liedAbout });
-      readAhead.drop();
-      return { outcome: 'lied' };
-    }
-  }
 
   async function undo(tx: Tx, ancestorNumber: number): Promise<void> {
     for (const processor of processors.toReversed()) await processor.undo(tx, ancestorNumber);
@@ -101,8 +72,9 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
   const commitProved: ProvedCommit = async (blocks, { tip, newest, ancestor, finalizedNumber }, signal) => {
     // After a reorg or another process's commit, notifications that were released may be held again.
     const isKnown = ancestor === undefined && tip !== undefined && tip.hash === released?.tip;
-    const commit: Omit<BlockCommit, 'blocks' | 'now'> = {
+    const commit: CommitAtAnyTime = {
       expectedTip: tip,
+      isStale: () => staleness.refuses(blocks),
       reorg: ancestor && {
         ancestorNumber: ancestor.number,
         undo: (tx) => undo(tx, ancestor.number),
@@ -120,7 +92,7 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
         for (const processor of processors) await processor.write(tx, blocks);
       },
     };
-    const committed = await commitUntilProved(commit, blocks, signal);
+    const committed = await commitUntilProved(options, commit, blocks, signal);
     if (committed.outcome === 'committed') {
       staleness.stored();
       released = { tip: newest.hash, number: newest.number };
@@ -137,6 +109,39 @@ export function createProvedCommit(options: CommitOptions & { readAhead: Pick<Re
       for (const processor of processors) processor.forget?.();
     },
   };
+}
+
+/** Commits the blocks once what the watched addresses match is proved. */
+async function commitUntilProved(
+  { database, clock, unhashedProof, readAhead }: ProvedCommitOptions,
+  commit: CommitAtAnyTime,
+  blocks: readonly ReadBlock[],
+  signal: AbortSignal,
+): ReturnType<ProvedCommit> {
+  const prover = unhashedProof?.proverOf(blocks);
+  const findUnproved = prover && { findUnproved: prover.findUnproved };
+  if (commit.isStale()) {
+    readAhead.drop();
+    return { outcome: 'stale' };
+  }
+  await prover?.proveActivities(signal);
+  for (;;) {
+    const committed = await commitBlocks(database, {
+      ...commit,
+      ...{ blocks, now: clock.now() },
+      ...findUnproved,
+    });
+    if (committed.outcome === 'stale') readAhead.drop();
+    if (committed.outcome === 'committed') unhashedProof?.fullChecks.stored(blocks);
+    if (committed.outcome !== 'unproved') return committed;
+    // A further round is rare: it is needed only if an address was added since the last one.
+    const liedAbout = await prover?.prove(committed.transfers, signal);
+    if (liedAbout === undefined) continue;
+    const node = blocks.find(({ header }) => header.number === liedAbout)?.believed;
+    unhashedProof?.fullChecks.lied({ node: node ?? 'a node', block: liedAbout });
+    readAhead.drop();
+    return { outcome: 'lied' };
+  }
 }
 
 /** By then, blocks that were refused have been read again, however slow the nodes are. Later, the process was suspended once more. */
