@@ -31,7 +31,7 @@ const selectors = {
 /** Pairs, tokens or factories of one request, with up to three calls each. */
 const ASKED_MAX = 50;
 
-/** `isSilent`: the contract of the pair did not answer, so it could not be compared. */
+/** `isSilent`: the contract of the pair, of a token or of the factory did not answer, so it could not be compared. */
 type Difference = { pair: Pair; message: string; isSilent: boolean };
 
 type Answers = (Hex | undefined)[];
@@ -47,16 +47,18 @@ export async function checkPairs(
 ): Promise<void> {
   const differences = await comparePairs(nodes, pairs, signal);
   if (differences.length === 0) return;
-  const problems = differences.map(
+  const found = differences.filter(({ isSilent }) => !isSilent);
+  const problems = (found.length > 0 ? found : differences).map(
     ({ pair: { id, name }, message }): Problem => ({ path: `pair ${id} (${name})`, message }),
   );
   const list = problems.map(({ path, message }) => `${path}: ${message}`).join('\n');
-  if (differences.every(({ isSilent }) => isSilent)) throw new Fault('unavailable', list);
+  // Without these answers, wrong decimals would be stored, and stay.
+  if (found.length === 0) throw new Fault('unavailable', list);
   throw new Fault('conflict', `configured pairs differ from their contracts:\n${list}`, { problems });
 }
 
 /**
- * How these pairs differ from their contracts. Some answers may be missing, and then the configuration counts: a token's decimals, a
+ * How these pairs differ from their contracts. Some calls may revert, and then the configuration counts: a token's decimals, a
  * pair's factory, and the factory's `getPair`. @throws Fault `unavailable` if no node answers.
  */
 export async function comparePairs(
@@ -88,7 +90,17 @@ export async function comparePairs(
       is === undefined || is === should
         ? []
         : [differ(`${field} is ${is} on the chain, but ${should} in the configuration`)];
+    const missing = [
+      decimals[tokens.indexOf(pair.token0)],
+      decimals[tokens.indexOf(pair.token1)],
+      listed[index],
+    ];
     return [
+      ...missing.flatMap((given) =>
+        given instanceof Fault
+          ? [{ pair, message: `a token or the factory does not answer: ${messageOf(given)}`, isSilent: true }]
+          : [],
+      ),
       ...compare('token0', token0, pair.token0),
       ...compare('token1', token1, pair.token1),
       ...compare('token0Decimals', decimalsOf.get(pair.token0), pair.token0Decimals),

@@ -3,6 +3,7 @@
  * switched on or off, because no event reports that.
  */
 import { type ContractReader, readAtBlock } from '../../chain/contracts/contracts.ts';
+import { backOffMs } from '../../core/back-off.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
@@ -33,14 +34,18 @@ type PairReadingOptions = {
 const READ_MAX = 100;
 /** How often factories are asked whether the fee is on. */
 const FEE_MS = 60_000;
+/** How long a pair whose contract did not answer rests: doubled each time. */
+const REST_MS = { min: 15_000, max: 600_000 };
 
 /**
  * A step that reads pairs whose LP supply is not certain. It throws a Fault when no node can answer for the newest stored
- * block, or, after it has stored the others, when a contract does not answer like a pair.
+ * block, or, after it has stored the others, when a contract does not answer like a pair. Such a pair is asked alone from then on, and
+ * rarely, because each request that it spoils is repeated for every other one.
  */
 export function createPairReadings(options: PairReadingOptions): Step {
   const { database, nodes, clock, log, pairs } = options;
   let feesReadMs = Number.NEGATIVE_INFINITY;
+  const suspects = createSuspects(clock);
   /** The block at which there was nothing to read. */
   let settledAt: string | undefined;
 
@@ -49,21 +54,24 @@ export function createPairReadings(options: PairReadingOptions): Step {
     if (tip === undefined) return 'idle';
     const areFeesDue = clock.steadyMs() - feesReadMs >= FEE_MS;
     if (tip.hash === settledAt && !areFeesDue) return 'idle';
+    const trusted = pairs.filter(({ id }) => !suspects.has(id));
     const known = await listReadings(
       database,
       pairs.map(({ id }) => id),
     );
     const fees = areFeesDue
-      ? await readAtBlock(nodes, tip, (having, at) => readFees(having, pairs, at, signal), signal)
+      ? await readAtBlock(nodes, tip, (having, at) => readFees(having, trusted, at, signal), signal)
       : new Map<number, boolean | Fault>();
+    if (areFeesDue) feesReadMs = clock.steadyMs();
+    for (const [pairId, answer] of fees) suspects.note(pairId, answer);
     const wanted = new Set(
       known.flatMap(({ pairId, isCurrent, isFeeOn }) =>
         isCurrent && !isSwitched(isFeeOn, fees.get(pairId)) ? [] : [pairId],
       ),
     );
-    const asked = pairs.filter(({ id }) => wanted.has(id)).slice(0, READ_MAX);
+    const together = pairs.filter(({ id }) => wanted.has(id) && !suspects.has(id)).slice(0, READ_MAX);
+    const asked = together.length > 0 ? together : pairs.filter(({ id }) => suspects.isDue(id)).slice(0, 1);
     if (asked.length === 0) {
-      if (areFeesDue) feesReadMs = clock.steadyMs();
       settledAt = tip.hash;
       throwFirst([...fees.values()]);
       return 'idle';
@@ -74,6 +82,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
       (having, at) => readPairs(having, asked, at, signal),
       signal,
     );
+    for (const [index, { id }] of asked.entries()) suspects.note(id, answers[index]);
     const readings = answers.flatMap((answer) => (answer instanceof Fault ? [] : [answer]));
     if (readings.length > 0) await database.transaction((tx) => store(tx, readings, tip));
     throwFirst(answers);
@@ -102,6 +111,26 @@ export function createPairReadings(options: PairReadingOptions): Step {
       await insertPairStates(tx, [stateOf(pairs, reading, tip)]);
     }
   }
+}
+
+/** Pairs whose contract, or the contract of their factory, did not answer the last time. */
+function createSuspects(clock: Pick<Clock, 'steadyMs'>) {
+  const rests = new Map<number, { failures: number; untilMs: number }>();
+  return {
+    has: (pairId: number) => rests.has(pairId),
+    isDue: (pairId: number) => clock.steadyMs() >= (rests.get(pairId)?.untilMs ?? Infinity),
+    note(pairId: number, answer: unknown): void {
+      if (!(answer instanceof Fault)) {
+        rests.delete(pairId);
+        return;
+      }
+      const failures = rests.get(pairId)?.failures ?? 0;
+      rests.set(pairId, {
+        failures: failures + 1,
+        untilMs: clock.steadyMs() + backOffMs(REST_MS, failures),
+      });
+    },
+  };
 }
 
 /** Whether the protocol fee is no longer as it was in the last reading. */

@@ -12,8 +12,14 @@ import { silentLog } from '../../../src/core/log.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';
 import type { ValuedPair } from '../../../src/domain/pair.ts';
 import { checkPairs, comparePairs, readFees, readPairs } from '../../../src/ingest/pairs/pair-contracts.ts';
+import { createPairReadings } from '../../../src/ingest/pairs/pair-readings.ts';
+import { listReadings } from '../../../src/store/market/pair-readings.ts';
+import { followPairs } from '../../../src/store/market/pairs.ts';
 import { type NodeProxy, startNodeProxy } from '../../faults/node-proxy.ts';
 import { type Chain, startChain } from '../../kit/anvil.ts';
+import { headerOf, mine } from '../../kit/chain-story.ts';
+import { createTestClock } from '../../kit/clock.ts';
+import { createTestDatabase } from '../../kit/database.ts';
 import { CHAIN_ID } from '../../kit/service.ts';
 import { deployPair, type UniswapPair } from '../../kit/uniswap.ts';
 
@@ -80,15 +86,59 @@ describe('beside a hostile contract', () => {
     });
 
   for (const fault of Object.keys(faults) as (keyof typeof faults)[])
-    test(`of a token whose answer is ${fault}, the configured decimals count`, async () => {
+    test(`of a token whose answer is ${fault}, a new pair waits, and a stored one is not said to differ`, async () => {
       inject(hostile.tokens[0], fault);
-      await checkPairs(nodes, pairs, signal);
+      await assert.rejects(checkPairs(nodes, pairs, signal), {
+        code: 'unavailable',
+        message: /^pair 2 \(ONE\/TWO\): a token or the factory does not answer: /,
+      });
+      const compared = await comparePairs(nodes, pairs, signal);
+      assert.deepEqual(
+        compared.map(({ pair, isSilent }) => ({ id: pair.id, isSilent })),
+        [{ id: 2, isSilent: true }],
+      );
       const wrong = { ...honest.configured, token0Decimals: 7 };
       await assert.rejects(checkPairs(nodes, [wrong, ...pairs.slice(1)], signal), {
         code: 'conflict',
         message: /pair 1 \(ONE\/TWO\): token0Decimals is 18 on the chain, but 7 in the configuration$/,
       });
     });
+
+  test('a pair whose contract does not answer is asked alone and rarely, and no longer with the others', async () => {
+    await using place = await createTestDatabase('embedded');
+    const database = await place.open();
+    const header = { ...headerOf(1), ...(await chain.head()) };
+    const clock = createTestClock();
+    await mine(database, header, [], { also: (tx) => followPairs(tx, pairs, { header, now: clock.now() }) });
+    let calls = 0;
+    for (const proxy of proxies)
+      proxy.inject({
+        async answer({ method, params: [call] }) {
+          if (method === 'eth_call') calls += 1;
+          return method === 'eth_call' && Object(call).to === hostile.address ? faults.late() : undefined;
+        },
+      });
+    const step = createPairReadings({ database, nodes, clock, log: silentLog(), pairs });
+    const current = async () =>
+      (await listReadings(database, [1, 2])).flatMap(({ pairId, isCurrent }) => (isCurrent ? pairId : []));
+    const until = async (isDone: () => boolean) => {
+      for (let steps = 0; steps < 10 && !isDone(); steps += 1)
+        await step(signal).catch((error: unknown) => assert.ok(error instanceof Fault));
+    };
+    await until(() => calls > 0);
+    await until(() => false);
+    assert.deepEqual(await current(), [1]);
+    calls = 0;
+    await until(() => false);
+    assert.equal(calls, 0, 'the pair rests, and the other one is known');
+    clock.advance(60_000);
+    await until(() => false);
+    assert.ok(calls > 0 && calls < 40, `${calls} calls`);
+    for (const proxy of proxies) proxy.inject({ answer: async () => undefined });
+    clock.advance(600_000);
+    await until(() => false);
+    assert.deepEqual(await current(), [1, 2]);
+  });
 
   test('while a node answers no call, no contract is blamed', async () => {
     for (const proxy of proxies)
