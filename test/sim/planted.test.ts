@@ -4,7 +4,7 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 34,
+    likely: 93,
     steps: 2_000,
     problem: /settled .* although it had lost lane/,
   },
@@ -16,7 +16,7 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 122,
+    likely: 165,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
@@ -46,7 +46,7 @@ testBugs([
   {
     name: 'changes of addresses that are pruned before the address filter has them are found',
     bug: 'early pruning',
-    likely: 25,
+    likely: 30,
     steps: 1_500,
     problem: /^there is no notification /,
   },
@@ -58,13 +58,13 @@ testBugs([
   {
     name: 'retention that drops a day with its pending notifications is found',
     bug: 'drop of pending',
-    likely: 48,
+    likely: 81,
     problem: /^notification \d+ is deleted, and (waiting|held)$/,
   },
   {
     name: 'retention that drops a day with notifications of blocks that are not final is found',
     bug: 'drop before final',
-    likely: 4,
+    likely: 26,
     problem: /^notification \d+ is deleted, and block \d+ is not final$/,
   },
   {
