@@ -33,8 +33,8 @@ export type CommonClock = {
 export const CLOCK_MS = 1_000;
 /** A larger difference is a step. A retry may be one second early, so this plus the drift of an hour must be less. */
 const STEP_MS_MIN = 500;
-/** At the start, a measurement that may be wrong by more is repeated, at most this often: the next one would find a step. */
-const [START_ERROR_MS_MAX, START_TRIES_MAX] = [50, 5];
+/** At the start and at a step, a measurement that may be wrong by more is repeated, at most this often: the next one would find a step. */
+const [EXACT_MS_MAX, TRIES_MAX] = [50, 5];
 /** A smaller difference is corrected by this much at each comparison: 100 ppm, the drift of quartz clocks. */
 const DRIFT_MS_MAX = 0.1;
 /**
@@ -77,7 +77,7 @@ export async function openCommonClock({
   // Read the stored steps before measuring, so that this process still follows a step that happens in between.
   let comparedMs = source.steadyMs();
   let state: ClockState = await readClockState(database);
-  let { offsetMs, errorMs: startErrorMs } = await measureForStart(source, database);
+  let { offsetMs, errorMs: startErrorMs } = await measureExactly(source, database);
   const differences = createDifferences(startErrorMs);
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
@@ -100,7 +100,7 @@ export async function openCommonClock({
     const followed = await followStep(database, {
       ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, ...PRUNE_PAUSE },
       async measure(tx) {
-        const measured = await measure(source, tx);
+        const measured = await measureExactly(source, tx);
         newMs = measured.offsetMs;
         const movedMs = newMs - offsetMs;
         // The first measurement was wrong, or the clock has been set back.
@@ -247,9 +247,9 @@ const unsteppedMs = ({ last, stepsMs }: ClockState): number =>
   last === undefined ? Number.NEGATIVE_INFINITY : last.at.getTime() - stepsMs;
 
 /** The most exact of a few measurements. */
-async function measureForStart(source: TimeSource, db: Db): Promise<{ offsetMs: number; errorMs: number }> {
+async function measureExactly(source: TimeSource, db: Db): Promise<{ offsetMs: number; errorMs: number }> {
   let best = await measure(source, db);
-  for (let tries = 1; best.errorMs > START_ERROR_MS_MAX && tries < START_TRIES_MAX; tries += 1) {
+  for (let tries = 1; best.errorMs > EXACT_MS_MAX && tries < TRIES_MAX; tries += 1) {
     const next = await measure(source, db);
     if (next.errorMs < best.errorMs) best = next;
   }

@@ -14,6 +14,7 @@ import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createPriceFeed } from '../../src/prices/feed.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { createSafeWatermark, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
+import { countFailures } from '../../src/store/delivery/receivers.ts';
 import { findFreshPrice } from '../../src/store/prices/prices.ts';
 import { findDeliveryKey } from '../../src/store/watchers/api-keys.ts';
 import { ANSWER_RETENTION_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
@@ -111,6 +112,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         assert.notEqual((await findDeliveryKey(database(), watcherId, clock.now()))?.id, keyId);
       }
       assert.equal((await findWatcher(database(), revoked.watcherId, clock.now()))?.validKeyCount, 1);
+    });
+
+    test(`the newest success of a webhook is never in the future, even if the clock is set by ${days}`, async () => {
+      const { clock, set } = await startStory();
+      await database().query(sql`update last_success set at = ${clock.now()}`);
+      await set(stepMs);
+      const { lastSuccessAt } = await countFailures(database(), clock.now());
+      assert.ok(lastSuccessAt !== undefined && lastSuccessAt <= clock.now());
     });
 
     test(`a running backfill of a pair ends 24 hours before the new time if the clock is set by ${days}, and a complete one stays`, async () => {

@@ -81,9 +81,12 @@ export function createLargeBodies(bytesMax: number): LargeBodies {
             });
         },
         async finish() {
-          await hashed;
-          requireRoom();
-          release(body);
+          try {
+            await hashed;
+            requireRoom();
+          } finally {
+            release(body);
+          }
           return { pieces: body.pieces, digest: digestOf(hash) };
         },
         drop: () => cut(body),

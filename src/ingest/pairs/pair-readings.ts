@@ -46,6 +46,8 @@ export function createPairReadings(options: PairReadingOptions): Step {
   const { database, nodes, clock, log, pairs } = options;
   let feesReadMs = Number.NEGATIVE_INFINITY;
   const suspects = createSuspects(clock);
+  /** Pairs whose protocol fee was switched, until they are read. */
+  const switched = new Set<number>();
   /** The block at which there was nothing to read. */
   let settledAt: string | undefined;
 
@@ -53,7 +55,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
     const tip = await findTipHeader(database);
     if (tip === undefined) return 'idle';
     const areFeesDue = clock.steadyMs() - feesReadMs >= FEE_MS;
-    if (tip.hash === settledAt && !areFeesDue) return 'idle';
+    if (tip.hash === settledAt && !areFeesDue) return suspects.idle();
     const trusted = pairs.filter(({ id }) => !suspects.has(id));
     const known = await listReadings(
       database,
@@ -64,17 +66,17 @@ export function createPairReadings(options: PairReadingOptions): Step {
       : new Map<number, boolean | Fault>();
     if (areFeesDue) feesReadMs = clock.steadyMs();
     for (const [pairId, answer] of fees) suspects.note(pairId, answer);
+    for (const { pairId, isFeeOn } of known)
+      if (isSwitched(isFeeOn, fees.get(pairId))) switched.add(pairId);
     const wanted = new Set(
-      known.flatMap(({ pairId, isCurrent, isFeeOn }) =>
-        isCurrent && !isSwitched(isFeeOn, fees.get(pairId)) ? [] : [pairId],
-      ),
+      known.flatMap(({ pairId, isCurrent }) => (isCurrent && !switched.has(pairId) ? [] : [pairId])),
     );
     const together = pairs.filter(({ id }) => wanted.has(id) && !suspects.has(id)).slice(0, READ_MAX);
-    const asked = together.length > 0 ? together : pairs.filter(({ id }) => suspects.isDue(id)).slice(0, 1);
+    const suspect = suspects.nextDue();
+    const asked = together.length > 0 ? together : pairs.filter(({ id }) => id === suspect);
     if (asked.length === 0) {
       settledAt = tip.hash;
-      throwFirst([...fees.values()]);
-      return 'idle';
+      return suspects.idle();
     }
     const answers = await readAtBlock(
       nodes,
@@ -84,6 +86,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
     );
     for (const [index, { id }] of asked.entries()) suspects.note(id, answers[index]);
     const readings = answers.flatMap((answer) => (answer instanceof Fault ? [] : [answer]));
+    for (const { pairId } of readings) switched.delete(pairId);
     if (readings.length > 0) await database.transaction((tx) => store(tx, readings, tip));
     throwFirst(answers);
     return 'worked';
@@ -115,10 +118,19 @@ export function createPairReadings(options: PairReadingOptions): Step {
 
 /** Pairs whose contract, or the contract of their factory, did not answer the last time. */
 function createSuspects(clock: Pick<Clock, 'steadyMs'>) {
-  const rests = new Map<number, { failures: number; untilMs: number }>();
+  const rests = new Map<number, { fault: Fault; failures: number; untilMs: number }>();
   return {
     has: (pairId: number) => rests.has(pairId),
-    isDue: (pairId: number) => clock.steadyMs() >= (rests.get(pairId)?.untilMs ?? Infinity),
+    /** The one whose rest ended first. */
+    nextDue(): number | undefined {
+      const ended = [...rests].filter(([, { untilMs }]) => untilMs <= clock.steadyMs());
+      return ended.sort(([, one], [, other]) => one.untilMs - other.untilMs)[0]?.[0];
+    },
+    /** Idle if there is none. @throws the Fault of one that rests, so that `/status` names it if it stays. */
+    idle(): 'idle' {
+      for (const { fault } of rests.values()) throw fault;
+      return 'idle';
+    },
     note(pairId: number, answer: unknown): void {
       if (!(answer instanceof Fault)) {
         rests.delete(pairId);
@@ -126,6 +138,7 @@ function createSuspects(clock: Pick<Clock, 'steadyMs'>) {
       }
       const failures = rests.get(pairId)?.failures ?? 0;
       rests.set(pairId, {
+        fault: answer,
         failures: failures + 1,
         untilMs: clock.steadyMs() + backOffMs(REST_MS, failures),
       });

@@ -93,9 +93,12 @@ export function validOf(settlements: readonly Settlement[]): Sql {
 /** `last_success` is at most this old, so that not every statement writes it. */
 export const SUCCESS_STEP_MS = 1_000;
 const SUCCESS_STEP = sql`interval '1 second'`;
-/** It is further ahead of a success only if the clock was set back. The processes differ by less. */
-export const AHEAD_MS = 60_000;
-const AHEAD = sql`interval '1 minute'`;
+/**
+ * It is further ahead of a success only if the clock was set back. No outcome is recorded this late, and one from before a step that is
+ * recorded after it may set the time ahead.
+ */
+export const AHEAD_MS = 3_600_000;
+const AHEAD = sql`interval '1 hour'`;
 
 // A row whose watched address moved during an attempt can have two outcomes. The 2xx counts, in either order.
 export const outcomesOf = (valid: Sql): Sql => sql`(

@@ -79,6 +79,8 @@ export async function followStep(database: Database, seen: NoticedStep): Promise
     const moved = sql`due_at = ${timeSum(sql`due_at`, step)}, next_retry_at = ${timeSum(sql`next_retry_at`, step)}`;
     await updateInParts(tx, { table: 'queue', set: moved, key: sql`id`, rowsMax });
     await moveTerms(tx, stepMs, now());
+    // In the future, it would hide an outage until that time has come.
+    await tx.query(sql`update last_success set at = ${now()} where at > ${now()}`);
     const created = sql`created_at = ${timeSum(sql`created_at`, step)}`;
     await updateInParts(tx, { table: 'idempotent_answer', set: created, key: sql`hashtext(key)`, rowsMax });
     // Renew all leases. A process may take lanes only after it has seen that their owner is gone.

@@ -153,14 +153,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a key is refused from the moment of its revocation on', async () => {
+  test('a revoked key is refused by the next request, even if the clock says that the revocation lies in the future', async () => {
     const { ask, issue, clock } = createApiStory(database());
     const { key, keyId } = await issue('acme');
     assert.equal((await ask('GET', PATH, { key })).status, 200);
     await revokeKey(database(), keyId, new Date(clock.now().getTime() + 1_000));
-    clock.advance(999);
-    assert.equal((await ask('GET', PATH, { key })).status, 200);
-    clock.advance(1);
     assert.deepEqual((await ask('GET', PATH, { key })).json, REVOKED);
   });
 
