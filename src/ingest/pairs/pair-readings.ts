@@ -66,8 +66,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
       : new Map<number, boolean | Fault>();
     if (areFeesDue) feesReadMs = clock.steadyMs();
     for (const [pairId, answer] of fees) suspects.note(pairId, answer);
-    for (const { pairId, isFeeOn } of known)
-      if (isSwitched(isFeeOn, fees.get(pairId))) switched.add(pairId);
+    for (const { pairId, isFeeOn } of known) if (isSwitched(isFeeOn, fees.get(pairId))) switched.add(pairId);
     const wanted = new Set(
       known.flatMap(({ pairId, isCurrent }) => (isCurrent && !switched.has(pairId) ? [] : [pairId])),
     );
