@@ -93,6 +93,7 @@ export function createProvedCommit(options: ProvedCommitOptions): {
       },
     };
     const committed = await commitUntilProved(options, commit, blocks, signal);
+    if (committed.outcome === 'stale') options.readAhead.drop();
     if (committed.outcome === 'committed') {
       staleness.stored();
       released = { tip: newest.hash, number: newest.number };
@@ -120,10 +121,7 @@ async function commitUntilProved(
 ): ReturnType<ProvedCommit> {
   const prover = unhashedProof?.proverOf(blocks);
   const findUnproved = prover && { findUnproved: prover.findUnproved };
-  if (commit.isStale()) {
-    readAhead.drop();
-    return { outcome: 'stale' };
-  }
+  if (commit.isStale()) return { outcome: 'stale' };
   await prover?.proveActivities(signal);
   for (;;) {
     const committed = await commitBlocks(database, {
@@ -131,7 +129,6 @@ async function commitUntilProved(
       ...{ blocks, now: clock.now() },
       ...findUnproved,
     });
-    if (committed.outcome === 'stale') readAhead.drop();
     if (committed.outcome === 'committed') unhashedProof?.fullChecks.stored(blocks);
     if (committed.outcome !== 'unproved') return committed;
     // A further round is rare: it is needed only if an address was added since the last one.

@@ -87,7 +87,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
     const readings = answers.flatMap((answer) => (answer instanceof Fault ? [] : [answer]));
     for (const { pairId } of readings) switched.delete(pairId);
     if (readings.length > 0) await database.transaction((tx) => store(tx, readings, tip));
-    throwFirst(answers);
+    for (const answer of answers) if (answer instanceof Fault) throw answer;
     return 'worked';
   };
 
@@ -148,12 +148,6 @@ function createSuspects(clock: Pick<Clock, 'steadyMs'>) {
 /** Whether the protocol fee is no longer as it was in the last reading. */
 const isSwitched = (was: boolean | undefined, is: boolean | Fault | undefined) =>
   was !== undefined && typeof is === 'boolean' && is !== was;
-
-/** @throws the first Fault among these, if there is one. */
-function throwFirst(answers: readonly unknown[]): void {
-  const fault = answers.find((answer) => answer instanceof Fault);
-  if (fault !== undefined) throw fault;
-}
 
 function stateOf(
   pairs: readonly ValuedPair[],

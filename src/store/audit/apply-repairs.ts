@@ -69,7 +69,8 @@ export type Repair =
 /**
  * Applies the repairs in one transaction, during which no follower commits. Returns the ones that it applied. It skips repairs
  * whose block or row has changed since the comparison, and those that may credit twice unless `mayCreditTwice` allows it.
- * `readNow` is called once the rows are locked. `onCommit`: called before the commit. If the database doesn't answer after that, the repairs may have been applied.
+ * `readNow` is called once the rows are locked, and `onCommit` before the commit. If the database doesn't answer after that, the repairs may
+ * have been applied.
  */
 export async function applyRepairs(
   database: Database,
