@@ -10,6 +10,7 @@ import Type from 'typebox';
 import { databaseUrlProblem } from '../core/database-url.ts';
 import { type Address, checksumAddress } from '../core/hex.ts';
 import { parseJsonPath } from '../core/json-path.ts';
+import { UNFIT_CHARACTERS } from '../core/stored-text.ts';
 
 const ADDRESS_TITLE = 'an address: 0x and 40 hexadecimal digits';
 
@@ -129,14 +130,11 @@ export const AdminToken = Type.Union([Type.String({ pattern: '^[\\x21-\\x7e]{32,
     'The bearer token of the operator API under /api/admin, which is off without it. Create one with `openssl rand -hex 32`.',
 });
 
-/** Characters that PostgreSQL doesn't store, or that people can't see: control characters, lone surrogates, and U+FFFD. */
-const UNFIT = '\\p{Cc}\\p{Cs}\\uFFFD';
-
 /** Whether the database can store the text as the name of something. */
-export const isFitName = (text: string): boolean => !new RegExp(`[${UNFIT}]`, 'u').test(text);
+export const isFitName = (text: string): boolean => !new RegExp(`[${UNFIT_CHARACTERS}]`, 'u').test(text);
 
 const wordText = (charactersMax: number, title: string) =>
-  Type.String({ title, pattern: `^[^\\s${UNFIT}]{1,${charactersMax}}$` });
+  Type.String({ title, pattern: `^[^\\s${UNFIT_CHARACTERS}]{1,${charactersMax}}$` });
 
 /** The ticker of a coin or token. */
 export const SymbolText = wordText(32, 'a symbol: 1 to 32 characters without spaces and control characters');

@@ -5,6 +5,7 @@ import { type Decimal, decimal } from '../core/decimal.ts';
 import { Fault, type Problem } from '../core/fault.ts';
 import { type Hash, parseAddress } from '../core/hex.ts';
 import { findIsoTime, isTimeYear, YEAR_MAX, YEAR_MIN } from '../core/iso-time.ts';
+import { UNFIT_CHARACTERS } from '../core/stored-text.ts';
 import type { Award } from './award.ts';
 import { type Month, monthOf, monthPeriod, parseMonth } from './month.ts';
 
@@ -30,7 +31,7 @@ const WHOLE_DIGITS_MAX = 78;
 const FRACTION_DIGITS_MAX = 36;
 const NUMBER_CHARACTERS_MAX = 200;
 /** Refuses control characters, lone surrogates and bytes that weren't UTF-8. */
-const CATEGORY = /^[^\p{Cc}\p{Cs}\uFFFD]{1,64}$/u;
+const CATEGORY = new RegExp(`^[^${UNFIT_CHARACTERS}]{1,64}$`, 'u');
 
 /**
  * Parses the award of a line. The ordinal defaults to 0. With only a month, the time is the month's first moment.
