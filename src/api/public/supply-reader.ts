@@ -41,6 +41,8 @@ const RETRY_MS = 250;
 const READ_MS_MAX = 60_000;
 /** How long a caller waits. The reading continues for the next caller. */
 const ANSWER_MS_MAX = 10_000;
+/** How long the database may take. A reading is then answered before it is kept, or without the last stored one. */
+const DATABASE_MS_MAX = 2_000;
 
 export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
   const { clock, log, terms, maxAgeMs } = options;
@@ -59,7 +61,7 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
       // Without one balance the sum would be wrong, so an unreadable balance is taken from the last reading, or there is no answer.
       const complete = new Map(addresses.map((address) => [address, requireBalance(address, at)]));
       last = { at, block, nodeName, method, balances: complete };
-      await options.keep(last).catch(warn('supply.not_kept'));
+      await inTime(options.keep(last), 'supply.not_kept');
       return last;
     } finally {
       limit.release();
@@ -68,7 +70,16 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
 
   /** Undefined also while the database does not answer. This process's last reading is used then. */
   function findKept(): Promise<SupplyReading | undefined> {
-    return options.findKept(addresses).catch(warn('supply.not_found'));
+    return inTime(options.findKept(addresses), 'supply.not_found');
+  }
+
+  /** Logs a Fault or a late outcome, and goes on without it. */
+  async function inTime<T>(work: Promise<T>, event: string): Promise<T | undefined> {
+    const { signal } = options;
+    const outcome = await firstOrLate({ clock, signal }, [work.catch(warn(event))], DATABASE_MS_MAX);
+    if (outcome !== 'late') return outcome;
+    log.warn({ error: `the database did not answer within ${DATABASE_MS_MAX} ms` }, event);
+    return undefined;
   }
 
   function remember(balances: SupplyReading['balances'] = new Map()): void {
