@@ -7,7 +7,7 @@ import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
 import type { Difference } from './compare.ts';
 import { type VerifyOptions, verifyStored } from './verify.ts';
-import type { VerifyReport } from './verify-report.ts';
+import { isComplete, type VerifyReport } from './verify-report.ts';
 
 export type RepairPlan = {
   report: VerifyReport;
@@ -55,6 +55,13 @@ export async function planRepairs(
     signal,
   );
   return { report, repairable, unrepairable };
+}
+
+/** The outcome of a comparison once this many of its differences are repaired. A plan of PLAN_MAX leaves some out. */
+export function outcomeAfter(report: VerifyReport, repairedCount: number): VerifyReport['outcome'] {
+  if (report.outcome !== 'different') return report.outcome;
+  if (report.differences > repairedCount) return 'different';
+  return isComplete(report) ? 'equal' : 'not_compared';
 }
 
 /**

@@ -71,6 +71,10 @@ export type VerifyEvents = {
 export const uncomparedCount = ({ undecided }: Pick<VerifyReport, 'undecided'>): number =>
   undecided.not_served + undecided.too_many;
 
+/** Whether every block of the stored range was compared, and a quorum confirmed it. */
+export const isComplete = ({ undecided }: Pick<VerifyReport, 'undecided'>): boolean =>
+  uncomparedCount({ undecided }) === 0 && undecided.unconfirmed === 0;
+
 export function createTally(
   quorum: VerifyReport['quorum'],
   { onDifference, onDissent }: VerifyEvents,

@@ -23,6 +23,7 @@ import { createRangeReader } from './read-range.ts';
 import { countUnread, verifyBatch } from './verify-batch.ts';
 import {
   createTally,
+  isComplete,
   type Tally,
   uncomparedCount,
   type VerifyEvents,
@@ -156,6 +157,5 @@ async function countSums(
 
 function outcomeOf({ differences, blocks, undecided }: VerifyReport): VerifyReport['outcome'] {
   if (differences > 0) return 'different';
-  const isComplete = uncomparedCount({ undecided }) === 0 && undecided.unconfirmed === 0;
-  return blocks > 0 && isComplete ? 'equal' : 'not_compared';
+  return blocks > 0 && isComplete({ undecided }) ? 'equal' : 'not_compared';
 }

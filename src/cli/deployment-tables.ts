@@ -18,7 +18,7 @@ export function deploymentRows(status: StatusBody): string[][] {
       : [
           [
             'late',
-            `${counted(late.watchers, 'watcher')} ${late.watchers === 1 ? 'has' : 'have'} late webhooks, the oldest by ${Math.round(late.seconds)} s, because more are due than their share of delivery allows. To list them: chainbell receivers --late`,
+            `${counted(late.watchers, 'watcher')} ${late.watchers === 1 ? 'has' : 'have'} late webhooks, the oldest by ${Math.round(late.seconds)} s${lateCause(status)}. To list them: chainbell receivers --late`,
           ],
         ]),
     ...(overLimit === null || overLimit === 0
@@ -38,6 +38,12 @@ export function deploymentRows(status: StatusBody): string[][] {
           ],
         ]),
   ];
+}
+
+/** Empty while something else may be the cause. */
+function lateCause({ missing, failing_work: failing, problem }: StatusBody): string {
+  const isShareAlone = problem === null && missing?.length === 0 && failing !== null && failing.length === 0;
+  return isShareAlone ? ', because more are due than their share of delivery allows' : '';
 }
 
 function describeReceivers(receivers: StatusBody['receivers']): string {

@@ -11,7 +11,14 @@ import { counted } from '../core/plural.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { unlessInterrupted } from './interrupt.ts';
 import { DOUBLE_CREDIT_FLAG, planLines } from './repair-steps.ts';
-import { createDissentLines, createProgressLines, describe, parseNumber, reportJson } from './verify.ts';
+import {
+  createDissentLines,
+  createProgressLines,
+  describe,
+  parseNumber,
+  reportJson,
+  setExitCode,
+} from './verify.ts';
 
 type Flags = {
   config?: string;
@@ -108,7 +115,7 @@ async function printSummary(
   { repaired, triedCount, unknownCount }: RepairProgress,
   { apply, json, mayCreditTwice }: Outcome,
 ): Promise<void> {
-  const { PLAN_MAX } = await import('../audit/repair-plan.ts');
+  const { outcomeAfter, PLAN_MAX } = await import('../audit/repair-plan.ts');
   const isHeldBack = (one: Difference) => !mayCreditTwice && one.mayCreditTwice === true;
   const isOpen = (one: Difference) => !repaired.has(one) && !isHeldBack(one);
   const heldBack = repairable.filter((one) => !repaired.has(one) && isHeldBack(one)).length;
@@ -140,10 +147,7 @@ async function printSummary(
       : []),
   ];
   process.stderr.write(describe(report) + lines.map((line) => `${line}\n`).join(''));
-  const left = repairable.length - repaired.size + unrepairable.length;
-  if (left > 0) process.exitCode = 1;
-  if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
-  if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
+  setExitCode(outcomeAfter(report, repaired.size));
 }
 
 const doubtText = (count: number) =>

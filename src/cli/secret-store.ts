@@ -7,7 +7,7 @@ import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX } from '../domain/overlap.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
-import { withConfigOrDemo } from './exit.ts';
+import { exitCodes, withConfigOrDemo } from './exit.ts';
 
 export type Flags = { config?: string; json?: boolean };
 
@@ -69,7 +69,9 @@ export function writeJson(value: unknown): void {
 /** Prints what a change has made. If it can't be printed, `lostAdvice` says what was made and what to do. */
 export function writeMade(text: string, lostAdvice: string): void {
   process.stdout.write(text, (error) => {
-    if (error) process.stderr.write(`chainbell: ${lostAdvice}\n`);
+    if (error === null || error === undefined) return;
+    process.stderr.write(`chainbell: ${lostAdvice}\n`);
+    process.exitCode = exitCodes.unavailable;
   });
 }
 

@@ -95,13 +95,15 @@ function unknownRows(status: StatusBody): string[][] {
 }
 
 function describeCursor(status: StatusBody): string {
-  const { cursor, queue } = status;
+  const { cursor, queue, chain } = status;
   const lag =
     status.lag_blocks === null || status.lag_blocks <= 0
       ? ''
       : `, ${status.lag_blocks} blocks and ${Math.round(status.lag_seconds ?? 0)} s behind`;
+  // It is null also while this process can't read it. What else is stored shows that there are blocks.
+  const isStarted = chain.corroborated !== null || chain.finalized !== null;
   return cursor === null
-    ? queue === null
+    ? queue === null || isStarted
       ? 'unknown'
       : 'no block stored yet'
     : `block ${cursor.number} of ${cursor.mined_at}${lag}`;

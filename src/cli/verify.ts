@@ -67,9 +67,13 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   process.stderr.write(describe(report));
   if (report.outcome === 'different')
     process.stderr.write('what to do: docs/how-to/verify-and-repair.md, "When something differs"\n');
-  if (report.outcome === 'different') process.exitCode = 1;
-  if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
-  if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
+  setExitCode(report.outcome);
+}
+
+export function setExitCode(outcome: VerifyReport['outcome']): void {
+  if (outcome === 'different') process.exitCode = 1;
+  if (outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
+  if (outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
 }
 
 function createDifferenceLines(isJson: boolean): (difference: Difference) => void {

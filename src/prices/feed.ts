@@ -70,7 +70,12 @@ export function createPriceFeed(
 
   const step: Step = async (signal) => {
     waitMs = STANDBY_MS;
-    if (!(await isLeader())) {
+    const isLeading = await isLeader().catch((error: unknown) => {
+      // Without the database, another process reads prices and reports them.
+      forget();
+      throw error;
+    });
+    if (!isLeading) {
       forget();
       return 'idle';
     }

@@ -12,7 +12,7 @@ import { listKekIds } from '../../src/store/watchers/api-keys.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { findKeyOwner } from '../kit/key-owner.ts';
 import { sampledTest } from '../kit/sample.ts';
-import { chain, chainbell, chainbellToFull, needsFull, type Run } from './chainbell.ts';
+import { chain, chainbell, chainbellToFull, needsFull, type Run, startChainbell } from './chainbell.ts';
 
 const test = sampledTest(import.meta.url);
 
@@ -220,6 +220,16 @@ describe('keys on a server', () => {
       return key_id;
     };
     await refused('rotate', await refused('create', '--watcher', 'full'));
+  });
+
+  test('a key that nothing read is an error too', async () => {
+    const { process: child, ended } = startChainbell(
+      ...([place.dataDir, environment()] as const),
+      ...['keys', 'create', '--watcher', 'unread'],
+    );
+    child.stdout.destroy();
+    const { code, err } = await ended;
+    assert.deepEqual([code, err.includes('was issued, but could not be shown')], [69, true], err);
   });
 
   test('the list as JSON tells an expired key from a revoked one', async () => {

@@ -152,6 +152,36 @@ describe('status without a service', () => {
       assert.match(out, line);
   });
 
+  test('a newest block that cannot be read is unknown, not missing', async () => {
+    const show = async (chain: Partial<typeof STATUS_EXAMPLE.chain>) => {
+      const body = JSON.stringify({
+        ...{ ...STATUS_EXAMPLE, cursor: null, chain: { ...STATUS_EXAMPLE.chain, ...chain } },
+      });
+      await using service = await startReceiver({ answer: { body } });
+      return (await run({}, '--url', `http://127.0.0.1:${service.port}`)).out;
+    };
+    assert.match(await show({}), /^cursor +unknown$/m);
+    assert.match(await show({ corroborated: null, finalized: null }), /^cursor +no block stored yet$/m);
+  });
+
+  test('late webhooks have a cause only while delivery works', async () => {
+    const show = async (change: Partial<typeof STATUS_EXAMPLE>) => {
+      const body = JSON.stringify({ ...STATUS_EXAMPLE, late: { watchers: 2, seconds: 90 }, ...change });
+      await using service = await startReceiver({ answer: { body } });
+      return (await run({}, '--url', `http://127.0.0.1:${service.port}`)).out;
+    };
+    const share =
+      /^late +2 watchers have late webhooks, the oldest by 90 s, because more are due than their share/m;
+    assert.match(await show({}), share);
+    const message = 'no process delivers webhooks';
+    const missing = [{ role: 'delivery' as const, message, since: '2026-01-31T12:00:00.000Z' }];
+    assert.match(
+      await show({ missing }),
+      /^late +2 watchers have late webhooks, the oldest by 90 s\. To list them/m,
+    );
+    assert.match(await show({ failing_work: null }), /, the oldest by 90 s\. To list them/m);
+  });
+
   test('counts of the queue that stopped at their maximum say so', async () => {
     const queue = {
       ...{ deferred: 0, held: 0, waiting: 100_000, due: 7, oldest_due_age_seconds: 60, is_complete: false },

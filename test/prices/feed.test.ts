@@ -22,7 +22,7 @@ const { signal } = new AbortController();
 function createStory(database: Database, said: Record<string, string>) {
   const clock = createTestClock();
   const metrics = createMetrics('test');
-  const story = { said, isLeader: true, asked: 0, beforeAnswer: async () => {} };
+  const story = { said, isLeader: true, isCutOff: false, asked: 0, beforeAnswer: async () => {} };
   const sources = Object.keys(said).map(
     (name): PriceSource => ({
       name,
@@ -36,9 +36,13 @@ function createStory(database: Database, said: Record<string, string>) {
       },
     }),
   );
+  const isLeader = async () => {
+    if (story.isCutOff) throw new Fault('unavailable', 'the database is away');
+    return story.isLeader;
+  };
   const createProcess = (one: Database = database) =>
     createPriceFeed(
-      { database: one, clock, log: silentLog(), metrics, isLeader: async () => story.isLeader },
+      { database: one, clock, log: silentLog(), metrics, isLeader },
       { asset: 'BELL', everyMs: EVERY_MS, maxAgeMs: MAX_AGE_MS, sources },
     );
   return Object.assign(story, { clock, metrics, createProcess, ...createProcess() });
@@ -155,6 +159,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       'another process reports it',
     );
     story.isLeader = true;
+    story.clock.advance(EVERY_MS);
+    await story.step(signal);
+    assert.match(await story.metrics.registry.metrics(), /price_disputed\{asset="BELL"\} 1\n/);
+    story.isCutOff = true;
+    await assert.rejects(async () => story.step(signal), { code: 'unavailable' });
+    assert.doesNotMatch(await story.metrics.registry.metrics(), /price_disputed\{/, 'another one leads');
+    story.isCutOff = false;
     story.said = { one: 'no answer', two: 'no answer' };
     for (let elapsedMs = 0; elapsedMs <= MAX_AGE_MS; elapsedMs += EVERY_MS) {
       story.clock.advance(EVERY_MS);
@@ -163,7 +174,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     story.said = { one: '100', two: '200' };
     story.clock.advance(EVERY_MS);
     await story.step(signal);
-    assert.deepEqual(await listPrices(database()), ['100.5', '100']);
+    assert.deepEqual(await listPrices(database()), ['100.5', '100', '100']);
   });
 
   test('a hostile source of two does not move the price further in each round, whichever process leads', async () => {

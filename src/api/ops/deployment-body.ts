@@ -78,7 +78,7 @@ export const deploymentFields = {
       },
       {
         description:
-          "Watchers with more due webhooks than their share of the attempts allows. Other watchers' webhooks are on time.",
+          'Watchers whose webhooks are late: they have more due than their share of the attempts allows, or nothing is delivered (see `missing`, `failing_work` and `problem`).',
       },
     ),
   ),
@@ -119,7 +119,7 @@ export const DeploymentDetails = Type.Object(
         }),
         {
           description:
-            'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The most overdue first, up to 100. Null while it cannot be read.',
+            'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows, or because nothing is delivered. The most overdue first, up to 100. Null while it cannot be read.',
         },
       ),
     ),

@@ -93,19 +93,23 @@ export async function ensureLanes(
 /**
  * Marks lanes as having something due now, and notifies the workers when the transaction commits. Call it after the
  * transaction's other statements. It locks lanes by id, then watchers by id, so that transactions that wake the same lanes
- * can't deadlock.
+ * can't deadlock. `shared`: lanes that this transaction has locked with a key share. It only notifies the workers of those that are leased,
+ * which is enough while they can't be released: two transactions that share a lane would wait for each other.
  */
 export async function wakeLanes(
   tx: Tx,
   laneIds: readonly number[],
   now: Date,
   reason: 'due' | 'reorg' = 'due',
+  shared: readonly number[] = [],
 ): Promise<void> {
   if (laneIds.length === 0) return;
+  const isShared = sql`id = any(${shared}::bigint[]) and owner is not null`;
   if (tx.isDistributed === true) await announceWaking(tx, laneIds);
   await tx.query(sql`
     with locked as materialized (
-      select id, watcher_id, next_due from lane where id = any(${laneIds}::bigint[]) order by id for update
+      select id, watcher_id, next_due from lane
+      where id = any(${laneIds}::bigint[]) and not (${isShared}) order by id for update
     ), woken as (
       update lane l set next_due = ${now} from locked
       where l.id = locked.id and (locked.next_due is null or locked.next_due > ${now})

@@ -23,9 +23,15 @@ export type OrderedRecord = ShardKey<string>;
 /**
  * Makes the first notification of each watched address due, unless it lacks confirmations. One that was waiting is held if another comes
  * before it since a reorg. A redelivery was requested for now, so nothing is held or released while one waits. Every
- * transaction that creates or ends a notification of the watched address must call this after its other statements.
+ * transaction that creates or ends a notification of the watched address must call this after its other statements. `sharedLanes` as for
+ * `wakeLanes`.
  */
-export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[], now: Date): Promise<void> {
+export async function advanceSequences(
+  tx: Tx,
+  records: readonly OrderedRecord[],
+  now: Date,
+  sharedLanes?: readonly number[],
+): Promise<void> {
   if (records.length === 0) return;
   const ordered = [...new Map(records.map((record) => [record.id, record])).values()].sort((a, b) =>
     a.id < b.id ? -1 : 1,
@@ -72,7 +78,8 @@ export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[]
       ? await forEachShard(ordered, (shardId, own) => advance(own, sql`${shardId}`))
       : await advance(ordered, sql`r.shard_id`);
   const isReordered = rows.some(({ state }) => state === 'held');
-  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, isReordered ? 'reorg' : 'due');
+  const laneIds = [...new Set(rows.map(({ lane_id }) => lane_id))];
+  await wakeLanes(tx, laneIds, now, isReordered ? 'reorg' : 'due', sharedLanes);
 }
 
 /** A waiting row that is due by then may have been sent, as `mayBeSeen` (reorgs.ts) counts. */

@@ -102,7 +102,8 @@ async function settleInTransaction(
     const ordered = recorded.flatMap(({ settlement, orderedId: id }) =>
       id === null ? [] : [{ shardId: settlement.lane.shardId, id }],
     );
-    await advanceSequences(tx, ordered, first.settledAt);
+    const lanes = [...new Set(recorded.map(({ settlement }) => settlement.lane.id))];
+    await advanceSequences(tx, ordered, first.settledAt, lanes);
     const known = new Set(recorded.map(({ settlement }) => settlement));
     const left = settlements.filter((settlement) => !known.has(settlement));
     const epochs = await readEpochs(tx, left);

@@ -5,6 +5,7 @@ import { Fault } from '../../core/fault.ts';
 import { shardOf } from '../../domain/shard.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
+import { lockText } from '../db/text-lock.ts';
 import { requireWatcher } from './watchers.ts';
 
 export type Once = {
@@ -37,9 +38,7 @@ export function doOnce<T>(
     if (once === undefined) return work(tx);
     const { watcherId, key, part, digest, now } = once;
     await requireWatcher(tx, watcherId);
-    await tx.query(
-      sql`select pg_advisory_xact_lock(${KEY_LOCK_SPACE}::int, hashtext(${`${watcherId} ${key}`}))`,
-    );
+    await lockText(tx, KEY_LOCK_SPACE, watcherId, key);
     const [stored] = await tx.query<{ digest: Uint8Array; answer: string }>(sql`
       select digest, answer from idempotent_answer
       where shard_id = ${shardOf(watcherId)} and key = ${key} and part = ${part}

@@ -7,6 +7,7 @@ import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { lockText } from '../db/text-lock.ts';
 import { updateTime } from '../db/time-sum.ts';
 import { ensureLanes, type HeldWatcher, holdWatcher } from '../delivery/lanes.ts';
 import { isInShards } from '../delivery/shards.ts';
@@ -38,9 +39,7 @@ export async function replaceWatchedSet(
   now: ChangeTime,
   idsMax = IDS_MAX,
 ): Promise<ReplacedSet> {
-  await tx.query(
-    sql`select pg_advisory_xact_lock(${SET_LOCK_SPACE}::int, hashtext(${`${watcherId} ${webhookUrl}`}))`,
-  );
+  await lockText(tx, SET_LOCK_SPACE, watcherId, webhookUrl);
   const origin = webhookOrigin(webhookUrl);
   const watcher = await holdWatcher(tx, watcherId, [origin]);
   const shards = shardsOf(watcherId, watcher.slices);

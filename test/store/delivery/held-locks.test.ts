@@ -163,20 +163,29 @@ onPostgres(({ database, place }) => {
     });
   });
 
-  test('strict order of other watchers advances, even if only the visit of the busy watcher is locked', async () => {
-    const impatient = await openImpatient(place(), database());
-    const { outcomes } = await begin(database(), { strictOrder: true });
-    await mine(database(), headerOf(2), [transferOf()]);
-    const both = ['waiting', 'held'];
-    assert.deepEqual(await statesOf(BUSY, OTHER), [both, both]);
-    await whileOpen(database(), lockOne(visitOf(BUSY)), async () => {
-      const unrecorded = await settle(impatient, [outcomes.busy, outcomes.other]);
-      assert.deepEqual(unrecorded, new Map([[outcomes.busy, 'locked']]));
-      assert.deepEqual(await statesOf(BUSY, OTHER), [both, ['processed', 'waiting']]);
+  for (const [what, lock] of [
+    ['the visit of a watcher is locked', (_: Lane) => lockOne(visitOf(BUSY))],
+    [
+      'another outcome of a lane is being recorded',
+      ({ id }: Lane) =>
+        (tx: Tx) =>
+          tx.query(sql`select id from lane where id = ${id} for key share`),
+    ],
+  ] as const)
+    test(`strict order advances while ${what}`, async () => {
+      const impatient = await openImpatient(place(), database());
+      const { busy, outcomes } = await begin(database(), { strictOrder: true });
+      await mine(database(), headerOf(2), [transferOf()]);
+      assert.deepEqual(await statesOf(BUSY, OTHER), [
+        ['waiting', 'held'],
+        ['waiting', 'held'],
+      ]);
+      await whileOpen(database(), lock(busy), async () => {
+        assert.deepEqual(await settle(impatient, [outcomes.busy, outcomes.other]), new Map());
+        const next = ['processed', 'waiting'];
+        assert.deepEqual(await statesOf(BUSY, OTHER), [next, next]);
+      });
     });
-    assert.deepEqual(await settle(impatient, [outcomes.busy]), new Map());
-    assert.deepEqual(await statesOf(BUSY), [['processed', 'waiting']]);
-  });
 
   test('leases of other watchers are renewed, and those of the busy watcher stay and are renewed once its transaction ends', async () => {
     const impatient = await openImpatient(place(), database());

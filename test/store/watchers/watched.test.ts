@@ -5,6 +5,7 @@ import { shardOf, shardOfRecord } from '../../../src/domain/shard.ts';
 import { webhookOrigin } from '../../../src/domain/webhook-url.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
+import { textLock } from '../../../src/store/db/text-lock.ts';
 import { startCounting } from '../../../src/store/watchers/limits.ts';
 import { defaultSettings, replaceSettings } from '../../../src/store/watchers/settings.ts';
 import {
@@ -299,8 +300,7 @@ onPostgres(({ database, place }) => {
   test('a set that waits for another one of its URL has the time at which it is stored', async () => {
     const record = await watchAddress(database());
     const members = [{ address: carol, watchCoin: true, watchToken: true }];
-    const key = `1 ${record.webhookUrl}`;
-    const lock = sql`select pg_advisory_xact_lock(${0x6362_0006}::int, hashtext(${key}))`;
+    const lock = textLock(0x6362_0006, 1, record.webhookUrl);
     let now = later(1);
     await inLine(place(), lock, [
       (one) => one.transaction((tx) => replaceWatchedSet(tx, 1, record.webhookUrl, members, () => now)),
