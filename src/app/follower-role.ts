@@ -82,7 +82,11 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const database = shares.follower;
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
-  const fullChecks = createFullChecks({ clock, log });
+  const fullChecks = createFullChecks({
+    ...{ clock, log },
+    onLie: ({ node, block }) =>
+      nodes.noteDisproved(node, `${node} gave block ${block} with a false sender or internal transfer`),
+  });
   const deferredWake = createWake(clock);
   let leads = () => false;
   let session: object | undefined;

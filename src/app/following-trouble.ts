@@ -10,8 +10,19 @@ import type { Trouble } from './deployment-status.ts';
 type Kind = 'stopped' | 'ahead' | 'silent' | 'silent tracer' | 'untraced';
 type KindOfTrouble = Trouble & { kind: Kind };
 
+/** The Fault of a step. `isRecurring`: it came again soon after steps that had worked. `isOver`: the last step worked. */
+type Failed = { fault: Fault; since: Date; at: Date; isRecurring: boolean; isOver: boolean };
+/**
+ * How soon that is, and how long such a Fault is shown after the last time. Some work of a step is done every 10 s only, such as asking what
+ * is final.
+ */
+const RECURRING_MS = 30_000;
+
 type FollowingTrouble = {
-  /** Notes the Fault of the follower's last step; undefined after a step that worked. */
+  /**
+   * Notes the Fault of the follower's last step; undefined after a step that worked. A Fault that comes again and again between steps that
+   * work stays the trouble.
+   */
   noteStep(failed: Fault | undefined, now: Date): void;
   /** The present trouble. Without `tipNumber`, doesn't check whether the head is below the stored tip. */
   find(tipNumber: number | undefined): Trouble | undefined;
@@ -29,14 +40,27 @@ export function createFollowingTrouble(
   nodes: ChainNodes | undefined,
   { heldUpSince, isEmbedded, silentTracer }: TroubleSources,
 ): FollowingTrouble {
-  let failed: { fault: Fault; since: Date } | undefined;
+  let failed: Failed | undefined;
+  /** The last Fault that is no longer shown. */
+  let ended: Failed | undefined;
   let shown: { kind: Kind; since: Date } | undefined;
   const own = () =>
     heldUp(heldUpSince(), isEmbedded) ?? troubleOf(failed, nodes) ?? untracedBy(silentTracer(), nodes);
 
   return {
     noteStep(fault, now) {
-      failed = fault && { fault, since: failed?.since ?? now };
+      const before = failed ?? ended;
+      const isSoon = before !== undefined && now.getTime() - before.at.getTime() < RECURRING_MS;
+      if (fault !== undefined) {
+        const isAgain = isSoon && before.isOver && messageOf(fault) === messageOf(before.fault);
+        const isRecurring = isAgain || failed?.isRecurring === true;
+        const since = isAgain ? before.since : (failed?.since ?? now);
+        failed = { fault, since, at: now, isRecurring, isOver: false };
+      } else if (failed !== undefined) {
+        const over = { ...failed, isOver: true };
+        if (failed.isRecurring && isSoon) failed = over;
+        else [failed, ended] = [undefined, over];
+      }
       if (shown !== undefined && own() === undefined) shown = undefined;
     },
     find(tipNumber) {
@@ -68,12 +92,12 @@ function heldUp(since: Date | undefined, isEmbedded: boolean): KindOfTrouble | u
 }
 
 function troubleOf(
-  failed: { fault: Fault; since: Date } | undefined,
+  failed: Failed | undefined,
   nodes: ChainNodes | undefined,
 ): KindOfTrouble | undefined {
   const quorum = nodes?.quorum();
   if (failed !== undefined) {
-    const isHolding = failed.fault.code === 'inconsistent' || quorum?.isHeld === true;
+    const isHolding = (!failed.isOver && failed.fault.code === 'inconsistent') || quorum?.isHeld === true;
     const state = isHolding ? 'holding' : 'degraded';
     return { kind: 'stopped', state, message: messageOf(failed.fault), since: failed.since };
   }

@@ -11,6 +11,7 @@ import { type CopyProgress, copyDatabase, requireEmpty } from '../store/db/copy-
 import { migrate } from '../store/db/migrate.ts';
 import {
   abandonIncomingMove,
+  beginningOfMove,
   beginIncomingMove,
   completeIncomingMove,
   findCompletedMove,
@@ -59,8 +60,12 @@ export async function moveDatabase(
     const file = path.resolve(dataDir, 'secret');
     throw new Fault('invalid', `${error.message}. The embedded database used the one in ${file}`);
   });
-  await migrate(target);
-  await requireSameTarget(dataDir, target);
+  // A service that starts after a crash in between must not begin an empty installation.
+  const created = await migrate(target, undefined, beginningOfMove);
+  await requireSameTarget(dataDir, target).catch(async (error: unknown) => {
+    if (created.length > 0) await abandonIncomingMove(target);
+    throw error;
+  });
   const completedAt = earlier && (await findCompletedMove(target));
   if (completedAt !== undefined) return { completedAt };
   // Its service must be able to start again.

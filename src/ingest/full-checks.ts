@@ -38,6 +38,8 @@ export type FullChecks = {
 type FullChecksOptions = {
   clock: Clock;
   log: Log;
+  /** Counts a lie among the answers of its node that a proof contradicted. */
+  onLie?(lie: Lie): void;
   /** Decides at random whether to check a backfill request in full. */
   isSampled?: () => boolean;
 };
@@ -65,6 +67,7 @@ const including = ({ from, to }: Range, block: number): Range => ({
 export function createFullChecks({
   clock,
   log,
+  onLie,
   isSampled = () => randomInt(SAMPLE_REQUESTS) === 0,
 }: FullChecksOptions): FullChecks {
   let suspected = none;
@@ -109,7 +112,9 @@ export function createFullChecks({
       }
       for (const node of grown) report(node);
     },
-    lied({ node, block }) {
+    lied(lie) {
+      const { node, block } = lie;
+      onLie?.(lie);
       suspected = { from: block, to: block + SUSPECT_BLOCKS };
       lies.set(node, { block, at: clock.now() });
       report(node);

@@ -92,6 +92,14 @@ test("after a lie, the report names the node's earlier blocks that were not chec
   ]);
 });
 
+test('a lie is reported to who counts them', () => {
+  const lies: unknown[] = [];
+  const onLie = (lie: unknown) => lies.push(lie);
+  const checks = createFullChecks({ clock: createTestClock(noon), log: silentLog(), onLie });
+  checks.lied({ node: 'http://a', block: 60 });
+  assert.deepEqual(lies, [{ node: 'http://a', block: 60 }]);
+});
+
 test('after a lie of a node whose blocks were all checked in full, no block is reported', () => {
   const checks = checksWith(never);
   checks.stored([...givenBy(undefined, 7, 8), ...givenBy('http://b', 9)]);

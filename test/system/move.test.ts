@@ -3,7 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { beginIncomingMove, markMoved } from '../../src/store/db/moved.ts';
+import { migrate } from '../../src/store/db/migrate.ts';
+import { beginIncomingMove, beginningOfMove, markMoved } from '../../src/store/db/moved.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { chainbell, chain as chainEnv } from '../cli/chainbell.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
@@ -172,4 +173,23 @@ test('on the target of an interrupted move nothing starts before the move is com
   );
   assert.equal(again.code, 0);
   assert.match(again.err, /^nothing to do: this embedded database moved to the one at database\.url at /);
+});
+
+test('nothing starts on a database whose tables a move created before it ended', async () => {
+  await using old = await createTestDatabase('embedded');
+  await using server = await createTestDatabase('postgres');
+  const source = await old.open();
+  await source.query(sql`insert into watcher (name, created_at) values ('acme', now())`);
+  await source.close();
+  const target = await server.open();
+  await target.script('drop schema public cascade; create schema public');
+  await migrate(target, undefined, beginningOfMove);
+  await assert.rejects(
+    startTestService({ rpc: [chain.url], database: server }),
+    /is not complete\. To complete it, run: chainbell migrate --from-embedded\./,
+  );
+  const done = await move(old, server);
+  assert.equal(done.code, 0, done.err);
+  await using _service = await startTestService({ rpc: [chain.url], database: server });
+  assert.deepEqual(await target.query(sql`select name from watcher`), [{ name: 'acme' }]);
 });

@@ -46,6 +46,7 @@ const DATABASE_MS_MAX = 2_000;
 
 export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
   const { clock, log, terms, maxAgeMs } = options;
+  const inTime = createPatience(options);
   const addresses = supplyAddresses(terms).map(({ address }) => address);
   const known = new Map<Address, Balance>();
   let last: SupplyReading | undefined;
@@ -73,15 +74,6 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
     return inTime(options.findKept(addresses), 'supply.not_found');
   }
 
-  /** Logs a Fault or a late outcome, and goes on without it. */
-  async function inTime<T>(work: Promise<T>, event: string): Promise<T | undefined> {
-    const { signal } = options;
-    const outcome = await firstOrLate({ clock, signal }, [work.catch(warn(event))], DATABASE_MS_MAX);
-    if (outcome !== 'late') return outcome;
-    log.warn({ error: `the database did not answer within ${DATABASE_MS_MAX} ms` }, event);
-    return undefined;
-  }
-
   function remember(balances: SupplyReading['balances'] = new Map()): void {
     for (const [address, balance] of balances) {
       const own = known.get(address);
@@ -96,13 +88,6 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
     if (isWhole && (last === undefined || last.at < kept.at)) last = kept;
     return last !== undefined && isYoung(oldestOf(last), clock.now()) ? last : undefined;
   }
-
-  /** Logs a Fault and goes on without a result. */
-  const warn = (event: string) => (error: unknown) => {
-    if (!(error instanceof Fault)) throw error;
-    log.warn({ error: messageOf(error) }, event);
-    return undefined;
-  };
 
   function requireBalance(address: Address, now: Date): Balance {
     const balance = known.get(address);
@@ -135,6 +120,22 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
         return old;
       }
     },
+  };
+}
+
+/** Waits for work of the database. Logs a Fault or a late outcome, and goes on without it. */
+function createPatience({ clock, log, signal }: SupplyReaderOptions) {
+  return async <T>(work: Promise<T>, event: string): Promise<T | undefined> => {
+    const warn = (error: string) => log.warn({ error }, event);
+    const outcome = work.catch((error: unknown) => {
+      if (!(error instanceof Fault)) throw error;
+      warn(messageOf(error));
+      return undefined;
+    });
+    const first = await firstOrLate({ clock, signal }, [outcome], DATABASE_MS_MAX);
+    if (first !== 'late') return first;
+    warn(`the database did not answer within ${DATABASE_MS_MAX} ms`);
+    return undefined;
   };
 }
 

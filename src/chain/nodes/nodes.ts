@@ -107,6 +107,8 @@ export type ChainNodes = {
   finalized(signal: AbortSignal, patienceMs?: number): Promise<Finalized | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
   isPushed(): boolean;
+  /** Counts an answer of the node with this name that was contradicted after it had been given. */
+  noteDisproved(nodeName: string, message: string): void;
   /** The number of the last head. Undefined before the first one. */
   headNumber(): number | undefined;
   /** Since when every head has been below this height. Undefined unless that has lasted for half a minute. */
@@ -186,6 +188,10 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     // An unsound node would push heads that are not followed, and hide that the others must be polled.
     isPushed: () =>
       sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
+    noteDisproved(name, message) {
+      const fault = new Fault('inconsistent', message, { isDisproof: true });
+      nodes.find(({ rpc }) => rpc.name === name)?.disproved.note(fault);
+    },
     headNumber: () => heads.served()?.number,
     belowSince: heads.belowSince,
     quorum: () => quorumStatusOf(nodes, quorum, heads),

@@ -54,16 +54,18 @@ export async function migrationState(database: Db, folder = FOLDER): Promise<Mig
 }
 
 /**
- * Applies pending migrations and returns the names of those that this call applied. Several processes may call it at once.
+ * Applies pending migrations and returns the names of those that this call applied. Several processes may call it at once. If this call
+ * creates the schema of an empty database, the statement `afterFirst` is part of the first migration's transaction.
  * @throws Fault `conflict` as migrationState does; `unavailable` if another transaction holds a table for too long.
  */
-export async function migrate(database: Database, folder = FOLDER): Promise<string[]> {
+export async function migrate(database: Database, folder = FOLDER, afterFirst = ''): Promise<string[]> {
   const done: string[] = [];
   for (;;) {
     const { applied, pending } = await migrationState(database, folder);
     const file = pending[0];
     if (file === undefined) return done;
-    if (await apply(database, { id: applied + 1, file, folder })) done.push(file);
+    const also = applied === 0 ? afterFirst : '';
+    if (await apply(database, { id: applied + 1, file, folder, also })) done.push(file);
   }
 }
 
@@ -92,7 +94,7 @@ export async function requireSchema(
 
 async function apply(
   database: Database,
-  { id, file, folder }: { id: number; file: string; folder: URL },
+  { id, file, folder, also }: { id: number; file: string; folder: URL; also: string },
 ): Promise<boolean> {
   const body = await readFile(new URL(file, folder), 'utf8');
   const reason = BREAKING.exec(body)?.[1]?.replaceAll("'", "''");
@@ -104,7 +106,8 @@ async function apply(
       alter table migration add column if not exists breaking text;
       insert into migration (id, name, applied_at, breaking)
       values (${id}, '${file}', clock_timestamp(), ${reason === undefined ? 'null' : `'${reason}'`});
-      ${body}`);
+      ${body}
+      ${also}`);
     return true;
   } catch (error) {
     // If the row exists, another process has applied the whole migration.

@@ -73,6 +73,9 @@ export async function beginIncomingMove(target: Db, now: Date): Promise<void> {
     where incoming_move.completed_at is null`);
 }
 
+/** The same for a database without tables, as a statement of the transaction that creates them. */
+export const beginningOfMove = 'insert into incoming_move (began_at) values (clock_timestamp());';
+
 /** Takes `beginIncomingMove` back, because the database belongs to another installation. */
 export async function abandonIncomingMove(target: Db): Promise<void> {
   await target.query(sql`delete from incoming_move where completed_at is null`);

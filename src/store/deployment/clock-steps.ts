@@ -115,7 +115,7 @@ function pauseAfter(
   { pausingStepMs, prunePauseMs }: NoticedStep,
 ): ClockState['pausing'] {
   if (Math.abs(step.ms) < pausingStepMs) return pausing;
-  const begun = pausing && { ...pausing, pruneFrom: new Date(pausing.pruneFrom.getTime() + step.ms) };
+  const begun = pausing && { ...step, pruneFrom: new Date(pausing.pruneFrom.getTime() + step.ms) };
   if (begun !== undefined && begun.pruneFrom > step.at && Math.abs(step.ms) < prunePauseMs) return begun;
   return { ...step, pruneFrom: new Date(step.at.getTime() + prunePauseMs) };
 }

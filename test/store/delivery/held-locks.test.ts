@@ -164,7 +164,7 @@ onPostgres(({ database, place }) => {
   });
 
   for (const [what, lock] of [
-    ['the visit of a watcher is locked', (_: Lane) => lockOne(visitOf(BUSY))],
+    ['the visit of a watcher is locked', () => lockOne(visitOf(BUSY))],
     [
       'another outcome of a lane is being recorded',
       ({ id }: Lane) =>
