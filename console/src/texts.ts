@@ -284,10 +284,10 @@ export const texts = {
           : `No receiver fails. ${suspended} ${one(suspended, 'waits', 'wait')}, because the watcher is suspended.`,
     note: 'Chainbell keeps trying until each receiver answers 2xx. Nothing is paused or dropped.',
     of: (watcher: string) => `(${watcher})`,
-    answers: (status: number) => `Answers ${status}`,
+    answers: (status: number) => `Answered ${status}`,
     noAnswer: 'No answer within 10 s',
     fails: 'Fails',
-    since: (what: string, time: string, zone: string) => `${what} since ${time} ${zone}.`,
+    since: (what: string, time: string, zone: string) => `${what}, failing since ${time} ${zone}.`,
     nothingWaits: 'Nothing waits.',
     wait: (count: string, value: number) =>
       `${count} ${one(value, 'notification waits', 'notifications wait')}.`,

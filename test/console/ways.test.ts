@@ -123,7 +123,7 @@ describe('ways', () => {
     await pay();
     await waitUntil(() => received('failing').length === 1);
     const page = await stage.open('/receivers', { key: watcher.key });
-    await page.getByText('Answers 500').first().click();
+    await page.getByText('Answered 500').first().click();
     await page.getByText('Other receivers are unaffected').waitFor();
     await page.getByText(/Next attempt: 00:\d\d:\d\d/).waitFor();
     await page.getByRole('link', { name: 'Show 1 retrying' }).waitFor();
@@ -184,13 +184,13 @@ describe('ways', () => {
     await Promise.all(both.map(({ pay }) => pay()));
     await waitUntil(() => received('one-of-two').length === 1 && received('other-of-two').length === 1);
     const page = await stage.open('/receivers?show=failing', { admin: ADMIN_TOKEN });
-    const rows = page.getByRole('row', { name: /-of-two · Answers 500/ });
+    const rows = page.getByRole('row', { name: /-of-two · Answered 500/ });
     await waitUntil(async () => (await rows.count()) === 2);
     await page.getByRole('row', { name: 'other-of-two' }).click();
-    await page.getByText('(other-of-two): Answers 500').waitFor();
+    await page.getByText('(other-of-two): Answered 500').waitFor();
     assert.equal(await page.locator('[aria-expanded=true]').count(), 1);
     await page.setViewportSize({ width: 360, height: 740 });
-    await page.locator('li .row-link', { hasText: 'other-of-two · Answers 500' }).waitFor();
+    await page.locator('li .row-link', { hasText: 'other-of-two · Answered 500' }).waitFor();
     assert.equal(await page.locator('[aria-expanded=true]').count(), 1);
     await page.setViewportSize({ width: 1280, height: 740 });
     await page.getByRole('link', { name: 'Show its deliveries' }).click();

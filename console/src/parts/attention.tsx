@@ -103,7 +103,7 @@ function Troubled({
   );
 }
 
-/** "Answers 503 since 11:11 UTC." */
+/** "Answered 503, failing since 11:11 UTC." The last failed attempt: it may answer others well by now. */
 export function reasonOf({
   state,
   last_outcome: outcome,
