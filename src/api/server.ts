@@ -1,6 +1,7 @@
 /**
  * The HTTP server: a Fastify instance with all routes and the hooks that apply to all of them.
  */
+import { isUtf8 } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
 import fastify, { type FastifyRequest } from 'fastify';
@@ -172,8 +173,12 @@ function readJsonBodies(api: Api): void {
   api.removeAllContentTypeParsers();
   api.addContentTypeParser(
     'application/json',
-    { parseAs: 'string' },
-    async (request: FastifyRequest, body: string) => {
+    { parseAs: 'buffer' },
+    async (request: FastifyRequest, bytes: Buffer) => {
+      const { 'content-encoding': coding = 'identity' } = request.headers;
+      if (coding !== 'identity') throw invalid('', 'must be sent without Content-Encoding');
+      if (!isUtf8(bytes)) throw invalid('', 'is not UTF-8');
+      const body = bytes.toString();
       noteBody(request, body);
       return body === '' ? undefined : parseJson(body, request.routeOptions.bodyLimit ?? BODY_BYTES_MAX);
     },

@@ -91,10 +91,7 @@ function heldUp(since: Date | undefined, isEmbedded: boolean): KindOfTrouble | u
   );
 }
 
-function troubleOf(
-  failed: Failed | undefined,
-  nodes: ChainNodes | undefined,
-): KindOfTrouble | undefined {
+function troubleOf(failed: Failed | undefined, nodes: ChainNodes | undefined): KindOfTrouble | undefined {
   const quorum = nodes?.quorum();
   if (failed !== undefined) {
     const isHolding = (!failed.isOver && failed.fault.code === 'inconsistent') || quorum?.isHeld === true;

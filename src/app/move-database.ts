@@ -11,8 +11,8 @@ import { type CopyProgress, copyDatabase, requireEmpty } from '../store/db/copy-
 import { migrate } from '../store/db/migrate.ts';
 import {
   abandonIncomingMove,
-  beginningOfMove,
   beginIncomingMove,
+  beginningOfMove,
   completeIncomingMove,
   findCompletedMove,
   markMoved,

@@ -25,7 +25,7 @@ type Finality = {
   /** The newest block that is final while this is the head, stored or not. */
   below(head: number): number;
   /**
-   * Asks the nodes again if the last answer is older than 10 seconds, and waits for slow ones: without an answer, a reorg can't be followed.
+   * Asks the nodes again if the last answer is older than 10 seconds or than the last 16 blocks, and waits for slow ones: without an answer, a reorg can't be followed.
    * @throws Fault of the nodes
    */
   refresh(tip: BlockId, signal: AbortSignal): Promise<void>;
@@ -35,6 +35,8 @@ type Finality = {
 
 /** How often the nodes are asked for the final block. */
 const REFRESH_MS = 10_000;
+/** After so many blocks, such as those of a backfill, the last answer may be too old for a reorg. */
+const REFRESH_BLOCKS = 16;
 /** As long as a request to a node may take. */
 const SLOW_NODES_MS = 30_000;
 
@@ -46,6 +48,8 @@ export function createFinality({
   finalityDepth,
 }: FinalityOptions): Finality {
   let [askedMs, refreshedMs] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  /** The tip when the nodes answered last. */
+  let refreshedNumber = 0;
   let finalizedNumber = 0;
   /** What the nodes named last. */
   let namedNumber = Number.POSITIVE_INFINITY;
@@ -72,7 +76,7 @@ export function createFinality({
   /** The final block never moves back, even if a node's tag does. */
   async function refresh(tip: BlockId, signal: AbortSignal, patienceMs?: number): Promise<void> {
     const nowMs = clock.steadyMs();
-    if (nowMs - refreshedMs < REFRESH_MS) return;
+    if (nowMs - refreshedMs < REFRESH_MS && tip.number - refreshedNumber < REFRESH_BLOCKS) return;
     askedMs = nowMs;
     const named = await nodes.finalized(signal, patienceMs);
     namedNumber = named?.number ?? namedNumber;
@@ -81,7 +85,7 @@ export function createFinality({
     const stored = (await findChain(database))?.finalizedNumber ?? 0;
     finalizedNumber = Math.max(finalizedNumber, stored, found);
     if (finalizedNumber > stored) await raiseFinalized(database, finalizedNumber);
-    refreshedMs = nowMs;
+    [refreshedMs, refreshedNumber] = [nowMs, tip.number];
     metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
   }
 

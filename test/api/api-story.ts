@@ -32,7 +32,7 @@ import '../kit/shared-serializers.ts';
 export const PATH = '/api/notifications/watched-addresses';
 export const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
-/** Sends a request. `body` is sent as JSON; a text is sent as it is. */
+/** Sends a request. `body` is sent as JSON; a text or bytes are sent as they are. */
 export type Ask = { key?: string; body?: unknown; headers?: Record<string, string> };
 export type Answer = {
   status: number;
@@ -140,7 +140,9 @@ export function createApiStory(
         ...(body !== undefined && { 'content-type': 'application/json' }),
         ...headers,
       },
-      ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+      ...(body !== undefined && {
+        payload: typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body),
+      }),
     });
     const { statusCode: status, body: text } = response;
     const { 'content-type': type, 'content-encoding': coding } = response.headers;

@@ -4,7 +4,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fault } from '../../src/core/fault.ts';
-import { findChain, findTip } from '../../src/store/blocks/blocks.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createFinality } from '../../src/ingest/finality.ts';
+import { findChain, findTip, insertChain } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
@@ -166,5 +168,25 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('a stored block that the tag names is final, and no block above it', async () => {
     await follow(database(), { tagged: 100, branchOf: () => 0 }, 200);
     assert.equal(await readFinal(), 100);
+  });
+
+  test('after many blocks, the nodes are asked again before a reorg, however recently they answered', async () => {
+    await insertChain(database(), 1, undefined);
+    let asked = 0;
+    const finality = createFinality({
+      database: database(),
+      nodes: {
+        async finalized() {
+          asked += 1;
+          return { number: 1, hash: undefined };
+        },
+        corroborated: async () => undefined,
+      },
+      ...{ clock: createTestClock(), metrics: createMetrics('test'), finalityDepth: DEPTH },
+    });
+    for (const number of [1, 2, 16]) await finality.refresh(headerOf(number), signal);
+    assert.equal(asked, 1);
+    await finality.refresh(headerOf(17), signal);
+    assert.equal(asked, 2);
   });
 });

@@ -26,12 +26,15 @@ const parseCreate = createParser(Create);
 const parseUpdate = createParser(Type.Object({ id: Type.String(), ...Patch.properties }));
 const parseDelete = createParser(Type.Object({ id: Type.String() }));
 
+const hasId = (value: unknown) => Object(value).id !== undefined;
+
 /** The change in a record, by default `create`. @throws Fault like the single request */
 export function parseChange(value: unknown, policy: WebhookPolicy): Change {
   const { operation = 'create' } = parseOperation(value);
   requireKnown(ChangeRecord, value);
   switch (operation) {
     case 'create':
+      if (hasId(value)) throw invalid('/id', 'is only for a record with operation update or delete');
       return { operation, record: parseNew(parseCreate(value), policy) };
     case 'update': {
       const body = parseUpdate(value);
@@ -62,5 +65,7 @@ export function changedBytes(changes: readonly Change[]): number {
 export function parseLine(line: Line, policy: WebhookPolicy): Change {
   if (line === undefined)
     throw invalid('', `the line must be at most ${LINE_CHARACTERS_MAX} characters long`);
+  // Bytes that are not UTF-8 become this character.
+  if (line.includes('\uFFFD')) throw invalid('', 'is not UTF-8, or has the character U+FFFD');
   return parseChange(parseJson(line, LINE_CHARACTERS_MAX), policy);
 }

@@ -228,7 +228,9 @@ export function parseTraces(
 ): Map<Hash, TransactionTrace> {
   if (method !== 'trace_block') return parseCallTracer(json, hashes, unsigned);
   const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, blockHash));
-  if (foreign !== undefined) throw disproof(`${rpc.name} gave traces of another block than ${blockHash}`);
+  // `trace_block` takes a number, so an honest node gives these while a reorg is under way: no disproof.
+  if (foreign !== undefined)
+    throw new Fault('inconsistent', `${rpc.name} gave traces of another block than ${blockHash}`);
   return parseTraceBlock(json);
 }
 

@@ -167,9 +167,18 @@ function requireDepth(depth: number): void {
     throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
 }
 
-/** ZKsync nodes leave `error` null in a call that reverted. */
-const hasFailed = ({ error, revertReason }: Record<string, unknown>) =>
-  (error !== undefined && error !== null) || (typeof revertReason === 'string' && revertReason !== '');
+/**
+ * ZKsync nodes leave `error` null in a call that reverted. @throws Fault `inconsistent` for an error that is no text: without knowing whether
+ * the call failed, its transfer would be left out or made up.
+ */
+function hasFailed({ error, revertReason }: Record<string, unknown>): boolean {
+  if (error === undefined || error === null) return typeof revertReason === 'string' && revertReason !== '';
+  if (typeof error === 'string' && error !== '') return true;
+  throw new Fault(
+    'inconsistent',
+    `the node's trace.error is neither missing nor the text of an error. ${ADVICE}`,
+  );
+}
 
 const typeOf = ({ type }: Record<string, unknown>) => (typeof type === 'string' ? type.toUpperCase() : '');
 

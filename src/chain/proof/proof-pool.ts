@@ -126,7 +126,9 @@ function send(worker: Worker, running: Slot['running'], message: ProofTask): voi
     // Copying fails for lists nested deeper than the stack allows. No real block has such lists.
     running
       .get(message.id)
-      ?.reject(new Fault('inconsistent', 'the block cannot be copied', { cause: error }));
+      ?.reject(
+        new Fault('inconsistent', "the node's block is nested deeper than any real one", { cause: error }),
+      );
     running.delete(message.id);
   }
 }

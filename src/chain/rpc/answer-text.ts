@@ -81,7 +81,7 @@ export function createAnswerReader(): AnswerReader {
     /** Leaves its room to others at once, not only when the node's connection is closed. */
     const refuse = (how: string): never => {
       release();
-      throw tooLarge(how);
+      throw tooLarge(how, calls.some(isTrace));
     };
     try {
       for await (const given of answer) {
@@ -137,7 +137,7 @@ const isTrace = ({ method }: Call) => TRACE_METHOD.test(method);
 const sizeText = (bytes: number) =>
   bytes < MEBIBYTE ? `${Math.round(bytes / 1024)} KiB` : `${Number((bytes / MEBIBYTE).toFixed(1))} MiB`;
 
-const tooLarge = (how: string) =>
+const tooLarge = (how: string, hasTraces: boolean) =>
   new TooLarge(
-    `the answer ${how}. If it is a trace, Chainbell goes on without traces with chain.internalTransfers: off`,
+    `the answer ${how}${hasTraces ? '. With chain.internalTransfers: off, Chainbell goes on without traces' : ''}`,
   );

@@ -43,6 +43,15 @@ export function createPairReader(
 const RESERVE_MAX = 2n ** 112n - 1n;
 const SUPPLY_MAX = 2n ** 256n - 1n;
 
+/** The number of topics, and of words of data, of each event of a pair. */
+const LAYOUTS = new Map<string, { topics: number; words: number }>([
+  [SWAP_TOPIC, { topics: 3, words: 4 }],
+  [SYNC_TOPIC, { topics: 1, words: 2 }],
+  [MINT_TOPIC, { topics: 2, words: 2 }],
+  [BURN_TOPIC, { topics: 3, words: 2 }],
+  [TRANSFER_TOPIC, { topics: 3, words: 1 }],
+]);
+
 const noEvents = (pairId: number): PairEvents => ({
   pairId,
   swaps: [],
@@ -57,6 +66,9 @@ function addEvent(
   place: Pick<Swap, 'txHash' | 'ordinal' | 'logIndex'>,
 ): void {
   const { topics, data } = log;
+  const layout = LAYOUTS.get(topics[0] ?? '');
+  // Events of the same signature with other indexed parameters have their values in other places.
+  if (layout?.topics !== topics.length || layout.words !== (data.length - 2) / 64) return;
   switch (topics[0]) {
     case SWAP_TOPIC: {
       const [amount0In, amount1In, amount0Out, amount1Out] = wordsOf(data, 4);

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { mock, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import pino from 'pino';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Sql } from '../../../src/store/db/sql.ts';
@@ -99,6 +100,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(answer, { success: false, statusCode: 400, statusMessage: 'Invalid request' });
       assert.equal(errors.length, 1);
       assert.match(errors[0]?.message ?? '', /^is not JSON/);
+    }
+    const latin1 = Buffer.from(
+      JSON.stringify({ ...valid, webhook_url: `${valid.webhook_url}/caf\u00E9` }),
+      'latin1',
+    );
+    const packed = { 'content-encoding': 'gzip' };
+    for (const [body, headers, message] of [
+      [latin1, {}, 'is not UTF-8'],
+      [gzipSync(JSON.stringify(valid)), packed, 'must be sent without Content-Encoding'],
+    ] as const) {
+      const { status, json } = await ask('POST', PATH, { key, body, headers });
+      const { errors } = json as { errors: { message: string }[] };
+      assert.deepEqual([status, errors.map((one) => one.message)], [400, [message]]);
     }
     const withCharset = { 'content-type': 'application/json; charset=utf-8' };
     assert.equal((await ask('POST', PATH, { key, body: valid, headers: withCharset })).status, 200);

@@ -104,6 +104,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(dataOf(await post(changes.slice(0, 32))).length, 32);
     });
 
+    test('a record with an id that names no operation, or says create, is refused', async () => {
+      const { post, list } = await createStory(database());
+      const [record] = dataOf(await post(recordsOf(1)));
+      for (const operation of [{}, { operation: 'create' }]) {
+        const refused = await post([{ ...recordsOf(1)[0], ...operation, id: record?.id }]);
+        assert.equal(refused.status, 400);
+        assert.deepEqual(errorsOf(refused), [
+          { path: '/records/0/id', message: 'is only for a record with operation update or delete' },
+        ]);
+      }
+      assert.deepEqual(await list(), [record]);
+    });
+
     test('each record of a list may change 32 times, next to each other too, and only further changes are refused', async () => {
       const { post, list } = await createStory(database());
       const records = dataOf(await post(recordsOf(40)));

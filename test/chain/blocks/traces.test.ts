@@ -266,6 +266,15 @@ test('a call with a revertReason has failed, although ZKsync nodes leave its err
   );
 });
 
+for (const error of ['', false, {}, 0])
+  test(`a call with the error ${JSON.stringify(error)} is refused, because nothing says whether it failed`, () => {
+    const root = { ...call(alice, bob, '0x0'), calls: [{ ...call(bob, carol, '0x1'), error }] };
+    assert.throws(() => parseCallTracer([{ txHash: hash, result: root }], [hash]), {
+      code: 'inconsistent',
+      message: /^the node's trace\.error is neither missing nor the text of an error\. /,
+    });
+  });
+
 test('traces that begin at the bootloader of ZKsync, or name no sender, are refused', () => {
   const transfer = call(alice, bob, '0x5');
   const ofBootloader = call(zeroAddress, '0x0000000000000000000000000000000000008001', '0x0', [transfer]);

@@ -107,6 +107,20 @@ test('truncated events are ignored', () => {
   assert.deepEqual(read({ transactions: [transactionOf(1, logs)] }), []);
 });
 
+test('events of the same signature with another layout are ignored', () => {
+  const logs = [
+    logOf(SWAP, [1n, 2n, 3n, 4n]),
+    logOf(SWAP, [1n, 2n, 3n, 4n, 5n], [alice, bob]),
+    // With a sender that isn't indexed, which would be read as an amount.
+    logOf(SWAP, [BigInt(alice), 1n, 2n, 3n, 4n], [bob]),
+    logOf(SYNC, [2n], [alice]),
+    logOf(SYNC, [1n, 2n], [alice]),
+    logOf(SYNC, [1n, 2n, 3n]),
+    logOf(TRANSFER, [1n, 2n], [zeroAddress, alice]),
+  ];
+  assert.deepEqual(read({ transactions: [transactionOf(1, logs)] }), []);
+});
+
 test('without configured pairs, no log is read', () => {
   const transaction = transactionOf(1, []);
   Object.defineProperty(transaction, 'logs', { get: () => assert.fail('a log was looked at') });
