@@ -82,11 +82,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const database = shares.follower;
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
-  const fullChecks = createFullChecks({
-    ...{ clock, log },
-    onLie: ({ node, block }) =>
-      nodes.noteDisproved(node, `${node} gave block ${block} with a false sender or internal transfer`),
-  });
+  const fullChecks = createFullChecks({ clock, log, onLie: nodes.noteLie });
   const deferredWake = createWake(clock);
   let leads = () => false;
   let session: object | undefined;

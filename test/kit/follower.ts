@@ -82,7 +82,7 @@ export function followMadeUp(
       chain.finalized === undefined
         ? undefined
         : { number: chain.finalized, hash: undefined, ...(chain.isByFew === true && { byFew: true }) },
-    noteDisproved: () => {},
+    noteLie: () => {},
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,

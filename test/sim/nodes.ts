@@ -120,7 +120,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
         if (number === undefined) throw new Fault('unavailable', 'too few nodes say what is final');
         return { number, hash: undefined };
       }),
-    noteDisproved: () => {},
+    noteLie: () => {},
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,

@@ -4,13 +4,14 @@
  */
 import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
-import { Fault } from '../../core/fault.ts';
+import { disproof, Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import type { BlockHeader, BlockId, BlockReference } from '../../domain/block.ts';
 import { isOneEndpoint } from '../../domain/endpoint.ts';
 import { createQuorum, type Quorum, type QuorumSetting, type QuorumStatus } from '../../domain/quorum.ts';
 import { askAll, type Bundle } from '../blocks/bundle.ts';
+import type { Lie } from '../proof/false-answer.ts';
 import type { Verifier } from '../proof/verifier.ts';
 import type { RpcAnswer, RpcCall } from '../rpc/rpc.ts';
 import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts';
@@ -107,8 +108,8 @@ export type ChainNodes = {
   finalized(signal: AbortSignal, patienceMs?: number): Promise<Finalized | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
   isPushed(): boolean;
-  /** Counts an answer of the node with this name that was contradicted after it had been given. */
-  noteDisproved(nodeName: string, message: string): void;
+  /** Counts a false sender or internal transfer that the node with this name gave, as was found later. */
+  noteLie(lie: Lie): void;
   /** The number of the last head. Undefined before the first one. */
   headNumber(): number | undefined;
   /** Since when every head has been below this height. Undefined unless that has lasted for half a minute. */
@@ -188,12 +189,8 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     // An unsound node would push heads that are not followed, and hide that the others must be polled.
     isPushed: () =>
       sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
-    noteDisproved(name, message) {
-      const fault = new Fault('inconsistent', message, { isDisproof: true });
-      nodes.find(({ rpc }) => rpc.name === name)?.disproved.note(fault);
-    },
-    headNumber: () => heads.served()?.number,
-    belowSince: heads.belowSince,
+    noteLie: (lie) => countLie(nodes, lie),
+    ...{ headNumber: () => heads.served()?.number, belowSince: heads.belowSince },
     quorum: () => quorumStatusOf(nodes, quorum, heads),
     status: () => nodes.map((node) => statusOf(node, clock.now().getTime())),
     sockets: () => sockets.status(),
@@ -254,6 +251,11 @@ function countPushedHeads(
     }
   }
   return { newHead: heads.newHead(), highest: numbers.length > 0 ? Math.max(...numbers) : undefined };
+}
+
+function countLie(nodes: readonly Node[], { node: name, block }: Lie): void {
+  const fault = disproof(`${name} gave block ${block} with a false sender or internal transfer`);
+  nodes.find(({ rpc }) => rpc.name === name)?.disproved.note(fault);
 }
 
 /** The voting nodes to compare with the stored blocks: all, or those that contradict the quorum or once did. */

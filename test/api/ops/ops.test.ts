@@ -121,7 +121,7 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     ask: unused,
     finalized: unused,
     doubt: () => {},
-    noteDisproved: () => {},
+    noteLie: () => {},
     isPushed: () => true,
     headNumber: () => statuses[0]?.head,
     status: () => statuses,
