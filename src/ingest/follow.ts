@@ -6,6 +6,7 @@ import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
@@ -88,6 +89,8 @@ export function createFollower(options: FollowerOptions): Follower {
   /** Since when the follower has held, by the steady clock. */
   let heldSinceMs: number | undefined;
   let isPinned = false;
+  /** The tip of the branch that was left last. */
+  let leftTip: Hash | undefined;
   let leads = false;
   let ledTerm: object | undefined;
   let isFarBehind = false;
@@ -210,6 +213,9 @@ export function createFollower(options: FollowerOptions): Follower {
     if (branch === undefined || branch.parentHash === tip.hash || branch.hash === tip.hash)
       throw unconfirmedBranch(number, nodes.quorum().nodes);
     await finality.refresh(tip, signal);
+    // What the new branch lacks is withdrawn, so no single node may decide that, however far the head is.
+    if (leftTip !== tip.hash) unhashedProof?.fullChecks.begin();
+    leftTip = tip.hash;
     const ancestor = await findAncestor(branch, {
       database,
       finalizedNumber: finality.number(),

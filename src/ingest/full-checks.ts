@@ -13,7 +13,10 @@ import type { Log } from '../core/log.ts';
 import type { ReadBlock } from './read-block.ts';
 
 export type FullChecks = {
-  /** Call when this process begins to follow: the next block may be one at which the process that followed before held. */
+  /**
+   * Call when this process begins to follow, because the next block may be one at which the process that followed before held, and when it
+   * begins to switch to another branch.
+   */
   begin(): void;
   /** How closely to check these blocks. */
   scrutinyOf(blocks: { from: number; to: number; head: number }): 'full' | undefined;

@@ -121,6 +121,35 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findBlockHash(database(), 6), headerOf(6, 1, 5).hash);
   });
 
+  test('a new branch is checked in full, because what it lacks is withdrawn, however far the head is', async () => {
+    const asked: string[] = [];
+    const checks = createFullChecks({ clock: createTestClock(), log: silentLog(), isSampled: () => false });
+    const { state, follow } = await tell(database(), 8, {
+      unhashedProof: {
+        fullChecks: {
+          ...checks,
+          scrutinyOf(blocks) {
+            const scrutiny = checks.scrutinyOf(blocks);
+            asked.push(`${blocks.from} ${blocks.to} ${scrutiny}`);
+            return scrutiny;
+          },
+        },
+        proverOf: () => ({
+          findUnproved: () => [],
+          prove: async () => undefined,
+          async proveActivities() {},
+        }),
+      },
+    });
+    asked.length = 0;
+    Object.assign(state, { branch: 1, leavesAt: 5, height: 300 });
+    await follow();
+    const ofBranch = asked.filter((one) => /^[6-9] /.test(one));
+    // The first request finds that the branch was left.
+    assert.match(ofBranch.join(', '), /^9 \d+ undefined, 6 \d+ full\b/);
+    assert.ok(asked.some((one) => one.endsWith(' undefined') && !one.startsWith('9 ')));
+  });
+
   test('no block is stored while the nodes disagree about a sender that a points rule uses', async () => {
     let isAgreed = true;
     const { state, follow, step } = await tell(database(), 8, {
