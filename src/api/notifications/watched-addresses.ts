@@ -161,7 +161,8 @@ function addList(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: W
     const { limit: given, cursor: after, address } = readKeyed(request.query, listParameters);
     reply.type('application/json; charset=utf-8');
     if (given === undefined && address === undefined)
-      return Readable.from(streamList(database, watcherId, after));
+      // The body of a HEAD is read to its end and dropped, even when its client has gone.
+      return Readable.from(request.method === 'HEAD' ? [] : streamList(database, watcherId, after));
     const limit = given ?? LIMIT_MAX;
     const records = await (address === undefined
       ? listWatchedAddresses(database, watcherId, { after, limit })

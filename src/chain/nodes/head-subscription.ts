@@ -63,6 +63,8 @@ const MESSAGE_BYTES_MAX = 128 * 1024;
 const SENT_BYTES = { max: 4 * 1024 * 1024, perSecond: 256 * 1024 };
 /** A message counts as at least this much, because handling a short one takes time too. */
 const SENT_BYTES_MIN = 1024;
+/** Of one message. Nodes send each in one frame. */
+const FRAGMENTS_MAX = 16;
 /** A node's message goes to the log and to the status page. */
 const REASON_CHARACTERS_MAX = 300;
 const CHAIN_ID_CALL = 1;
@@ -162,7 +164,9 @@ async function oneConnection(
 ): Promise<{ isUseful: boolean; reason: string }> {
   const { clock, signal } = options;
   const { url, headers } = splitCredentials(options.url);
-  const socket = new WebSocket(url, { headers, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
+  const socket = new WebSocket(url, {
+    ...{ headers, maxPayload: MESSAGE_BYTES_MAX, maxFragments: FRAGMENTS_MAX, perMessageDeflate: false },
+  });
   const redact = redactorOf(options.url);
   const connection = startAbort(signal);
   let isUseful = false;
@@ -178,14 +182,20 @@ async function oneConnection(
   socket.on('open', () => {
     socket.send(JSON.stringify({ jsonrpc: '2.0', id: CHAIN_ID_CALL, method: 'eth_chainId', params: [] }));
   });
+  /** False, and ends the connection, if the socket sends more than it may. */
+  const mayRead = ({ length }: Buffer): boolean => {
+    if (sent.take(Math.max(length, SENT_BYTES_MIN))) return true;
+    isUseful = false;
+    end(`it sends more than ${SENT_BYTES.perSecond / 1024} KiB a second`);
+    return false;
+  };
+  // Frames of two bytes take the event loop as long as short messages.
+  for (const event of ['ping', 'pong'] as const) socket.on(event, mayRead);
   socket.on('message', (data: RawData) => {
     lastMessageMs = clock.now().getTime();
     // ws uses the other types only if its `binaryType` is changed. After the end, it gives what had arrived before.
     if (!Buffer.isBuffer(data) || connection.signal.aborted) return;
-    if (!sent.take(Math.max(data.length, SENT_BYTES_MIN))) {
-      isUseful = false;
-      return end(`it sends more than ${SENT_BYTES.perSecond / 1024} KiB a second`);
-    }
+    if (!mayRead(data)) return;
     try {
       const message = parseMessage(data.toString());
       if (message.kind === 'chain') {

@@ -39,6 +39,24 @@ async function insertMany(database: Database, watcherId: number, count: number):
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
+  test('a HEAD of the whole list reads no record', async () => {
+    const asked: string[] = [];
+    const heard: Database = {
+      ...database(),
+      query(statement) {
+        asked.push(statement.text);
+        return database().query(statement);
+      },
+    };
+    const { ask, issue } = createApiStory(heard);
+    const { key } = await issue('acme');
+    const { status, headers } = await ask('HEAD', PATH, { key });
+    assert.deepEqual([status, headers['content-type']], [200, 'application/json; charset=utf-8']);
+    assert.ok(!asked.some((text) => /from watched_address/.test(text)));
+    await ask('GET', PATH, { key });
+    assert.ok(asked.some((text) => /from watched_address/.test(text)));
+  });
+
   test('a list can be limited to an address, in pages, and shows no one else’s records', async () => {
     const story = await createStory(database());
     const { key, record } = story;

@@ -155,6 +155,24 @@ for (const [name, message] of [
     }));
 }
 
+for (const [name, opcode] of [
+  ['pings', 0x89],
+  ['pongs', 0x8a],
+] as const)
+  test(`a socket that floods with ${name} is closed`, () =>
+    follow(async ({ node, ends }) => {
+      node.write(Buffer.from(Array.from({ length: 4_200 }, () => [opcode, 0]).flat()));
+      await waitUntil(() => ends.length === 1);
+      assert.deepEqual(ends, ['it sends more than 256 KiB a second']);
+    }));
+
+test('a socket that cuts a message into many frames is closed', () =>
+  follow(async ({ node, ends }) => {
+    node.write(Buffer.from([0x01, 0, ...Array.from({ length: 16 }, () => [0, 0]).flat()]));
+    await waitUntil(() => ends.length === 1);
+    assert.match(ends[0] ?? '', /too many message fragments/i);
+  }));
+
 test('2,000 heads at once, and then one each 10 ms, keep the socket open', () =>
   follow(async ({ node, clock, ends, heads }) => {
     for (let count = 1; count <= 2_000; count += 1) node.send(headMessage(count));
@@ -396,6 +414,8 @@ type SocketNode = {
   openCount(): number;
   /** Sends a text message on the newest socket. */
   send(text: string): void;
+  /** Sends these bytes on the newest socket. */
+  write(frames: Buffer): void;
   /** Cuts the newest socket without a closing frame. */
   cut(): void;
   [Symbol.asyncDispose](): Promise<void>;
@@ -463,6 +483,7 @@ async function startSocketNode(
     authorizations,
     openCount: () => sockets.filter((socket) => !socket.closed).length,
     send,
+    write: (frames) => void sockets.at(-1)?.write(frames),
     cut() {
       sockets.at(-1)?.destroy();
     },
