@@ -54,6 +54,8 @@ const REQUEST_MS_MAX = 3_600_000;
 /** How long the headers of a request may take, checked every HEADERS_CHECK_MS. */
 const HEADERS_MS_MAX = 15_000;
 const HEADERS_CHECK_MS = 5_000;
+/** Together with the request line. Common servers allow 8 to 32 KiB. */
+const HEADERS_BYTES_MAX = 16 * 1024;
 /** Common load balancers keep a connection for 60 s. A longer time ensures that they never write to a closed one. */
 const KEEP_ALIVE_MS = 65_000;
 
@@ -69,6 +71,7 @@ export function createApi(options: ApiOptions): Api {
       // A hook below refuses it, because Node's own response has no body.
       requireHostHeader: false,
       headersTimeout: HEADERS_MS_MAX,
+      maxHeaderSize: HEADERS_BYTES_MAX,
       connectionsCheckingInterval: HEADERS_CHECK_MS,
     },
     clientErrorHandler: answerClientError,
@@ -82,6 +85,8 @@ export function createApi(options: ApiOptions): Api {
     },
     genReqId: ({ headers }) => acceptedRequestId(headers['x-request-id']) ?? randomUUID(),
   }).withTypeProvider<TypeBoxTypeProvider>();
+  // By default, versions of Node drop each header after the thousandth, such as a `content-length` whose body they still read.
+  api.server.maxHeadersCount = 0;
   api.setValidatorCompiler(TypeBoxValidatorCompiler);
   readJsonBodies(api);
   api.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));

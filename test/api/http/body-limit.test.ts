@@ -29,10 +29,10 @@ async function listening(api: Api): Promise<() => Socket> {
   return () => connect(Number(port), '127.0.0.1');
 }
 
-/** Lets time pass for timers alone until the condition holds. */
-async function passTime(isSo: () => boolean): Promise<void> {
+/** Lets time pass for timers alone until the condition holds, this much in each turn of the event loop. */
+async function passTime(isSo: () => boolean, ms = 1_000): Promise<void> {
   for (let turns = 0; !isSo() && turns < 100_000; turns += 1) {
-    mock.timers.tick(1_000);
+    mock.timers.tick(ms);
     await new Promise(setImmediate);
   }
   assert.ok(isSo());
@@ -113,8 +113,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await api.close();
   });
 
-  for (const path of [PATH, `${PATH}/bulk`])
-    test(`a body that does not arrive in time is answered with 408, and the connection closes: ${path}`, async () => {
+  const late: [name: string, path: string, more: string][] = [
+    ['to a path of one', PATH, ''],
+    ['to a path of many', `${PATH}/bulk`, ''],
+    ['after a thousand headers', PATH, 'a:\r\n'.repeat(1_000)],
+  ];
+  for (const [name, path, more] of late)
+    test(`a body that does not arrive in time is answered with 408, and the connection closes: ${name}`, async () => {
       const { api, issue } = createApiStory(database());
       const { key } = await issue('acme');
       const open = await listening(api);
@@ -136,13 +141,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           })
           .on('close', () => {
             isClosed = true;
+            reading.resolve();
           });
         socket.write(
-          `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${JSON_TYPE}Content-Length: 9\r\n\r\n{`,
+          `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${JSON_TYPE}${more}Content-Length: 9\r\n\r\n{`,
         );
         await reading.promise;
         mock.timers.tick(30_000);
-        while (!answer.includes('}') && !isClosed) await new Promise(setImmediate);
+        await passTime(() => answer.includes('}') || isClosed, 0);
         assert.match(answer, / 408 /);
         assert.match(answer, /^connection: close\r$/im);
         assert.deepEqual(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n'))), {

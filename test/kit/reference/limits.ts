@@ -24,6 +24,7 @@ const SECTIONS: Record<string, Limit[]> = {
       'closes the connection',
     ),
     limit('Time for the headers of a request', 'api/server', 'HEADERS_MS_MAX', 'ms', '408'),
+    limit('Request line and headers of a request', 'api/server', 'HEADERS_BYTES_MAX', 'bytes', '431'),
     limit('Time for the body of a request', 'api/http/body-limit', 'BODY_MS_MAX', 'ms', '408'),
     limit(
       'Time in which a client reads nothing of a response',
