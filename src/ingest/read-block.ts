@@ -15,6 +15,8 @@ export type ReadBlock = {
   proved: boolean;
   traced: boolean;
   transfers: Transfer[];
+  /** The transactions that succeeded, in order, if the block came without traces. */
+  untraced?: readonly Hash[] | undefined;
   pairEvents: PairEvents[];
   /** Decoded logs that points rules listen to. */
   activities: Activity[];
@@ -52,9 +54,13 @@ export function readBlock(bundle: Bundle, extract: Extract, isCheckedInFull: boo
     pairEvents: extract.pairEvents(bundle),
     activities: extract.activities(bundle),
     senders: bundle.senders,
+    ...(!bundle.traced && { untraced: succeededIn(bundle) }),
     ...(!isCheckedInFull && { unconfirmed: unconfirmedOf(bundle), believed: bundle.node }),
   };
 }
+
+const succeededIn = ({ transactions }: Bundle): Hash[] =>
+  transactions.filter(({ succeeded }) => succeeded).map(({ hash }) => hash);
 
 /** Only where there is an internal transfer to confirm, because the hashes of a mainnet block take 16 KB. */
 const unconfirmedOf = ({ transactions }: Bundle): Hash[] | undefined =>

@@ -6,18 +6,19 @@ import { firstOrLate } from '../../core/bounded-wait.ts';
 import { systemClock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
-import type { BlockHeader, BlockId, Transfer } from '../../domain/block.ts';
+import type { BlockHeader, BlockId } from '../../domain/block.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { limitStatements, listLost, listPlaces, recoverCommits, withoutLost } from '../db/lost-shards.ts';
 import { sql } from '../db/sql.ts';
 import type { AddressFilter, FilteredTransaction } from '../matching/address-filter.ts';
 import type { DeferralLimits } from '../matching/deferred.ts';
 import { dropDeferred } from '../matching/drop-deferred.ts';
-import { listMatches, type MatchedTransfer, notAmong } from '../matching/matching.ts';
+import { listMatches, type MatchedBlock, type MatchedTransfer, notAmong } from '../matching/matching.ts';
 import { lockForIds } from './commit-lock.ts';
 import { listKept } from './kept-transfers.ts';
 import { createCandidates, storeMissed } from './missed-blocks.ts';
 import { beginReorg, isAbove } from './reorgs.ts';
+import { withKnownCalls } from './untraced.ts';
 import { writeNotifications } from './write-notifications.ts';
 
 /** A recovery takes milliseconds, unless a worker hangs. */
@@ -44,7 +45,7 @@ export type BlockCommit = {
   expectedTip: BlockId | undefined;
   /** Set if `blocks` replace stored ones. The same transaction orphans the stored blocks above the ancestor. */
   reorg?: Reorg | undefined;
-  blocks: readonly { header: BlockHeader; proved: boolean; transfers: readonly Transfer[] }[];
+  blocks: readonly (MatchedBlock & { header: BlockHeader; proved: boolean })[];
   /** How many blocks must be stored above that of a notification before it is sent, unless its record asks for more. */
   confirmations: number;
   /** All that are held until this block, or an older one, are released already; undefined if the caller does not know. */
@@ -217,16 +218,17 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
  * no longer the expected one because another follower was first, or 'unproved' with the transfers that `findUnproved`
  * returned.
  */
-export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
-  if (commit.reorg !== undefined) await endInterruptedCommits(database);
-  const begin: FilteredTransaction = commit.filter?.transaction ?? ((work) => database.transaction(work));
+export async function commitBlocks(database: Database, given: BlockCommit): Promise<Committed> {
+  if (given.reorg !== undefined) await endInterruptedCommits(database);
+  const begin: FilteredTransaction = given.filter?.transaction ?? ((work) => database.transaction(work));
   return begin(async (all, narrow) => {
     if (all.isDistributed === true) await limitStatements(all, STATEMENT_MS_MAX);
     const idsAfter = await lockForIds(all);
-    if (!(await isTip(all, commit.expectedTip))) return { outcome: 'lost' };
-    if (commit.isStale?.() === true) return { outcome: 'stale' };
+    if (!(await isTip(all, given.expectedTip))) return { outcome: 'lost' };
+    if (given.isStale?.() === true) return { outcome: 'stale' };
     const lost = await listLost(all);
     const tx = await withoutLost(all, lost);
+    const commit = { ...given, blocks: await blocksOf(tx, given) };
     const candidates = createCandidates(narrow);
     const matches = await listMatches(tx, commit.blocks, candidates.narrow);
     const { kept, related } = await keptBy(tx, commit);
@@ -267,6 +269,11 @@ async function endInterruptedCommits(database: Database): Promise<void> {
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
   }
+}
+
+async function blocksOf(tx: Tx, { reorg, expectedTip, blocks }: BlockCommit): Promise<BlockCommit['blocks']> {
+  if (reorg === undefined || expectedTip === undefined) return blocks;
+  return withKnownCalls(tx, blocks, isAbove(tx, reorg.ancestorNumber, expectedTip));
 }
 
 async function keptBy(tx: Tx, { reorg, expectedTip, blocks }: BlockCommit): ReturnType<typeof listKept> {

@@ -29,7 +29,12 @@ import {
 /** Positions that a sequence reserves for each block: more than its transfers. */
 const BLOCK_POSITIONS = 2 ** 20;
 
-export type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
+export type MatchedBlock = {
+  header: Pick<BlockHeader, 'number'>;
+  transfers: readonly Transfer[];
+  /** The transactions that succeeded, in order, if the block came without traces, so that its internal transfers are unknown. */
+  untraced?: readonly Hash[] | undefined;
+};
 /**
  * A notification is held until `confirmations` blocks are stored above its block, or as many as its record asks for, if that is more.
  * `confirmations`: the service's setting. `tipNumber`: the newest stored block.
