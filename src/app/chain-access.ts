@@ -11,7 +11,10 @@ import { readsContracts } from './price-feeds.ts';
 
 export type ChainAccess = { nodes: ChainNodes & Voters; verifier: Verifier; close(): Promise<void> };
 
-/** `known` is the stored chain: checks that it was observed to honor are enforced from the start, and its types accepted. */
+/**
+ * `known` is the stored chain: checks that it was observed to honor are enforced from the start, and its types accepted. If its blocks had
+ * traces, nodes that have not answered yet may be those that can trace.
+ */
 export function openChain(
   { chain }: Config,
   known: ChainRow | undefined,
@@ -28,7 +31,8 @@ export function openChain(
     log: options.log,
   });
   const { id: chainId, internalTransfers, quorum } = chain;
-  const nodes = createNodes({ ...options, chainId, internalTransfers, quorum, verifier });
+  const hasTraced = known?.hasTraces === true && internalTransfers !== 'off';
+  const nodes = createNodes({ ...options, chainId, internalTransfers, hasTraced, quorum, verifier });
   return {
     nodes,
     verifier,

@@ -85,6 +85,7 @@ export function createProvedCommit(options: ProvedCommitOptions): {
       finalizedNumber,
       corroboratedNumber: newest.number,
       enforcedChecks: options.checks.enforcedChecks(),
+      hasTraces: blocks.some(({ traced, transfers }) => traced && transfers.length > 0),
       unprovedTypes: options.checks.observedTypes(),
       ...(options.deferral && { deferral: options.deferral }),
       filter: options.filter,

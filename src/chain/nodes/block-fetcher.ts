@@ -19,6 +19,7 @@ import type { createVoting } from './unhashed-data.ts';
 type BlockFetcherOptions = {
   nodes: readonly Node[];
   internalTransfers: 'auto' | 'off' | 'required';
+  hasTraced?: boolean;
   clock: Clock;
   log: Log;
   verifier?: Verifier;
@@ -51,12 +52,16 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
   const fetch = createFetch({ ...options, prepare: reader.prepare, blockNodes });
   const traceGap = createTraceGap(options);
 
+  /** A node that hasn't answered since the start may be the one that traced earlier blocks. */
+  const mayTrace = (node: Node) =>
+    canTrace(node) || (options.hasTraced === true && node.traceMethod === undefined);
+
   /**
-   * The nodes to ask for whole blocks. If some node can trace, this leaves out nodes that can't, because their
+   * The nodes to ask for whole blocks. If some node can trace, or may, this leaves out nodes that can't, because their
    * blocks would lack internal transfers.
    */
   function blockNodes(): readonly Node[] {
-    return nodes.some(canTrace) ? nodes.filter(({ traceMethod }) => traceMethod !== 'none') : nodes;
+    return nodes.some(mayTrace) ? nodes.filter(({ traceMethod }) => traceMethod !== 'none') : nodes;
   }
 
   /** Samples the nodes that are known to answer, or all nodes if there are none. */

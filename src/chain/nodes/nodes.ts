@@ -35,6 +35,8 @@ export type NodesOptions = {
   /** How many nodes must agree on blocks and on data that no hash covers; `auto` by default. */
   quorum?: QuorumSetting;
   internalTransfers: 'auto' | 'off' | 'required';
+  /** Whether earlier blocks came with traces. */
+  hasTraced?: boolean;
   clock: Clock;
   log: Log;
   metrics: Metrics;

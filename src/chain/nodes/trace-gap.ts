@@ -8,12 +8,20 @@ import type { HeadProblem } from './head-problems.ts';
 
 type TraceGap = {
   note(bundles: readonly Pick<Bundle, 'header' | 'traced' | 'transactions'>[]): void;
-  /** Undefined while blocks come with traces, and if none did since the start. */
+  /** Undefined while blocks come with traces, and if none ever did. */
   problem(): HeadProblem | undefined;
 };
 
-export function createTraceGap({ clock, log }: { clock: Clock; log: Log }): TraceGap {
-  let hasTraced = false;
+export function createTraceGap({
+  clock,
+  log,
+  hasTraced: hadTraced = false,
+}: {
+  clock: Clock;
+  log: Log;
+  hasTraced?: boolean;
+}): TraceGap {
+  let hasTraced = hadTraced;
   let gap: { from: number; to: number; since: Date } | undefined;
 
   return {

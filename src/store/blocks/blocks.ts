@@ -38,6 +38,8 @@ export type ChainRow = {
   enforcedChecks: string[];
   /** Transaction types that this chain was seen to have, and that Chainbell can't prove. */
   unprovedTypes: string[];
+  /** Whether a node has traced a stored block. */
+  hasTraces: boolean;
 };
 
 export type BlockCommit = {
@@ -57,6 +59,8 @@ export type BlockCommit = {
   enforcedChecks?: readonly string[];
   /** Added to the stored types. */
   unprovedTypes?: readonly string[];
+  /** Whether a node has traced one of the blocks. */
+  hasTraces?: boolean;
   now: Date;
   /** Decides which notifications are left to `writeDeferred`. */
   deferral?: DeferralLimits;
@@ -180,8 +184,9 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
     corroborated_number: number | null;
     enforced_checks: string[];
     unproved_types: string[];
+    has_traces: boolean;
   }>(sql`
-    select chain_id, genesis_hash, start_number, finalized_number, corroborated_number, enforced_checks, unproved_types
+    select chain_id, genesis_hash, start_number, finalized_number, corroborated_number, enforced_checks, unproved_types, has_traces
     from chain`);
   return (
     row && {
@@ -192,6 +197,7 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
       corroboratedNumber: row.corroborated_number ?? undefined,
       enforcedChecks: row.enforced_checks,
       unprovedTypes: row.unproved_types,
+      hasTraces: row.has_traces,
     }
   );
 }
@@ -302,17 +308,20 @@ async function isTip(tx: Tx, expected: BlockId | undefined): Promise<boolean> {
 
 async function updateChain(
   tx: Tx,
-  { blocks, finalizedNumber, corroboratedNumber, enforcedChecks = [], unprovedTypes = [] }: BlockCommit,
+  { blocks, finalizedNumber, corroboratedNumber, ...commit }: BlockCommit,
 ): Promise<void> {
+  const { enforcedChecks = [], unprovedTypes = [], hasTraces = false } = commit;
   await tx.query(sql`
     update chain set finalized_number = greatest(finalized_number, ${finalizedNumber}),
       start_number = coalesce(start_number, ${blocks[0]?.header.number}),
       corroborated_number = coalesce(${corroboratedNumber}::bigint, corroborated_number),
       enforced_checks = array(select unnest(enforced_checks) union select unnest(${enforcedChecks}::text[]) order by 1),
-      unproved_types = array(select unnest(unproved_types) union select unnest(${unprovedTypes}::text[]) order by 1)
+      unproved_types = array(select unnest(unproved_types) union select unnest(${unprovedTypes}::text[]) order by 1),
+      has_traces = has_traces or ${hasTraces}::boolean
     where finalized_number < ${finalizedNumber} or start_number is null
       or ${corroboratedNumber}::bigint <> coalesce(corroborated_number, -1)
-      or not enforced_checks @> ${enforcedChecks}::text[] or not unproved_types @> ${unprovedTypes}::text[]`);
+      or not enforced_checks @> ${enforcedChecks}::text[] or not unproved_types @> ${unprovedTypes}::text[]
+      or ${hasTraces}::boolean and not has_traces`);
 }
 
 async function insertHeaders(tx: Tx, { blocks, now }: BlockCommit): Promise<void> {

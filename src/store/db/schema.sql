@@ -101,6 +101,7 @@ create table chain (
   corroborated_number bigint,
   enforced_checks text[] not null default '{}'::text[],
   unproved_types text[] not null default '{}'::text[],
+  has_traces boolean not null default false,
   timeline text,
   constraint chain_pkey PRIMARY KEY (only_row),
   constraint chain_only_row_check CHECK (only_row)
@@ -110,6 +111,7 @@ comment on column chain.start_number is 'First followed block';
 comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
 comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
 comment on column chain.unproved_types is 'Transaction types that the chain was seen to have, and that Chainbell cannot prove';
+comment on column chain.has_traces is 'Whether a node has traced a stored block, so that nodes that do not answer may be those that can';
 comment on column chain.timeline is 'Timeline of the write-ahead log when a process began to follow. Another one shows that a standby was promoted, which may lack commits';
 
 create table clock_state (

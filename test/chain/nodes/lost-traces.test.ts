@@ -85,3 +85,30 @@ test('blocks that are read without traces on purpose are none that lack them', (
     await stage.nodes.bundles([8], signal, { parts: 'without traces' });
     assert.equal(stage.nodes.untraced(), undefined);
   }));
+
+test('after a restart, blocks wait for a node that may have traced earlier ones', () =>
+  withNodes(
+    [complete(), blind(), blind()],
+    async (stage) => {
+      const [tracer] = stage.scripted;
+      tracer?.setHttp({ status: 500 });
+      await assert.rejects(
+        stage.nodes.bundles([7], signal),
+        /http:\S+ cannot trace, and http:\S+, which may, did not answer since the start\. Earlier blocks had traces/,
+      );
+      tracer?.setHttp(undefined);
+      stage.clock.advance(60_000);
+      assert.deepEqual(await callsOf(stage, 7), [1]);
+    },
+    { hasTraced: true },
+  ));
+
+test('after a restart with nodes that cannot trace, the blocks from the first one on lack their traces', () =>
+  withNodes(
+    [blind(), blind()],
+    async (stage) => {
+      assert.deepEqual(await callsOf(stage, 7), [0]);
+      assert.match(stage.nodes.untraced()?.message ?? '', /^no node can trace anymore, so blocks from 7 on/);
+    },
+    { hasTraced: true },
+  ));

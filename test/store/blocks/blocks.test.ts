@@ -361,6 +361,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       corroboratedNumber: undefined,
       enforcedChecks: [],
       unprovedTypes: [],
+      hasTraces: false,
     });
   });
 
@@ -373,6 +374,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await enforcedAfter(1, ['b']), ['b']);
     assert.deepEqual(await enforcedAfter(2, ['a', 'b']), ['a', 'b']);
     assert.deepEqual(await enforcedAfter(3, []), ['a', 'b']);
+  });
+
+  test('that blocks had traces stays when later ones have none', async () => {
+    await insertChain(database(), 31337, hashOf(1));
+    const after = async (number: number, hasTraces: boolean) => {
+      await mine(database(), headerOf(number), [], { hasTraces });
+      return (await findChain(database()))?.hasTraces;
+    };
+    assert.deepEqual(
+      [await after(1, false), await after(2, true), await after(3, false)],
+      [false, true, true],
+    );
   });
 
   test('observed transaction types stay when later commits do not list them', async () => {

@@ -44,7 +44,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
 
   const list = async () =>
-    (await listNotifications(database())).map(({ state, revision, amount }) => `${state} ${revision} ${amount}`);
+    (await listNotifications(database())).map(
+      ({ state, revision, amount }) => `${state} ${revision} ${amount}`,
+    );
 
   test('internal transfers of a transaction that succeeded again stay, each once and whatever their content', async () => {
     const calls = [5n, 5n, 7n].map((amount, ordinal) => internal({ amount, ordinal }));
@@ -72,8 +74,19 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('one whose transaction is gone or failed is taken back, and so are other transfers that the block shows', async () => {
     await begin([internal({ amount: 5n }), internal({ txHash: TWO, amount: 6n })]);
-    await reorg([TWO], [transferOf({ txHash: TWO, amount: 8n }), transferOf({ kind: 'token', token: coin, txHash: TWO, amount: 9n })]);
-    assert.deepEqual((await list()).toSorted(), ['processed 0 6', 'waiting 0 8', 'waiting 0 9', 'waiting 1 5']);
+    await reorg(
+      [TWO],
+      [
+        transferOf({ txHash: TWO, amount: 8n }),
+        transferOf({ kind: 'token', token: coin, txHash: TWO, amount: 9n }),
+      ],
+    );
+    assert.deepEqual((await list()).toSorted(), [
+      'processed 0 6',
+      'waiting 0 8',
+      'waiting 0 9',
+      'waiting 1 5',
+    ]);
   });
 
   test('in strict order, an internal transfer keeps its place between those that the block shows', async () => {

@@ -9,6 +9,7 @@ create table chain (
   corroborated_number bigint,
   enforced_checks text[] not null default '{}',
   unproved_types text[] not null default '{}',
+  has_traces boolean not null default false,
   timeline text
 );
 comment on table chain is 'The chain that this database belongs to: one row, written by the first follower';
@@ -16,6 +17,7 @@ comment on column chain.start_number is 'First followed block';
 comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
 comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
 comment on column chain.unproved_types is 'Transaction types that the chain was seen to have, and that Chainbell cannot prove';
+comment on column chain.has_traces is 'Whether a node has traced a stored block, so that nodes that do not answer may be those that can';
 comment on column chain.timeline is
   'Timeline of the write-ahead log when a process began to follow. Another one shows that a standby was promoted, which may lack commits';
 
