@@ -7,7 +7,7 @@ import { backOffMs } from '../core/back-off.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
-import { findChain } from '../store/blocks/blocks.ts';
+import { findChain, requireChain } from '../store/blocks/blocks.ts';
 import type { Share, SharedDatabase } from '../store/db/db.ts';
 import { FOLDER_IN_USE } from '../store/db/folder-lock.ts';
 import { migrate, migrationState } from '../store/db/migrate.ts';
@@ -27,7 +27,8 @@ const START_RETRY_MS = { min: 500, max: 5_000 };
 
 /**
  * Opens and migrates the database, and reads what the start needs. Closes it again when any of this fails.
- * @throws Fault `unavailable` if a retry may succeed, also while a command has the folder; `conflict` if another service has it
+ * @throws Fault `unavailable` if a retry may succeed, also while a command has the folder; `conflict` for the database of
+ * another chain, or if another service has the folder
  */
 export async function openStore(
   config: Config,
@@ -57,6 +58,9 @@ export async function openStore(
     const { newer } = await migrationState(database.for('follower'), migrations);
     if (newer.length > 0) log.warn({ newer }, 'database.newer');
     await requireNoOpenMove(database);
+    // Before anything works with the data: the configuration of another chain may name this database by mistake.
+    const chain = await findChain(database.for('follower'));
+    if (chain !== undefined) requireChain(chain, config.chain.id);
     await requirePairs(database, config.pairs);
     const { retryMinutes } = config.webhooks;
     return {
@@ -64,7 +68,7 @@ export async function openStore(
       // Every part needs the clock, so reading it must not wait for connections of the API.
       common: await openCommonClock({ database: database.for('follower'), log, retryMinutes }),
       keyRing: await openKeyRing(config, database),
-      chain: await findChain(database),
+      chain,
     };
   } catch (error) {
     await database.close();

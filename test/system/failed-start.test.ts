@@ -5,12 +5,15 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
+import { roles } from '../../src/app/roles.ts';
 import { startService } from '../../src/app/service.ts';
 import { silentLog } from '../../src/core/log.ts';
+import { insertChain } from '../../src/store/blocks/blocks.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import type { KnownStatus } from '../kit/known-status.ts';
-import { startTestService, testConfig } from '../kit/service.ts';
+import { CHAIN_ID, startTestService, testConfig } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 test('a process whose start fails is listed as failed with the reason, and one that was asked to end during its start as stopped', async () => {
@@ -53,6 +56,24 @@ test('a process whose start fails is listed as failed with the reason, and one t
     ['stopped', null],
   );
   assert.equal(events.at(-1), 'service.stopped');
+});
+
+test('no role starts on the database of another chain, and none registers a process there', async () => {
+  await using parts = new AsyncDisposableStack();
+  const database = parts.use(await createTestDatabase('postgres'));
+  const all = await database.open();
+  await insertChain(all, CHAIN_ID + 1, undefined);
+  const config = testConfig({ database, rpc: ['http://127.0.0.1:1'] });
+  const message = `the database belongs to chain ${CHAIN_ID + 1}, but chain.id is ${CHAIN_ID}. Change chain.id, or use another database`;
+  for (const role of roles)
+    await assert.rejects(
+      startService(config, { log: silentLog(), roles: [role], startMsMax: 1 }).then(async (service) => {
+        await service.stop();
+      }),
+      { code: 'conflict', message },
+      role,
+    );
+  assert.deepEqual(await all.query(sql`select from process limit 1`), [], 'a process has registered');
 });
 
 test('a start that waits for a node without an answer ends as soon as it is asked to', async () => {
