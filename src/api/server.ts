@@ -85,8 +85,6 @@ export function createApi(options: ApiOptions): Api {
     },
     genReqId: ({ headers }) => acceptedRequestId(headers['x-request-id']) ?? randomUUID(),
   }).withTypeProvider<TypeBoxTypeProvider>();
-  // By default, versions of Node drop each header after the thousandth, such as a `content-length` whose body they still read.
-  api.server.maxHeadersCount = 0;
   api.setValidatorCompiler(TypeBoxValidatorCompiler);
   readJsonBodies(api);
   api.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));

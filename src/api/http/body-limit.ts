@@ -20,6 +20,8 @@ const limits = new WeakMap<IncomingMessage, NodeJS.Timeout>();
  */
 export function limitBodies(api: Api): void {
   const lingering = new Set<Socket>();
+  // By default, versions of Node drop each header after the thousandth, such as a `content-length` whose body they still read.
+  api.server.maxHeadersCount = 0;
   api.addHook('onRequest', (request, reply, done) => {
     if (hasBody(request)) {
       startLimit(request.raw, answerLate);

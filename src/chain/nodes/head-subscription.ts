@@ -63,8 +63,8 @@ const MESSAGE_BYTES_MAX = 128 * 1024;
 const SENT_BYTES = { max: 4 * 1024 * 1024, perSecond: 256 * 1024 };
 /** A message counts as at least this much, because handling a short one takes time too. */
 const SENT_BYTES_MIN = 1024;
-/** Of one message. Nodes send each in one frame. */
-const FRAGMENTS_MAX = 16;
+/** Nodes send each message in one frame. */
+const SOCKET_LIMITS = { maxPayload: MESSAGE_BYTES_MAX, maxFragments: 16, perMessageDeflate: false };
 /** A node's message goes to the log and to the status page. */
 const REASON_CHARACTERS_MAX = 300;
 const CHAIN_ID_CALL = 1;
@@ -164,9 +164,7 @@ async function oneConnection(
 ): Promise<{ isUseful: boolean; reason: string }> {
   const { clock, signal } = options;
   const { url, headers } = splitCredentials(options.url);
-  const socket = new WebSocket(url, {
-    ...{ headers, maxPayload: MESSAGE_BYTES_MAX, maxFragments: FRAGMENTS_MAX, perMessageDeflate: false },
-  });
+  const socket = new WebSocket(url, { headers, ...SOCKET_LIMITS });
   const redact = redactorOf(options.url);
   const connection = startAbort(signal);
   let isUseful = false;
