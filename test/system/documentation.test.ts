@@ -76,17 +76,18 @@ test('only their owner can read the documented backup of the embedded database a
   }
 });
 
-test('the documented statement for an old backup moves the ids of notifications and of attempts ahead', async () => {
+test('the documented statement for an old backup moves the ids of notifications, attempts and watchers ahead', async () => {
   const block = readBlocks('how-to/back-up-and-restore.md').find(({ text }) => text.includes('setval'));
   const statement = /-c "([^"]+)"/.exec(block?.text ?? '')?.[1] ?? '';
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
   await database.script(statement);
   const ids = await database.query<{ id: number }>(sql`
-    select nextval('notification_id_seq') as id union all select nextval('delivery_attempt_id_seq')`);
+    select nextval('notification_id_seq') as id union all select nextval('delivery_attempt_id_seq')
+    union all select nextval('watcher_id_seq') * 1000`);
   assert.deepEqual(
     ids.map(({ id }) => id > 1_000_000_000),
-    [true, true],
+    [true, true, true],
   );
 });
 

@@ -70,6 +70,17 @@ onEachDatabase(({ database }) => {
     assert.equal(await readMetric(metrics.addressFilterEntries), 9);
   });
 
+  test('changes that a restored dump brought, of transactions that have yet to come, are dropped', async () => {
+    await watchAddress(database(), { address: bob });
+    await database().query(
+      sql`insert into address_change (xid, removed_count) values ('999999999999'::xid8, 10000)`,
+    );
+    const filter = filterOf();
+    await ready(filter);
+    assert.deepEqual(await database().query(sql`select from address_change`), []);
+    assert.deepEqual(await findThrough(filter, [bob, ...strangers]), [bob]);
+  });
+
   test('an address that a record gets by a change is found, and one of a removed record soon is not', async () => {
     const record = await watchAddress(database(), { address: alice });
     await watchAddress(database(), { address: bob });
