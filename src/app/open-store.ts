@@ -11,7 +11,7 @@ import { findChain, requireChain } from '../store/blocks/blocks.ts';
 import type { Share, SharedDatabase } from '../store/db/db.ts';
 import { FOLDER_IN_USE } from '../store/db/folder-lock.ts';
 import { migrate, migrationState } from '../store/db/migrate.ts';
-import { requireNoOpenMove } from '../store/db/moved.ts';
+import { hasUnmoved, requireNoOpenMove } from '../store/db/moved.ts';
 import { openDatabase } from '../store/db/open.ts';
 import { isServed } from '../store/db/socket-client.ts';
 import { serveDatabase } from '../store/db/socket-server.ts';
@@ -61,6 +61,8 @@ export async function openStore(
     // Before anything works with the data: the configuration of another chain may name this database by mistake.
     const chain = await findChain(database.for('follower'));
     if (chain !== undefined) requireChain(chain, config.chain.id);
+    else if (config.database.url !== '' && (await hasUnmoved(dataDir)))
+      log.warn({ dataDir }, 'database.not_moved');
     await requirePairs(database, config.pairs);
     const { retryMinutes } = config.webhooks;
     return {

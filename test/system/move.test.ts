@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { createLog } from '../../src/core/log.ts';
 import { migrate } from '../../src/store/db/migrate.ts';
 import { beginIncomingMove, beginningOfMove, markMoved } from '../../src/store/db/moved.ts';
 import { sql } from '../../src/store/db/sql.ts';
@@ -192,4 +193,21 @@ test('nothing starts on a database whose tables a move created before it ended',
   assert.equal(done.code, 0, done.err);
   await using _service = await startTestService({ rpc: [chain.url], database: server });
   assert.deepEqual(await target.query(sql`select name from watcher`), [{ name: 'acme' }]);
+});
+
+test('a start on an empty server beside an embedded database that has not moved says so', async () => {
+  await using old = await createTestDatabase('embedded');
+  await using server = await createTestDatabase('postgres');
+  await (await old.open()).close();
+  let text = '';
+  const log = createLog({ level: 'warn', format: 'pretty' }, { write: (line) => (text += line) });
+  const start = async (dataDir: string) => {
+    text = '';
+    const database = { url: server.url, dataDir };
+    await using _service = await startTestService({ rpc: [chain.url], database, log });
+  };
+  await start(old.dataDir);
+  assert.match(text, /database\.not_moved/);
+  await start(old.dataDir);
+  assert.doesNotMatch(text, /not_moved/, 'the installation on the server has begun');
 });

@@ -2,6 +2,7 @@
  * Marks an embedded database that has moved to a PostgreSQL server, so that it isn't used again by mistake: it would send the same
  * webhooks a second time.
  */
+import { existsSync } from 'node:fs';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Fault } from '../../core/fault.ts';
@@ -52,6 +53,10 @@ export async function readMove(dataDir: string): Promise<Move | undefined> {
     ),
   );
 }
+
+/** Whether there is an embedded database in `dataDir` that has not moved. */
+export const hasUnmoved = async (dataDir: string): Promise<boolean> =>
+  existsSync(path.join(dataDir, 'database', 'PG_VERSION')) && (await readMove(dataDir)) === undefined;
 
 /**
  * @throws Fault `conflict` if the database in `dataDir` has moved, or may have moved, to another database than `target`: the same

@@ -54,6 +54,12 @@ const EVENTS: Record<string, LogEvent> = {
     meaning: 'The configuration is valid but risky. The message says why and what to change.',
   },
   'database.migrated': { level: 'info', fields: 'applied', meaning: 'Migrations were applied at the start.' },
+  'database.not_moved': {
+    level: 'warn',
+    fields: 'dataDir',
+    meaning:
+      'A new installation begins on the empty database at `database.url`, while the embedded database in this folder has not moved there. If it should, stop the service, empty the new database, and run `chainbell migrate --from-embedded`.',
+  },
   'database.newer': {
     level: 'warn',
     fields: 'newer',
