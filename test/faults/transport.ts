@@ -198,7 +198,7 @@ export const transportStories: readonly Story[] = [
     isSlow: true,
     name: 'a WebSocket that stays open and silent',
     async tell({ nodes: [node], payUntil, settled, status }) {
-      assert.equal((await status()).pushed_heads, true);
+      await waitUntil(async () => (await status()).pushed_heads, { describe: 'the socket to be open' });
       node.inject({ isMute: true });
       // Polling continues beside the WebSocket, which Chainbell closes.
       await payUntil(() => node.struck() >= 1, 'a head to be swallowed');
