@@ -39,7 +39,7 @@ const REST_MS = { min: 15_000, max: 600_000 };
 
 /**
  * A step that reads pairs whose LP supply is not certain. It throws a Fault when no node can answer for the newest stored
- * block, or, after it has stored the others, while a contract does not answer like a pair. Such a pair is asked alone from then on, and
+ * block, or, after it has stored the others, when a contract does not answer like a pair. Such a pair is asked alone from then on, and
  * rarely, because each request that it spoils is repeated for every other one.
  */
 export function createPairReadings(options: PairReadingOptions): Step {
@@ -87,8 +87,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
     const readings = answers.flatMap((answer) => (answer instanceof Fault ? [] : [answer]));
     for (const { pairId } of readings) switched.delete(pairId);
     if (readings.length > 0) await database.transaction((tx) => store(tx, readings, tip));
-    // Readings of others are no success for one that rests.
-    suspects.idle();
+    for (const answer of answers) if (answer instanceof Fault) throw answer;
     return 'worked';
   };
 

@@ -360,7 +360,7 @@ test("a contract's result that is larger than Chainbell reads is an error of its
     const answers = await rpc.batch(calls, signal);
     assert.deepEqual(
       answers.map((answer) => (answer.ok ? answer.result : answer.message.slice(0, 34))),
-      ['0x01', 'the answer is larger than 128 KiB.', '0x01'],
+      ['0x01', 'the answer is larger than 128 KiB', '0x01'],
     );
     assert.equal(node.exchangeCount(), 4);
     assert.equal(rpc.throttle.status().batchCallsMax, undefined);
