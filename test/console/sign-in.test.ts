@@ -62,8 +62,13 @@ describe('signing in', () => {
     await remove.click();
     await choice.locator('option', { hasText: 'unchosen' }).waitFor({ state: 'detached' });
     await page.setViewportSize({ width: 360, height: 740 });
-    const button = await page.getByRole('button', { name: 'Delete… acme' }).boundingBox();
-    assert.ok(button !== null && button.x + button.width <= 360, 'the buttons fit into a small screen');
+    await waitUntil(
+      async () => {
+        const button = await page.getByRole('button', { name: 'Delete… acme' }).boundingBox();
+        return button !== null && button.x + button.width <= 360;
+      },
+      { describe: 'the buttons to fit into a small screen' },
+    );
     assert.equal((await other.request('GET')).status, 401);
   });
 
