@@ -84,6 +84,32 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countOf(story, key), 2);
   });
 
+  test('a conflict reads nothing of the stored answer', async () => {
+    const { ask, key } = await createStory(database());
+    await ask('POST', BULK, { key, body: { records: recordsOf(2) }, headers });
+    const rows: unknown[] = [];
+    const noting = createApiStory({
+      ...database(),
+      transaction: (work, ...rest) =>
+        database().transaction(
+          (tx) =>
+            work({
+              ...tx,
+              async query<Row>(statement: Parameters<typeof tx.query>[0]) {
+                const read = await tx.query<Row>(statement);
+                rows.push(read);
+                return read;
+              },
+            }),
+          ...rest,
+        ),
+    });
+    const { status } = await noting.ask('POST', PATH, { key, body: recordOf(1), headers });
+    assert.equal(status, 409);
+    assert.ok(rows.length > 0);
+    assert.doesNotMatch(JSON.stringify(rows), /webhook_url/);
+  });
+
   test('a key is its watcher’s own, and free again after 24 hours', async () => {
     const story = await createStory(database());
     const { ask, key, issue, clock } = story;
