@@ -46,7 +46,7 @@ export const screens: readonly Screen[] = [
     isRefused: true,
   },
   { name: 'first-run', who: 'newcomer', path: () => '', ready: 'Watch your first address' },
-  { name: 'overview', who: 'watcher', path: () => '', ready: 'Answers 503' },
+  { name: 'overview', who: 'watcher', path: () => '', ready: 'Answered 503' },
   { name: 'deliveries', who: 'watcher', path: () => '/deliveries', ready: 'in the log' },
   {
     name: 'deliveries-filtered',
@@ -115,7 +115,7 @@ export const screens: readonly Screen[] = [
   { name: 'pair', who: 'anyone', path: () => '/market/2', ready: 'By hour' },
   { name: 'pair-value', who: 'anyone', path: () => '/market/2?show=value', ready: 'By hour' },
   { name: 'supply', who: 'anyone', path: () => '/supply', ready: 'Check it yourself' },
-  { name: 'operator', who: 'operator', path: () => '', ready: 'Answers 503' },
+  { name: 'operator', who: 'operator', path: () => '', ready: 'Answered 503' },
   { name: 'watcher-needed', who: 'operator', path: () => '/addresses', ready: 'Choose one' },
   { name: 'system', who: 'operator', path: () => '/system', ready: 'Show the configuration' },
   { name: 'watchers', who: 'operator', path: () => '/watchers', ready: 'Suspend' },
