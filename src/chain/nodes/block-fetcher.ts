@@ -3,6 +3,7 @@
  * covers.
  */
 import type { Clock } from '../../core/clock.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockReference } from '../../domain/block.ts';
 import type { Bundle } from '../blocks/bundle.ts';
@@ -64,6 +65,17 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
     return nodes.some(mayTrace) ? nodes.filter(({ traceMethod }) => traceMethod !== 'none') : nodes;
   }
 
+  /** Says why blocks wait although other nodes answer. */
+  function explainWait(error: unknown): unknown {
+    if (!(error instanceof Fault) || error.code !== 'unavailable') return error;
+    const awaited = blockNodes();
+    const others = nodes.filter((node) => !awaited.includes(node));
+    if (others.length === 0 || awaited.some(canTrace)) return error;
+    const [blind, silent] = [others, awaited].map((some) => some.map(({ rpc }) => rpc.name).join(', '));
+    const why = `${blind} cannot trace, and ${silent}, which may, did not answer since the start. Earlier blocks had traces, so these wait: repair that node or remove it from chain.rpc`;
+    return new Fault('unavailable', `${messageOf(error)}. ${why}`, { cause: error });
+  }
+
   /** Samples the nodes that are known to answer, or all nodes if there are none. */
   async function calibrate(
     references: readonly BlockReference[],
@@ -92,7 +104,9 @@ export function createBlockFetcher(options: BlockFetcherOptions): BlockFetcher {
             anchor(node, references, abort, () => fetch(node, rpc, references, abort, bundleOptions)),
           ),
         { hedgeBy: isUrgent ? 'bundleTimes' : undefined, candidates },
-      );
+      ).catch((error: unknown) => {
+        throw parts === undefined ? explainWait(error) : error;
+      });
       if (parts === undefined) traceGap.note(bundles);
       return bundles;
     };

@@ -13,7 +13,7 @@ import type { Lie } from '../proof/false-answer.ts';
 import type { Verifier } from '../proof/verifier.ts';
 import type { OnBytes } from '../rpc/answer-text.ts';
 import { type ObservedRpc, RefusedFault } from '../rpc/rpc.ts';
-import { canTrace, hasLostMethod, type Node, noteBundleTime } from './node.ts';
+import { hasLostMethod, type Node, noteBundleTime } from './node.ts';
 import type { Capabilities } from './probe.ts';
 
 /**
@@ -83,7 +83,7 @@ export function createFetch({
     };
     const plan = await planNow();
     const isAble = () => parts !== undefined || blockNodes().includes(node);
-    if (!isAble()) throw cannotTrace(node, nodes);
+    if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
     try {
       const bundles = await fetchBundles(counted, references, plan, signal, verify);
@@ -101,15 +101,4 @@ export function createFetch({
       return fetchBundles(counted, references, next, signal, verify);
     }
   };
-}
-
-/** The Fault for a node that is not asked for whole blocks, because another one can trace them, or may. */
-function cannotTrace({ rpc }: Node, nodes: readonly Node[]): Fault {
-  const silent = nodes.filter(({ traceMethod }) => traceMethod === undefined).map((node) => node.rpc.name);
-  return new Fault(
-    'unavailable',
-    nodes.some(canTrace) || silent.length === 0
-      ? `${rpc.name} cannot trace, which another node can`
-      : `${rpc.name} cannot trace, and ${silent.join(', ')}, which may, did not answer since the start. Earlier blocks had traces, so this one waits: repair that node or remove it from chain.rpc`,
-  );
 }

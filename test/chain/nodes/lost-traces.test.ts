@@ -96,6 +96,12 @@ test('after a restart, blocks wait for a node that may have traced earlier ones'
         stage.nodes.bundles([7], signal),
         /http:\S+ cannot trace, and http:\S+, which may, did not answer since the start\. Earlier blocks had traces/,
       );
+      // A follower reads the head first, and so knows that the others can't.
+      await stage.nodes.head(signal);
+      await assert.rejects(
+        stage.nodes.bundles([7], signal),
+        /500.*http:\S+, http:\S+ cannot trace, and http:\S+, which may, did not answer since the start/,
+      );
       tracer?.setHttp(undefined);
       stage.clock.advance(60_000);
       assert.deepEqual(await callsOf(stage, 7), [1]);
