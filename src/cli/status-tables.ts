@@ -100,8 +100,8 @@ function describeCursor(status: StatusBody): string {
     status.lag_blocks === null || status.lag_blocks <= 0
       ? ''
       : `, ${status.lag_blocks} blocks and ${Math.round(status.lag_seconds ?? 0)} s behind`;
-  // It is null also while this process can't read it. What else is stored shows that there are blocks.
-  const isStarted = chain.corroborated !== null || chain.finalized !== null;
+  // It is null also while this process can't read it. Only the commit of a block sets `corroborated`.
+  const isStarted = chain.corroborated !== null;
   return cursor === null
     ? queue === null || isStarted
       ? 'unknown'

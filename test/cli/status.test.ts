@@ -162,6 +162,8 @@ describe('status without a service', () => {
     };
     assert.match(await show({}), /^cursor +unknown$/m);
     assert.match(await show({ corroborated: null, finalized: null }), /^cursor +no block stored yet$/m);
+    // As before the first block.
+    assert.match(await show({ corroborated: null, finalized: 0 }), /^cursor +no block stored yet$/m);
   });
 
   test('late webhooks have a cause only while delivery works', async () => {
