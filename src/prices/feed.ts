@@ -60,6 +60,7 @@ export function createPriceFeed(
 ): { step: Step; idleMs(): number } {
   const { report, forget } = createRoundReport({ asset, log, metrics });
   let waitMs = STANDBY_MS;
+  let reportedMs = Number.NEGATIVE_INFINITY;
 
   /** A round in the future (this clock was set back) does not delay the next one. */
   function untilDue(roundAt: Date | undefined): number {
@@ -71,8 +72,8 @@ export function createPriceFeed(
   const step: Step = async (signal) => {
     waitMs = STANDBY_MS;
     const isLeading = await isLeader().catch((error: unknown) => {
-      // Without the database, another process reads prices and reports them.
-      forget();
+      // By now another process has read a round and reports it.
+      if (clock.steadyMs() - reportedMs > everyMs) forget();
       throw error;
     });
     if (!isLeading) {
@@ -91,7 +92,10 @@ export function createPriceFeed(
     const outcome = await insertRound(database, round, lastRoundAt);
     waitMs = untilDue(round.at);
     // If another process stored this round first, that process reports it.
-    if (outcome === 'stored') report(round);
+    if (outcome === 'stored') {
+      report(round);
+      reportedMs = clock.steadyMs();
+    }
     return 'idle';
   };
 

@@ -164,6 +164,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(await story.metrics.registry.metrics(), /price_disputed\{asset="BELL"\} 1\n/);
     story.isCutOff = true;
     await assert.rejects(async () => story.step(signal), { code: 'unavailable' });
+    assert.match(
+      await story.metrics.registry.metrics(),
+      /price_disputed\{asset="BELL"\} 1\n/,
+      'the dispute outlasts a short loss of the database',
+    );
+    story.clock.advance(EVERY_MS + 1);
+    await assert.rejects(async () => story.step(signal), { code: 'unavailable' });
     assert.doesNotMatch(await story.metrics.registry.metrics(), /price_disputed\{/, 'another one leads');
     story.isCutOff = false;
     story.said = { one: 'no answer', two: 'no answer' };
