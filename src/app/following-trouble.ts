@@ -50,11 +50,13 @@ export function createFollowingTrouble(
   return {
     noteStep(fault, now) {
       const before = failed ?? ended;
-      const isSoon = before !== undefined && now.getTime() - before.at.getTime() < RECURRING_MS;
+      // The clock may have been set back.
+      const isSoon = before !== undefined && Math.abs(now.getTime() - before.at.getTime()) < RECURRING_MS;
       if (fault !== undefined) {
         const isAgain = isSoon && before.isOver && messageOf(fault) === messageOf(before.fault);
-        const isRecurring = isAgain || failed?.isRecurring === true;
-        const since = isAgain ? before.since : (failed?.since ?? now);
+        const lasting = failed?.isOver === false ? failed : undefined;
+        const isRecurring = isAgain || lasting?.isRecurring === true;
+        const since = isAgain ? before.since : (lasting?.since ?? now);
         failed = { fault, since, at: now, isRecurring, isOver: false };
       } else if (failed !== undefined) {
         const over = { ...failed, isOver: true };

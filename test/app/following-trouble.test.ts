@@ -37,6 +37,29 @@ test('a Fault that comes again between steps that work is shown from its first t
   assert.deepEqual(trouble.find(1)?.since, later(200 * SECOND));
 });
 
+test('another Fault between two of a recurring one is neither of its time nor shown after it', () => {
+  const trouble = createTrouble();
+  for (const second of [0, 10]) {
+    trouble.noteStep(unknown, later(second * SECOND));
+    trouble.noteStep(undefined, later((second + 1) * SECOND));
+  }
+  assert.notEqual(trouble.find(1), undefined);
+  trouble.noteStep(new Fault('unavailable', 'no node answers'), later(12 * SECOND));
+  assert.deepEqual(trouble.find(1)?.message, 'no node answers');
+  trouble.noteStep(undefined, later(13 * SECOND));
+  assert.equal(trouble.find(1), undefined);
+});
+
+test('a recurring Fault is not shown for longer because the clock was set back', () => {
+  const trouble = createTrouble();
+  for (const second of [0, 10]) {
+    trouble.noteStep(unknown, later(second * SECOND));
+    trouble.noteStep(undefined, later((second + 1) * SECOND));
+  }
+  trouble.noteStep(undefined, later(-3_600 * SECOND));
+  assert.equal(trouble.find(1), undefined);
+});
+
 test('another Fault soon after one that is over is a new one', () => {
   const trouble = createTrouble();
   trouble.noteStep(unknown, noon);
