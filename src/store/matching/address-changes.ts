@@ -35,8 +35,8 @@ export async function announceFilter(database: Database, id: string): Promise<Fi
       insert into address_filter (id, snapshot, writer) values (${id}, pg_current_snapshot(), pg_current_xact_id())
       returning snapshot::text`);
     await tx.query(sql`delete from address_filter where id <> ${id}`);
-    // This filter needs none of them. Those that a restored dump brought may seem to be of later transactions.
-    await tx.query(sql`delete from address_change`);
+    // A restored dump may bring changes with numbers that this server has yet to give out. No mark would ever include them.
+    await tx.query(sql`delete from address_change where xid >= pg_snapshot_xmax(pg_current_snapshot())`);
     if (row === undefined) throw new Error('the filter was not announced');
     return { id, snapshot: row.snapshot };
   });
