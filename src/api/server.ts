@@ -179,7 +179,7 @@ function readJsonBodies(api: Api): void {
     { parseAs: 'buffer' },
     async (request: FastifyRequest, bytes: Buffer) => {
       const { 'content-encoding': coding = 'identity' } = request.headers;
-      if (coding !== 'identity') throw invalid('', 'must be sent without Content-Encoding');
+      if (!/^(identity)?$/i.test(coding)) throw invalid('', 'must be sent without Content-Encoding');
       if (!isUtf8(bytes)) throw invalid('', 'is not UTF-8');
       const body = bytes.toString();
       noteBody(request, body);

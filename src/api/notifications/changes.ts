@@ -16,7 +16,9 @@ import { Create, Patch, parseId, parseNew, parsePatch } from './watched-addresse
 export const ChangeRecord = Type.Object(
   {
     operation: Type.Optional(Type.Enum(['create', 'update', 'delete'])),
-    id: Type.Optional(Type.String()),
+    id: Type.Optional(
+      Type.String({ description: 'Of an update or a deletion. A record to create takes none.' }),
+    ),
     ...Patch.properties,
   },
   strict,
@@ -26,15 +28,15 @@ const parseCreate = createParser(Create);
 const parseUpdate = createParser(Type.Object({ id: Type.String(), ...Patch.properties }));
 const parseDelete = createParser(Type.Object({ id: Type.String() }));
 
-const hasId = (value: unknown) => Object(value).id !== undefined;
-
 /** The change in a record, by default `create`. @throws Fault like the single request */
 export function parseChange(value: unknown, policy: WebhookPolicy): Change {
   const { operation = 'create' } = parseOperation(value);
   requireKnown(ChangeRecord, value);
   switch (operation) {
     case 'create':
-      if (hasId(value)) throw invalid('/id', 'is only for a record with operation update or delete');
+      // Some clients write a missing field as null.
+      if ((Object(value).id ?? undefined) !== undefined)
+        throw invalid('/id', 'is only for a record with operation update or delete');
       return { operation, record: parseNew(parseCreate(value), policy) };
     case 'update': {
       const body = parseUpdate(value);

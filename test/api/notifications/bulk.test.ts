@@ -115,6 +115,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ]);
       }
       assert.deepEqual(await list(), [record]);
+      assert.equal(dataOf(await post([{ ...recordsOf(1)[0], id: null }])).length, 1, 'null is none');
     });
 
     test('each record of a list may change 32 times, next to each other too, and only further changes are refused', async () => {
