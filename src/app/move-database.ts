@@ -63,7 +63,8 @@ export async function moveDatabase(
   // A service that starts after a crash in between must not begin an empty installation.
   const created = await migrate(target, undefined, beginningOfMove);
   await requireSameTarget(dataDir, target).catch(async (error: unknown) => {
-    if (created.length > 0) await abandonIncomingMove(target);
+    if (created.length > 0 && error instanceof Fault && error.code === 'conflict')
+      await abandonIncomingMove(target);
     throw error;
   });
   const completedAt = earlier && (await findCompletedMove(target));

@@ -134,7 +134,7 @@ function createPatience({ clock, log, signal }: SupplyReaderOptions) {
     });
     const first = await firstOrLate({ clock, signal }, [outcome], DATABASE_MS_MAX);
     if (first !== 'late') return first;
-    warn(`the database did not answer within ${DATABASE_MS_MAX} ms`);
+    if (!signal.aborted) warn(`the database did not answer within ${DATABASE_MS_MAX} ms`);
     return undefined;
   };
 }
