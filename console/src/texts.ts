@@ -286,7 +286,7 @@ export const texts = {
     of: (watcher: string) => `(${watcher})`,
     answers: (status: number) => `Answered ${status}`,
     noAnswer: 'No answer within 10 s',
-    fails: 'Fails',
+    fails: 'Failed',
     since: (what: string, time: string, zone: string) => `${what}, failing since ${time} ${zone}.`,
     nothingWaits: 'Nothing waits.',
     wait: (count: string, value: number) =>

@@ -7,7 +7,7 @@ import { markdownTable } from './table.ts';
 const MEANINGS: Record<keyof typeof exitCodes, string> = {
   usage: 'wrong usage',
   unavailable:
-    'the database or the nodes did not answer, or the database role lacks a privilege: `start` retries for 60 s, other commands end at once. `start`: several servers of `database.url` accept writes, or a command has the folder of the embedded database for longer than that. All commands but `start`: standard output cannot be written, for example because a disk is full. `status`: no service answers. `verify`, `repair`: no block of the range is stored and served, or too few nodes answered. On a database without blocks they compare nothing and end with 0',
+    'the database or the nodes did not answer, or the database role lacks a privilege: `start` retries for 60 s, other commands end at once. `start`: several servers of `database.url` accept writes, or a command has the folder of the embedded database for longer than that. All commands but `start`: standard output cannot be written, for example because a disk is full. `keys create`, `keys rotate`, `secrets rotate`: nothing read what was made. `status`: no service answers. `verify`, `repair`: a part of the range was not compared, because no node served it or too few answered. On a database without blocks they compare nothing and end with 0',
   tryAgain:
     '`migrate --check`: a migration is pending. `verify`, `repair`: a reorg changed the range meanwhile, or you interrupted the command. `points explain`, `points import`, `watchers delete`, `migrate --from-embedded`: you interrupted it. `status`: degraded or holding',
   config:

@@ -16,7 +16,6 @@ import {
   later,
   listNotifications,
   mine,
-  noon,
   transferOf,
   watchAddress,
 } from '../../kit/chain-story.ts';
@@ -55,11 +54,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await list(), ['processed 0 5', 'processed 0 5', 'processed 0 7']);
     assert.equal((await attemptDue(database(), { now: later(9_999_999), succeeds: true })).length, 0);
     // The next reorg knows them from the branch without traces.
-    await commitBlocks(database(), {
-      expectedTip: await findTip(database()),
-      blocks: [{ header: headerOf(2, 2, 1), proved: true, transfers: calls }],
-      ...{ reorg: { ancestorNumber: 1 }, confirmations: 0, finalizedNumber: 0, now: noon },
-    });
+    await mine(database(), headerOf(2, 2, 1), calls, { reorg: { ancestorNumber: 1 } });
     assert.deepEqual(await list(), ['processed 0 5', 'processed 0 5', 'processed 0 7']);
   });
 
